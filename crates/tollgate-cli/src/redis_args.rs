@@ -76,6 +76,19 @@ pub(crate) fn partition_name(partition: &Partition) -> String {
     }
 }
 
+impl KeyArgs {
+    /// The partition of the service, for what changes a state.
+    pub(crate) fn one_partition(&self, redis: &RedisArgs) -> Result<Partition, Failure> {
+        match (&self.partition, redis.redis.contains("-cluster://")) {
+            (Some(PartitionName(partition)), _) => Ok(partition.clone()),
+            (None, false) => Ok(Partition::One),
+            (None, true) => Err(Failure::usage(
+                "it happens where the service has its states: say by which --partition, one or key or by-rule:NAME",
+            )),
+        }
+    }
+}
+
 impl RedisArgs {
     pub(crate) fn secret(&self) -> Result<Secret, Failure> {
         self.secret.secret()

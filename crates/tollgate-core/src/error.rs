@@ -35,6 +35,8 @@ pub enum RuleErrorKind {
     Wait,
     /// A debt that the rule's quota cannot have.
     Debt,
+    /// Credits that the rule cannot have, or a grant that cannot be.
+    Credits,
     /// A block that would never end, never begin, or that the rule's quota cannot have.
     Block,
     /// Ids that could not be kept, or that the rule's quota cannot have.
@@ -243,6 +245,8 @@ pub enum StoreErrorKind {
     /// The text of a [reservation](crate::Reservation) was cut or changed, or is that of another store or secret. Nothing has happened
     /// to the reservation.
     Foreign,
+    /// The store is well and refuses what was asked, such as a grant that has ended already.
+    Refused,
 }
 
 impl StoreError {

@@ -126,6 +126,7 @@ mod check_policy;
 mod checks;
 mod consistency;
 mod coordinator;
+mod credits;
 mod decision;
 mod did_you_mean;
 mod durable_setting;
@@ -186,6 +187,7 @@ pub use self::{
     check::Check,
     check_policy::CheckPolicy,
     consistency::{Consistency, LeaseShare},
+    credits::Balance,
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     key::{Key, KeyBuf, PartKind},

@@ -1,15 +1,20 @@
 //! The limiter: rules on a store, and what happens when the store fails.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use smallvec::SmallVec;
 
 #[cfg(feature = "metrics")]
-use crate::observe::RuleCounts;
+use crate::observe::{RuleCounts, credits_of};
 use crate::{
     check::Check,
     checks::Checks,
     coordinator::{Ask, Coordinator},
+    credits::{Balance, CreditChange},
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     hold::Settlement,
@@ -679,6 +684,112 @@ impl Limiter {
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
         let ticket = Ticket::new(Arc::clone(&self.shared.store), checks, decision);
         ticket.telling(self.shared.durable.as_ref(), checks, decision)
+    }
+
+    /// Adds units to the balance of `key` under the rule with this name, which takes [credits](Rule::credits). They may be used until
+    /// `until`, and a later end prolongs the units that are there.
+    ///
+    /// Each `id`, such as the number of an invoice, adds its units once, however often the call is repeated: after an answer that never
+    /// came, repeat it as it was. A store knows the ids of a rule and key until their own `until`, of 256 grants at most; one more is
+    /// refused.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use tollgate_core::{DAY, Key, Limiter, MemoryStore, Quota, Rule, Source};
+    ///
+    /// let rule = Rule::new("pages", Quota::fixed_window(2, 30 * DAY)).credits();
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+    /// let (acme, until) = (Key::of("acme"), SystemTime::now() + 365 * DAY);
+    /// for _ in 0..2 {
+    ///     let granted = limiter.grant("pages", &acme, 100, until, "invoice-4711")?;
+    ///     assert_eq!(granted.ready().expect("memory answers at once")?.units, 100);
+    /// }
+    /// for n in 0..3 {
+    ///     let decision = limiter.try_acquire("pages", &acme)?;
+    ///     assert_eq!(decision.verdicts()[0].source() == Source::Credits, n == 2);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Accuracy
+    ///
+    /// Other processes on a shared store see it within a second, where they have just denied the key. A balance is lost with the store.
+    ///
+    /// # Errors
+    ///
+    /// A rule that there is not, or that takes no credits; units, an end or an id that cannot be. The answer may be an error of the
+    /// store, also one that [refuses](StoreErrorKind::Refused) the grant: it has ended, there are too many, or a store in memory has no
+    /// room for one more balance.
+    pub fn grant(
+        &self,
+        rule: &str,
+        key: &Key,
+        units: u64,
+        until: SystemTime,
+        id: &str,
+    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+        self.change_credits(rule, key, CreditChange::grant(units, until, id))
+    }
+
+    /// Takes the units of a [grant](Self::grant) back, as far as they are left, once: [`Balance::changed`] says how many. What requests
+    /// hold that run, and give back later, stays with the key. Its end, and what it has prolonged, stay as they are.
+    ///
+    /// An id that the store does not know changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`grant`](Self::grant).
+    pub fn revoke(
+        &self,
+        rule: &str,
+        key: &Key,
+        id: &str,
+    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+        self.change_credits(rule, key, CreditChange::revoke(id))
+    }
+
+    /// What `key` has in [credits](Rule::credits) of the rule with this name.
+    ///
+    /// # Errors
+    ///
+    /// As [`grant`](Self::grant).
+    pub fn balance(
+        &self,
+        rule: &str,
+        key: &Key,
+    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+        self.change_credits(rule, key, Ok(CreditChange::Query))
+    }
+
+    fn change_credits(
+        &self,
+        rule: &str,
+        key: &Key,
+        change: Result<CreditChange, String>,
+    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+        let check = self
+            .check(rule, key)
+            .map_err(|unknown| RuleError::general(RuleErrorKind::RuleSet, unknown.to_string()))?;
+        let rule = &self.rules().rules()[usize::from(check.rule())];
+        let wrong = |message: String| rule.error(RuleErrorKind::Credits, message);
+        if !rule.has_credits() {
+            return Err(wrong(
+                "it takes no credits; add credits() to the rule".into(),
+            ));
+        }
+        let change = change.map_err(wrong)?;
+        #[cfg_attr(not(feature = "metrics"), expect(unused_mut))]
+        let mut answer = self.shared.store.credits(&check, change);
+        #[cfg(feature = "metrics")]
+        if change != CreditChange::Query {
+            let (rule, is_grant) = (rule.clone(), matches!(change, CreditChange::Grant { .. }));
+            answer.then(move |answer| {
+                let word = if is_grant { "granted" } else { "revoked" };
+                let changed = answer.as_ref().map_or(0, |balance| balance.changed);
+                credits_of(&rule, word).increment(changed);
+            });
+        }
+        Ok(answer)
     }
 
     /// Forgets what `key` has used of the rule with this name: a client starts anew. The key is one of code; that of a

@@ -15,6 +15,7 @@ use crate::{
     key::Fingerprint,
     rule::Rule,
     rule_set::RuleSet,
+    source::Source,
     variable_quota::CheckQuota,
 };
 
@@ -91,10 +92,12 @@ pub struct Reserved {
     pub slots: Vec<Hold>,
 }
 
-/// What a written hold is, in one byte: it counts towards a block, is one of slots, has a quota that its check has brought along.
+/// What a written hold is, in one byte: it counts towards a block, is one of slots, has a quota that its check has brought along, was
+// taken from a balance.
 const COUNTS: u8 = 1;
 const OF_SLOTS: u8 = 2;
 const OF_CHECK: u8 = 4;
+const ON_CREDITS: u8 = 8;
 
 impl Reserved {
     pub(crate) fn new(holds: &[Hold], slots: &[Hold]) -> Self {
@@ -140,7 +143,11 @@ impl Reserved {
                 name => (0, name.unwrap_or_default().to_owned()),
             };
             let counts = if hold.counts { COUNTS } else { 0 };
-            bytes.push(counts | is_of_slots | of_check);
+            let on_credits = match hold.source {
+                Source::Credits => ON_CREDITS,
+                _ => 0,
+            };
+            bytes.push(counts | is_of_slots | of_check | on_credits);
             for text in [rule.name(), quota.algorithm().name(), &plan] {
                 bytes.extend((text.len() as u32).to_le_bytes());
                 bytes.extend(text.as_bytes());
@@ -244,6 +251,9 @@ fn read_hold(
     }
     let mut hold = Hold::of_store(check, taken);
     hold.counts = flags & COUNTS != 0;
+    if flags & ON_CREDITS != 0 {
+        hold.source = Source::Credits;
+    }
     Some(Ok((flags, hold)))
 }
 

@@ -64,6 +64,7 @@ struct Settings {
     wait: Option<Duration>,
     debt: Option<u64>,
     durable: Option<Durable>,
+    credits: bool,
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
     block: Option<Block>,
@@ -109,6 +110,7 @@ impl Rule {
             wait: None,
             debt: None,
             durable: None,
+            credits: false,
             max_waiting: MAX_WAITING,
             variable: None,
             block: None,
@@ -287,6 +289,30 @@ impl Rule {
     #[must_use]
     pub fn debt_of(&self) -> u64 {
         self.settings.debt.unwrap_or(0)
+    }
+
+    /// Gives a key a balance next to the quota: units that [`Limiter::grant`](crate::Limiter::grant) adds, with an end. A top-up that a
+    /// customer has bought, or the goodwill of an operator.
+    ///
+    /// A request takes its whole cost from one place: the quota, or else the balance, and then its verdict has the source
+    /// [`Credits`](crate::Source::Credits). What a [ticket](crate::Ticket) gives back goes there again, unless the balance has ended; what
+    /// it charges is taken from the quota, then from the balance, and then becomes [debt](Self::debt). Where several rules decide, a
+    /// balance is touched only if all let the request pass.
+    ///
+    /// The numbers of a verdict are those of the quota, and so is the time to retry. Shadows know no balance, and a
+    /// [block](Self::block) holds for those who have one, too. Not for [slots](Quota::concurrent), rules that [wait](Self::wait), and
+    /// [`Eventual`](crate::Consistency::Eventual).
+    #[must_use]
+    pub fn credits(mut self) -> Self {
+        self.set().credits = true;
+        self
+    }
+
+    /// Whether keys may have a balance: [`credits`](Self::credits).
+    #[inline]
+    #[must_use]
+    pub fn has_credits(&self) -> bool {
+        self.settings.credits
     }
 
     pub(crate) fn debt_setting(&self) -> Option<u64> {

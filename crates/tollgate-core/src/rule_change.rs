@@ -120,6 +120,9 @@ impl fmt::Display for Numbers<'_> {
         if self.0.debt_of() > 0 {
             write!(f, ", owes up to {}", self.0.debt_of())?;
         }
+        if self.0.has_credits() {
+            f.write_str(", takes credits")?;
+        }
         f.write_str(match self.0.mode() {
             Mode::Off => " (off)",
             Mode::Shadow => " (shadow)",

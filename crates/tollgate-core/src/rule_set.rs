@@ -23,6 +23,7 @@ pub struct RuleSet {
     all_enforced: bool,
     has_slots: bool,
     has_waits: bool,
+    has_credits: bool,
     has_none: bool,
     has_blocks: bool,
     has_top_keys: bool,
@@ -81,6 +82,7 @@ impl RuleSet {
             all_enforced: rules.iter().all(Rule::is_enforced),
             has_slots: rules.iter().any(Rule::has_slots),
             has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
+            has_credits: rules.iter().any(Rule::has_credits),
             has_none: rules.iter().any(Rule::may_be_none),
             has_blocks: rules.iter().any(|rule| rule.block_setting().is_some()),
             has_top_keys: rules.iter().any(Rule::keeps_top_keys),
@@ -157,6 +159,12 @@ impl RuleSet {
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.has_waits
+    }
+
+    /// Whether any rule takes [credits](Rule::credits).
+    #[must_use]
+    pub fn has_credits(&self) -> bool {
+        self.has_credits
     }
 
     /// Whether a check may be of a limit of none.

@@ -57,6 +57,7 @@ pub(crate) fn validate(rule: &Rule) -> Result<(), RuleError> {
     validate_wait(rule)?;
     validate_debt(rule)?;
     validate_durable(rule)?;
+    validate_credits(rule)?;
     validate_block(rule)?;
     validate_idempotency(rule)?;
     validate_consistency(rule)
@@ -153,6 +154,41 @@ fn validate_durable(rule: &Rule) -> Result<(), RuleError> {
             "under Consistency::Eventual each process counts by itself, and a store that has lost its states would not be noticed; take \
              Consistency::Exact or Consistency::Leased for a durable rule"
                 .into(),
+        );
+    }
+    Ok(())
+}
+
+fn validate_credits(rule: &Rule) -> Result<(), RuleError> {
+    if !rule.has_credits() {
+        return Ok(());
+    }
+    let wrong = |message: &str| Err(rule.error(RuleErrorKind::Credits, message));
+    if rule.has_slots() {
+        return wrong(
+            "slots come back when requests end, so no credits are used up; give the credits to a rule of a rate or a budget, such as \
+             Quota::fixed_window",
+        );
+    }
+    if !(0..rule.quotas()).any(|plan| rule.quota_of(plan).has_state()) {
+        return wrong(
+            "a rule without a limit never needs credits; give it a quota, such as Quota::fixed_window(10_000, DAY)",
+        );
+    }
+    if rule.is_durable() {
+        return wrong(
+            "the ledger of a durable rule counts what is used of windows, and knows no balances; leave durable() out, or credits()",
+        );
+    }
+    if rule.at_most_wait().is_some() {
+        return wrong(
+            "a request cannot both wait for the quota and take credits in its place; leave wait() out, or credits()",
+        );
+    }
+    if matches!(rule.consistency_of(), Consistency::Eventual { .. }) {
+        return wrong(
+            "under Consistency::Eventual each process counts by itself, and several would spend one balance; take Consistency::Exact or \
+             Consistency::Leased",
         );
     }
     Ok(())

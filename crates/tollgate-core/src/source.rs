@@ -14,10 +14,12 @@ pub enum Source {
     Local,
     /// The rule's answer to a store failure.
     Fallback,
+    /// The store, out of the [credits](crate::Rule::credits) of the key: the quota had too little left.
+    Credits,
 }
 
 impl Source {
-    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local`, `fallback` or `credits`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,6 +28,7 @@ impl Source {
             Self::Lease => "lease",
             Self::Local => "local",
             Self::Fallback => "fallback",
+            Self::Credits => "credits",
         }
     }
 }

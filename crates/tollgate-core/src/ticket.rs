@@ -392,7 +392,7 @@ pub(crate) fn holds(
                 && verdict.outcome() == Outcome::Allow
                 && matches!(
                     verdict.source(),
-                    Source::Store | Source::Lease | Source::Local
+                    Source::Store | Source::Lease | Source::Local | Source::Credits
                 )
                 && takes(rules, verdict.rule())
                 && is_taken(check)

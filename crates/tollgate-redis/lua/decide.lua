@@ -26,6 +26,8 @@ local repeats, alone, read = 0, false, nil
 local count_for_block, blocking = nil, nil
 -- Of requests with an id: the function of `ids.lua`.
 local ids_of = nil
+-- Of rules with credits: the functions of `credits.lua`; and of a request its balances by their place in the group.
+local open_balance, keep_balance, balances
 local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
 
@@ -110,6 +112,13 @@ while true do
   -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
   -- state has of blocks, and the rest of it.
   local setting, counts, denials_count, prefix, inner
+  local balance, failed
+  if role == 3 then
+    role = 0
+    if not open_balance then open_balance, keep_balance = step_of(30) end
+    balance, failed = open_balance(check, what % 32 >= 16, now)
+    check = sub(check, 1, #check - 4)
+  end
   local numbers = what > 63 and 6 or 3
   if what > 63 then
     what = what - 64
@@ -185,12 +194,20 @@ while true do
       end
     end
     inner = raw
+    if failed then raw = failed end
     if id and what < 2 and ids_of('look', ids, id, now, period, free) then is_repeat, cost = true, 0 end
     -- Whether what stands before the state has changed, and has to be written.
     local is_changed = false
     -- The leases of a window follow its state.
     local leases
     if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
+    if balance and what == 3 and not (raw and raw.err) then
+      -- A charge is taken from there when nothing is left of the quota.
+      local fate, left = step(raw, first, limit, third, now, 0)
+      local paid = fate == -3 and 0 or math.min(cost - math.max(left, 0), balance.units)
+      local done = paid > 0 and keep_balance(balance, balance.units - paid, now, margin)
+      if done and done.err then raw = done elseif done then cost, wrote = cost - paid, true end
+    end
     if what == 4 then
       -- A reset keeps the leases and drops everything else.
       local _
@@ -278,15 +295,26 @@ while true do
           left, reset, state, leaves, due = 0, ends, nil, nil, nil
         end
       end
+      if balance and (retry >= 0 or retry == -2) and not (block and block.level > 0) then
+        if balance.units >= cost then
+          balance.cost, retry = cost, -2^52 - (retry >= 0 and retry or 0)
+        elseif balance.units > 0 then
+          retry = retry >= 0 and retry + 2^52 or 2^53 - 1
+        end
+      end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
-      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting or id then
+      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting or id or balance then
         -- Several checks, or one that is not a plain take: decide all of them, then write.
         if prefix or block or ids or id then
           block = block or { prefix = prefix, inner = inner, reset = reset, level = 0 }
           block.ids, block.id, block.period, block.free, block.is_repeat = ids, id, period, free, is_repeat
           blocking = blocking or {}
           blocking[size + 1] = block
+        end
+        if balance then
+          balances = balances or {}
+          balances[size + 1] = balance
         end
         if alg == 16 and not (block and block.level > 0) then
           waiting = waiting or {}
@@ -331,7 +359,18 @@ while true do
         ids, is_back = ids_of('forget', ids, id, now, period, free, (unpack('<d', check, 35)))
         is_changed = ids ~= before
       end
-      if raw and is_back then
+      if balance then
+        -- It comes back there, unless the balance has ended.
+        local units = math.min(balance.units + cost, 999999999999999)
+        local done = is_back and balance.ends > now and keep_balance(balance, units, now, margin)
+        if done and done.err then
+          local code = refusal(done.err, wrote)
+          if not code then return done end
+          retry, left = -3, code
+        elseif done then
+          wrote = true
+        end
+      elseif raw and is_back then
         -- What lapses: units of a queue with others behind them.
         retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
         left = retry == -1 and left or 0
@@ -402,7 +441,7 @@ while true do
       denied = true
       for place = 1, size, 13 do
         local reply = group[place + 12]
-        if out[reply + 1] <= -2^52 then out[reply + 1] = -2^52 - out[reply + 1] end
+        if out[reply + 1] <= -2^52 and waiting[place] then out[reply + 1] = -2^52 - out[reply + 1] end
       end
     end
     if denied or what == 1 then delay = nil end
@@ -410,6 +449,8 @@ while true do
     granted, waits = what == 0 and not denied and not delay, false
     if blocking and size == 13 and what == 0 and alg ~= 16 then
       waits = out[group[13] + 1] > 0 and blocking[1] and blocking[1].level == 0
+    elseif balances and size == 13 and what == 0 then
+      waits = out[group[13] + 1] > 0 and out[group[13] + 1] < 2^53 - 1
     end
     for place = 1, size, 13 do
       local reply = group[place + 12]
@@ -420,7 +461,13 @@ while true do
       -- The step of an algorithm looks at both.
       role, check = group[place + 5], waiting and waiting[place] or check
       local units = delay and waiting[place] and unpack('<d', check, 6) or 0
-      if units > 0 and retry ~= -2 and retry ~= -3 and waiting[-place] <= delay then
+      local balance = balances and balances[place]
+      if balance and not balance.cost then balance = nil end
+      if balance and (denied or delay) then
+        -- It fits, and takes nothing.
+        out[reply + 1] = retry < -2^52 and -4 - (-2^52 - retry) or -1
+        balance, state = nil, false
+      elseif units > 0 and retry ~= -2 and retry ~= -3 and waiting[-place] <= delay then
         -- It takes its place in the queue, and tells what was before it.
         local step, raw = group[place], group[place + 1]
         local rest
@@ -465,6 +512,18 @@ while true do
       if what == 0 and block and block.changed and not state then
         state = block.inner or ''
         group[place + 9] = state_ttl(group[place], group[place + 1], block.inner, block.reset)
+      end
+      if balance and what == 0 then
+        granted = false
+        local done = keep_balance(balance, balance.units - balance.cost, now, margin)
+        if done.err then
+          local code = refusal(done.err, wrote)
+          if not code then return done end
+          out[reply + 1], out[reply + 2], out[reply + 3] = -3, code, 0
+          state, fits = false, false
+        else
+          wrote = true
+        end
       end
       if block and block.id and what == 0 and fits and not delay and (role == 1 or not denied) then
         block.ids = ids_of('admit', block.ids, block.id, now, block.period, block.free)
@@ -521,7 +580,7 @@ while true do
       if out[reply + 1] == -3 then granted = false elseif block and block.is_repeat and fits then out[reply + 1] = -2^53 + 2^33 end
       if notify == 2 then out[reply + 2] = out[reply + 2] < -2^51 and -1 or -1 - out[reply + 2] end
     end
-    size, denied, waiting, delay, delay_floor, blocking = 0, false, nil, nil, nil, nil
+    size, denied, waiting, delay, delay_floor, blocking, balances = 0, false, nil, nil, nil, nil, nil
   end
 end
 

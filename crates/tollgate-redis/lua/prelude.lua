@@ -16,7 +16,8 @@
 --              the request before it was granted, or a scheduled lease if that has one check and was denied.
 --              Plus flags. For all but 4: 8 the check has further keys; 16 when the state is written, move it from its
 --              other name. For 0 to 3: 32 report new keys; 64 the rule blocks keys.
---          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written)
+--          B   the role of the rule: 0 enforced, 1 shadow, 2 a threshold (read, never written); for 0 to 3 also 3, enforced, with the
+--              balance of the key: see `credits.lua`. A refund goes there alone.
 --          B   1 if the next check belongs to the same request, 0 if this is its last check; plus 2: the check has an id
 --          H   the key: KEYS[H]
 --          d   units; for 6 the size of the lease; for 7 the units wanted for a tracked lease
@@ -48,6 +49,7 @@
 --          and with 8, then, '<HHH': the other name of the state, the overflow bucket, the overflow bucket's other name;
 --          0: none. A state that is under neither name is read and written in the overflow bucket, if there is one.
 --          Otherwise a new state is written under the first name if states move, and under the other name if they stay.
+--          and with the role 3, then, '<HH': the key of the balance, and its other name or 0.
 --          For 0 and 1, of a request of one check, without flags: an argument of two bytes behind it, '<H', is how often the
 --          check repeats, each time for the next key. Each repetition is a request of its own.
 --          Operations 2 to 7 are requests of one check. The caller folds checks on one state into one, with the sum of
@@ -57,8 +59,9 @@
 --          1. -1 fits; -2 never fits; -3 nothing was done for this check. From 0 up: it does not fit, and would after that
 --             many µs. From -4 down: it fits and leaves less than its units; they fit again after -4 - x µs (for 0 units
 --             with nothing left: one unit does). Of algorithm 16 also: from 2^52 up: it does not fit, and would after x - 2^52
---             µs; the state is of another quota. From -2^52 down: for 1, it fits after -2^52 - x µs, for which it waits. From
---             -2^53 + 2^33: it repeats a request with its id, and fits at no cost. From
+--             µs; the state is of another quota. With a balance that is too small from 2^52 up, too, and 2^53 - 1 for never. From -2^52
+--             down: with a balance, it fits there, and fits the quota after -2^52 - x µs, 0 for never; for 1, it fits after -2^52 - x µs,
+--             for which it waits. From -2^53 + 2^33: it repeats a request with its id, and fits at no cost. From
 --             -2^53 up: the request waits. It has taken its units, and behind this and the second number, -2^53 + x, is the
 --             state before: the arrival time and its remainder x. The request starts when all these states let it.
 --          2. units left: after the take if the request takes, otherwise at present. For 1 and no units, -2^52 - x: x are owed. For 4: 1

@@ -71,7 +71,9 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
 }
 
 mod hashed {
-    use tollgate_conformance::{conformance_suite, reservations_suite, slots_suite, wait_suite};
+    use tollgate_conformance::{
+        conformance_suite, credits_suite, reservations_suite, slots_suite, wait_suite,
+    };
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -85,10 +87,13 @@ mod hashed {
     slots_suite!(store, own_clock);
     wait_suite!(store);
     reservations_suite!(store, own_clock);
+    credits_suite!(store);
 }
 
 mod during_a_change_of_secrets {
-    use tollgate_conformance::{conformance_suite, reservations_suite, slots_suite, wait_suite};
+    use tollgate_conformance::{
+        conformance_suite, credits_suite, reservations_suite, slots_suite, wait_suite,
+    };
     use tollgate_core::Clock;
     use tollgate_redis::Keys;
 
@@ -103,10 +108,11 @@ mod during_a_change_of_secrets {
     slots_suite!(store, own_clock);
     wait_suite!(store);
     reservations_suite!(store, own_clock);
+    credits_suite!(store);
 }
 
 mod leased {
-    use tollgate_conformance::{conformance_suite, reservations_suite};
+    use tollgate_conformance::{conformance_suite, credits_suite, reservations_suite};
     use tollgate_core::{Clock, Consistency, LeaseShare};
     use tollgate_redis::Keys;
 
@@ -123,6 +129,7 @@ mod leased {
 
     conformance_suite!(store, leased);
     reservations_suite!(store, own_clock);
+    credits_suite!(store);
 }
 
 /// A unit is due as soon as it was counted, and every few milliseconds somebody looks, beside whatever a case asks.

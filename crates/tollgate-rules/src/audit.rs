@@ -49,10 +49,12 @@ pub enum AuditKind {
     Denied,
     /// An operator let a client start anew.
     Reset,
+    /// An operator granted credits to a client, or took them back.
+    Credits,
 }
 
 impl AuditKind {
-    /// In one word: `accepted`, `rejected`, `expired`, `denied`, `reset`.
+    /// In one word: `accepted`, `rejected`, `expired`, `denied`, `reset`, `credits`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,6 +63,7 @@ impl AuditKind {
             Self::Expired => "expired",
             Self::Denied => "denied",
             Self::Reset => "reset",
+            Self::Credits => "credits",
         }
     }
 }

@@ -28,6 +28,7 @@ const COMPUTED: &[&str] = &[
     "plans",
     "wait",
     "debt",
+    "credits",
     "mode",
     "exact_when",
     "description",

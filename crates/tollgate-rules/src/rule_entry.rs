@@ -202,6 +202,9 @@ impl RuleEntry {
         if let Some(at_most) = debt {
             rule = rule.debt(at_most);
         }
+        if fields.read("credits", |node| reader.boolean(node)) == Some(true) {
+            rule = rule.credits();
+        }
         if let Some(block) = fields.read("block", |node| read_block(reader, node)) {
             rule = rule.block(block);
         }
@@ -352,6 +355,7 @@ impl RuleEntry {
                 RuleErrorKind::Mode => "consistency",
                 RuleErrorKind::Wait => "wait",
                 RuleErrorKind::Debt => "debt",
+                RuleErrorKind::Credits => "credits",
                 RuleErrorKind::Block => "block",
                 RuleErrorKind::Idempotency => "idempotent",
                 _ => "limit",

@@ -32,6 +32,7 @@ const BEYOND: &[&str] = &[
     "count_if_name.toml",
     "count_if_nested.toml",
     "count_if_of_slots.toml",
+    "credits_and_wait.toml",
     "debt_and_wait.toml",
     "debt_of_log.toml",
     "descriptor_in_service.toml",

@@ -149,6 +149,9 @@ core_setters! {
 
     /// Denies requests while the ledger of this [durable](Self::durable) rule is further behind than its bounds.
     deny_unwritten();
+    /// Gives keys a balance next to the quota: units that [`Limiter::grant`](tollgate_core::Limiter::grant) adds, with an end. A request
+    /// whose cost does not fit the quota takes all of it from there. See [`tollgate_core::Rule::credits`].
+    credits();
 
     /// How many requests may wait for this rule at once in one process, for one key and for all keys. Default: 256 and 16 384.
     /// The [layer](crate::RateLimitLayer::max_waiting) has a bound for all of its rules together, 1 024 by default. Above any of

@@ -34,7 +34,8 @@
 //! ```
 //!
 //! A store that counts slots ([`Quota::concurrent`](tollgate_core::Quota::concurrent)) also mounts [`slots_suite!`](slots_suite),
-//! and one whose requests wait for units ([`Rule::wait`](tollgate_core::Rule::wait)) [`wait_suite!`](wait_suite).
+//! one whose requests wait for units ([`Rule::wait`](tollgate_core::Rule::wait)) [`wait_suite!`](wait_suite), and one that keeps balances
+//! ([`Rule::credits`](tollgate_core::Rule::credits)) [`credits_suite!`](credits_suite).
 //!
 //! [`RemoteStore`] is a memory store behind a slow, failing network, and [`SwitchedStore`] one that can be switched off: callers
 //! can be tested on them without a server.

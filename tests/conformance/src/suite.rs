@@ -280,3 +280,22 @@ macro_rules! wait_suite {
         $crate::conformance_suite!(@waiting $make, #[$test]);
     };
 }
+
+/// The same for stores that keep balances of [credits](tollgate_core::Rule::credits), in addition to [`conformance_suite`].
+#[macro_export]
+macro_rules! credits_suite {
+    ($make:expr) => {
+        $crate::conformance_suite! { @ $make, #[tokio::test(flavor = "multi_thread")]
+            credits:
+                a_cost_is_taken_from_the_quota_or_else_from_the_balance,
+                what_comes_back_goes_where_it_was_taken,
+                a_charge_takes_from_the_quota_then_the_balance_then_is_owed,
+                a_balance_is_touched_only_if_all_rules_let_pass,
+                each_id_grants_once_and_is_taken_back_once,
+                a_balance_ends_and_a_later_grant_prolongs_it,
+                ids_are_known_until_their_end_and_bounded,
+                among_many_tasks_quota_and_balance_are_used_exactly_once,
+                what_cannot_have_credits_is_refused_with_what_would;
+        }
+    };
+}

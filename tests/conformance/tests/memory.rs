@@ -1,7 +1,9 @@
 //! The conformance suite on the memory store, and on a delayed store in front of it.
 
 mod memory {
-    use tollgate_conformance::{conformance_suite, reservations_suite, slots_suite, wait_suite};
+    use tollgate_conformance::{
+        conformance_suite, credits_suite, reservations_suite, slots_suite, wait_suite,
+    };
     use tollgate_core::{Clock, MemoryStore};
 
     async fn store(clock: Clock) -> MemoryStore {
@@ -10,6 +12,7 @@ mod memory {
 
     conformance_suite!(store);
     slots_suite!(store);
+    credits_suite!(store);
     wait_suite!(store);
     reservations_suite!(store);
 }

@@ -1,10 +1,12 @@
 //! What callers are told about what they have left.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use axum::{Router, body::Body};
 use http::{Request, Response};
 use serde_json::{Value, json};
 use tollgate::{
-    Clock, HOUR, LimitsEndpoint, MINUTE, Missing, Quota, RateLimitLayer, Rule,
+    Clock, HOUR, Key, LimitsEndpoint, MINUTE, Missing, Quota, RateLimitLayer, Rule,
     key::{client_ip, constant, header, look_up},
 };
 use tollgate_conformance::SwitchedStore;
@@ -155,4 +157,30 @@ async fn rules_of_a_layer_that_hides_its_quota_are_not_shown() {
     let layer = RateLimitLayer::new(still().0, [rule]).unwrap().hide_quota();
     let app = with_endpoint(&layer);
     assert_eq!(resources(&app, of_key("/limits")).await, json!({}));
+}
+
+#[tokio::test]
+async fn a_balance_is_shown_with_its_end() {
+    let rule = per_minute("per-key", 1).credits().by(header("x-api-key"));
+    let (store, clock) = still();
+    let layer = RateLimitLayer::new(store, [rule]).unwrap();
+    let app = with_endpoint(&layer);
+    let shown = resources(&app, of_key("/limits")).await;
+    assert_eq!(shown["per-key"]["credits"], Value::Null, "{shown}");
+    let (head, ()) = of_key("/").body(()).unwrap().into_parts();
+    let key: Key = layer.key_of("per-key", &head).unwrap();
+    let end = UNIX_EPOCH + Duration::from_micros(clock.now()) + HOUR;
+    let granted = layer.limiter().grant("per-key", &key, 5, end, "one");
+    assert!(granted.unwrap().await.is_ok());
+    for _ in 0..3 {
+        assert_eq!(send(&app, of_key("/")).await.status(), 200);
+    }
+    let shown = &resources(&app, of_key("/limits")).await["per-key"];
+    let until = end.duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(
+        (&shown["credits"], &shown["credits_until"]),
+        (&json!(3), &json!(until)),
+        "{shown}"
+    );
+    assert_eq!(shown["remaining"], 0, "{shown}");
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate::Outcome;
-use tollgate_redis::Partition;
 use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
@@ -14,7 +13,6 @@ use crate::{
         client_args::ClientArgs,
         states::{Said, outcome, verdict_json},
     },
-    redis_args::PartitionName,
     report::Report,
     rules::explained_json,
     table::Table,
@@ -32,18 +30,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         let json = json!({ "allowed": false, "reason": "no_key", "rules": [explained_json(rule)] });
         return Ok(Report::new(text, json, Exit::No));
     }
-    let partition = match (
-        &args.keys.partition,
-        args.redis.redis.contains("-cluster://"),
-    ) {
-        (Some(PartitionName(partition)), _) => partition.clone(),
-        (None, false) => Partition::One,
-        (None, true) => {
-            return Err(Failure::usage(
-                "a check takes units where the service takes them: say by which --partition, one or key or by-rule:NAME",
-            ));
-        }
-    };
+    let partition = args.keys.one_partition(&args.redis)?;
     let states = args.states(&explained, partition).await?;
     // Where a request of the service waits, what comes after this command has to start as late.
     let decision = match states.limiter.at_most_wait(&states.checks) {

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::{
     failure::Failure,
-    key::{block, check, client_args::ClientArgs, find, hash, reset, status},
+    key::{block, check, client_args::ClientArgs, credits, find, hash, reset, status},
     report::Report,
 };
 
@@ -56,6 +56,16 @@ Examples:
 
 It is an override with the limit none, beside the pushed rules: `tollgate rules show` lists it. For many clients take a list.";
 
+const CREDITS_EXAMPLES: &str = "\
+Examples:
+  tollgate key grant pages-per-customer acme --units 100000 --until 365d --id invoice-4711 --because 'top-up'
+  tollgate key revoke pages-per-customer acme --id invoice-4711 --because 'the invoice was cancelled'
+
+(with REDIS_URL, TOLLGATE_NAMESPACE and TOLLGATE_SECRET set)
+
+A request takes its whole cost from the limit, or else from the balance; a later end prolongs what is there. `tollgate key status` shows
+it. Exit code 1 of `revoke`: nothing was left of the grant.";
+
 const HASH_EXAMPLES: &str = "\
 Examples:
   tollgate key hash revoked acme-key-1 >> revoked.txt
@@ -85,6 +95,13 @@ pub(crate) enum KeyCommand {
     /// Ends such a block, and the growing block of the rule with it.
     #[command(after_help = BLOCK_EXAMPLES)]
     Unblock(block::UnblockArgs),
+    /// Adds units to the balance of one client, once for each id.
+    #[command(after_help = CREDITS_EXAMPLES,
+        mut_arg("until", |arg| arg.required(true).help(credits::UNTIL)))]
+    Grant(credits::GrantArgs),
+    /// Takes back what is left of a grant.
+    #[command(after_help = CREDITS_EXAMPLES)]
+    Revoke(credits::CreditArgs),
     /// The entry of a key in a list of hashes.
     #[command(after_help = HASH_EXAMPLES)]
     Hash(hash::HashArgs),
@@ -98,6 +115,8 @@ pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
         KeyCommand::Find(args) => find::run(&args).await,
         KeyCommand::Block(args) => block::block(&args).await,
         KeyCommand::Unblock(args) => block::unblock(&args).await,
+        KeyCommand::Grant(args) => credits::grant(&args).await,
+        KeyCommand::Revoke(args) => credits::revoke(&args).await,
         KeyCommand::Hash(args) => hash::run(&args),
     }
 }

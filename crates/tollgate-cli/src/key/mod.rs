@@ -3,6 +3,7 @@
 mod block;
 mod check;
 mod client_args;
+mod credits;
 mod find;
 mod hash;
 mod key_command;

@@ -10,6 +10,7 @@ use crate::{
     failure::Failure,
     key::{
         client_args::ClientArgs,
+        credits::{balance_json, shown},
         states::{Said, has_state, outcome, verdict_json},
     },
     redis_args::PartitionName,
@@ -145,7 +146,16 @@ async fn look<'a>(
             true => time_text::from(at, left.reset_after()),
             false => "nothing used".to_owned(),
         };
+        let credits = match &rule.key {
+            Some(key) if rule.limiter_rule.has_credits() => {
+                let balance = states.limiter.balance(rule.limiter_rule.name(), key);
+                let balance = balance.map_err(Failure::failed)?.await;
+                Some(balance.map_err(Failure::failed)?).filter(|it| it.until.is_some())
+            }
+            _ => None,
+        };
         let mut json = verdict_json(&said, left);
+        json["credits"] = json!(credits.as_ref().map(balance_json));
         json["partition"] = json!(states.name());
         let seen = Seen {
             partition: states.name(),
@@ -154,15 +164,17 @@ async fn look<'a>(
                 key.to_string(),
                 rule.quota.to_string(),
                 rule.origin.to_string(),
-                match left.debt() {
-                    0 => left.remaining().to_string(),
-                    owed => format!("0, owes {owed}"),
+                match (left.debt(), &credits) {
+                    (0, None) => left.remaining().to_string(),
+                    (0, Some(credits)) => format!("{}, {}", left.remaining(), shown(credits)),
+                    (owed, None) => format!("0, owes {owed}"),
+                    (owed, Some(credits)) => format!("0, owes {owed}, {}", shown(credits)),
                 },
                 back,
                 outcome(&said),
             ],
             json,
-            is_used: has_state(left),
+            is_used: has_state(left) || credits.is_some(),
             is_denied: now.outcome() == Outcome::Deny,
         };
         match of_rules

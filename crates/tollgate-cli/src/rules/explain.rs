@@ -97,6 +97,11 @@ fn notes(explained: &[Explanation]) -> String {
                 time_text::duration(period)
             ));
         }
+        if rule.limiter_rule.has_credits() && rule.counts() {
+            notes.push_str(&format!(
+                "\n{name}: takes credits, if the limit has too little left"
+            ));
+        }
         if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
             notes.push_str(&format!(
                 "\n{name}: gives the units back unless the response is {}",

@@ -23,6 +23,7 @@ pub(crate) fn explained_json(explained: &Explanation) -> Value {
         "units": explained.units,
         "waits_seconds": explained.limiter_rule.at_most_wait().map(|at_most| at_most.as_secs_f64()),
         "debt": explained.limiter_rule.debt_of(),
+        "takes_credits": explained.limiter_rule.has_credits(),
         "count_if": explained.counts_if,
         "switches": explained.switches,
         "client": explained.key_hash.map(|hash| format!("{hash:032x}")),

@@ -427,3 +427,66 @@ rules = [
         &["denied: it costs more than ever fits", "denied by rows"],
     );
 }
+
+#[test]
+fn a_grant_counts_once_is_shown_and_is_taken_back() {
+    let server = RedisServer::start(&[]);
+    let rule = |name: &str, more: &str| {
+        format!(
+            "[[rules]]\nname = {name:?}\nlimit = \"fixed_window 2/d\"\nby = \"header:x-api-key\"\n{more}\n"
+        )
+    };
+    let rules = rule("pages", "credits = true") + &rule("other", "");
+    let program = Program::on(&server, &format!("version = 1\n{rules}"));
+    let grant = [
+        "key",
+        "grant",
+        "pages",
+        "acme",
+        "--id",
+        "invoice-1",
+        "--units",
+        "10",
+        "--until",
+        "2d",
+    ];
+    let grant = [&grant[..], BECAUSE].concat();
+    for changed in [10, 0] {
+        let (code, json) = program.json(&grant);
+        assert_eq!(
+            (code, &json["changed"], &json["units"]),
+            (0, &json!(changed), &json!(10))
+        );
+    }
+    for _ in 0..3 {
+        let (code, json) = program.json(&["key", "check", "acme", "--rule", "pages"]);
+        assert_eq!(code, 0, "two of the limit, and one of the balance: {json}");
+    }
+    let (code, json) = program.json(&["key", "status", "acme", "--rule", "pages"]);
+    let shown = &json["rules"][0];
+    assert_eq!(
+        (code, &shown["remaining"], &shown["credits"]["units"]),
+        (0, &json!(0), &json!(9))
+    );
+    program
+        .run(&["key", "status", "acme", "--rule", "pages"])
+        .assert(0, &["0, 9 credits until 20"]);
+    let revoke = ["key", "revoke", "pages", "acme", "--id", "invoice-1"];
+    let revoke = [&revoke[..], BECAUSE].concat();
+    program.run(&revoke).assert(0, &["9 units were taken back"]);
+    program
+        .run(&revoke)
+        .assert(1, &["nothing is left of this grant"]);
+    program.run(&["rules", "history"]).assert(
+        0,
+        &[
+            "is granted 10 units until",
+            "by the id \"invoice-1\"",
+            "ticket 4711",
+        ],
+    );
+    let other = [&["key", "grant", "other"], &grant[3..]].concat();
+    program
+        .run(&other)
+        .assert(2, &["add `credits = true` to the rule"]);
+}

@@ -11,13 +11,16 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     hold::Hold,
     memory::{
+        balances::Balances,
         locked::{Counted, Locked},
         plan::Plan,
         rule_store::MemoryRuleStore,
         rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked},
     },
     rule::Mode,
+    rule_set::RuleSet,
     source::Source,
+    sync::lock,
     time::Tick,
 };
 
@@ -43,6 +46,9 @@ struct CheckStep {
     debt: u64,
     /// Whether it repeats a request, at no cost.
     is_repeat: bool,
+    /// Whether its key has a balance, and whether the cost is taken from there.
+    has_balance: bool,
+    is_on_credits: bool,
 }
 
 type Steps = SmallVec<[CheckStep; 4]>;
@@ -79,6 +85,14 @@ impl MemoryRuleStore {
             }
         }
         let mut is_denied = steps.iter().any(CheckStep::is_denied);
+        let mut balances = None;
+        if is_denied && self.rules.has_credits() {
+            let balances = balances.insert(lock(&self.shared.balances));
+            for step in steps.iter_mut().filter(|step| step.is_denied()) {
+                step.look_at_balance(&self.rules, balances, now);
+            }
+            is_denied = steps.iter().any(CheckStep::is_denied);
+        }
         let start = match is_denied && self.rules.has_waits() {
             true => queue(&mut steps, now, patience),
             false => None,
@@ -93,10 +107,10 @@ impl MemoryRuleStore {
             match start {
                 _ if !take => {}
                 Some(start) => places.extend(self.queue_up(step, &mut locks, start, now)),
-                None => self.write(step, &mut locks, is_denied, now),
+                None => self.write(step, &mut locks, balances.as_deref_mut(), is_denied, now),
             }
         }
-        drop(locks);
+        drop((balances, locks));
         for step in &steps {
             if let Some(counted) = &step.counted {
                 self.report(step.check.rule(), counted);
@@ -107,7 +121,11 @@ impl MemoryRuleStore {
             let Some(answer) = leader.answer else {
                 return Verdict::unanswered(rule, plan, Outcome::NotDecided);
             };
-            let mut verdict = Verdict::new(rule, plan, answer, Source::Store);
+            let source = match leader.is_on_credits {
+                true => Source::Credits,
+                false => Source::Store,
+            };
+            let mut verdict = Verdict::new(rule, plan, answer, source);
             if leader.debt > 0 && !take {
                 verdict = verdict.with_debt(leader.debt);
             }
@@ -177,6 +195,8 @@ impl MemoryRuleStore {
                 counted: None,
                 debt: 0,
                 is_repeat: false,
+                has_balance: false,
+                is_on_credits: false,
             });
         }
         (locks, steps)
@@ -218,7 +238,14 @@ impl MemoryRuleStore {
     }
 
     /// Takes the units of a check, or what a denial leaves to be done.
-    fn write(&self, step: &mut CheckStep, locks: &mut Locks<'_>, is_denied: bool, now: Tick) {
+    fn write(
+        &self,
+        step: &mut CheckStep,
+        locks: &mut Locks<'_>,
+        balances: Option<&mut Balances>,
+        is_denied: bool,
+        now: Tick,
+    ) {
         let Some(fits) = step.fits() else { return };
         let rule = &self.rules.rules()[usize::from(step.check.rule())];
         let takes = match rule.mode() {
@@ -227,24 +254,30 @@ impl MemoryRuleStore {
             Mode::Shadow => fits && !(is_denied && rule.has_slots()),
             Mode::Enforce => !is_denied,
         };
-        with_step!(self, step, locks, (rule, locked, plan) => {
+        with_step!(self, step, locks, (of_table, locked, plan) => {
             let (key, cost) = (step.check.key(), step.check.cost());
-            if takes {
+            if takes && step.is_on_credits {
+                if let Some(balances) = balances {
+                    balances.take(rule, key, now, cost);
+                }
+                // Its numbers are those of a denial, and a state that lies in the future is repaired.
+                locked.denied(key, &plan, now, false);
+            } else if takes {
                 if locked.holds_slots() && cost > 0 {
                     step.slot_number = Some(locked.next_slot_number(&self.shared.slot_numbers));
                 }
                 if !step.is_repeat {
                     locked.take(key, &plan, now, cost);
                 }
-                if let Some(id) = rule.id_of(&step.check).filter(|_| cost > 0) {
-                    locked.shard.admit_id(key, id, now);
-                }
             }
-            match (step.block, &rule.block) {
+            if let Some(id) = of_table.id_of(&step.check).filter(|_| takes && cost > 0) {
+                locked.shard.admit_id(key, id, now);
+            }
+            match (step.block, &of_table.block) {
                 (Some(active), Some(block)) => locked.blocked(key, &plan, block, active, now),
                 _ if !takes && !fits => {
-                    locked.denied(key, &plan, now);
-                    step.count(rule, locked, &plan, now);
+                    locked.denied(key, &plan, now, !step.has_balance);
+                    step.count(of_table, locked, &plan, now);
                 }
                 _ => {}
             }
@@ -302,8 +335,28 @@ impl CheckStep {
         self.answer = Some(answer);
     }
 
+    /// Lets it pass on the balance of its key, if that has its whole cost and no block denies it.
+    fn look_at_balance(&mut self, rules: &RuleSet, balances: &Balances, now: Tick) {
+        let rule = &rules.rules()[usize::from(self.check.rule())];
+        let Some(answer) = (self.answer.as_mut()).filter(|_| rule.has_credits()) else {
+            return;
+        };
+        let units = balances.units(rule, self.check.key(), now);
+        self.has_balance = units > 0;
+        if units >= self.check.cost() && self.block.is_none() {
+            (answer.fits, self.is_on_credits) = (true, true);
+            if answer.retry == Retry::Never {
+                answer.retry = Retry::Now;
+            }
+        }
+    }
+
     /// The numbers of a check that takes nothing.
     fn look(&mut self, store: &MemoryRuleStore, locks: &mut Locks<'_>, now: Tick) {
+        if std::mem::take(&mut self.is_on_credits) {
+            // Its numbers are those of the quota already.
+            return;
+        }
         with_step!(store, self, locks, (_rule, locked, plan) => {
             self.answer = Some(locked.assess(self.check.key(), &plan, now, 0));
         });

@@ -270,15 +270,23 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
     }
 
-    /// After a denial: repairs a state that lies in the future, and fills the deny cache.
-    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
+    /// Lets a request of `key` be decided anew: it may pass now.
+    pub(super) fn forget_denial(&mut self, key: Fingerprint) {
+        self.denials(key).clear();
+    }
+
+    /// After a denial: repairs a state that lies in the future, and fills the deny cache if `is_cached`.
+    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, is_cached: bool) {
         let Some(entry) = self.shard.find_written_under(plan, key) else {
             self.denied_by_another(key, plan, now);
             return;
         };
         plan.quota.repair(&mut entry.state, now);
-        if let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now) {
-            self.denials(key).insert(key, plan.id, [first, second]);
+        if is_cached
+            && let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now)
+        {
+            let denials = self.denials(key);
+            denials.insert(key, plan.denial_id, [first, second]);
         }
     }
 

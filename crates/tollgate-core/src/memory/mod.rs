@@ -40,6 +40,7 @@
 //! [`MemoryStore::unbound_usage`] shows what is kept.
 
 mod atomic_step;
+mod balances;
 mod carry_over;
 mod family;
 mod hasher;

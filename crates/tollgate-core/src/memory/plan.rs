@@ -11,6 +11,8 @@ pub(super) struct Plan<A> {
     /// What tells it from other quotas: a hash of its numbers, with seeds of the store. Two quotas of a table share one with a
     /// probability of one in 2^64.
     pub(super) id: u64,
+    /// What denials are remembered under. A rule that takes credits does not learn from one that takes none.
+    pub(super) denial_id: u64,
     pub(super) limit: u64,
     /// The longest time that a state of the past or present takes until it is fresh.
     pub(super) longest_reset: u64,
@@ -29,6 +31,7 @@ impl<A: Algorithm> Plan<A> {
         given: &Quota,
         wait: Option<Duration>,
         debt: u64,
+        has_credits: bool,
         hasher: &Hasher,
     ) -> Option<Self> {
         let quota = waiting(A::new(given)?, wait);
@@ -41,8 +44,10 @@ impl<A: Algorithm> Plan<A> {
         // Everything taken at the start of a window.
         let mut full = A::State::default();
         quota.charge(&mut full, 0, given.limit().saturating_add(debt));
+        let id = hasher.quota_id(given, at_most, debt);
         Some(Self {
-            id: hasher.quota_id(given, at_most, debt),
+            id,
+            denial_id: id ^ u64::from(has_credits),
             limit: given.limit(),
             longest_reset: quota.fresh_at(&full).saturating_add(at_most),
             quota,

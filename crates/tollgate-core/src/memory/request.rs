@@ -8,6 +8,7 @@ use std::{slice::from_ref, sync::Arc, time::Duration};
 use crate::{
     algorithm::Algorithm,
     check::Check,
+    credits::{Balance, CreditChange},
     decision::{Decision, Verdict},
     error::StoreError,
     hold::{Hold, Settlement},
@@ -223,6 +224,11 @@ impl RuleStore for MemoryRuleStore {
                     };
                     let id = rule.id_of(check).filter(|_| is_whole);
                     if id.is_none_or(|id| locked.shard.forget_id(check.key(), id, hold.taken.at, now)) {
+                        let left = || locked.assess(check.key(), &plan, now, 0).remaining;
+                        let how = match self.rules.has_credits() || hold.source == Source::Credits {
+                            true => self.settle_credits(hold, how, now, left),
+                            false => how,
+                        };
                         locked.settle(check.key(), &plan, now, hold, how);
                     }
                     if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
@@ -249,6 +255,14 @@ impl RuleStore for MemoryRuleStore {
             self.shared.slot_waiters.wake(check.key());
         }
         Step::Ready(Ok(was_kept))
+    }
+
+    fn supports_credits(&self) -> bool {
+        true
+    }
+
+    fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
+        Step::Ready(self.change_credits(check, change))
     }
 
     fn supports_slots(&self) -> bool {

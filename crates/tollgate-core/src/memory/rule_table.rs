@@ -95,7 +95,7 @@ impl<A: Algorithm> RuleTable<A> {
                 return None;
             }
         }
-        let [first, second] = denials.get(key, plan.id)?;
+        let [first, second] = denials.get(key, plan.denial_id)?;
         let answer = plan.quota.deny_by(DenyBound(first, second), now, cost)?;
         // A clock went back since: the state lies in the future, and a denial has to repair it.
         (answer.reset_after <= plan.longest_reset).then(|| verdict(answer))
@@ -108,7 +108,9 @@ impl<A: Algorithm> RuleTable<A> {
             None => {
                 let rule = rules.rules.rules().get(usize::from(check.rule()))?;
                 let quota = rule.quota_under(usize::from(check.plan()));
-                let plan = Plan::new(&quota, rule.at_most_wait(), rule.debt_of(), rules.hasher);
+                let wait = rule.at_most_wait();
+                let (debt, credits) = (rule.debt_of(), rule.has_credits());
+                let plan = Plan::new(&quota, wait, debt, credits, rules.hasher);
                 plan.map(PlanOf::Check)
             }
         }

@@ -5,6 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use crate::{
     algorithm::Algorithm,
     memory::{
+        balances::Balances,
         carry_over::CarryOver,
         family::{Family, TableName},
         hasher::Hasher,
@@ -35,6 +36,7 @@ pub(super) struct Tables {
     pub(super) slot_numbers: SlotNumbers,
     pub(super) slot_waiters: SlotWaiters,
     pub(super) reservations: Reservations,
+    pub(super) balances: Mutex<Balances>,
 }
 
 struct ByName {
@@ -52,6 +54,7 @@ impl Tables {
             slot_numbers: SlotNumbers::new(clock.now()),
             slot_waiters: SlotWaiters::default(),
             reservations: Reservations::default(),
+            balances: Mutex::default(),
             clock,
             hasher: Hasher::default(),
             bytes_per_rule,
@@ -101,7 +104,13 @@ impl Tables {
         let plan = |plan| {
             let quota = rule.quota_of(plan);
             // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
-            let plan = Plan::new(quota, rule.at_most_wait(), rule.debt_of(), &self.hasher)?;
+            let plan = Plan::new(
+                quota,
+                rule.at_most_wait(),
+                rule.debt_of(),
+                rule.has_credits(),
+                &self.hasher,
+            )?;
             Some(Plan {
                 is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
                 ..plan

@@ -152,6 +152,7 @@ mod tests {
         Plan {
             quota: id,
             id,
+            denial_id: id,
             limit: id,
             longest_reset: 0,
             at_most: 0,

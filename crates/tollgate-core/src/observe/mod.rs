@@ -40,6 +40,8 @@ mod waiting;
 
 #[cfg(feature = "metrics")]
 pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};
+#[cfg(feature = "metrics")]
+pub(crate) use self::rule_metrics::credits_of;
 pub use self::{
     blocks::block_began,
     buckets::{

@@ -22,6 +22,7 @@ pub(super) const FALLBACK_DECISIONS: &str = "tollgate_fallback_decisions_total";
 pub(super) const ADMITTED_IN_FALLBACK: &str = "tollgate_units_admitted_in_fallback_total";
 pub(super) const LAPSED_UNITS: &str = "tollgate_wait_units_lapsed_total";
 pub(super) const DEBT_LAPSED: &str = "tollgate_debt_units_lapsed_total";
+pub(super) const CREDITS: &str = "tollgate_credit_units_total";
 pub(super) const TABLE_KEYS: &str = "tollgate_table_keys";
 pub(super) const TABLE_BYTES: &str = "tollgate_table_bytes";
 pub(super) const WAITING: &str = "tollgate_waiting";
@@ -81,7 +82,7 @@ pub(super) fn describe() {
     });
 }
 
-const COUNTERS: [(&str, Unit, &str); 15] = [
+const COUNTERS: [(&str, Unit, &str); 16] = [
     (
         REQUESTS,
         Unit::Count,
@@ -133,6 +134,11 @@ const COUNTERS: [(&str, Unit, &str); 15] = [
         DEBT_LAPSED,
         Unit::Count,
         "Units that were charged beyond the debt of a rule, or whose charge is not known to have arrived.",
+    ),
+    (
+        CREDITS,
+        Unit::Count,
+        "Units of credits that were granted, revoked or used.",
     ),
     (
         STORE_FAILURES,

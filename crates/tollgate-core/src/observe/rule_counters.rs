@@ -40,7 +40,7 @@ pub struct RequestCount {
     pub decision: &'static str,
     /// `quota`, `never`, …; `none` of what was not denied.
     pub reason: &'static str,
-    /// `store`, `deny_cache`, `lease`, `local`, `fallback`; `none` of what was not decided.
+    /// `store`, `deny_cache`, `lease`, `local`, `fallback`, `credits`; `none` of what was not decided.
     pub source: &'static str,
     /// The requests.
     pub requests: u64,

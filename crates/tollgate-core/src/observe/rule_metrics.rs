@@ -12,7 +12,7 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     observe::{
         names::{
-            ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, DEBT_LAPSED, DIFFERENCES,
+            ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, CREDITS, DEBT_LAPSED, DIFFERENCES,
             EVICTED_BLOCKS, EVICTED_LIVE, FALLBACK_DECISIONS, HOT_KEYS, LAPSED_UNITS, NEAR_LIMIT,
             NEW_KEYS, REMAINING, RETRY_AFTER, STORE_FAILURES, TRACKED_BYTES, TRACKED_KEYS,
             describe,
@@ -230,6 +230,9 @@ impl RuleMetrics {
         if source == Source::Fallback {
             self.fallback(check, verdict, decision);
         }
+        if source == Source::Credits && kind == Kind::Allowed {
+            credits_of(rule, "used").increment(cost);
+        }
         if before.is_multiple_of(ONE_IN) {
             self.sample(series, verdict, limit);
         }
@@ -286,6 +289,11 @@ impl RuleMetrics {
             lapsed_units.absolute(units);
         }
     }
+}
+
+/// The units of credits that were `granted`, `revoked` or `used`.
+pub(crate) fn credits_of(rule: &Rule, change: &'static str) -> Counter {
+    counter!(CREDITS, "rule" => Arc::clone(rule.shared_name()), "change" => change)
 }
 
 /// The blocks of a level that began.

@@ -49,7 +49,15 @@ const LABELS: [(&str, &str, Option<&str>); 17] = [
     ("shadow_denied", "blocked", None),
     ("repeated", "none", None),
 ];
-const SOURCES: [&str; 6] = ["store", "deny_cache", "lease", "local", "fallback", "none"];
+const SOURCES: [&str; 7] = [
+    "store",
+    "deny_cache",
+    "lease",
+    "local",
+    "fallback",
+    "credits",
+    "none",
+];
 
 /// The number of series of a plan.
 pub(super) const COUNT: usize = LABELS.len() * SOURCES.len();
@@ -99,13 +107,14 @@ impl Series {
             Source::Lease => 2,
             Source::Local => 3,
             Source::Fallback => 4,
+            Source::Credits => 5,
         };
         Self(kind as u8 * SOURCES.len() as u8 + source)
     }
 
     /// Without a call of the store.
     pub(super) fn without_source(kind: Kind) -> Self {
-        Self(kind as u8 * SOURCES.len() as u8 + 5)
+        Self(kind as u8 * SOURCES.len() as u8 + 6)
     }
 
     pub(super) fn place(self) -> usize {

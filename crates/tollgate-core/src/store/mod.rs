@@ -124,6 +124,7 @@ pub use self::{
 };
 pub use crate::{
     checks::Checks,
+    credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS},
     did_you_mean::did_you_mean,
     hold::{HeldSlots, Hold, Settlement},
     key::Fingerprint,

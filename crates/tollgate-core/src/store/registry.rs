@@ -174,6 +174,12 @@ fn difference(live: &Rule, new: &Rule) -> Option<String> {
     } else if live.debt_of() != new.debt_of() {
         let debt = |rule: &Rule| format!("a debt of at most {} units", rule.debt_of());
         (debt(live), debt(new))
+    } else if live.has_credits() != new.has_credits() {
+        let credits = |rule: &Rule| match rule.has_credits() {
+            true => "credits".into(),
+            false => "no credits".into(),
+        };
+        (credits(live), credits(new))
     } else if live.block_setting() != new.block_setting() {
         let block = |rule: &Rule| match rule.block_setting() {
             Some(block) => format!("{block:?}"),

@@ -4,8 +4,9 @@ use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use crate::{
     check::Check,
+    credits::{Balance, CreditChange},
     decision::Decision,
-    error::{RuleError, StoreError},
+    error::{RuleError, StoreError, StoreErrorKind},
     hold::{Hold, Settlement},
     key::{Fingerprint, KeyBuf},
     rule_set::RuleSet,
@@ -139,6 +140,20 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// The checks are those of one request, for stores where one of them says where the states of the others lie. One with a
     /// cost of 0 does only that: its own state stays. Other costs do not matter, nor do plans.
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
+
+    /// Whether it keeps balances of [credits](crate::Rule::credits).
+    fn supports_credits(&self) -> bool {
+        false
+    }
+
+    /// Changes the balance of a check's rule and key, or tells it. The cost and the plan of the check do not matter.
+    fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
+        let _ = (check, change);
+        Step::Ready(Err(StoreError::new(
+            StoreErrorKind::Misconfigured,
+            "this store keeps no balances of credits",
+        )))
+    }
 
     /// Whether it counts [slots](crate::Quota::concurrent). A store that does says the [number](crate::Verdict::with_slot_number)
     /// of slots with the verdict that gives them, and [releases](Self::release) them.

@@ -9,6 +9,7 @@ use crate::{
 /// Refuses rules that this store, which they are bound to, cannot keep.
 pub(crate) fn refuse_unsupported(store: &dyn RuleStore) -> Result<(), RuleError> {
     refuse_slots(store)?;
+    refuse_credits(store)?;
     refuse_wait(store)
 }
 
@@ -22,6 +23,18 @@ fn refuse_wait(store: &dyn RuleStore) -> Result<(), RuleError> {
             RuleErrorKind::Store,
             "requests cannot wait for units of this store; leave wait() out to deny them, and have callers wait in their process \
              with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A rule with credits on a store that keeps no balances.
+fn refuse_credits(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let takes_credits = |rule: &&Rule| rule.has_credits() && *rule.mode() != Mode::Off;
+    match store.rules().given().iter().find(takes_credits) {
+        Some(rule) if !store.supports_credits() => Err(rule.error(
+            RuleErrorKind::Store,
+            "this store keeps no balances; leave credits() out, or take a MemoryStore or Redis",
         )),
         _ => Ok(()),
     }

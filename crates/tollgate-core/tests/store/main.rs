@@ -5,6 +5,7 @@ mod blocking;
 mod blocks;
 mod brought;
 mod carried;
+mod credits;
 mod durable;
 mod failures;
 mod flood;

@@ -97,10 +97,10 @@ impl BoundRules {
         Some(self.limits.0.get(rule)?.get(plan)?.as_ref()?.effective)
     }
 
-    /// Whether units of a check may be owed.
+    /// Whether units that a charge takes beyond what is left are owed, or taken from a balance.
     pub(crate) fn has_debt(&self, check: &Check) -> bool {
         let rule = self.rules.rules().get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.debt_of() > 0)
+        rule.is_some_and(|rule| rule.debt_of() > 0 || rule.has_credits())
     }
 
     /// The units that this process may spend of a check's key.

@@ -56,6 +56,10 @@ const MOST_UNITS: f64 = 1e6;
 /// Where a check keeps the number of its key, counted from 1, little endian.
 const KEY: Range<usize> = 3..5;
 
+/// Where a check says the role of its rule, and the role with which it has two more numbers of keys behind all others.
+const ROLE: usize = 1;
+const WITH_BALANCE: u8 = 3;
+
 /// In the first byte of a check: it has three more numbers of keys, at its end.
 const FURTHER_KEYS: u8 = 8;
 
@@ -295,8 +299,10 @@ fn move_keys(mut checks: &mut [u8], by: usize) {
         if let Some(key) = check.get_mut(KEY) {
             move_key(key, by);
         }
-        // Two bytes for each of three; then CR LF.
-        if further && let Some(start) = length.checked_sub(6) {
+        let has_balance = check.get(ROLE) == Some(&WITH_BALANCE);
+        // Two bytes for each of three, and for each name of a balance; then CR LF.
+        let keys = if further { 6 } else { 0 } + if has_balance { 4 } else { 0 };
+        if let Some(start) = length.checked_sub(keys) {
             for key in check[start..length].chunks_exact_mut(2) {
                 // 0 is none.
                 if key != [0, 0] {

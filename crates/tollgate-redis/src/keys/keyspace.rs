@@ -39,7 +39,7 @@ const LONGEST: usize = 64;
 ///
 /// While a slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
 /// it is decided by its rules' answer to a store failure. One rule with one client never is, unless its state has two
-/// names, during a change of secrets, or it may go to an overflow bucket.
+/// names, during a change of secrets, it may go to an overflow bucket, or the rule takes credits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Partition {

@@ -14,9 +14,10 @@ use crate::{
     keys::{
         keys::Name,
         keyspace::{Keyspace, Partition},
+        packed::Bytes,
         slot::tag_in,
     },
-    script::rule_args::{ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
+    script::rule_args::{BALANCES, ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
 };
 
 /// The longest wait that is passed to the script, and longer than any rule has.
@@ -32,6 +33,8 @@ pub(crate) struct Encoder {
     /// Whether requests wait for units of any rule.
     has_waits: bool,
     has_durable: bool,
+    /// Whether any rule takes credits.
+    has_credits: bool,
 }
 
 impl Encoder {
@@ -56,6 +59,7 @@ impl Encoder {
             keyspace,
             has_waits: lines.iter().any(|rule| rule.wait.is_some()),
             has_durable,
+            has_credits: rules.has_credits(),
             rules: lines,
             with,
         })
@@ -175,6 +179,24 @@ impl Encoder {
         }
     }
 
+    /// The names of the balance of a check: of two secrets that by the newer, then that by the older.
+    pub(crate) fn balance_names(&self, check: &Check) -> Vec<Vec<u8>> {
+        let Some(rule) = self.state_name(check.rule()) else {
+            return Vec::new();
+        };
+        let (newer, older) = self.keyspace.keys.names(check.key());
+        let write = |name: Name| {
+            let mut bytes = Bytes::new();
+            (self.keyspace).write_name(&mut bytes, rule, BALANCES, &name, None);
+            bytes.to_vec()
+        };
+        [Some(newer), older]
+            .into_iter()
+            .flatten()
+            .map(write)
+            .collect()
+    }
+
     /// Whether the client of this rule determines the slot.
     pub(crate) fn is_with(&self, rule: u16) -> bool {
         self.with == Some(rule)
@@ -210,6 +232,14 @@ impl Encoder {
     /// Whether a rule is durable.
     pub(crate) fn has_durable(&self) -> bool {
         self.has_durable
+    }
+
+    /// As many checks without a balance as have the keys of so many with one, which has two names more.
+    pub(crate) fn most_places(&self, checks: usize) -> usize {
+        match self.has_credits {
+            true => checks + checks.div_ceil(2),
+            false => checks,
+        }
     }
 
     /// Whether a rule is about slots.

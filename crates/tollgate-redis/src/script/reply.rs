@@ -27,6 +27,8 @@ const FITS_AGAIN: i64 = -4;
 /// From here up the check does not fit, and the state is of another quota; the difference to this number is the µs after which
 /// it fits.
 const OF_ANOTHER_QUOTA: i64 = 1 << 52;
+/// It never fits the quota, and the key has a balance that is too small for it.
+const ABOVE_BALANCE: i64 = (1 << 53) - 1;
 /// From here down a request that only looks fits after the µs that are the difference to this number.
 const WOULD_WAIT: i64 = -(1 << 52);
 /// Of units left, from here down: the difference to this number is owed.
@@ -138,9 +140,13 @@ impl Reply {
             self.line(place, tells)
         };
         let has_slots = |check: &Check| rules.rules()[usize::from(check.rule())].has_slots();
+        let has_credits = |check: &Check| rules.rules()[usize::from(check.rule())].has_credits();
         let lines = rules.has_waits().then(|| {
             let places = checks.iter().zip(layout.places());
-            places.map(|(check, place)| line(place.filter(|_| !has_slots(check))?))
+            places.map(|(check, place)| {
+                let waits = !has_slots(check) && !has_credits(check);
+                line(place.filter(|_| waits)?)
+            })
         });
         let lines: SmallVec<[_; 4]> = lines.into_iter().flatten().collect();
         let queued = Queued::new(self.at, &lines, layout, checks, rules);
@@ -163,7 +169,14 @@ impl Reply {
                     if rules.rules()[usize::from(rule)].debt_of() > 0 {
                         self.correct_ends(&mut answer, check, rules);
                     }
-                    let mut verdict = Verdict::new(rule, plan, answer, Source::Store);
+                    let is_on_credits = has_credits(check)
+                        && !self.is_repeat(place)
+                        && self.of(place).is_some_and(|it| it[0] <= WOULD_WAIT);
+                    let source = match is_on_credits {
+                        true => Source::Credits,
+                        false => Source::Store,
+                    };
+                    let mut verdict = Verdict::new(rule, plan, answer, source);
                     let allows_debt = rules.rules()[usize::from(rule)].debt_of() > 0;
                     match self.debt(place) {
                         owed if owed > 0 && allows_debt => verdict = verdict.with_debt(owed),
@@ -505,6 +518,8 @@ impl Reply {
                 FITS | REPEAT => Retry::Now,
                 NEVER => Retry::Never,
                 FAILED => return None,
+                WOULD_WAIT => Retry::Now,
+                ABOVE_BALANCE => Retry::Never,
                 wait if wait <= WOULD_WAIT => Retry::after_micros(WOULD_WAIT.abs_diff(wait)),
                 again if again <= FITS_AGAIN => Retry::after_micros(FITS_AGAIN.abs_diff(again)),
                 later if later >= OF_ANOTHER_QUOTA => {

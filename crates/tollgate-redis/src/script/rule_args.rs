@@ -14,6 +14,9 @@ use crate::keys::keyspace::VERSION;
 /// The role of a rule that decides.
 pub(crate) const ENFORCED: u8 = 0;
 
+/// The same with the balance of the key.
+pub(crate) const WITH_BALANCE: u8 = 3;
+
 /// The role of a rule that is read on the state of another.
 pub(crate) const THRESHOLD: u8 = 2;
 
@@ -49,6 +52,8 @@ pub(crate) struct RuleArgs {
     pub(crate) debt: u64,
     /// Whether a state that is lost is begun with what a ledger knows.
     pub(crate) durable: bool,
+    /// Whether keys have balances.
+    pub(crate) has_credits: bool,
     may_have_calendar: bool,
     /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
     pub(crate) block: Option<Box<[u8]>>,
@@ -106,6 +111,7 @@ impl RuleArgs {
                 .and_then(|at_most| u64::try_from(at_most.as_micros()).ok()),
             debt: rule.debt_of(),
             durable: rule.is_durable() && role == ENFORCED,
+            has_credits: rule.has_credits() && role == ENFORCED && !off,
             block: rule.block_setting().map(block_setting),
             counts_denials: rule
                 .block_setting()
@@ -173,6 +179,9 @@ fn bit(name: &str) -> u64 {
     });
     1 << (hash >> 58)
 }
+
+/// The letter of balances, whatever the algorithm.
+pub(crate) const BALANCES: u8 = b'g';
 
 /// The letter of an algorithm's states.
 fn family(quota: &Quota) -> Option<u8> {

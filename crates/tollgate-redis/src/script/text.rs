@@ -34,6 +34,8 @@ macro_rules! text {
             include_str!("../../lua/concurrent.lua"),
             "elseif alg == 23 then\n",
             include_str!("../../lua/blocks.lua"),
+            "elseif alg == 30 then\n",
+            include_str!("../../lua/credits.lua"),
             "elseif alg == 31 then\n",
             include_str!("../../lua/ids.lua"),
             "elseif alg == 0 then\n",

@@ -11,9 +11,12 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
+    Balance, Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
     StoreError, StoreErrorKind, Tick,
-    store::{Checks, Fingerprint, Hold, ReservationStore, RuleStore, Settlement, SlotWaiters},
+    store::{
+        Checks, CreditChange, Fingerprint, Hold, ReservationStore, RuleStore, Settlement,
+        SlotWaiters,
+    },
 };
 use tollgate_prefilter::{Begin, BoundRules, NoReply, Query};
 
@@ -21,6 +24,7 @@ use crate::{
     observe::{CallFor, Stopwatch},
     script::encoder::Encoder,
     store::{
+        credits::{change_credits, refuse_credits},
         in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
         inner::Inner,
         sender::RulesEnd,
@@ -81,6 +85,7 @@ impl Bound {
             encoder = encoder.with_overflow(rule.name())?;
         }
         refuse_unsupported_waits(&rules, &encoder, shared.backend.is_cluster())?;
+        refuse_credits(&rules, &encoder)?;
         if shared.backend.is_cluster() {
             encoder.fits_a_cluster()?;
         }
@@ -253,6 +258,14 @@ impl RuleStore for Bound {
 
     fn reservations(&self) -> Option<&dyn ReservationStore> {
         Some(self)
+    }
+
+    fn supports_credits(&self) -> bool {
+        true
+    }
+
+    fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
+        change_credits(&self.inner, check, change)
     }
 
     fn supports_slots(&self) -> bool {

@@ -3,6 +3,7 @@
 mod backend;
 mod bound;
 mod builder;
+pub(crate) mod credits;
 mod first_write;
 #[cfg(feature = "metrics")]
 mod gauges;

@@ -186,7 +186,7 @@ impl Shared {
         reply.ok_or_else(|| self.misunderstood())
     }
 
-    fn misunderstood(&self) -> StoreError {
+    pub(super) fn misunderstood(&self) -> StoreError {
         self.observer.misunderstood();
         StoreError::new(
             StoreErrorKind::Protocol,

@@ -21,6 +21,7 @@ mod blocks;
 mod calls;
 mod clock;
 mod counts;
+mod credits;
 mod durable;
 mod faults;
 mod fleet;

@@ -73,9 +73,37 @@ impl RedisRules {
         client: Option<u128>,
         author: &Author,
     ) -> Result<(), PushError> {
+        self.record_client(AuditKind::Reset, rule, client, "starts anew", author)
+            .await
+    }
+
+    /// The same of somebody who changed the credits of a client: `what` says how, as "is granted 100 units".
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable.
+    pub async fn record_credits(
+        &self,
+        rule: &str,
+        client: Option<u128>,
+        what: &str,
+        author: &Author,
+    ) -> Result<(), PushError> {
+        self.record_client(AuditKind::Credits, rule, client, what, author)
+            .await
+    }
+
+    async fn record_client(
+        &self,
+        kind: AuditKind,
+        rule: &str,
+        client: Option<u128>,
+        what: &str,
+        author: &Author,
+    ) -> Result<(), PushError> {
         let client = client.map_or(String::new(), |hash| format!(" {:08x}", hash >> 96));
-        let lines = vec![format!("{rule}: client{client} starts anew")];
-        let record = AuditRecord::new(AuditKind::Reset, author.clone(), lines);
+        let lines = vec![format!("{rule}: client{client} {what}")];
+        let record = AuditRecord::new(kind, author.clone(), lines);
         self.add_record(&record).await
     }
 
@@ -138,6 +166,7 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
             "expired" => AuditKind::Expired,
             "denied" => AuditKind::Denied,
             "reset" => AuditKind::Reset,
+            "credits" => AuditKind::Credits,
             _ => AuditKind::Accepted,
         },
         author: Author::new(field("actor")).because(field("reason")),

@@ -1,10 +1,13 @@
 //! What a caller has left, as JSON.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::Response;
-use tollgate_core::{Clock, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict};
+use tollgate_core::{
+    Check, Clock, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict,
+    store::CreditChange,
+};
 
 use crate::{
     head::Head,
@@ -60,6 +63,7 @@ const RULE: &str = "limits-endpoint";
 /// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` while the store fails |
 /// | `plan` | the plan, where the caller has one |
 /// | `debt` | units that were charged beyond the limit, and are paid back before a request passes; only where there are any |
+/// | `credits`, `credits_until` | the units of the caller's [balance](tollgate_core::Rule::credits), and when it ends; only where there is one |
 /// | `blocked` | `true` where the rule [blocks](crate::Reason::Blocked) the caller, until `reset` if that is not `null` |
 ///
 /// Left out are shadows and thresholds, rules of handlers, rules that the caller is exempt from or has no limit under, rules whose
@@ -68,7 +72,7 @@ const RULE: &str = "limits-endpoint";
 /// numbers of this route.
 ///
 /// A caller may ask once a second, by a rule of its own (`limits-endpoint`) in memory, and gets a 429 otherwise. An answer costs
-/// at most one store call for each layer.
+/// at most one store call for each layer, and one for each rule with credits.
 #[derive(Clone)]
 pub struct LimitsEndpoint {
     layers: Vec<Arc<LiveConfig>>,
@@ -82,6 +86,7 @@ struct Resource<'a> {
     reset: Option<u64>,
     plan: Option<&'a str>,
     debt: u64,
+    credits: Option<(u64, u64)>,
     is_blocked: bool,
 }
 
@@ -139,16 +144,39 @@ impl LimitsEndpoint {
             if checks.is_empty() {
                 continue;
             }
-            let decision = config.rules.limiter.peek(&checks).await;
-            answers.push((config, decision));
+            let limiter = &config.rules.limiter;
+            let decision = limiter.peek(&checks).await;
+            let mut balances = Vec::new();
+            let rules = config.rules.set().rules();
+            let has_credits = |check: &&Check| {
+                let rule = &rules[usize::from(check.rule())];
+                rule.is_enforced() && rule.has_credits()
+            };
+            for check in checks.iter().filter(has_credits) {
+                let balance = limiter.rule_store().credits(check, CreditChange::Query);
+                balances.extend(
+                    balance
+                        .await
+                        .map(|balance| (usize::from(check.rule()), balance)),
+                );
+            }
+            answers.push((config, decision, balances));
         }
         // By the clock of the response: the store's may be minutes off.
         let now = Clock::system().now();
         let mut resources = BTreeMap::new();
-        for (config, decision) in &answers {
+        for (config, decision, balances) in &answers {
             let rules = config.rules.set();
             let shown = decision.verdicts().iter();
-            resources.extend(shown.filter_map(|verdict| resource(rules, verdict, now)));
+            resources.extend(shown.filter_map(|verdict| {
+                let (rule, mut resource) = resource(rules, verdict, now)?;
+                let balance = balances.iter().find(|(index, _)| *index == verdict.rule());
+                resource.credits = balance.and_then(|(_, balance)| {
+                    let until = balance.until?.duration_since(UNIX_EPOCH).ok()?;
+                    Some((balance.units, until.as_secs()))
+                });
+                Some((rule, resource))
+            }));
         }
         let mut shown = JsonObject::new();
         for (rule, resource) in resources {
@@ -172,6 +200,10 @@ impl Resource<'_> {
         }
         if self.debt > 0 {
             json.number("debt", self.debt);
+        }
+        if let Some((units, until)) = self.credits {
+            json.number("credits", units);
+            json.number("credits_until", until);
         }
         if self.is_blocked {
             json.member("blocked", |json| json.push_str("true"));
@@ -206,6 +238,7 @@ fn resource<'a>(
         },
         plan: rule.plan_name(verdict.plan()),
         debt: verdict.debt(),
+        credits: None,
         is_blocked: verdict.is_blocked(),
     };
     Some((rule.name(), resource))

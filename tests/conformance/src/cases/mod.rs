@@ -2,6 +2,7 @@
 
 pub mod blocks;
 pub mod counting;
+pub mod credits;
 pub mod ids;
 pub mod names;
 pub mod requests;

@@ -8,7 +8,7 @@ use crate::{
     script::{
         call::state_keys::Found,
         encoder::Encoder,
-        rule_args::{DURABLE, IDENTITY, RuleArgs, WAITS, double, set_window},
+        rule_args::{DURABLE, IDENTITY, RuleArgs, WAITS, WITH_BALANCE, double, set_window},
     },
 };
 
@@ -183,6 +183,12 @@ impl Args {
             ];
             self.0.bytes[begins] += flags.iter().sum::<u8>();
             for place in [found.other, found.overflow, found.overflow_other] {
+                self.0.bytes.extend_from_slice(&place.to_le_bytes());
+            }
+        }
+        if found.balance > 0 {
+            self.0.bytes[begins + 1] = WITH_BALANCE;
+            for place in [found.balance, found.balance_other] {
                 self.0.bytes.extend_from_slice(&place.to_le_bytes());
             }
         }

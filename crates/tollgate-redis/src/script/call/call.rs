@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Tick,
+    Check, Source, Tick,
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
@@ -266,7 +266,7 @@ impl Call {
         holdings: &[Hold],
         how: Settlement,
     ) -> Option<Settled> {
-        if !self.has_room(holdings.len()) {
+        if !self.has_room(rules.most_places(holdings.len())) {
             return None;
         }
         let (mut lapsing, mut blocks) = (SmallVec::new(), SmallVec::new());
@@ -298,7 +298,12 @@ impl Call {
                 });
             }
             let first = self.keys.len();
-            let found = (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
+            let mut found =
+                (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
+            if receipt.source == Source::Credits && !is_charge || rule_args.has_credits && is_charge
+            {
+                found = found.with_balance(self.keys.balance(rules, rule_args, check, first));
+            }
             let is_whole = !is_charge && units == check.cost();
             let id = rules.id_of(rule_args, check).filter(|_| is_whole);
             let check = check.with_cost(units);
@@ -470,7 +475,7 @@ impl Call {
         mut may_make: impl FnMut(u16) -> bool,
         mut message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
     ) -> Option<RequestLayout> {
-        if !self.has_room(checks.len()) || rules.has_two_plans(checks) {
+        if !self.has_room(rules.most_places(checks.len())) || rules.has_two_plans(checks) {
             return None;
         }
         let first_key = self.keys.len();
@@ -520,7 +525,10 @@ impl Call {
                 });
                 (!may_make).then_some(overflow)
             });
-            let found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
+            let mut found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
+            if rule_args.has_credits && cost > 0 {
+                found = found.with_balance(self.keys.balance(rules, rule_args, check, first_key));
+            }
             self.rules |= rule_args.bit;
             // Those that are folded have no id in common.
             let is_folded = checks[index + 1..].iter().any(same);

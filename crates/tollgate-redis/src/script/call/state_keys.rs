@@ -4,7 +4,10 @@ use tollgate_core::{Check, store::Fingerprint};
 
 use crate::{
     keys::{keys::Name, keyspace::Partition, packed::Packed},
-    script::{encoder::Encoder, rule_args::RuleArgs},
+    script::{
+        encoder::Encoder,
+        rule_args::{BALANCES, RuleArgs},
+    },
 };
 
 /// The keys of a check, as the script finds them; 0: none.
@@ -14,6 +17,16 @@ pub(super) struct Found {
     pub(super) other: u16,
     pub(super) overflow: u16,
     pub(super) overflow_other: u16,
+    pub(super) balance: u16,
+    pub(super) balance_other: u16,
+}
+
+impl Found {
+    /// The same with the balance of the key.
+    pub(super) fn with_balance(mut self, (newer, older): (u16, u16)) -> Self {
+        (self.balance, self.balance_other) = (newer, older);
+        self
+    }
 }
 
 /// The keys of a call, in order.
@@ -40,19 +53,21 @@ impl StateKeys {
         from: usize,
     ) -> Found {
         let with = with.filter(|_| !rules.is_with(check.rule()));
-        let (key, other) = self.both(rules, rule_args, check.key(), with, from);
+        let family = rule_args.family;
+        let (key, other) = self.both(rules, rule_args, family, check.key(), with, from);
         let one_slot = rules.keyspace.partition == Partition::One;
         let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| match with {
             None if !one_slot => {
                 self.with_overflow_bucket(rules, rule_args, overflow, check.key(), from)
             }
-            _ => self.both(rules, rule_args, overflow, with, from),
+            _ => self.both(rules, rule_args, family, overflow, with, from),
         });
         Found {
             key,
             other,
             overflow,
             overflow_other,
+            ..Found::default()
         }
     }
 
@@ -73,11 +88,23 @@ impl StateKeys {
         self.number_of(start, from)
     }
 
+    /// The keys of the balance of a check, in the slot of its state.
+    pub(super) fn balance(
+        &mut self,
+        rules: &Encoder,
+        rule_args: &RuleArgs,
+        check: &Check,
+        from: usize,
+    ) -> (u16, u16) {
+        self.both(rules, rule_args, BALANCES, check.key(), None, from)
+    }
+
     /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
     fn both(
         &mut self,
         rules: &Encoder,
         rule_args: &RuleArgs,
+        family: u8,
         key: Fingerprint,
         with: Option<Fingerprint>,
         from: usize,
@@ -85,11 +112,12 @@ impl StateKeys {
         let keys = &rules.keyspace.keys;
         let (newer, older) = keys.names(key);
         let (with_newer, with_older) = with.map(|with| keys.names(with)).unzip();
-        let newer = self.key(rules, rule_args, &newer, with_newer.as_ref(), from);
+        let newer = self.key(rules, rule_args, family, &newer, with_newer.as_ref(), from);
         let older = older.map_or(0, |older| {
             self.key(
                 rules,
                 rule_args,
+                family,
                 &older,
                 with_older.flatten().as_ref(),
                 from,
@@ -110,9 +138,18 @@ impl StateKeys {
         let keys = &rules.keyspace.keys;
         let (newer, older) = keys.names(overflow);
         let (client, client_older) = keys.names(client);
-        let newer = self.key(rules, rule_args, &newer, Some(&client.slot_tag()), from);
+        let family = rule_args.family;
+        let tag = client.slot_tag();
+        let newer = self.key(rules, rule_args, family, &newer, Some(&tag), from);
         let older = older.zip(client_older).map_or(0, |(older, client)| {
-            self.key(rules, rule_args, &older, Some(&client.slot_tag()), from)
+            self.key(
+                rules,
+                rule_args,
+                family,
+                &older,
+                Some(&client.slot_tag()),
+                from,
+            )
         });
         (newer, older)
     }
@@ -122,18 +159,15 @@ impl StateKeys {
         &mut self,
         rules: &Encoder,
         rule_args: &RuleArgs,
+        family: u8,
         name: &Name,
         with: Option<&Name>,
         from: usize,
     ) -> u16 {
         let start = self.0.bytes.len();
-        rules.keyspace.write_name(
-            &mut self.0.bytes,
-            &rule_args.name,
-            rule_args.family,
-            name,
-            with,
-        );
+        rules
+            .keyspace
+            .write_name(&mut self.0.bytes, &rule_args.name, family, name, with);
         self.number_of(start, from)
     }
 

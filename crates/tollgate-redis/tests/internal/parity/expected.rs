@@ -17,7 +17,10 @@ impl Expected<'_> {
         let verdicts = self.decision.verdicts().iter();
         let by_memory = Decision::new(
             self.decision.at(),
-            verdicts.map(|verdict| verdict.from_source(Source::Store)),
+            verdicts.map(|verdict| match verdict.source() {
+                Source::Credits => *verdict,
+                _ => verdict.from_source(Source::Store),
+            }),
             |verdict| self.rules.enforces(verdict.rule()),
         );
         let by_memory = with_places_of(by_memory, &self.decision);

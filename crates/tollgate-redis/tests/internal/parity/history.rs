@@ -13,12 +13,14 @@ use crate::{
         encoder::Encoder,
         reply::Reply,
     },
+    store::credits::{CHANGE, change_args},
 };
 use redis::Value;
 use tollgate_core::{
-    Check, Decision, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
+    Balance, Check, Decision, MAX_UNITS, ManualClock, MemoryStore, Mode, Outcome, RuleSet,
+    Store as _,
     algorithm::Taken,
-    store::{Fingerprint, Hold, RuleStore, Settlement},
+    store::{CreditChange, Fingerprint, Hold, RuleStore, Settlement},
 };
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
@@ -101,6 +103,8 @@ pub(crate) struct History<'a> {
     modes: bool,
     blocks: bool,
     ids: bool,
+    /// Whether keys have balances.
+    credits: bool,
     /// What tickets hold, each of the rule set that gave it.
     held: Vec<(Version, Hold)>,
     /// A check that was denied, and the tick at which it passes: the next one may be asked there, or a tick earlier.
@@ -139,8 +143,9 @@ impl<'a> History<'a> {
         });
         let blocks = seed.is_multiple_of(2);
         let ids = seed % 8 < 2;
+        let credits = seed.is_multiple_of(3);
         let bind = |numbers: &mut Numbers, lives: &mut Lives| {
-            let rules = rule_set(&ranges, (modes, blocks, ids), numbers);
+            let rules = rule_set(&ranges, (modes, blocks, ids, credits), numbers);
             bind(seed, &memory, lives, &rules)
         };
         let version = bind(&mut numbers, &mut lives);
@@ -150,7 +155,7 @@ impl<'a> History<'a> {
         let live: Vec<_> = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
         let (goes_back, changes) = (numbers.one_in(2), numbers.one_in(2) && !owes);
         // A block or an id that is forgotten goes with the next write on the server, and with the next count in memory.
-        let goes_back = goes_back && !blocks && !ids;
+        let goes_back = goes_back && !blocks && !ids && !credits;
         Self {
             seed,
             time,
@@ -160,6 +165,7 @@ impl<'a> History<'a> {
             modes,
             blocks,
             ids,
+            credits,
             live,
             version,
             numbers,
@@ -187,6 +193,7 @@ impl<'a> History<'a> {
                 0..12 => self.request(step),
                 12..14 => self.settle(),
                 14 if self.numbers.one_in(4) => self.reset(),
+                14 if self.credits => self.change_credits(),
                 15 if self.changes => self.change_rules(),
                 _ => self.move_time(),
             }
@@ -363,6 +370,59 @@ impl<'a> History<'a> {
         });
     }
 
+    /// Grants, revokes or tells a balance, at once, and compares what both say.
+    fn change_credits(&mut self) {
+        self.send();
+        let rules = self.version.bound.rules().rules().len() as u64;
+        let check = self.check(rules).with_plan(0);
+        let rule = &self.version.bound.rules().rules()[usize::from(check.rule())];
+        if matches!(rule.mode(), Mode::Threshold { .. }) {
+            return;
+        }
+        let limit = rule.quota().limit();
+        let id = self.numbers.below(6);
+        let now = self.clock.now();
+        let change = match self.numbers.below(5) {
+            0..3 => CreditChange::Grant {
+                units: 1 + self.numbers.below(limit.saturating_mul(2).min(MAX_UNITS)),
+                until: now + self.numbers.below(20_000_000_000),
+                id,
+            },
+            3 => CreditChange::Revoke { id },
+            _ => CreditChange::Query,
+        };
+        let encoder = self.version.encoders.any();
+        let call = match self.time {
+            Time::Callers => Call::at(now, MARGIN),
+            Time::Servers | Time::Real => Call::new(),
+        };
+        if self.time == Time::Servers {
+            self.server.stand_at(now);
+        }
+        let time = call.args().next().expect("a time");
+        let args = change_args(time, encoder.keyspace.keys.moves(), change);
+        let names = encoder.balance_names(&check);
+        let count = names.len().to_string();
+        let mut words = vec![&b"EVAL"[..], CHANGE.body().as_bytes(), count.as_bytes()];
+        words.extend(names.iter().chain(&args).map(Vec::as_slice));
+        let answer = self.server.command(&words).integers();
+        if self.time == Time::Real {
+            self.clock.set(answer[0] as u64);
+        }
+        let by_memory = self.version.bound.credits(&check, change).ready();
+        let by_memory = by_memory.expect("memory answers at once");
+        let text = format!("seed {}: {answer:?}, {by_memory:?}, {change:?}", self.seed);
+        match by_memory {
+            Ok(balance) => {
+                let numbers = [answer[2], answer[3], answer[0], answer[4]].map(|it| it as u64);
+                let [units, ends, now, changed] = numbers;
+                assert_eq!(Balance::new(units, ends, now, changed), balance, "{text}");
+                assert_eq!(answer[1], 0, "{text}");
+            }
+            Err(_) => assert_ne!(answer[1], 0, "{text}"),
+        }
+    }
+
     fn check(&mut self, rules: u64) -> Check {
         let rule = self.numbers.below(rules);
         let place = rule as usize;
@@ -494,7 +554,7 @@ impl<'a> History<'a> {
     }
 
     fn change_rules(&mut self) {
-        let has = (self.modes, self.blocks, self.ids);
+        let has = (self.modes, self.blocks, self.ids, self.credits);
         let rules = rule_set(&self.ranges, has, &mut self.numbers);
         self.denied = None;
         self.again = None;

@@ -249,7 +249,7 @@ fn block(period: Duration, numbers: &mut Numbers) -> Block {
 /// A valid rule set, with a rule for each range.
 pub(crate) fn rule_set(
     ranges: &[Range],
-    (modes, has_blocks, has_ids): (bool, bool, bool),
+    (modes, has_blocks, has_ids, has_credits): (bool, bool, bool, bool),
     numbers: &mut Numbers,
 ) -> Arc<RuleSet> {
     loop {
@@ -257,6 +257,7 @@ pub(crate) fn rule_set(
         let mut brought = Numbers(numbers.0 ^ 0x5555);
         let mut blocks = Numbers(numbers.0 ^ 0x7777);
         let mut ids = Numbers(numbers.0 ^ 0x9999);
+        let mut credits = Numbers(numbers.0 ^ 0x3333);
         let rules: Vec<Rule> = ranges
             .iter()
             .enumerate()
@@ -299,6 +300,9 @@ pub(crate) fn rule_set(
                         (range.period / 100 * share).clamp(Duration::from_micros(1), MAX_PERIOD);
                     let period = Duration::from_micros(period.as_micros() as u64);
                     rule = rule.idempotent(period).free_repeats(1 + ids.below(3) as u8);
+                }
+                if has_credits && credits.below(4) > 0 && rule.at_most_wait().is_none() {
+                    rule = rule.credits();
                 }
                 match numbers.below(8) {
                     0 | 1 if modes => rule.shadow(),

@@ -1,0 +1,171 @@
+//! `tollgate key grant` and `revoke`: the balance of one client.
+
+use std::slice;
+
+use clap::Args;
+use serde_json::json;
+use tollgate::{Clock, Key, Limiter, RuleError, decision::Balance};
+use tollgate_core::{Step, StoreError};
+use tollgate_rules::operators::Explanation;
+
+use crate::{
+    change_args::{BecauseArgs, UntilArgs, YesArgs},
+    exit::Exit,
+    failure::Failure,
+    key::states::States,
+    printable,
+    redis_args::{KeyArgs, RedisArgs},
+    report::Report,
+    rule_args::RuleArgs,
+    time_text,
+};
+
+/// Whose balance.
+#[derive(Args, Debug)]
+pub(crate) struct CreditArgs {
+    /// The name of the rule, which has `credits = true`.
+    rule: String,
+
+    /// The client as it is known: its API key, its address, its tenant. Several parts have tabs between them.
+    key: String,
+
+    /// The grant's id, such as the number of an invoice: however often the command is repeated, each id grants once.
+    #[arg(long, value_name = "ID")]
+    id: String,
+
+    #[command(flatten)]
+    because: BecauseArgs,
+
+    #[command(flatten)]
+    yes: YesArgs,
+
+    #[command(flatten)]
+    rules: RuleArgs,
+
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    #[command(flatten)]
+    keys: KeyArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GrantArgs {
+    #[command(flatten)]
+    credits: CreditArgs,
+
+    /// How many units.
+    #[arg(long, value_name = "UNITS")]
+    units: u64,
+
+    #[command(flatten)]
+    until: UntilArgs,
+}
+
+pub(crate) const UNTIL: &str = "When they end: a time with its zone, as 2027-12-31T23:59:59Z, or how long they last, as 365d. A later \
+     end prolongs what is there";
+
+/// An answer about a balance.
+type Answer = Result<Step<Result<Balance, StoreError>>, RuleError>;
+
+pub(crate) async fn grant(args: &GrantArgs) -> Result<Report, Failure> {
+    let (credits, units) = (&args.credits, args.units);
+    let now = time_text::then(Clock::system().now(), std::time::Duration::ZERO);
+    let until = args.until.time(now)?;
+    let until = until.ok_or_else(|| Failure::usage("--until: credits have an end, as 365d"))?;
+    let what = format!("is granted {units} units until {}", time_text::time(until));
+    let grant = |limiter: &Limiter, rule: &str, key: &Key| {
+        limiter.grant(rule, key, units, until, &credits.id)
+    };
+    let balance = credits.change(&what, grant).await?;
+    let said = match balance.changed {
+        0 => "this id has granted before; nothing has changed".to_owned(),
+        units => format!("{units} units were granted"),
+    };
+    Ok(report(&said, &balance, Exit::Yes))
+}
+
+pub(crate) async fn revoke(credits: &CreditArgs) -> Result<Report, Failure> {
+    let revoke = |limiter: &Limiter, rule: &str, key: &Key| limiter.revoke(rule, key, &credits.id);
+    let balance = credits
+        .change("loses what is left of the grant", revoke)
+        .await?;
+    let said = match balance.changed {
+        0 => "nothing is left of this grant, or it is not known".to_owned(),
+        units => format!("{units} units were taken back"),
+    };
+    Ok(report(&said, &balance, Exit::of(balance.changed > 0)))
+}
+
+fn report(said: &str, balance: &Balance, exit: Exit) -> Report {
+    let text = format!("{said}; the client has {}", shown(balance));
+    let mut json = balance_json(balance);
+    json["changed"] = json!(balance.changed);
+    Report::new(text, json, exit)
+}
+
+/// A balance in words.
+pub(crate) fn shown(balance: &Balance) -> String {
+    match balance.until {
+        Some(until) => format!("{} credits until {}", balance.units, time_text::time(until)),
+        None => "no credits".to_owned(),
+    }
+}
+
+pub(crate) fn balance_json(balance: &Balance) -> serde_json::Value {
+    json!({ "units": balance.units, "until": balance.until.map(time_text::time) })
+}
+
+impl CreditArgs {
+    /// Changes the balance, after a question, and writes it into the audit.
+    async fn change(
+        &self,
+        what: &str,
+        change: impl FnOnce(&Limiter, &str, &Key) -> Answer,
+    ) -> Result<Balance, Failure> {
+        let author = self.because.author()?;
+        let document = self.rules.document_or_stored(&self.redis).await?;
+        let parts: Vec<&str> = self.key.split('\t').collect();
+        let client = document.explain_key(&self.rule, &parts);
+        let client: Explanation = client.map_err(|wrong| Failure::usage(wrong.to_string()))?;
+        let Some(key) = client.key.as_ref().filter(|_| client.counts()) else {
+            return Err(Failure::usage(format!(
+                "{}: {}",
+                client.rule, client.outcome
+            )));
+        };
+        if !client.limiter_rule.has_credits() {
+            let rule = &client.rule;
+            return Err(Failure::usage(format!(
+                "{rule}: it takes no credits; add `credits = true` to the rule"
+            )));
+        }
+        let what = format!("{what}, by the id {:?}", self.id);
+        self.yes.ask(&printable::line(
+            &format!("{}: the client {what}", client.rule),
+            500,
+        ))?;
+        let partition = self.keys.one_partition(&self.redis)?;
+        let clients = slice::from_ref(&client);
+        let states = States::find(&self.redis, &self.keys, clients, partition, |_| true).await?;
+        let answer = change(&states.limiter, client.limiter_rule.name(), key);
+        let answer = answer
+            .map_err(|wrong| Failure::usage(wrong.to_string()))?
+            .await;
+        let balance = answer.map_err(|wrong| match wrong.is_transient() {
+            true => Failure::failed(format!(
+                "{wrong}\nit may have been done; repeat the command, which does it once"
+            )),
+            false => Failure::failed(wrong),
+        })?;
+        // Keys without a secret have no audit.
+        if balance.changed > 0
+            && let Some(secret) = self.redis.secret.find()?
+        {
+            let redis = self.redis.rules(&secret)?;
+            let record = redis.record_credits(&client.rule, client.key_hash, &what, &author);
+            self.redis.in_time(record).await??;
+        }
+        Ok(balance)
+    }
+}

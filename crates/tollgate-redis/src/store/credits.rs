@@ -1,0 +1,81 @@
+//! Balances: granted, taken back and told by a script of their own, one call for each.
+
+use std::sync::{Arc, LazyLock};
+
+use tollgate_core::{
+    Balance, Check, Pending, RuleError, RuleErrorKind, RuleSet, Step, StoreError, Tick,
+    store::{CreditChange, CreditRefusal},
+};
+
+use crate::{
+    connection::{script::Script, value::Value},
+    script::{encoder::Encoder, rule_args::double},
+    store::inner::Inner,
+};
+
+pub(crate) static CHANGE: LazyLock<Arc<Script>> =
+    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/credits_change.lua"))));
+
+/// Changes the balance of a check's key, or tells it.
+pub(super) fn change_credits(
+    inner: &Arc<Inner>,
+    check: &Check,
+    change: CreditChange,
+) -> Step<Result<Balance, StoreError>> {
+    let keys = inner.encoder.balance_names(check);
+    let call = inner.shared.new_call();
+    let time = call.args().next().unwrap_or_default();
+    let args = change_args(time, inner.encoder.keyspace.keys.moves(), change);
+    let answer = inner.shared.backend.run(&CHANGE, &keys, &args);
+    let (inner, check) = (Arc::clone(inner), *check);
+    Step::Wait(Pending::new(async move {
+        let answer = answer.await;
+        if change != CreditChange::Query {
+            // A request that was denied may pass now; also if the answer is lost.
+            inner.local.unlearn(&check);
+        }
+        let numbers = match answer? {
+            Value::Integers(integers) => {
+                let numbers = integers.iter().map(|it| Tick::try_from(*it).ok());
+                numbers.collect::<Option<Vec<Tick>>>()
+            }
+            _ => None,
+        };
+        let refusal = match numbers.as_deref() {
+            Some([now, 0, units, ends, changed]) => {
+                return Ok(Balance::new(*units, *ends, *now, *changed));
+            }
+            Some([_, 1, ..]) => CreditRefusal::Ended,
+            Some([_, 2, ..]) => CreditRefusal::TooManyGrants,
+            Some([_, 3, ..]) => CreditRefusal::TooManyUnits,
+            _ => return Err(inner.shared.misunderstood()),
+        };
+        Err(refusal.into())
+    }))
+}
+
+/// As `credits_change.lua` reads them.
+pub(crate) fn change_args(time: &[u8], moves: bool, change: CreditChange) -> [Vec<u8>; 2] {
+    let (what, units, until, id) = match change {
+        CreditChange::Grant { units, until, id } => (1, units, until, id),
+        CreditChange::Revoke { id } => (2, 0, 0, id),
+        _ => (0, 0, 0, 0),
+    };
+    let mut packed = vec![what, u8::from(moves)];
+    packed.extend([double(units), double(until), id.to_le_bytes()].as_flattened());
+    [time.to_vec(), packed]
+}
+
+/// A balance is found by its rule and key alone.
+pub(super) fn refuse_credits(rules: &RuleSet, encoder: &Encoder) -> Result<(), RuleError> {
+    let mut rules = (0..).zip(rules.given());
+    match rules.find(|(index, rule)| rule.has_credits() && !encoder.is_found_alone(*index)) {
+        Some((_, rule)) => Err(RuleError::new(
+            RuleErrorKind::Store,
+            rule.name(),
+            "with `Partition::ByRule`, its keys are counted for each client of another rule apart, and have no balance of their own; \
+             give the credits to the rule that the partition names, or take `Partition::Key`",
+        )),
+        None => Ok(()),
+    }
+}
