@@ -196,9 +196,13 @@ impl Coordinator {
 
     /// Asks the store, and once more with what the ledger knows if the store has forgotten it.
     fn ask_durable(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
-        let (pending, durable) = match (self.ask(checks, ask), &self.durable) {
-            (Step::Wait(pending), Some(durable)) if !matches!(ask, Ask::Peek) => (pending, durable),
-            (answer, _) => return answer,
+        let durable = self.durable.as_ref();
+        let Some(durable) = durable.filter(|_| !matches!(ask, Ask::Peek)) else {
+            return self.ask(checks, ask);
+        };
+        let pending = match self.ask(checks, ask) {
+            Step::Wait(pending) => pending,
+            ready => return ready,
         };
         let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
         let checks = Checks::from_slice(checks);

@@ -372,7 +372,7 @@ impl Gcra {
     }
 
     /// The same where 64 bits are enough, as for most.
-    #[inline]
+    #[inline(always)]
     fn answer_in_64_bits(
         &self,
         state: GcraState,
@@ -745,12 +745,15 @@ impl Algorithm for Gcra {
             rest: bound.1 as u32,
             cut: (bound.1 >> 32) as u32,
         };
+        if let Some((_, answer)) = self.answer_in_64_bits(state, now, cost) {
+            return (!answer.fits).then_some(answer);
+        }
         let ahead = self.ahead(&state, now);
         // Beyond the reach: a denial has to repair the state first.
         if cost == 0 || ahead > self.reach_of(&state) {
             return None;
         }
-        let (_, answer) = self.answer(state, now, cost);
+        let (_, answer) = self.answer_in_128_bits(state, now, cost);
         (!answer.fits).then_some(answer)
     }
 }
