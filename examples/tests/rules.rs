@@ -231,7 +231,7 @@ async fn two_processes_share_rules_and_limits_through_redis() {
     let alice = Author::new("alice");
     let off = OperatorEntry::switch("items-per-key", "off");
     operator
-        .set(off, &Bindings::new(), &alice)
+        .set(&[off], &Bindings::new(), &alice)
         .await
         .expect("pushed");
     for process in [&one, &other] {
