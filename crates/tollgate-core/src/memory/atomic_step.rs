@@ -270,8 +270,9 @@ impl MemoryRuleStore {
                     locked.take(key, &plan, now, cost);
                 }
             }
-            if let Some(id) = of_table.id_of(&step.check).filter(|_| takes && cost > 0) {
-                locked.shard.admit_id(key, id, now);
+            let id = of_table.id_of(&step.check);
+            if let Some((rule, id)) = id.filter(|_| takes && cost > 0) {
+                (locked.shard).change_ids(key, now, |seen| rule.admit(seen, id, now));
             }
             match (step.block, &of_table.block) {
                 (Some(active), Some(block)) => locked.blocked(key, &plan, block, active, now),
@@ -310,7 +311,9 @@ impl CheckStep {
     ) {
         let (key, cost) = (self.check.key(), self.check.cost());
         let id = rule.id_of(&self.check);
-        self.is_repeat = id.is_some_and(|id| locked.shard.is_repeat(key, id, now));
+        let seen = id.and_then(|_| locked.shard.ids(key));
+        self.is_repeat =
+            (id.zip(seen)).is_some_and(|((rule, id), seen)| rule.is_free(seen, id, now));
         let units = if self.is_repeat { 0 } else { cost };
         let mut answer = locked.assess(key, plan, now, units);
         self.at_most = plan.at_most;

@@ -222,8 +222,13 @@ impl RuleStore for MemoryRuleStore {
                         Settlement::Cancel => true,
                         Settlement::Charge(_) => false,
                     };
-                    let id = rule.id_of(check).filter(|_| is_whole);
-                    if id.is_none_or(|id| locked.shard.forget_id(check.key(), id, hold.taken.at, now)) {
+                    let comes_back = match rule.id_of(check).filter(|_| is_whole) {
+                        Some((rule, id)) => (locked.shard).change_ids(check.key(), now, |seen| {
+                            rule.forget(seen, id, hold.taken.at, now)
+                        }),
+                        None => true,
+                    };
+                    if comes_back {
                         let left = || locked.assess(check.key(), &plan, now, 0).remaining;
                         let how = match self.rules.has_credits() || hold.source == Source::Credits {
                             true => self.settle_credits(hold, how, now, left),

@@ -1,11 +1,11 @@
 //! A shard: entries behind one lock, within a bound in bytes.
 
-use std::{num::NonZeroU64, ops::Range};
+use std::ops::Range;
 
 use crate::{
     algorithm::{Algorithm, Assessment},
     block::{ActiveBlock, Block},
-    idempotency::Idempotency,
+    idempotency::SeenIds,
     key::Fingerprint,
     memory::{
         plan::Plan,
@@ -113,33 +113,21 @@ impl<A: Algorithm> Shard<A> {
         })
     }
 
-    /// Whether a request with this id is a repeat that costs nothing.
-    pub(super) fn is_repeat(
-        &self,
-        key: Fingerprint,
-        (rule, id): (&Idempotency, NonZeroU64),
-        now: Tick,
-    ) -> bool {
-        let seen = self.sides.as_ref().and_then(|sides| sides.ids.get(key));
-        seen.is_some_and(|seen| rule.is_free(seen, id, now))
+    /// The ids of requests of a key.
+    pub(super) fn ids(&self, key: Fingerprint) -> Option<&SeenIds> {
+        self.sides.as_ref()?.ids.get(key)
     }
 
-    /// A request with this id is admitted. Ids take a quarter of the budget at most.
-    pub(super) fn admit_id(&mut self, key: Fingerprint, id: (&Idempotency, NonZeroU64), now: Tick) {
-        self.change_sides(key, now, |sides, all| {
-            sides.ids.admit(key, id, now, all / 4)
-        });
-    }
-
-    /// All units of the request that was admitted with this id at `at` come back. False: they stay taken, for its repeats.
-    pub(super) fn forget_id(
+    /// Changes the ids of a key. They take a quarter of the budget at most.
+    pub(super) fn change_ids<R>(
         &mut self,
         key: Fingerprint,
-        id: (&Idempotency, NonZeroU64),
-        at: Tick,
         now: Tick,
-    ) -> bool {
-        self.change_sides(key, now, |sides, _| sides.ids.forget(key, id, at, now))
+        change: impl FnOnce(&mut SeenIds) -> R,
+    ) -> R {
+        self.change_sides(key, now, |sides, all| {
+            sides.ids.change(key, now, all / 4, change)
+        })
     }
 
     /// Changes what is kept beside the states, within the budget of both. States make room for it.

@@ -1,11 +1,11 @@
 //! What a shard keeps of keys beside their states: blocks with what counts towards them, and ids of requests. Bounded, and a rule
 //! without them pays nothing.
 
-use std::{collections::BTreeSet, num::NonZeroU64};
+use std::collections::BTreeSet;
 
 use crate::{
     block::{ActiveBlock, Block, BlockState},
-    idempotency::{Idempotency, SeenIds},
+    idempotency::SeenIds,
     key::Fingerprint,
     memory::slots::{Entry, Slots},
     time::Tick,
@@ -168,34 +168,21 @@ impl SideTable<BlockState> {
 }
 
 impl SideTable<SeenIds> {
-    /// A request with this id is admitted; within this bound in bytes.
-    pub(super) fn admit(
+    /// Changes the ids of a key, within this bound in bytes.
+    pub(super) fn change<R>(
         &mut self,
         key: Fingerprint,
-        (rule, id): (&Idempotency, NonZeroU64),
         now: Tick,
         bound: usize,
-    ) {
+        change: impl FnOnce(&mut SeenIds) -> R,
+    ) -> R {
         self.sweep(now);
         let mut seen = self.take(key).unwrap_or_default();
-        rule.admit(&mut seen, id, now);
-        self.insert(key, seen, bound, now);
-    }
-
-    /// See [`Idempotency::forget`].
-    pub(super) fn forget(
-        &mut self,
-        key: Fingerprint,
-        (rule, id): (&Idempotency, NonZeroU64),
-        at: Tick,
-        now: Tick,
-    ) -> bool {
-        let mut seen = self.take(key).unwrap_or_default();
-        let is_forgotten = rule.forget(&mut seen, id, at, now);
+        let changed = change(&mut seen);
         if !seen.is_empty() {
-            self.insert(key, seen, usize::MAX, now);
+            self.insert(key, seen, bound, now);
         }
-        is_forgotten
+        changed
     }
 }
 

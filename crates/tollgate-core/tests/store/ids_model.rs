@@ -154,6 +154,28 @@ fn every_order_of_requests_refunds_and_time_gives_the_count_of_the_oracle() {
 }
 
 #[test]
+fn a_reservation_that_is_cancelled_forgets_the_id_of_its_request_and_a_repeat_reserves_nothing() {
+    let rule = Rule::new("rule", Quota::fixed_window(LIMIT, LONG)).idempotent(MINUTE);
+    let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
+    let check = identified(&limiter, "who", "a");
+    let reserve = || {
+        let decision = at_once(limiter.acquire(&[check]));
+        let text = at_once(limiter.ticket(&[check], &decision).into_reservation(MINUTE));
+        let ticket = limiter
+            .redeem(&text.expect("it is written"))
+            .expect("it is open");
+        (decision.is_repeat(), ticket)
+    };
+    let (is_repeat, ticket) = reserve();
+    assert!(!is_repeat && at_once(ticket.cancel()).is_ok());
+    assert_eq!(left(&limiter, "rule", "who"), LIMIT);
+    assert!(!reserve().0);
+    let (is_repeat, ticket) = reserve();
+    assert!(is_repeat && at_once(ticket.settle(2)).is_ok());
+    assert_eq!(left(&limiter, "rule", "who"), LIMIT - 1);
+}
+
+#[test]
 fn a_flood_of_ids_stays_in_its_part_of_the_memory_and_frees_no_client() {
     const BYTES: usize = 4 << 20;
     let store = MemoryStore::builder().bytes_per_rule(BYTES).build();
