@@ -53,7 +53,8 @@ local function state_ttl(step, raw, whole, reset)
     if by_writer > reset then reset = by_writer end
   end
   if #whole == 49 then return reset + 2 * LIFE end
-  return #whole == 53 and reset + 2 * first0 or reset
+  -- A log has that length, too.
+  return #whole == 53 and kind % 8 < 4 and reset + 2 * first0 or reset
 end
 
 while true do
@@ -385,7 +386,7 @@ while true do
     if is_changed and not state and retry ~= -3 then
       -- The leases of a window are a part of it.
       local _
-      if raw then _, _, reset = step(raw, first, limit, third, now, 0) end
+      if raw and not id then _, _, reset = step(raw, first, limit, third, now, 0) end
       state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset), nil, 0
     end
     if state then

@@ -332,7 +332,7 @@ impl CheckStep {
                 answer.retry = Retry::after_micros(instant.start - now);
             }
             answer = active.deny(answer, cost);
-        } else if plan.debt > 0 && cost == 0 && answer.remaining == 0 {
+        } else if plan.debt > 0 && units == 0 && answer.remaining == 0 {
             self.debt = locked.debt(key, now);
         }
         self.answer = Some(answer);

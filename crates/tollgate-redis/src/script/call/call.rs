@@ -531,7 +531,8 @@ impl Call {
             }
             self.rules |= rule_args.bit;
             // Those that are folded have no id in common.
-            let is_folded = checks[index + 1..].iter().any(same);
+            let is_sent = |other: &&Check| rules.args_of(other).is_some();
+            let is_folded = checks[index + 1..].iter().filter(is_sent).any(same);
             let id = (!is_folded).then(|| rules.id_of(rule_args, check));
             let check = check.with_cost(cost);
             let begun = self.args.begin(what, rule_args, &check, found.key, &plan);
