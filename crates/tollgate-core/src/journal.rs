@@ -363,6 +363,8 @@ impl DurableRules {
             let name: Arc<str> = (durable.account)(key).into();
             of_rule.with(&self.journal, check.key(), |account| {
                 account.name = Some(name);
+                // What a ledger takes out before its first units leaves it.
+                account.used_at = account.used_at.max(self.clock.now());
             });
         }
     }

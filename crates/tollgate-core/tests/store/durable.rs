@@ -190,11 +190,14 @@ async fn what_passes_while_the_store_fails_is_settled_in_the_journal_alone() {
     attach(&limiter, Some(0));
     let check = limiter.check("units", &Key::of("acme")).expect("the rule");
     let checks = [check.with_cost(10)];
+    // A ledger looks in between.
+    assert_eq!(limiter.journal().take(Clock::system().now()), []);
     let decision = limiter.acquire(&checks).await;
     assert!(decision.is_allowed());
     limiter.ticket(&checks, &decision).settle(25);
-    let sums = sums(limiter.journal());
-    assert_eq!(sums.values().sum::<i64>(), 25);
+    let taken = limiter.journal().take(START);
+    assert!(taken.iter().all(|it| it.account.as_deref() == Some("acme")));
+    assert_eq!(taken.iter().map(|it| it.units).sum::<i64>(), 25);
 }
 
 #[test]
