@@ -6,19 +6,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    check::Check,
     credits::{Balance, CreditChange, CreditRefusal, CreditState},
-    error::StoreError,
-    hold::{Hold, Settlement},
     key::Fingerprint,
-    memory::{
-        locked::Locked,
-        rule_store::MemoryRuleStore,
-        rule_table::{AnyRuleTable, with_table},
-    },
     rule::Rule,
-    source::Source,
-    sync::lock,
     time::Tick,
 };
 
@@ -46,7 +36,7 @@ impl Balances {
         state.map_or(0, |state| state.units(now))
     }
 
-    fn get_mut(&mut self, rule: &Rule, key: Fingerprint) -> Option<&mut CreditState> {
+    pub(super) fn get_mut(&mut self, rule: &Rule, key: Fingerprint) -> Option<&mut CreditState> {
         self.0.get_mut(rule.name())?.by_key.get_mut(&key)
     }
 
@@ -57,7 +47,7 @@ impl Balances {
     }
 
     /// Changes a balance within this bound in bytes of all of its rule.
-    fn change(
+    pub(super) fn change(
         &mut self,
         rule: &Rule,
         key: Fingerprint,
@@ -109,55 +99,5 @@ impl OfRule {
         let states = self.by_key.values();
         self.bytes = states.map(bytes_of).sum();
         self.sweep_at = self.by_key.len() * 2;
-    }
-}
-
-impl MemoryRuleStore {
-    pub(super) fn change_credits(
-        &self,
-        check: &Check,
-        change: CreditChange,
-    ) -> Result<Balance, StoreError> {
-        let rule = &self.rules.rules()[usize::from(check.rule())];
-        let (key, bound) = (check.key(), self.shared.bytes_per_rule);
-        let change = |now| lock(&self.shared.balances).change(rule, key, now, change, bound);
-        let table = self.rule(check).unwrap_or(&AnyRuleTable::Unlimited);
-        let balance = with_table!(table, rule => {
-            // Meanwhile no denial is remembered.
-            let mut locked = Locked::new(&rule.table, rule.table.shard_of(key));
-            let balance = change(self.clock.now());
-            locked.forget_denial(key);
-            balance
-        }, else change(self.clock.now()));
-        Ok(balance?)
-    }
-
-    /// What a settlement leaves to the quota, where the balance of the key has its part of it. `left` is what is left of the quota.
-    pub(super) fn settle_credits(
-        &self,
-        hold: &Hold,
-        how: Settlement,
-        now: Tick,
-        left: impl FnOnce() -> u64,
-    ) -> Settlement {
-        let rule = &self.rules.rules()[usize::from(hold.check.rule())];
-        let (key, cost) = (hold.check.key(), hold.check.cost());
-        let back = match how {
-            Settlement::Charge(units) if rule.has_credits() => {
-                let more = units.saturating_sub(left());
-                let paid = match more > 0 {
-                    true => lock(&self.shared.balances).take(rule, key, now, more),
-                    false => 0,
-                };
-                return Settlement::Charge(units - paid);
-            }
-            Settlement::Refund(units) if hold.source == Source::Credits => units.min(cost),
-            Settlement::Cancel if hold.source == Source::Credits => cost,
-            _ => return how,
-        };
-        if let Some(state) = lock(&self.shared.balances).get_mut(rule, key) {
-            state.give_back(now, back);
-        }
-        Settlement::Refund(0)
     }
 }

@@ -42,6 +42,7 @@
 mod atomic_step;
 mod balances;
 mod carry_over;
+mod credit_changes;
 mod family;
 mod hasher;
 mod locked;

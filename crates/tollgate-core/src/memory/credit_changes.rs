@@ -1,0 +1,66 @@
+//! What changes the [balances](super::balances) of a store: grants, and settlements of what they have paid.
+
+use crate::{
+    check::Check,
+    credits::{Balance, CreditChange},
+    error::StoreError,
+    hold::{Hold, Settlement},
+    memory::{
+        locked::Locked,
+        rule_store::MemoryRuleStore,
+        rule_table::{AnyRuleTable, with_table},
+    },
+    source::Source,
+    sync::lock,
+    time::Tick,
+};
+
+impl MemoryRuleStore {
+    pub(super) fn change_credits(
+        &self,
+        check: &Check,
+        change: CreditChange,
+    ) -> Result<Balance, StoreError> {
+        let rule = &self.rules.rules()[usize::from(check.rule())];
+        let (key, bound) = (check.key(), self.shared.bytes_per_rule);
+        let change = |now| lock(&self.shared.balances).change(rule, key, now, change, bound);
+        let table = self.rule(check).unwrap_or(&AnyRuleTable::Unlimited);
+        let balance = with_table!(table, rule => {
+            // Meanwhile no denial is remembered.
+            let mut locked = Locked::new(&rule.table, rule.table.shard_of(key));
+            let balance = change(self.clock.now());
+            locked.forget_denial(key);
+            balance
+        }, else change(self.clock.now()));
+        Ok(balance?)
+    }
+
+    /// What a settlement leaves to the quota, where the balance of the key has its part of it. `left` is what is left of the quota.
+    pub(super) fn settle_credits(
+        &self,
+        hold: &Hold,
+        how: Settlement,
+        now: Tick,
+        left: impl FnOnce() -> u64,
+    ) -> Settlement {
+        let rule = &self.rules.rules()[usize::from(hold.check.rule())];
+        let (key, cost) = (hold.check.key(), hold.check.cost());
+        let back = match how {
+            Settlement::Charge(units) if rule.has_credits() => {
+                let more = units.saturating_sub(left());
+                let paid = match more > 0 {
+                    true => lock(&self.shared.balances).take(rule, key, now, more),
+                    false => 0,
+                };
+                return Settlement::Charge(units - paid);
+            }
+            Settlement::Refund(units) if hold.source == Source::Credits => units.min(cost),
+            Settlement::Cancel if hold.source == Source::Credits => cost,
+            _ => return how,
+        };
+        if let Some(state) = lock(&self.shared.balances).get_mut(rule, key) {
+            state.give_back(now, back);
+        }
+        Settlement::Refund(0)
+    }
+}
