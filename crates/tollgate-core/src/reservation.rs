@@ -93,7 +93,7 @@ pub struct Reserved {
 }
 
 /// What a written hold is, in one byte: it counts towards a block, is one of slots, has a quota that its check has brought along, was
-// taken from a balance.
+/// taken from a balance.
 const COUNTS: u8 = 1;
 const OF_SLOTS: u8 = 2;
 const OF_CHECK: u8 = 4;

@@ -283,14 +283,14 @@ impl Ticket {
             Settlement::Charge(_) => true,
         };
         if self.holds.iter().all(|hold| !hold.counts) {
-            return self.store.settle(&self.holds, how);
+            return self.send(&self.holds, how);
         }
         let holds = self.holds.iter().map(|hold| Hold {
             counts: hold.counts && stays(hold),
             ..*hold
         });
         let holds: SmallVec<[Hold; 4]> = holds.collect();
-        self.store.settle(&holds, how);
+        self.send(&holds, how);
     }
 
     /// In one settlement where all checks took as much, which is the rule. A `None` leaves what a check took.
@@ -325,7 +325,19 @@ impl Ticket {
             for hold in &mut part {
                 hold.counts &= how != Settlement::Cancel;
             }
-            self.store.settle(&part, how);
+            self.send(&part, how);
+        }
+    }
+
+    /// A store may find the states of units by the slots of the request.
+    fn send(&self, holds: &[Hold], how: Settlement) {
+        match &self.slots {
+            Some(slots) if !holds.is_empty() => {
+                let places = slots.slots().iter().map(place_of);
+                let all: SmallVec<[Hold; 4]> = holds.iter().copied().chain(places).collect();
+                self.store.settle(&all, how);
+            }
+            _ => self.store.settle(holds, how),
         }
     }
 }

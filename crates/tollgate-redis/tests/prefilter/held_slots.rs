@@ -51,16 +51,21 @@ async fn start(limiter: &Limiter, tenant: &str, user: &str) -> Option<Ticket> {
 
 /// Waits until so many slots are free.
 async fn freed(limiter: &Limiter, tenant: &str, user: &str, slots: u64) {
+    left(limiter, tenant, user, 1, slots).await;
+}
+
+/// Waits until a rule has so many units or slots left.
+async fn left(limiter: &Limiter, tenant: &str, user: &str, rule: usize, units: u64) {
     let checks = checks(limiter, tenant, user).map(|check| check.with_cost(0));
     let mut left = u64::MAX;
     for _ in 0..3_000 {
-        left = limiter.peek(&checks).await.verdicts()[1].remaining();
-        if left == slots {
+        left = limiter.peek(&checks).await.verdicts()[rule].remaining();
+        if left == units {
             return;
         }
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("{left} slots are free and not {slots}");
+    panic!("{left} are left and not {units}");
 }
 
 #[tokio::test]
@@ -80,6 +85,19 @@ async fn slots_that_lie_with_a_tenant_go_back_to_that_tenant() {
     drop((at_acme, at_globex));
     freed(&limiter, "globex", "ada", 1).await;
     freed(&limiter, "acme", "ada", 1).await;
+}
+
+#[tokio::test]
+async fn units_that_lie_with_a_rule_of_slots_go_back_to_its_client() {
+    let server = RedisServer::start(&[]).await;
+    let limiter = limiter(&server, Partition::ByRule("exports".into()), 1).await;
+    let ticket = start(&limiter, "acme", "ada").await.expect("it is free");
+    left(&limiter, "acme", "ada", 0, 999).await;
+    ticket.cancel();
+    left(&limiter, "acme", "ada", 0, 1_000).await;
+    let ticket = start(&limiter, "acme", "ada").await;
+    ticket.expect("it is free again").settle(5);
+    left(&limiter, "acme", "ada", 0, 995).await;
 }
 
 #[tokio::test]
