@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{completions, doctor, exit, key, load, replay, rules, top};
+use crate::{completions, doctor, exit, key, ledger, load, replay, rules, top};
 
 /// Checks and explains rate limits, and looks after those in Redis.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// What one client has left, and letting it start anew.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// What accounts have used of durable rules, line by line, and corrections.
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
     /// What rules would have done with the requests of yesterday's log.
     Replay(replay::ReplayArgs),
     /// Which limit a server has: a load of requests, and what it denies.

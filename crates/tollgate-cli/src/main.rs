@@ -11,6 +11,7 @@ mod exit;
 mod failure;
 mod hints;
 mod key;
+mod ledger;
 mod load;
 mod printable;
 mod redis_args;

@@ -33,9 +33,14 @@ impl Report {
         }
     }
 
+    /// Of a command that has printed what it has to say.
+    pub(crate) fn printed_already(exit: Exit) -> Self {
+        Self::new("", Value::Null, exit)
+    }
+
     /// As it is printed, with a line feed at the end.
     pub(crate) fn printed(&self, as_json: bool) -> String {
-        if as_json {
+        if as_json && !self.json.is_null() {
             return json_text(&self.json);
         }
         if self.is_verbatim {
@@ -53,6 +58,11 @@ impl Report {
 pub(crate) fn json_text(value: &Value) -> String {
     // The only error is that of a writer, and a string has none.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    ascii(&text) + "\n"
+}
+
+/// Escapes what is not ASCII, of a text that is JSON.
+pub(crate) fn ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         if c.is_ascii() && c != '\u{7f}' {
@@ -64,7 +74,6 @@ pub(crate) fn json_text(value: &Value) -> String {
             out.push_str(&format!("\\u{unit:04x}"));
         }
     }
-    out.push('\n');
     out
 }
 

@@ -12,7 +12,7 @@ use crate::{
     completions, doctor,
     exit::Exit,
     failure::Failure,
-    key, load, printable, replay,
+    key, ledger, load, printable, replay,
     report::{Report, json_text},
     rules, top,
 };
@@ -60,6 +60,7 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
     match arguments.command {
         Command::Rules(command) => rules::run(command).await,
         Command::Key(command) => key::run(command).await,
+        Command::Ledger(command) => ledger::run(command, arguments.json).await,
         Command::Replay(args) => replay::run(&args).await,
         Command::Load(args) => load::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,

@@ -378,6 +378,8 @@ impl DurableRules {
             // A repeat costs nothing.
             let check = verdict.hold(*check, decision.at()).check;
             if verdict.outcome() == Outcome::Allow
+                // A balance has no windows.
+                && verdict.source() != Source::Credits
                 && check.cost() > 0
                 && let Some((rule, of_rule)) = self.of(&check)
                 && let Some(window) = Self::window(rule, &check, decision.at())
@@ -406,7 +408,7 @@ impl DurableRules {
     pub(crate) fn settled(&self, hold: &Hold, how: Settlement) {
         let (check, cost, now) = (&hold.check, hold.check.cost(), self.clock.now());
         let (units, at) = match how {
-            _ if cost == 0 => return,
+            _ if cost == 0 || hold.source == Source::Credits => return,
             Settlement::Refund(units) => (-(units.min(cost) as i64), hold.taken.at),
             Settlement::Cancel => (-(cost as i64), hold.taken.at),
             Settlement::Charge(units) => (i64::try_from(units).unwrap_or(i64::MAX), now),

@@ -194,10 +194,11 @@ fn pages_of(package: &str) -> Vec<String> {
     names
 }
 
-const PACKAGES: [&str; 4] = [
+const PACKAGES: [&str; 5] = [
     "tollgate",
     "tollgate-redis",
     "tollgate-rules",
+    "tollgate-ledger",
     "tollgate-cli",
 ];
 /// Those whose pages are read in the book alone: a program.

@@ -6,6 +6,7 @@ mod encrypted;
 mod guide;
 mod hostile;
 mod key;
+mod ledger;
 mod load;
 mod replay;
 mod rules;

@@ -16,6 +16,7 @@ pub(crate) const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822
 
 /// The variables that the program reads.
 const VARIABLES: &[&str] = &[
+    "DATABASE_URL",
     "REDIS_URL",
     "TOLLGATE_NAMESPACE",
     "TOLLGATE_RULES",

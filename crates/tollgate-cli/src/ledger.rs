@@ -1,0 +1,377 @@
+//! `tollgate ledger`: what accounts have used, line by line, and corrections.
+
+use std::{
+    io::{self, BufWriter, StdoutLock, Write},
+    ops::ControlFlow,
+};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tollgate_core::{Consistency, Limiter, Tick};
+use tollgate_ledger::{
+    AccountUsage, Adjustment, Drift, Entry, Ledger, LedgerError, LedgerErrorKind, Period,
+    Reconciliation, ReportRow,
+};
+use tollgate_redis::Partition;
+
+use crate::{
+    change_args::BecauseArgs,
+    exit::Exit,
+    failure::Failure,
+    printable,
+    redis_args::{KeyArgs, RedisArgs},
+    report::{Report, ascii},
+    rule_args::RuleArgs,
+    table::Table,
+};
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  tollgate ledger statement acme --month 2026-07
+  tollgate ledger statement acme --rule units-per-tenant --csv > acme.csv
+  tollgate ledger usage --month 2026-07 --csv > july.csv
+  tollgate ledger usage acme --json
+
+(with DATABASE_URL set)
+
+A window belongs to the period that its middle is in. Rows are printed as they come, however many there are.";
+
+const ADJUST_EXAMPLES: &str = "\
+Examples:
+  tollgate ledger adjust acme units-per-tenant -500 --id ticket-4711 --because 'the outage of Tuesday'
+
+(with DATABASE_URL set)
+
+Negative units are given back. An id is written once, however often it is sent. The counter in Redis follows with
+`tollgate ledger reconcile --repair`. Exit code 1: it was written before.";
+
+const RECONCILE_EXAMPLES: &str = "\
+Examples:
+  tollgate ledger reconcile --per-second 200
+  tollgate ledger reconcile --repair
+
+(with DATABASE_URL, REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
+
+Counters that differ are read again after three seconds. Exit code 1: some still differ.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// The entries of an account, with a running sum for each rule and window.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Statement(StatementArgs),
+    /// What accounts have used in each window.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Usage(UsageArgs),
+    /// Gives or takes units, with a reason.
+    #[command(after_help = ADJUST_EXAMPLES)]
+    Adjust(AdjustArgs),
+    /// Compares the counters in Redis with the ledger.
+    #[command(after_help = RECONCILE_EXAMPLES)]
+    Reconcile(ReconcileArgs),
+}
+
+#[derive(Args, Debug)]
+struct DatabaseArgs {
+    /// The ledger: sqlite:path or postgres://user:password@host/database.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "DATABASE_URL",
+        hide_env_values = true
+    )]
+    database: String,
+}
+
+#[derive(Args, Debug)]
+struct RowArgs {
+    /// Only windows of this month, year or day: 2026-07, 2026, 2026-07-31.
+    #[arg(long, visible_alias = "period", value_name = "PERIOD")]
+    month: Option<Period>,
+
+    /// Prints CSV.
+    #[arg(long)]
+    csv: bool,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatementArgs {
+    /// The account, as the service calls it.
+    account: String,
+
+    /// Only this rule.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+
+    #[command(flatten)]
+    rows: RowArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UsageArgs {
+    /// Only this account.
+    account: Option<String>,
+
+    #[command(flatten)]
+    rows: RowArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AdjustArgs {
+    /// The account, as the service calls it.
+    account: String,
+    /// The rule.
+    rule: String,
+    /// The units that count as used; negative ones are given back.
+    #[arg(allow_hyphen_values = true)]
+    units: i64,
+
+    /// What it is known by: it is written once for each id.
+    #[arg(long)]
+    id: String,
+
+    /// A time of the window, as 2026-07-15T12:00:00Z. Default: now.
+    #[arg(long, value_name = "TIME")]
+    at: Option<jiff::Timestamp>,
+
+    #[command(flatten)]
+    because: BecauseArgs,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReconcileArgs {
+    /// Counters to read in a second, at most.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500)]
+    per_second: u32,
+
+    /// Sets counters that differ to what the ledger has.
+    #[arg(long)]
+    repair: bool,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
+
+    #[command(flatten)]
+    rules: RuleArgs,
+
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    #[command(flatten)]
+    keys: KeyArgs,
+}
+
+impl From<LedgerError> for Failure {
+    fn from(wrong: LedgerError) -> Self {
+        match wrong.kind() {
+            LedgerErrorKind::Setup | LedgerErrorKind::Conflict => Self::usage(wrong.to_string()),
+            _ => Self::failed(wrong),
+        }
+    }
+}
+
+pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Failure> {
+    match command {
+        LedgerCommand::Statement(args) => {
+            let ledger = Ledger::open(&args.rows.database.database).await?;
+            let mut rows = Rows::begin::<Entry>(json, args.rows.csv)?;
+            let period = args.rows.month.unwrap_or(Period::ALL);
+            let each = |entry: &Entry| rows.row(entry, entry_text);
+            let rule = args.rule.as_deref();
+            ledger.statement(&args.account, rule, period, each).await?;
+            rows.end()
+        }
+        LedgerCommand::Usage(args) => {
+            let ledger = Ledger::open(&args.rows.database.database).await?;
+            let mut rows = Rows::begin::<AccountUsage>(json, args.rows.csv)?;
+            let period = args.rows.month.unwrap_or(Period::ALL);
+            let each = |usage: &AccountUsage| rows.row(usage, usage_text);
+            ledger.usage(args.account.as_deref(), period, each).await?;
+            rows.end()
+        }
+        LedgerCommand::Adjust(args) => adjust(&args).await,
+        LedgerCommand::Reconcile(args) => reconcile(&args).await,
+    }
+}
+
+async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
+    let ledger = Ledger::open(&args.database.database).await?;
+    let author = args.because.author()?;
+    let at = args.at.map(|at| Tick::try_from(at.as_microsecond()));
+    let adjustment = Adjustment {
+        account: &args.account,
+        rule: &args.rule,
+        units: args.units,
+        id: &args.id,
+        actor: author.actor(),
+        reason: &args.because.because,
+        at: at
+            .transpose()
+            .map_err(|_| Failure::usage("--at: a time since 1970"))?,
+    };
+    let is_new = ledger.adjust(&adjustment, None).await?;
+    let text = match is_new {
+        true => "written; `tollgate ledger reconcile --repair` tells the counter",
+        false => "it was written before",
+    };
+    Ok(Report::new(
+        text,
+        json!({ "written": is_new }),
+        Exit::of(is_new),
+    ))
+}
+
+async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
+    let ledger = Ledger::open(&args.database.database).await?;
+    let document = args.rules.document_or_stored(&args.redis).await?;
+    let partition = args.keys.partition.as_ref();
+    let partition = partition.map_or(Partition::One, |named| named.0.clone());
+    let store = args.redis.store(&args.keys, partition).await?;
+    let exact = |rule: tollgate_core::Rule| rule.consistency(Consistency::Exact);
+    let limiter = Limiter::new(store, document.limiter_rules().into_iter().map(exact))
+        .map_err(Failure::failed)?;
+    let how = Reconciliation {
+        per_second: args.per_second,
+        repairs: args.repair,
+        ..Reconciliation::default()
+    };
+    let mut table = Table::new(["account", "rule", "ledger", "counter"]);
+    let mut drifts = Vec::new();
+    let each = |drift: &Drift| {
+        let Drift {
+            account,
+            rule,
+            written,
+            counted,
+            ..
+        } = drift;
+        table.row([
+            printable::line(account, 60),
+            rule.clone(),
+            written.to_string(),
+            counted.to_string(),
+        ]);
+        drifts.push(
+            json!({ "account": account, "rule": rule, "ledger": written, "counter": counted }),
+        );
+        ControlFlow::Continue(())
+    };
+    let compared = ledger.reconcile(&limiter, how, each).await?;
+    let text = match (drifts.is_empty(), args.repair) {
+        (true, _) => format!("{compared} counters are as the ledger has them"),
+        (false, true) => format!(
+            "{}\nset to what the ledger has; {compared} were compared",
+            table.text()
+        ),
+        (false, false) => format!(
+            "{}\nof {compared}; --repair sets them to what the ledger has",
+            table.text()
+        ),
+    };
+    let json = json!({ "compared": compared, "repaired": args.repair, "differ": drifts });
+    let exit = Exit::of(drifts.is_empty() || args.repair);
+    Ok(Report::new(text, json, exit))
+}
+
+fn entry_text(entry: &Entry) -> String {
+    let mut text = format!(
+        "{:<10} {:>15} {:>15}  {}",
+        entry.kind, entry.units, entry.sum, entry.rule
+    );
+    if let (Some(id), Some(actor), Some(reason)) = (&entry.id, &entry.actor, &entry.reason) {
+        text += &format!("  {id}, {actor}: {reason}");
+    }
+    text
+}
+
+fn usage_text(usage: &AccountUsage) -> String {
+    let AccountUsage {
+        account,
+        rule,
+        units,
+        corrections,
+        is_closed,
+        ..
+    } = usage;
+    let closed = if *is_closed { "closed" } else { "open" };
+    format!("{units:>15} {corrections:>12}  {closed:<6}  {rule}  {account}")
+}
+
+/// Rows that are printed as they come.
+struct Rows {
+    out: BufWriter<StdoutLock<'static>>,
+    format: Format,
+    are_any: bool,
+    wrong: io::Result<()>,
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Csv,
+    Json,
+}
+
+impl Rows {
+    fn begin<R: ReportRow>(json: bool, csv: bool) -> Result<Self, Failure> {
+        let format = match (json, csv) {
+            (true, true) => return Err(Failure::usage("--json or --csv: take one of them")),
+            (true, false) => Format::Json,
+            (false, true) => Format::Csv,
+            (false, false) => Format::Text,
+        };
+        let mut out = BufWriter::new(io::stdout().lock());
+        let wrong = match format {
+            Format::Text => Ok(()),
+            Format::Csv => write!(out, "{}\r\n", R::COLUMNS.join(",")),
+            Format::Json => write!(out, "["),
+        };
+        Ok(Self {
+            out,
+            format,
+            are_any: false,
+            wrong,
+        })
+    }
+
+    fn row<R: ReportRow>(&mut self, row: &R, text: impl Fn(&R) -> String) -> ControlFlow<()> {
+        let written = match self.format {
+            Format::Text => {
+                let columns = R::COLUMNS.iter().zip(row.values());
+                let times = columns.filter(|(name, _)| ["at", "window_begin"].contains(name));
+                let time = times.map(|(_, value)| value).next().unwrap_or_default();
+                let (time, text) = (time.as_str().unwrap_or_default(), text(row));
+                writeln!(self.out, "{time:<27} {}", printable::line(&text, 2_000))
+            }
+            Format::Csv => write!(self.out, "{}\r\n", row.csv()),
+            Format::Json => {
+                let separator = if self.are_any { ",\n" } else { "\n" };
+                write!(self.out, "{separator}{}", ascii(&row.json().to_string()))
+            }
+        };
+        self.are_any = true;
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => {
+                self.wrong = written;
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn end(mut self) -> Result<Report, Failure> {
+        if let Format::Json = self.format {
+            self.wrong = self.wrong.and_then(|()| writeln!(self.out, "\n]"));
+        }
+        match self.wrong.and_then(|()| self.out.flush()) {
+            // Who reads has seen enough.
+            Err(wrong) if wrong.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(wrong)),
+            _ => Ok(Report::printed_already(Exit::of(self.are_any))),
+        }
+    }
+}

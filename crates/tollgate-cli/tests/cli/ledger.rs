@@ -1,0 +1,98 @@
+//! `tollgate ledger` on a file of SQLite, and the counters of a Redis.
+
+use tollgate_core::{Key, KeyBuf, Limiter, MAX_PERIOD, Quota, Rule};
+use tollgate_ledger::Ledger;
+use tollgate_redis::{Keys, RedisStore, Secret};
+
+use crate::support::{Program, RedisServer, SECRET};
+
+const RULES: &str = r#"
+version = 1
+[[rules]]
+name = "units"
+limit = "fixed_window 1000/3660d"
+by = "header:x-api-key"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_is_read_adjusted_and_reconciled() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let url = format!("sqlite:{}/ledger.db", program.folder().display());
+    let ledger = Ledger::open(&url).await.expect("it opens");
+    let secret = Secret::from_text(SECRET).expect("a secret");
+    let store = RedisStore::builder(&server.url(), "shop", Keys::hashed(secret));
+    let store = store.connect().expect("valid");
+    store.connected().await;
+    let account = |_: &KeyBuf| String::from("acme\u{1b}[2J");
+    let rule = Rule::new("units", Quota::fixed_window(1_000, MAX_PERIOD)).durable(account);
+    let limiter = Limiter::new(store, [rule]).expect("valid");
+    ledger.attach(&limiter).expect("it has none");
+    for units in [300, 200] {
+        let check = limiter.check("units", &Key::of("key-1")).expect("the rule");
+        assert!(
+            limiter
+                .acquire(&[check.with_cost(units)])
+                .await
+                .is_allowed()
+        );
+        ledger.flush().await.expect("it writes");
+    }
+    let program = program.set("DATABASE_URL", &url);
+    tokio::task::spawn_blocking(move || {
+        let account = "acme\u{1b}[2J";
+        program
+            .run(&["ledger", "statement", account])
+            .assert(0, &["usage", "300", "500", "units"]);
+        let adjust = [
+            "ledger",
+            "adjust",
+            account,
+            "units",
+            "-500",
+            "--id",
+            "ticket-1",
+            "--by",
+            "ann",
+            "--because",
+            "the outage",
+        ];
+        program.run(&adjust).assert(0, &["written"]);
+        program.run(&adjust).assert(1, &["before"]);
+        let ran = program.run(&["ledger", "statement", account, "--csv"]);
+        ran.assert(
+            0,
+            &[
+                "at,kind,rule",
+                ",-500,0,\"ticket-1\",\"ann\",\"the outage\"\r\n",
+            ],
+        );
+        let ran = program.run(&["--json", "ledger", "usage"]);
+        ran.assert(0, &[]);
+        let json: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
+        assert_eq!(json[0]["units"], 0);
+        // No window that is open has its middle there.
+        program
+            .run(&["ledger", "statement", account, "--month", "1999-12"])
+            .assert(1, &[]);
+        program
+            .run(&["ledger", "reconcile"])
+            .assert(1, &["500", "--repair"]);
+        program
+            .run(&["ledger", "reconcile", "--repair"])
+            .assert(0, &["500"]);
+        program
+            .run(&["ledger", "reconcile"])
+            .assert(0, &["1 counters"]);
+        program
+            .run(&["ledger", "statement", account, "--month", "july"])
+            .assert(2, &[]);
+        let wrong = program.set("DATABASE_URL", "mysql://root:secret@host/db");
+        wrong
+            .run(&["ledger", "usage"])
+            .assert(2, &[])
+            .lacks(&["secret"]);
+    })
+    .await
+    .expect("it runs");
+}

@@ -1,0 +1,325 @@
+//! The ledger: what it is attached to, and the task that writes.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use tollgate_core::{
+    Clock, Limiter, Pending,
+    journal::{BaseQuery, Journal},
+};
+
+use crate::{
+    database::Database,
+    error::LedgerError,
+    writer::{Batch, name_of},
+};
+
+/// How long a transaction may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a ledger is opened: see [`Ledger::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct LedgerBuilder {
+    url: String,
+    every: Duration,
+    max_accounts: usize,
+    max_delay: Duration,
+    connections: u32,
+    max_bytes: Option<u64>,
+}
+
+impl LedgerBuilder {
+    /// How often is written. Default: each second. What a process has not written is lost with it.
+    pub fn write_every(mut self, every: Duration) -> Self {
+        self.every = every;
+        self
+    }
+
+    /// How many accounts wait to be written at most, with those of the last ten minutes. Default: 200 000, some 30 MB. Units
+    /// of more are lost to the ledger, and [counted](Backlog::lost); or their rule [denies](tollgate_core::Rule::deny_unwritten).
+    pub fn max_accounts(mut self, accounts: usize) -> Self {
+        self.max_accounts = accounts;
+        self
+    }
+
+    /// For how long nothing may have been written before rules [deny](tollgate_core::Rule::deny_unwritten) that say so. Default:
+    /// five minutes.
+    pub fn max_delay(mut self, delay: Duration) -> Self {
+        self.max_delay = delay;
+        self
+    }
+
+    /// How many connections it opens at most. Default: 4.
+    pub fn connections(mut self, connections: u32) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// How large a file of SQLite may grow. Default: as large as the disk. A full ledger is one that does not answer.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Opens the ledger, and makes its tables if they are not there.
+    ///
+    /// # Errors
+    ///
+    /// An address of neither database, one that does not answer, or tables of a later version.
+    pub async fn open(self) -> Result<Ledger, LedgerError> {
+        if self.every.is_zero() || self.max_accounts == 0 || self.connections == 0 {
+            return Err(LedgerError::setup(
+                "a ledger writes after some time, and has room for an account and a connection; take at least 1 of each",
+            ));
+        }
+        let database = Database::open(&self.url, self.connections, self.max_bytes).await?;
+        let shared = Arc::new(Shared {
+            database,
+            journals: Mutex::default(),
+            batch: tokio::sync::Mutex::new(Batch::new()),
+            unwritten_since: Mutex::default(),
+            max_accounts: self.max_accounts,
+            max_delay: self.max_delay,
+        });
+        let weak = Arc::downgrade(&shared);
+        let task = tokio::spawn(write_each(weak, self.every));
+        Ok(Ledger { shared, task })
+    }
+}
+
+/// A ledger in a database: what the [durable](tollgate_core::Rule::durable) rules of limiters admit, charge and give back, by account
+/// and window.
+///
+/// It writes in a task of its own, which ends when this is dropped. [`close`](Self::close) writes what is left before.
+#[derive(Debug)]
+#[must_use = "a ledger writes until it is dropped"]
+pub struct Ledger {
+    pub(crate) shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) database: Database,
+    journals: Mutex<Vec<Arc<Journal>>>,
+    /// What is being written.
+    batch: tokio::sync::Mutex<Batch>,
+    /// Since when nothing could be written.
+    unwritten_since: Mutex<Option<Instant>>,
+    max_accounts: usize,
+    max_delay: Duration,
+}
+
+/// What a ledger has still to write: see [`Ledger::backlog`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backlog {
+    /// The accounts in memory, with those that were used in the last ten minutes.
+    pub accounts: usize,
+    /// For how long nothing could be written.
+    pub delay: Duration,
+    /// Units that were lost to the ledger, for want of room. It only grows.
+    pub lost: u64,
+}
+
+impl Ledger {
+    /// Opens a ledger: `sqlite:ledger.db`, or `postgres://user:password@host/database`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LedgerBuilder::open`].
+    pub async fn open(url: &str) -> Result<Self, LedgerError> {
+        Self::builder(url).open().await
+    }
+
+    /// The same with other settings.
+    pub fn builder(url: &str) -> LedgerBuilder {
+        LedgerBuilder {
+            url: url.to_owned(),
+            every: Duration::from_secs(1),
+            max_accounts: 200_000,
+            max_delay: Duration::from_secs(300),
+            connections: 4,
+            max_bytes: None,
+        }
+    }
+
+    /// Writes what the durable rules of this limiter admit from now on, and those of limiters that replace it. Of a layer, take its
+    /// `limiter()`.
+    ///
+    /// # Errors
+    ///
+    /// The limiter has a ledger already.
+    pub fn attach(&self, limiter: &Limiter) -> Result<(), LedgerError> {
+        let (journal, shared) = (limiter.journal(), Arc::downgrade(&self.shared));
+        let is_new = journal.attach(self.shared.max_accounts, move |query| {
+            let shared = shared.upgrade();
+            Pending::new(async move { shared?.base(query).await })
+        });
+        if !is_new {
+            return Err(LedgerError::setup(
+                "this limiter has a ledger already, and would be written twice; attach one to each limiter",
+            ));
+        }
+        self.shared.journals().push(Arc::clone(journal));
+        Ok(())
+    }
+
+    /// Writes what was admitted before this call.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer, or refuses. Nothing is lost: it is written later.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost or written twice.
+    pub async fn flush(&self) -> Result<(), LedgerError> {
+        self.shared.write_since(Instant::now()).await
+    }
+
+    /// What is still to be written.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        self.shared.backlog()
+    }
+
+    /// Writes what is left, and notes nothing from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush); then what was left is lost.
+    pub async fn close(self) -> Result<(), LedgerError> {
+        self.shared.detach();
+        let written = self.flush().await;
+        self.shared.database.pool.close().await;
+        written
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.detach();
+    }
+}
+
+impl Shared {
+    fn journals(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Journal>>> {
+        self.journals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn detach(&self) {
+        self.journals().iter().for_each(|journal| journal.detach());
+    }
+
+    /// Writes what was admitted before `asked`, unless another one who waited for it has.
+    pub(crate) async fn write_since(&self, asked: Instant) -> Result<(), LedgerError> {
+        let mut batch = self.batch.lock().await;
+        if batch.complete_at.is_some_and(|at| at >= asked) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let now = Clock::system().now();
+        let journals = self.journals().clone();
+        let write = async {
+            // No more than one batch waits: what comes meanwhile is added up in the journals.
+            batch.write(&self.database).await?;
+            batch.add(journals.iter().flat_map(|journal| journal.take(now)));
+            batch.write(&self.database).await
+        };
+        let written = match timeout(PATIENCE, write).await {
+            Ok(written) => written,
+            Err(_) => Err(LedgerError::from(sqlx::Error::PoolTimedOut)),
+        };
+        let since = {
+            let mut since = self
+                .unwritten_since
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *since = written.is_err().then(|| since.unwrap_or(began));
+            *since
+        };
+        let is_behind = since.is_some_and(|since| since.elapsed() > self.max_delay);
+        for journal in &journals {
+            journal.set_behind(is_behind);
+        }
+        self.report();
+        written?;
+        batch.complete_at = Some(began);
+        Ok(())
+    }
+
+    /// What was used in a window, for a store that has forgotten it. What this process has not written is written before.
+    async fn base(&self, query: BaseQuery) -> Option<u64> {
+        let (asked, within) = (Instant::now(), query.within);
+        let look_up = async {
+            self.write_since(asked).await.ok()?;
+            let account = match &query.account {
+                Some(account) => name_of(account),
+                None => self
+                    .database
+                    .account_of(&query.rule, query.subject)
+                    .await
+                    .ok()??,
+            };
+            let used = self
+                .database
+                .sum(&query.rule, &account, query.window.end)
+                .await
+                .ok()?;
+            Some(u64::try_from(used).unwrap_or(0))
+        };
+        timeout(within, look_up).await.ok()?
+    }
+
+    fn backlog(&self) -> Backlog {
+        let journals = self.journals();
+        let since = *self
+            .unwritten_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Backlog {
+            accounts: journals.iter().map(|journal| journal.accounts()).sum(),
+            delay: since.map_or(Duration::ZERO, |since| since.elapsed()),
+            lost: journals.iter().map(|journal| journal.lost()).sum(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn report(&self) {
+        let backlog = self.backlog();
+        metrics::gauge!("tollgate_ledger_backlog_accounts").set(backlog.accounts as f64);
+        metrics::gauge!("tollgate_ledger_backlog_seconds").set(backlog.delay.as_secs_f64());
+        metrics::counter!("tollgate_ledger_lost_units_total").absolute(backlog.lost);
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    fn report(&self) {}
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("backlog", &self.backlog())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The task that writes. An error is tried again the next time.
+async fn write_each(shared: Weak<Shared>, every: Duration) {
+    loop {
+        sleep(every).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let _ = shared.write_since(Instant::now()).await;
+    }
+}

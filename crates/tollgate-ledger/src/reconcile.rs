@@ -1,0 +1,248 @@
+//! Counters and sums, compared.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use sqlx::Row as _;
+use tokio::time::{Instant, sleep, sleep_until};
+use tollgate_core::{
+    Check, Clock, Limiter, Tick,
+    algorithm::Taken,
+    journal::Window,
+    store::{Fingerprint, Hold, Settlement},
+};
+
+use crate::{database::Database, error::LedgerError, ledger::Ledger};
+
+/// A key whose counter differs from its account: see [`Ledger::reconcile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Drift {
+    /// The account.
+    pub account: String,
+    /// The rule.
+    pub rule: String,
+    /// The units that the ledger has of the present window.
+    pub written: i64,
+    /// Those that the store counts.
+    pub counted: u64,
+    /// Whether the store was told to count what the ledger has.
+    pub is_repaired: bool,
+}
+
+/// How counters are compared with accounts.
+#[derive(Clone, Copy, Debug)]
+pub struct Reconciliation {
+    /// How many counters are read in a second, at most.
+    pub per_second: u32,
+    /// Whether counters are set to what the ledger has.
+    pub repairs: bool,
+    /// After how long a counter that differs is read again: other processes have written by then what they count. Above the time
+    /// after which they write.
+    pub again_after: Duration,
+}
+
+impl Default for Reconciliation {
+    fn default() -> Self {
+        Self {
+            per_second: 500,
+            repairs: false,
+            again_after: Duration::from_secs(3),
+        }
+    }
+}
+
+struct Candidate {
+    account: String,
+    rule: String,
+    key: Fingerprint,
+    window: Window,
+    written: i64,
+}
+
+impl Ledger {
+    /// Compares what the limiter's store counts with the sums of the ledger, for every account of a window that is not over, and tells
+    /// `each` those that differ twice. The answer is how many were compared.
+    ///
+    /// A counter that shows more than the ledger may have units on lease, or those of requests under way. One that shows less has lost
+    /// them: a key was evicted, a failover lost the last writes, or what was charged did not fit. One that is not there at all begins
+    /// with the ledger's sum at the next request, if the store has lost its states since the window began.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer. A counter that cannot be read is left out.
+    pub async fn reconcile(
+        &self,
+        limiter: &Limiter,
+        how: Reconciliation,
+        mut each: impl FnMut(&Drift) -> ControlFlow<()>,
+    ) -> Result<u64, LedgerError> {
+        let mut last = (String::new(), String::new(), String::new());
+        let (mut compared, begun) = (0_u64, Instant::now());
+        let pause = Duration::from_secs(1) / how.per_second.max(1);
+        loop {
+            self.flush().await?;
+            let candidates = self.candidates(&mut last).await?;
+            if candidates.is_empty() {
+                return Ok(compared);
+            }
+            let mut differing = Vec::new();
+            for candidate in candidates {
+                compared += 1;
+                sleep_until(
+                    begun + pause.saturating_mul(u32::try_from(compared).unwrap_or(u32::MAX)),
+                )
+                .await;
+                if let Some(counted) = counted(limiter, &candidate).await
+                    && candidate.written != counted as i64
+                {
+                    differing.push(candidate);
+                }
+            }
+            if differing.is_empty() {
+                continue;
+            }
+            sleep(how.again_after).await;
+            self.flush().await?;
+            for mut candidate in differing {
+                let Candidate {
+                    rule,
+                    account,
+                    window,
+                    ..
+                } = &candidate;
+                candidate.written = self.shared.database.sum(rule, account, window.end).await?;
+                let Some(counted) = counted(limiter, &candidate).await else {
+                    continue;
+                };
+                let lacks = candidate.written - counted as i64;
+                if lacks == 0 {
+                    continue;
+                }
+                if how.repairs {
+                    let repair = match u64::try_from(lacks) {
+                        Ok(units) => Settlement::Charge(units),
+                        Err(_) => Settlement::Refund(lacks.unsigned_abs()),
+                    };
+                    let (rule, window) = (&candidate.rule, candidate.window);
+                    settle(limiter, rule, candidate.key, window, repair)?;
+                }
+                let drift = Drift {
+                    written: candidate.written,
+                    account: candidate.account,
+                    rule: candidate.rule,
+                    counted,
+                    is_repaired: how.repairs,
+                };
+                if each(&drift).is_break() {
+                    return Ok(compared);
+                }
+            }
+        }
+    }
+
+    /// The next accounts of windows that are not over, behind the `last` one.
+    async fn candidates(
+        &self,
+        last: &mut (String, String, String),
+    ) -> Result<Vec<Candidate>, LedgerError> {
+        let sql = format!(
+            "SELECT t.account, t.rule, s.subject, t.window_begin, t.window_end, t.units + t.late AS written
+            FROM tollgate_totals AS t JOIN tollgate_subjects AS s ON s.rule = t.rule AND s.account = t.account
+            WHERE t.window_end > {now} AND t.window_begin <= {now} AND (t.account, t.rule, s.subject) > ($1, $2, $3)
+            ORDER BY t.account, t.rule, s.subject LIMIT 500",
+            now = self.shared.database.dialect.now()
+        );
+        let (account, rule, subject) = &*last;
+        let query = sqlx::query(&sql).bind(account).bind(rule).bind(subject);
+        let rows = query.fetch_all(&self.shared.database.pool).await?;
+        let mut candidates = Vec::new();
+        for row in rows {
+            let (account, rule): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            let subject: String = row.try_get(2)?;
+            let (begin, end): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
+            *last = (account.clone(), rule.clone(), subject.clone());
+            candidates.push(Candidate {
+                account,
+                rule,
+                key: key_of(&subject),
+                window: Window {
+                    begin: begin as Tick,
+                    end: end as Tick,
+                },
+                written: row.try_get(5)?,
+            });
+        }
+        Ok(candidates)
+    }
+}
+
+fn key_of(subject: &str) -> Fingerprint {
+    Fingerprint::from_bits(u128::from_str_radix(subject, 16).unwrap_or_default())
+}
+
+/// What the store counts of a key, as far as its largest quota shows it.
+async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
+    let index = limiter.rules().position(&candidate.rule)?;
+    let rule = limiter.rules().rules().get(index)?;
+    let plan = (0..rule.quotas()).max_by_key(|plan| rule.limit_under(*plan))?;
+    let limit = rule.limit_under(plan)?;
+    // A rule set has fewer than 65 536 rules, and a rule fewer plans.
+    let check = Check::new(index as u16, candidate.key, 0).with_plan(plan as u16);
+    let decision = limiter.peek(&[check]).await;
+    let verdict = decision.verdicts().first()?;
+    if !verdict.has_numbers() {
+        return None;
+    }
+    let counted = limit - verdict.remaining().min(limit) + verdict.debt();
+    // What lies beyond the limit is not seen.
+    let written = u64::try_from(candidate.written).unwrap_or(0);
+    Some(if counted == limit {
+        counted.max(written)
+    } else {
+        counted
+    })
+}
+
+/// Tells the store of a limiter, and not its ledger.
+pub(crate) fn settle(
+    limiter: &Limiter,
+    rule: &str,
+    key: Fingerprint,
+    window: Window,
+    how: Settlement,
+) -> Result<(), LedgerError> {
+    let rules = limiter.rules();
+    let index = rules.position(rule).ok_or_else(|| {
+        LedgerError::setup(format!(
+            "the limiter has no rule {rule:?}, which the ledger has"
+        ))
+    })?;
+    let units = match how {
+        Settlement::Refund(units) | Settlement::Charge(units) => units,
+        _ => 0,
+    };
+    // A rule set has fewer than 65 536 rules.
+    let check = Check::new(index as u16, key, units.max(1));
+    let taken = Taken::new(Clock::system().now().max(window.begin), window.end);
+    limiter
+        .rule_store()
+        .settle(&[Hold::of_store(check, taken)], how);
+    Ok(())
+}
+
+impl Database {
+    /// The keys of an account.
+    pub(crate) async fn subjects_of(
+        &self,
+        rule: &str,
+        account: &str,
+    ) -> Result<Vec<Fingerprint>, LedgerError> {
+        let sql = "SELECT subject FROM tollgate_subjects WHERE rule = $1 AND account = $2 ORDER BY subject LIMIT 100";
+        let query = sqlx::query(sql).bind(rule).bind(account);
+        let rows = query.fetch_all(&self.pool).await?;
+        let subjects = rows
+            .iter()
+            .map(|row| Ok(key_of(&row.try_get::<String, _>(0)?)));
+        subjects.collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! What a ledger has to say: statements and usage, row by row.
+
+use std::{collections::HashMap, fmt::Write as _, ops::ControlFlow, sync::Arc};
+
+use serde_json::{Map, Value, json};
+use sqlx::{Row as _, any::AnyRow};
+use tokio_stream::StreamExt as _;
+use tollgate_core::{Tick, journal::Window};
+
+use crate::{
+    error::LedgerError,
+    ledger::Ledger,
+    period::{Period, time_text},
+    writer::name_of,
+};
+
+/// After its end, a window takes usage for so long, in µs. Then it is closed: what comes later is a correction.
+pub(crate) const CLOSES_AFTER: Tick = 600_000_000;
+
+/// An entry of a [statement](Ledger::statement).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// `usage`, `correction` or `adjustment`.
+    pub kind: String,
+    /// The rule.
+    pub rule: String,
+    /// When its window begins and ends, in µs since the epoch.
+    pub window: Window,
+    /// When it was written.
+    pub at: Tick,
+    /// The units: negative if they came back.
+    pub units: i64,
+    /// The units of the rule and window up to here.
+    pub sum: i64,
+    /// The id of an adjustment.
+    pub id: Option<String>,
+    /// Who adjusted.
+    pub actor: Option<String>,
+    /// And why.
+    pub reason: Option<String>,
+}
+
+/// What an account has used of a rule in a window: see [`Ledger::usage`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccountUsage {
+    /// The account.
+    pub account: String,
+    /// The rule.
+    pub rule: String,
+    /// When the window begins and ends, in µs since the epoch.
+    pub window: Window,
+    /// The units that were written until the window was closed, ten minutes after its end.
+    pub units: i64,
+    /// The sum of what was written later.
+    pub corrections: i64,
+    /// Whether the window is closed: `units` do not change any more.
+    pub is_closed: bool,
+}
+
+impl Ledger {
+    /// Tells `each` the entries of an account, in the order in which they were written, of the windows of a period and of one rule or
+    /// all. It holds one entry at a time, and a sum for each window.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    pub async fn statement(
+        &self,
+        account: &str,
+        rule: Option<&str>,
+        period: Period,
+        mut each: impl FnMut(&Entry) -> ControlFlow<()>,
+    ) -> Result<(), LedgerError> {
+        // An entry is not written before its window begins, and no window is longer than a year.
+        let earliest = period.from.saturating_sub(367 * 86_400_000_000);
+        let sql = "SELECT kind, rule, window_begin, window_end, at, units, id, actor, reason FROM tollgate_entries
+            WHERE account = $1 AND at >= $2 AND ($3 = '' OR rule = $3)
+                AND window_begin + window_end >= $4 AND window_begin + window_end < $5
+            ORDER BY account, at, writer, n";
+        let query = sqlx::query(sql)
+            .bind(name_of(account))
+            .bind(earliest as i64)
+            .bind(rule.unwrap_or_default())
+            .bind(2 * period.from as i64)
+            .bind(2 * period.to as i64);
+        let mut rows = query.fetch(&self.shared.database.pool);
+        let mut sums: HashMap<(Arc<str>, Window), i64> = HashMap::new();
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            let window = window_of(&row)?;
+            let rule: String = row.try_get("rule")?;
+            let units = row.try_get("units")?;
+            let sum = sums.entry((rule.as_str().into(), window)).or_default();
+            *sum += units;
+            let entry = Entry {
+                kind: row.try_get("kind")?,
+                rule,
+                window,
+                at: row.try_get::<i64, _>("at")? as Tick,
+                units,
+                sum: *sum,
+                id: row.try_get("id")?,
+                actor: row.try_get("actor")?,
+                reason: row.try_get("reason")?,
+            };
+            if each(&entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells `each` what accounts have used in the windows of a period, by account, rule and window: of one account, or of all.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    pub async fn usage(
+        &self,
+        account: Option<&str>,
+        period: Period,
+        mut each: impl FnMut(&AccountUsage) -> ControlFlow<()>,
+    ) -> Result<(), LedgerError> {
+        let now = self.shared.database.dialect.now();
+        let sql = format!(
+            "SELECT account, rule, window_begin, window_end, units, late, {now} AS now FROM tollgate_totals
+            WHERE ($1 = '' OR account = $1) AND window_begin + window_end >= $2 AND window_begin + window_end < $3
+            ORDER BY account, rule, window_end, window_begin"
+        );
+        let query = sqlx::query(&sql)
+            .bind(account.map(name_of).unwrap_or_default())
+            .bind(2 * period.from as i64)
+            .bind(2 * period.to as i64);
+        let mut rows = query.fetch(&self.shared.database.pool);
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            let window = window_of(&row)?;
+            let now = row.try_get::<i64, _>("now")? as Tick;
+            let usage = AccountUsage {
+                account: row.try_get("account")?,
+                rule: row.try_get("rule")?,
+                window,
+                units: row.try_get("units")?,
+                corrections: row.try_get("late")?,
+                // A transaction that began before may still be under way, for as long as one may take.
+                is_closed: now >= window.end + CLOSES_AFTER + 60_000_000,
+            };
+            if each(&usage).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn window_of(row: &AnyRow) -> Result<Window, LedgerError> {
+    Ok(Window {
+        begin: row.try_get::<i64, _>("window_begin")? as Tick,
+        end: row.try_get::<i64, _>("window_end")? as Tick,
+    })
+}
+
+/// A row of a report, as text for other programs.
+pub trait ReportRow {
+    /// The names of its columns.
+    const COLUMNS: &'static [&'static str];
+
+    /// What is in them.
+    fn values(&self) -> Vec<Value>;
+
+    /// As an object.
+    #[must_use]
+    fn json(&self) -> Value {
+        let columns = Self::COLUMNS.iter().map(|name| (*name).to_owned());
+        let values = columns.zip(self.values());
+        Value::Object(Map::from_iter(values))
+    }
+
+    /// As a line of RFC 4180, without its end. A text that a spreadsheet would take for a formula has a `'` in front.
+    #[must_use]
+    fn csv(&self) -> String {
+        let mut line = String::new();
+        for (index, value) in self.values().iter().enumerate() {
+            if index > 0 {
+                line.push(',');
+            }
+            match value {
+                Value::Null => {}
+                Value::String(text) => {
+                    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+                    let quote = if formula { "'" } else { "" };
+                    let _ = write!(line, "\"{quote}{}\"", text.replace('"', "\"\""));
+                }
+                other => {
+                    let _ = write!(line, "{other}");
+                }
+            }
+        }
+        line
+    }
+}
+
+impl ReportRow for Entry {
+    const COLUMNS: &'static [&'static str] = &[
+        "at",
+        "kind",
+        "rule",
+        "window_begin",
+        "window_end",
+        "units",
+        "sum",
+        "id",
+        "actor",
+        "reason",
+    ];
+
+    fn values(&self) -> Vec<Value> {
+        vec![
+            json!(time_text(self.at)),
+            json!(self.kind),
+            json!(self.rule),
+            json!(time_text(self.window.begin)),
+            json!(time_text(self.window.end)),
+            json!(self.units),
+            json!(self.sum),
+            json!(self.id),
+            json!(self.actor),
+            json!(self.reason),
+        ]
+    }
+}
+
+impl ReportRow for AccountUsage {
+    const COLUMNS: &'static [&'static str] = &[
+        "account",
+        "rule",
+        "window_begin",
+        "window_end",
+        "units",
+        "corrections",
+        "closed",
+    ];
+
+    fn values(&self) -> Vec<Value> {
+        vec![
+            json!(self.account),
+            json!(self.rule),
+            json!(time_text(self.window.begin)),
+            json!(time_text(self.window.end)),
+            json!(self.units),
+            json!(self.corrections),
+            json!(self.is_closed),
+        ]
+    }
+}

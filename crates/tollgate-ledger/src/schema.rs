@@ -1,0 +1,170 @@
+//! The tables, which are public: [the guide](crate::guide::ledger) has what each column means.
+//!
+//! A version never changes once it was published: a change of the tables is a version of its own.
+
+use sqlx::{AnyPool, Executor as _, Row as _};
+
+use crate::{database::Dialect, error::LedgerError};
+
+/// The versions of the schema, in order.
+pub(crate) const VERSIONS: [fn(Dialect) -> String; 2] = [entries, totals];
+
+fn entries(_: Dialect) -> String {
+    "CREATE TABLE tollgate_entries (
+        writer BIGINT NOT NULL,
+        n BIGINT NOT NULL,
+        kind TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        account TEXT NOT NULL,
+        window_begin BIGINT NOT NULL,
+        window_end BIGINT NOT NULL,
+        units BIGINT NOT NULL,
+        at BIGINT NOT NULL,
+        id TEXT,
+        actor TEXT,
+        reason TEXT,
+        PRIMARY KEY (writer, n)
+    );
+    CREATE UNIQUE INDEX tollgate_entries_by_id ON tollgate_entries (kind, id) WHERE id IS NOT NULL;
+    CREATE INDEX tollgate_entries_by_account ON tollgate_entries (account, at, writer, n);
+    CREATE TABLE tollgate_subjects (
+        rule TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        account TEXT NOT NULL,
+        PRIMARY KEY (rule, subject)
+    );"
+    .to_owned()
+}
+
+/// The sums of the entries, kept by a trigger in the transaction that writes them: to add up a month of them would take longer than a
+/// request waits. Ten minutes after its end a window is closed, and what comes later stands apart.
+fn totals(dialect: Dialect) -> String {
+    let sums = |of: &str| {
+        format!(
+            "SELECT account, rule, window_end, window_begin,
+                CAST(SUM(CASE WHEN at < window_end + 600000000 THEN units ELSE 0 END) AS BIGINT),
+                CAST(SUM(CASE WHEN at < window_end + 600000000 THEN 0 ELSE units END) AS BIGINT)
+            FROM {of} GROUP BY account, rule, window_end, window_begin"
+        )
+    };
+    let add = "ON CONFLICT (account, rule, window_end, window_begin) DO UPDATE SET
+        units = tollgate_totals.units + excluded.units, late = tollgate_totals.late + excluded.late;";
+    let trigger = match dialect {
+        Dialect::Postgres => format!(
+            "CREATE FUNCTION tollgate_add_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO tollgate_totals {} ORDER BY account, rule, window_end, window_begin {add}
+                RETURN NULL;
+            END $$;
+            CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries
+                REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tollgate_add_up();",
+            sums("written")
+        ),
+        Dialect::Sqlite => format!(
+            "CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries BEGIN
+                INSERT INTO tollgate_totals VALUES (NEW.account, NEW.rule, NEW.window_end, NEW.window_begin,
+                    CASE WHEN NEW.at < NEW.window_end + 600000000 THEN NEW.units ELSE 0 END,
+                    CASE WHEN NEW.at < NEW.window_end + 600000000 THEN 0 ELSE NEW.units END)
+                {add}
+            END;"
+        ),
+    };
+    format!(
+        "CREATE TABLE tollgate_totals (
+            account TEXT NOT NULL,
+            rule TEXT NOT NULL,
+            window_end BIGINT NOT NULL,
+            window_begin BIGINT NOT NULL,
+            units BIGINT NOT NULL,
+            late BIGINT NOT NULL,
+            PRIMARY KEY (account, rule, window_end, window_begin)
+        );
+        INSERT INTO tollgate_totals {};
+        {trigger}",
+        sums("tollgate_entries")
+    )
+}
+
+/// Brings the tables to the first `versions` of the schema, in one transaction: of several processes that start, one does it.
+pub(crate) async fn migrate(
+    pool: &AnyPool,
+    dialect: Dialect,
+    versions: &[fn(Dialect) -> String],
+) -> Result<(), LedgerError> {
+    let mut transaction = pool.begin_with(dialect.begin()).await?;
+    if dialect == Dialect::Postgres {
+        transaction
+            .execute("SELECT pg_advisory_xact_lock(8389749000)")
+            .await?;
+    }
+    transaction
+        .execute("CREATE TABLE IF NOT EXISTS tollgate_schema (version BIGINT NOT NULL)")
+        .await?;
+    let row = transaction
+        .fetch_one("SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM tollgate_schema")
+        .await?;
+    let present: i64 = row.try_get(0)?;
+    let known = VERSIONS.len() as i64;
+    if present > known {
+        return Err(LedgerError::setup(format!(
+            "the ledger has version {present} of the schema, and this program knows {known}; take a newer tollgate-ledger"
+        )));
+    }
+    for (version, sql) in (1_i64..).zip(versions).skip(present as usize) {
+        sqlx::raw_sql(&sql(dialect))
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query("INSERT INTO tollgate_schema VALUES ($1)")
+            .bind(version)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    Ok(transaction.commit().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_test_servers::postgres_server::PostgresServer;
+
+    use super::*;
+    use crate::database::Database;
+
+    #[tokio::test]
+    async fn a_ledger_of_an_earlier_version_has_the_same_sums_afterwards() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let server = PostgresServer::start().await;
+        let file = format!("sqlite:{}/ledger.db", folder.path().display());
+        for url in [file, server.url()] {
+            let database = Database::connect(&url, 2, None).await.expect("it opens");
+            let (pool, dialect) = (&database.pool, database.dialect);
+            migrate(pool, dialect, &VERSIONS[..1])
+                .await
+                .expect("the first");
+            // Of a window that ends late, and of one that was over.
+            for (n, end, units) in [(0, 1_i64 << 52, 5_i64), (1, 1 << 52, -2), (2, 1_000, 7)] {
+                let sql = "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
+                    VALUES (1, $1, 'usage', 'units', 'acme', 0, $2, $3, 700000000)";
+                let query = sqlx::query(sql).bind(n).bind(end).bind(units);
+                query.execute(pool).await.expect("an entry");
+            }
+            for _ in 0..2 {
+                migrate(pool, dialect, &VERSIONS)
+                    .await
+                    .expect("all of them");
+            }
+            let totals = sqlx::query("SELECT units, late FROM tollgate_totals ORDER BY window_end");
+            let totals = totals.fetch_all(pool).await.expect("the totals");
+            let totals = totals
+                .iter()
+                .map(|row| (row.get::<i64, _>(0), row.get::<i64, _>(1)));
+            assert_eq!(totals.collect::<Vec<_>>(), [(0, 7), (3, 0)]);
+            sqlx::query("UPDATE tollgate_schema SET version = 99")
+                .execute(pool)
+                .await
+                .expect("a later program");
+            let wrong = migrate(pool, dialect, &VERSIONS)
+                .await
+                .expect_err("it is later");
+            assert!(wrong.to_string().contains("take a newer"), "{wrong}");
+        }
+    }
+}

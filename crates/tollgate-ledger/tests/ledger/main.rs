@@ -1,0 +1,12 @@
+//! The ledger on real databases: SQLite in files, and a Postgres of the tests' own.
+
+mod common;
+mod killed;
+mod reports;
+mod writes;
+
+/// What the other processes do; nothing in this one.
+#[test]
+fn a_process_plays_its_role() {
+    killed::play();
+}

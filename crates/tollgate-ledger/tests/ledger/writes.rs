@@ -1,0 +1,313 @@
+//! What is written, once, whatever happens in between.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tollgate_core::{
+    Key, ManualClock, MemoryStore, Quota,
+    algorithm::Taken,
+    store::{Hold, Settlement},
+};
+use tollgate_ledger::{Adjustment, Ledger, LedgerErrorKind};
+use tollgate_redis::{Keys, RedisStore};
+use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
+
+use crate::common::{QUOTA, file, limiter, sums, take, usage};
+
+#[tokio::test]
+async fn any_order_and_repetition_of_units_and_adjustments_gives_the_sums_of_a_model() {
+    let (_folder, file) = file();
+    let server = PostgresServer::start().await;
+    for url in [file, server.url()] {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let ledger = Ledger::open(&url).await.expect("it opens");
+        let limiter = limiter(MemoryStore::new(), QUOTA);
+        ledger.attach(&limiter).expect("it has none");
+        let (mut model, mut tickets, mut ids) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        for _ in 0..400 {
+            let name = format!("account-{}", rng.u8(0..5));
+            let sum: &mut i64 = model.entry(name.clone()).or_default();
+            match rng.u8(0..10) {
+                0..4 => {
+                    let units = rng.u64(1..50);
+                    let decision = take(&limiter, &name, units).await;
+                    let check = limiter.check("units", &Key::of(&*name));
+                    let checks = [check.expect("the rule").with_cost(units)];
+                    *sum += units as i64;
+                    tickets.push((name, units, limiter.ticket(&checks, &decision)));
+                }
+                4..7 if !tickets.is_empty() => {
+                    let (name, units, ticket) = tickets.swap_remove(rng.usize(0..tickets.len()));
+                    let cost = rng.u64(0..100);
+                    *model.entry(name).or_default() += cost as i64 - units as i64;
+                    ticket.settle(cost);
+                }
+                7..9 => {
+                    let id = format!("id-{}", rng.u8(0..20));
+                    ledger.flush().await.expect("it writes");
+                    let (account, units) = ids
+                        .entry(id.clone())
+                        .or_insert_with(|| (name.clone(), rng.i64(-9..0)))
+                        .clone();
+                    let adjustment = Adjustment {
+                        account: &account,
+                        rule: "units",
+                        units,
+                        id: &id,
+                        actor: "ann",
+                        reason: "the outage",
+                        at: None,
+                    };
+                    // Of an account without a window there is nothing to adjust.
+                    match ledger.adjust(&adjustment, Some(&limiter)).await {
+                        Ok(is_new) if is_new => *model.entry(account).or_default() += units,
+                        Ok(_) => {}
+                        Err(wrong) => panic!("{wrong}"),
+                    }
+                }
+                _ => ledger.flush().await.expect("it writes"),
+            }
+        }
+        ledger.flush().await.expect("it writes");
+        model.retain(|_, sum| *sum != 0);
+        let mut written = sums(&ledger).await;
+        written.retain(|_, sum| *sum != 0);
+        assert_eq!(written, model);
+        // Memory that is new begins with it.
+        let again = limiter_of_new_memory(&ledger);
+        for (account, used) in model {
+            let decision = take(&again, &account, 1).await;
+            let left = decision.verdicts()[0].remaining() as i64;
+            assert_eq!(1_000_000 - 1 - left, used.max(0));
+        }
+    }
+}
+
+fn limiter_of_new_memory(ledger: &Ledger) -> tollgate_core::Limiter {
+    let limiter = limiter(MemoryStore::new(), QUOTA);
+    ledger.attach(&limiter).expect("it has none");
+    limiter
+}
+
+#[tokio::test]
+async fn an_id_is_that_of_one_adjustment_and_what_is_missing_is_named() {
+    let (_folder, url) = file();
+    let ledger = Ledger::open(&url).await.expect("it opens");
+    let limiter = limiter_of_new_memory(&ledger);
+    let _ = take(&limiter, "acme", 500).await;
+    ledger.flush().await.expect("it writes");
+    let adjustment = Adjustment {
+        account: "acme",
+        rule: "units",
+        units: -100,
+        id: "ticket-4711",
+        actor: "ann",
+        reason: "the outage",
+        at: None,
+    };
+    assert!(
+        ledger
+            .adjust(&adjustment, Some(&limiter))
+            .await
+            .expect("new")
+    );
+    assert!(
+        !ledger
+            .adjust(&adjustment, Some(&limiter))
+            .await
+            .expect("there")
+    );
+    let left = take(&limiter, "acme", 1).await.verdicts()[0].remaining();
+    assert_eq!(left, 1_000_000 - 401, "the counter was told, once");
+    let other = Adjustment {
+        units: -200,
+        ..adjustment
+    };
+    let wrong = ledger.adjust(&other, None).await.expect_err("a conflict");
+    assert_eq!(wrong.kind(), LedgerErrorKind::Conflict);
+    for wrong in [
+        Adjustment {
+            account: "acmee",
+            id: "a",
+            ..adjustment
+        },
+        Adjustment {
+            reason: " ",
+            id: "b",
+            ..adjustment
+        },
+        Adjustment {
+            units: 0,
+            id: "c",
+            ..adjustment
+        },
+        Adjustment {
+            at: Some(1),
+            id: "d",
+            ..adjustment
+        },
+    ] {
+        let error = ledger.adjust(&wrong, None).await.expect_err("it is wrong");
+        assert_eq!(error.kind(), LedgerErrorKind::Setup, "{error}");
+    }
+    for url in ["sqlite::memory:", "mysql://host/db", "ledger.db", "sqlite:"] {
+        let error = Ledger::open(url).await.expect_err("it is none");
+        assert_eq!(error.kind(), LedgerErrorKind::Setup, "{error}");
+    }
+    let twice = ledger.attach(&limiter).expect_err("it has one");
+    assert!(twice.to_string().contains("written twice"));
+}
+
+#[tokio::test]
+async fn what_comes_ten_minutes_after_a_window_is_a_correction_of_it() {
+    let (_folder, url) = file();
+    let ledger = Ledger::open(&url).await.expect("it opens");
+    // Its windows are over by the clock of the database.
+    let clock = ManualClock::new(1_700_000_040_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let limiter = limiter(store, Quota::fixed_window(100, tollgate_core::MINUTE));
+    ledger.attach(&limiter).expect("it has none");
+    let _ = take(&limiter, "acme", 7).await;
+    ledger.flush().await.expect("it writes");
+    let all = usage(&ledger).await;
+    assert_eq!(
+        (all[0].units, all[0].corrections, all[0].is_closed),
+        (0, 7, true)
+    );
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_loses_nothing() {
+    let (_folder, url) = file();
+    let ledger = Ledger::builder(&url)
+        .max_bytes(400_000)
+        .write_every(Duration::from_secs(3_600))
+        .open()
+        .await
+        .expect("it opens");
+    let limiter = limiter_of_new_memory(&ledger);
+    let _ = take(&limiter, "acme", 1).await;
+    ledger.flush().await.expect("it writes");
+    let filler = "x".repeat(1_000);
+    let mut n = 0;
+    loop {
+        n += 1;
+        let id = format!("filler-{n}");
+        let adjustment = Adjustment {
+            account: "acme",
+            rule: "units",
+            units: 1,
+            id: &id,
+            actor: "ann",
+            reason: &filler,
+            at: None,
+        };
+        if let Err(full) = ledger.adjust(&adjustment, None).await {
+            assert_eq!(full.kind(), LedgerErrorKind::Database, "{full}");
+            break;
+        }
+    }
+    for account in 0..200 {
+        let _ = take(&limiter, &format!("account-{account}"), 5).await;
+    }
+    let full = ledger.flush().await.expect_err("there is no room");
+    assert_eq!(full.kind(), LedgerErrorKind::Database, "{full}");
+    assert!(ledger.backlog().delay > Duration::ZERO);
+    // Somebody makes room.
+    sqlx::any::install_default_drivers();
+    let pool = sqlx::AnyPool::connect(&url).await.expect("the file");
+    sqlx::query("DELETE FROM tollgate_entries WHERE kind = 'adjustment'")
+        .execute(&pool)
+        .await
+        .expect("it is deleted");
+    ledger.flush().await.expect("there is room");
+    assert_eq!(ledger.backlog().delay, Duration::ZERO);
+    let sums = sums(&ledger).await;
+    let others = sums.iter().filter(|(account, _)| *account != "acme");
+    assert_eq!(others.map(|(_, sum)| sum).sum::<i64>(), 1_000);
+}
+
+#[tokio::test]
+async fn two_writers_add_up_and_a_database_that_was_away_has_everything_once() {
+    let mut server = PostgresServer::start().await;
+    let (mut ledgers, mut limiters) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let every = Duration::from_millis(20);
+        let ledger = Ledger::builder(&server.url()).write_every(every);
+        let ledger = ledger.open().await.expect("it opens");
+        let limiter = limiter(MemoryStore::new(), QUOTA);
+        ledger.attach(&limiter).expect("it has none");
+        ledgers.push(ledger);
+        limiters.push(limiter);
+    }
+    let mut taken: BTreeMap<String, i64> = BTreeMap::new();
+    for round in 0..6 {
+        if round % 2 == 1 {
+            server.end();
+        }
+        for n in 0..400_u64 {
+            let name = format!("account-{}", n % 40);
+            let decision = take(&limiters[n as usize % 2], &name, 1 + n % 3).await;
+            *taken.entry(name).or_default() +=
+                i64::from(decision.is_allowed()) * (1 + n as i64 % 3);
+            if n % 50 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        if round % 2 == 1 {
+            server.restart().await;
+        }
+    }
+    for ledger in &ledgers {
+        while ledger.flush().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    assert_eq!(sums(&ledgers[0]).await, taken);
+}
+
+#[tokio::test]
+async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
+    let redis = RedisServer::start(&[]).await;
+    let (_folder, url) = file();
+    let ledger = Ledger::open(&url).await.expect("it opens");
+    let store = RedisStore::builder(&redis.url(), "shop", Keys::plain())
+        .deadline(Duration::from_secs(20))
+        .connect()
+        .expect("valid");
+    store.connected().await;
+    let limiter = limiter(store, QUOTA);
+    ledger.attach(&limiter).expect("it has none");
+    for (name, units) in [("acme", 30), ("bolt", 20), ("cone", 10)] {
+        assert!(take(&limiter, name, units).await.is_allowed());
+    }
+    ledger.flush().await.expect("it writes");
+    let how = tollgate_ledger::Reconciliation {
+        again_after: Duration::from_millis(10),
+        ..Default::default()
+    };
+    let reconcile = async |repairs| {
+        let mut drifts = Vec::new();
+        let how = tollgate_ledger::Reconciliation { repairs, ..how };
+        let each = |drift: &tollgate_ledger::Drift| {
+            drifts.push((drift.account.clone(), drift.written, drift.counted));
+            std::ops::ControlFlow::Continue(())
+        };
+        let compared = ledger
+            .reconcile(&limiter, how, each)
+            .await
+            .expect("it answers");
+        assert_eq!(compared, 3);
+        drifts
+    };
+    assert_eq!(reconcile(false).await, []);
+    // A failover has lost the last writes.
+    let key = limiter.check("units", &Key::of("bolt")).expect("the rule");
+    let end = usage(&ledger).await[0].window.end;
+    let lost = Hold::of_store(key.with_cost(15), Taken::new(end - 1, end));
+    let store = limiter.rule_store();
+    store.settle(&[lost], Settlement::Refund(15));
+    let drift = vec![("bolt".to_owned(), 20, 5)];
+    while reconcile(false).await != drift {}
+    assert_eq!(reconcile(true).await, drift);
+    while !reconcile(false).await.is_empty() {}
+}
