@@ -5,37 +5,13 @@ use std::time::Duration;
 use sqlx::{AnyPool, Executor as _, any::AnyPoolOptions};
 
 use crate::{
+    dialect::Dialect,
     error::LedgerError,
     schema::{VERSIONS, migrate},
 };
 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How a database writes what the two write differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Sqlite,
-    Postgres,
-}
-
-impl Dialect {
-    /// Begins a transaction that writes. One of SQLite that begins to write later may be refused.
-    pub(crate) fn begin(self) -> &'static str {
-        match self {
-            Self::Sqlite => "BEGIN IMMEDIATE",
-            Self::Postgres => "BEGIN",
-        }
-    }
-
-    /// The time of the database in µs since the epoch: one clock for all who write.
-    pub(crate) fn now(self) -> &'static str {
-        match self {
-            Self::Sqlite => "CAST(unixepoch('now', 'subsec') * 1000000 AS BIGINT)",
-            Self::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -105,5 +81,53 @@ impl Database {
             .connect(&url)
             .await?;
         Ok(Self { pool, dialect })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Row as _;
+    use tollgate_test_servers::postgres_server::PostgresServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_ledger_of_an_earlier_version_has_the_same_sums_afterwards() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let server = PostgresServer::start().await;
+        let file = format!("sqlite:{}/ledger.db", folder.path().display());
+        for url in [file, server.url()] {
+            let database = Database::connect(&url, 2, None).await.expect("it opens");
+            let (pool, dialect) = (&database.pool, database.dialect);
+            migrate(pool, dialect, &VERSIONS[..1])
+                .await
+                .expect("the first");
+            // Of a window that ends late, and of one that was over.
+            for (n, end, units) in [(0, 1_i64 << 52, 5_i64), (1, 1 << 52, -2), (2, 1_000, 7)] {
+                let sql = "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
+                    VALUES (1, $1, 'usage', 'units', 'acme', 0, $2, $3, 700000000)";
+                let query = sqlx::query(sql).bind(n).bind(end).bind(units);
+                query.execute(pool).await.expect("an entry");
+            }
+            for _ in 0..2 {
+                migrate(pool, dialect, &VERSIONS)
+                    .await
+                    .expect("all of them");
+            }
+            let totals = sqlx::query("SELECT units, late FROM tollgate_totals ORDER BY window_end");
+            let totals = totals.fetch_all(pool).await.expect("the totals");
+            let totals = totals
+                .iter()
+                .map(|row| (row.get::<i64, _>(0), row.get::<i64, _>(1)));
+            assert_eq!(totals.collect::<Vec<_>>(), [(0, 7), (3, 0)]);
+            sqlx::query("UPDATE tollgate_schema SET version = 99")
+                .execute(pool)
+                .await
+                .expect("a later program");
+            let wrong = migrate(pool, dialect, &VERSIONS)
+                .await
+                .expect_err("it is later");
+            assert!(wrong.to_string().contains("take a newer"), "{wrong}");
+        }
     }
 }

@@ -20,6 +20,7 @@
 
 mod adjustment;
 mod database;
+mod dialect;
 mod error;
 pub mod guide;
 mod ledger;

@@ -4,7 +4,7 @@
 
 use sqlx::{AnyPool, Executor as _, Row as _};
 
-use crate::{database::Dialect, error::LedgerError};
+use crate::{dialect::Dialect, error::LedgerError};
 
 /// The versions of the schema, in order.
 pub(crate) const VERSIONS: [fn(Dialect) -> String; 2] = [entries, totals];
@@ -119,52 +119,4 @@ pub(crate) async fn migrate(
             .await?;
     }
     Ok(transaction.commit().await?)
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_test_servers::postgres_server::PostgresServer;
-
-    use super::*;
-    use crate::database::Database;
-
-    #[tokio::test]
-    async fn a_ledger_of_an_earlier_version_has_the_same_sums_afterwards() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let server = PostgresServer::start().await;
-        let file = format!("sqlite:{}/ledger.db", folder.path().display());
-        for url in [file, server.url()] {
-            let database = Database::connect(&url, 2, None).await.expect("it opens");
-            let (pool, dialect) = (&database.pool, database.dialect);
-            migrate(pool, dialect, &VERSIONS[..1])
-                .await
-                .expect("the first");
-            // Of a window that ends late, and of one that was over.
-            for (n, end, units) in [(0, 1_i64 << 52, 5_i64), (1, 1 << 52, -2), (2, 1_000, 7)] {
-                let sql = "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
-                    VALUES (1, $1, 'usage', 'units', 'acme', 0, $2, $3, 700000000)";
-                let query = sqlx::query(sql).bind(n).bind(end).bind(units);
-                query.execute(pool).await.expect("an entry");
-            }
-            for _ in 0..2 {
-                migrate(pool, dialect, &VERSIONS)
-                    .await
-                    .expect("all of them");
-            }
-            let totals = sqlx::query("SELECT units, late FROM tollgate_totals ORDER BY window_end");
-            let totals = totals.fetch_all(pool).await.expect("the totals");
-            let totals = totals
-                .iter()
-                .map(|row| (row.get::<i64, _>(0), row.get::<i64, _>(1)));
-            assert_eq!(totals.collect::<Vec<_>>(), [(0, 7), (3, 0)]);
-            sqlx::query("UPDATE tollgate_schema SET version = 99")
-                .execute(pool)
-                .await
-                .expect("a later program");
-            let wrong = migrate(pool, dialect, &VERSIONS)
-                .await
-                .expect_err("it is later");
-            assert!(wrong.to_string().contains("take a newer"), "{wrong}");
-        }
-    }
 }

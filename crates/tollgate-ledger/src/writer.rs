@@ -6,10 +6,7 @@ use sqlx::Row as _;
 use tokio::time::Instant;
 use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
-use crate::{
-    database::{Database, Dialect},
-    error::LedgerError,
-};
+use crate::{database::Database, dialect::Dialect, error::LedgerError};
 
 /// The entries of a transaction.
 const CHUNK: usize = 10_000;
