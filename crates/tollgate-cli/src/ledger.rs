@@ -67,7 +67,7 @@ pub(crate) enum LedgerCommand {
     Adjust(AdjustArgs),
     /// Compares the counters in Redis with the ledger.
     #[command(after_help = RECONCILE_EXAMPLES)]
-    Reconcile(ReconcileArgs),
+    Reconcile(Box<ReconcileArgs>),
 }
 
 #[derive(Args, Debug)]

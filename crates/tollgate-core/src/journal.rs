@@ -316,9 +316,7 @@ impl DurableRules {
             rule.durable_setting().filter(|_| rule.is_enforced())
         }
         let all = || rules.rules().iter().map(durable);
-        if all().flatten().next().is_none() {
-            return None;
-        }
+        all().flatten().next()?;
         let by_rule = rules.rules().iter().map(|rule| {
             durable(rule)?;
             Some(journal.rule(rule.shared_name()))

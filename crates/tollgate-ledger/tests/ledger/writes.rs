@@ -270,7 +270,7 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     let redis = RedisServer::start(&[]).await;
     let (_folder, url) = file();
     let ledger = Ledger::open(&url).await.expect("it opens");
-    let store = RedisStore::builder(&redis.url(), "shop", Keys::plain())
+    let store = RedisStore::builder(redis.url(), "shop", Keys::plain())
         .deadline(Duration::from_secs(20))
         .connect()
         .expect("valid");

@@ -45,7 +45,7 @@ impl ReservationStore for Bound {
             Ok(text) => text,
             Err(refused) => return Step::Ready(Err(refused)),
         };
-        let opened = send(inner, call, &reserved, format!("+{}", term.as_millis()));
+        let opened = send(inner, &call, &reserved, &format!("+{}", term.as_millis()));
         let record = OpenedRecord(Some((self.clone(), reserved)));
         Step::Wait(Pending::new(async move {
             let opened = opened.await;
@@ -83,7 +83,7 @@ impl ReservationStore for Bound {
             Ok(settled) => settled,
             Err(refused) => return Step::Ready(Err(refused)),
         };
-        let answer = send(&inner, call, reserved, "-".to_owned());
+        let answer = send(&inner, &call, reserved, "-");
         let settlements = settlements.to_vec();
         Step::Wait(Pending::new(async move {
             let reply = answer.await;
@@ -106,9 +106,9 @@ impl ReservationStore for Bound {
         }
         let answer = send(
             self.inner(),
-            call,
+            &call,
             reserved,
-            format!("={}", term.as_millis()),
+            &format!("={}", term.as_millis()),
         );
         Step::Wait(Pending::new(async move { answer.await.map(drop) }))
     }
@@ -198,9 +198,9 @@ fn tell_slots(
 /// Sends a call behind a step of the record. Gives the reply to the call, if there is one, once there was a record.
 fn send(
     inner: &Arc<Inner>,
-    call: Call,
+    call: &Call,
     reserved: &Reserved,
-    step: String,
+    step: &str,
 ) -> impl Future<Output = Result<Option<Reply>, StoreError>> + Send + use<> {
     let (inner, size) = (Arc::clone(inner), call.checks());
     let keyspace = &inner.shared.keyspace;

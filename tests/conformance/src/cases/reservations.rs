@@ -1,5 +1,7 @@
 //! Reservations: what a request holds leaves its process, and is settled once.
 
+use std::time::Duration;
+
 use tokio::time::sleep;
 use tollgate_core::{
     Key, MAX_PERIOD, MINUTE, Quota, Reason, Reservation, Rule, SECOND, StoreError, StoreErrorKind,
@@ -179,7 +181,7 @@ pub async fn a_reservation_of_a_rule_that_is_gone_is_gone(subject: &Subject) {
 
 pub async fn a_term_that_is_none_is_refused_and_the_ticket_is_dropped(subject: &Subject) {
     let (limiter, rule, quota) = subject.each(10).next().expect("there are some");
-    for term in [SECOND * 0, MAX_PERIOD + SECOND] {
+    for term in [Duration::ZERO, MAX_PERIOD + SECOND] {
         let check = [limiter.check(rule, "a", 6)];
         let decision = limiter.acquire(&check).await;
         let ticket = limiter.0.ticket(&check, &decision).cancel_on_drop();
