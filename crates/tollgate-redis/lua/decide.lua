@@ -504,6 +504,8 @@ while true do
         state = false
       end
       local fate = block and block[1] and out[reply + 1] or -3
+      -- A cost that never fits counts towards no block, whatever the balance.
+      if fate == 2^53 - 1 then fate = -2 end
       -- A rule that denies the request for want of units counts it. It is written with the state, and told if that is done.
       local level, ends, counted = 0, 0, nil
       if fate >= 0 and block.level == 0 and block[2] == 1 and what == 0 and (not delay or waiting[place]) then
