@@ -70,6 +70,8 @@ enum Zone {
     Unknown(u16),
 }
 
+/// How many windows are looked ahead. Rules owe at most 102; a count of a far larger limit may take longer.
+const FURTHEST: u64 = 128;
 /// A second in ticks.
 const SECOND: u64 = 1_000_000;
 /// The units of time in which the lengths of windows are told to a store: all zones have kept to quarters of an hour since 1972.
@@ -216,6 +218,18 @@ impl Calendar {
         })
     }
 
+    /// When the window of `now` begins and ends, with the zone, as in RFC 9557: `2026-08-01T00:00:00+02:00[Europe/Zurich]`.
+    #[must_use]
+    pub fn window(&self, now: Tick) -> [String; 2] {
+        let windows = self.windows();
+        let (begin, end) = windows.window(now);
+        [begin, end].map(|tick| {
+            let seconds = i64::try_from(tick / SECOND).unwrap_or(i64::MAX);
+            let at = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+            at.to_zoned(windows.zone.clone()).to_string()
+        })
+    }
+
     /// The window of `now` and the next one, for a store that knows no calendar: 2^52, the end of this one in seconds above 18 bits
     /// that stand for the calendar; and the lengths of both in quarters of an hour, that of the next one above 16 bits.
     #[must_use]
@@ -233,19 +247,18 @@ impl Calendar {
         )
     }
 
-    /// The end of a window as a store of [two windows](Self::in_words) tells it at `now`: it takes those after them to be as long as the
+    /// The end of a window as a store of [two windows](Self::in_words) tells it at `now`: to the store those after them are as long as the
     /// second one.
     #[must_use]
     pub fn end_told(&self, now: Tick, told: Tick) -> Tick {
         let windows = self.windows();
         let end = windows.end(now);
         let next = windows.end(end);
-        let length = (next - end).max(1);
-        let after = (told.saturating_sub(next) + length / 2) / length;
-        match after {
-            0 => told,
-            // No rule may owe as much as that.
-            _ => (0..after.min(1_000)).fold(next, |end, _| windows.end(end)),
+        let (length, over) = ((next - end).max(1), told.saturating_sub(next));
+        match over % length {
+            0 if over > 0 && over / length <= FURTHEST => windows.after(next, over / length),
+            // The end of a window of another quota, or of one far ahead from before the clock went back.
+            _ => told,
         }
     }
 
@@ -394,6 +407,11 @@ impl CalendarWindows {
     /// When the window of `now` is over: later than `now`, but at the end of time.
     pub(crate) fn end(&self, now: Tick) -> Tick {
         self.window(now).1
+    }
+
+    /// The `n`th window after one, by their ends; no further than is looked ahead.
+    pub(crate) fn after(&self, window: Tick, n: u64) -> Tick {
+        (0..n.min(FURTHEST)).fold(window, |end, _| self.end(end))
     }
 
     /// The beginning and the end of the window of `now`.

@@ -255,6 +255,11 @@ impl Rule {
     /// - A **bucket** refills what is owed before anything fits.
     /// - A **window**, of a calendar too: what was used beyond the limit begins the next windows as used units, until it is paid.
     ///
+    /// Where the quota of a key changes (another plan, another version of the service), what is owed belongs to the quota under which
+    /// units were last taken or charged. It says how soon all is paid back, whoever asks, until units are taken under another one;
+    /// a quota that would let the request pass sooner (a larger limit, a faster bucket) takes it over with the first denial. A charge goes
+    /// to the one with the larger limit.
+    ///
     /// Not for logs, sub-buckets, [slots](Quota::concurrent), rules that [wait](Self::wait), and
     /// [`Eventual`](crate::Consistency::Eventual).
     ///

@@ -127,6 +127,9 @@ fn validate_debt(rule: &Rule) -> Result<(), RuleError> {
                 .into(),
         );
     }
+    if at_most > MAX_UNITS {
+        return wrong(format!("a debt of {at_most} units is above {MAX_UNITS}"));
+    }
     let mut quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
     quotas
         .find_map(|quota| debt_conflict(quota, at_most))

@@ -39,9 +39,6 @@ impl Effective {
     pub(crate) fn new(quota: &Quota, consistency: Consistency) -> Self {
         match consistency {
             Consistency::Exact => Self::Exact(None),
-            _ if quota.calendar_of().is_some() => {
-                Self::Exact(Some("windows of a calendar differ in length"))
-            }
             Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
                 Ok(terms) => Self::Leased(terms),
                 Err(why) => Self::Exact(Some(why)),

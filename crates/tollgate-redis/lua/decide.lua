@@ -50,11 +50,12 @@ local function state_ttl(step, raw, whole, reset)
   local kind, first0, limit0, third0 = unpack('<BddI4', raw)
   if kind > 16 and kind < 22 or kind > 23 then
     local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
+    if kind == 26 and first0 >= 2^52 then by_writer = by_writer * 1.125 end
     if by_writer > reset then reset = by_writer end
   end
   if #whole == 49 then return reset + 2 * LIFE end
   -- A log has that length, too.
-  return #whole == 53 and kind % 8 < 4 and reset + 2 * first0 or reset
+  return #whole == 53 and kind % 8 < 4 and first0 < 2^52 and reset + 2 * first0 or reset
 end
 
 while true do

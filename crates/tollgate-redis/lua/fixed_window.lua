@@ -58,6 +58,7 @@ local function base_of(period, lengths, now)
   if ends - length >= (tonumber(since) or now) then return 0 end
   return nil, 6
 end
+if purpose == 'window' then return at_window end
 
 local function ends_at(period, window) return period < CALENDAR and (window + 1) * period or window end
 
@@ -102,7 +103,10 @@ if purpose == 'refund' then
     end
     if cost >= used then return -1, '', 0 end
     if alg == 26 then ends = back_at(period0, lengths0, window, limit0, used - cost) end
-    return -1, sub(raw, 1, 29) .. pack('<d', used - cost), ends - now
+    local ttl = ends - now
+    -- The next windows of a calendar may be longer.
+    if alg == 26 and period0 >= CALENDAR then ttl = ttl * 1.125 end
+    return -1, sub(raw, 1, 29) .. pack('<d', used - cost), ttl
   end
 end
 
@@ -229,5 +233,6 @@ return function(raw, period, limit, lengths, now, cost, by_writer)
   if not repair then return retry, left, reset end
   if over then window, used = over, over_used end
   if used == 0 then return retry, left, reset, '', 0, foreign end
-  return retry, left, reset, pack('<BddI4dd', alg, period, limit, lengths, window, used), reset, foreign
+  local ttl = alg == 26 and period >= CALENDAR and reset * 1.125 or reset
+  return retry, left, reset, pack('<BddI4dd', alg, period, limit, lengths, window, used), ttl, foreign
 end

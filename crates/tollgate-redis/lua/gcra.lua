@@ -239,7 +239,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       top, top_rest = most + overdraft * unit + (part - part % d) / d, part % d
     end
     if ahead > top or (ahead == top and rest > top_rest) then
-      if cut then longer, longer_rest = ahead - top, rest - top_rest end
+      if n0 and (cut or muldiv(n, d0, d) >= n0) then longer, longer_rest = ahead - top, rest - top_rest end
       if at_most then cut_at = now + ahead end
       ahead, rest, repair = top, top_rest, true
     end
@@ -440,7 +440,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
         overdraft = whole + (part + (-part) % n) / n
         if overdraft < at_least then overdraft = at_least end
         -- A 32-bit float has 24 bits: round up.
-        if overdraft >= 2^24 then overdraft = overdraft + overdraft / 2^23 end
+        local step = 1
+        while overdraft / step > 2^24 do step = step * 2 end
+        overdraft = overdraft + (-overdraft) % step
       end
     else
       overdraft = 0

@@ -129,8 +129,11 @@ local function kept_with(state, leases, now, raw)
   if state == '' then return state end
   local number, units = unpack('<dd', leases)
   local before, period = unpack('<d', raw, 2), unpack('<d', state, 2)
-  -- A window of a calendar has no leases: its units stay used.
-  if period >= 2^52 then return state end
+  -- A window of a calendar has the number of its last microsecond. In that of another one, units stay used.
+  if period >= 2^52 or before >= 2^52 then
+    local is_same = before >= 2^52 and period >= 2^52 and before % 2^18 == period % 2^18
+    return is_same and number + 1 == unpack('<d', state, 22) and state .. leases or state
+  end
   if number ~= (now - now % before) / before then return state end
   if before ~= period then leases = pack('<dd', (now - now % period) / period, units) end
   return state .. leases

@@ -7,6 +7,12 @@
 -- Takes the parts of a check that `decide.lua` has parsed. Returns what an algorithm returns: the three numbers of the
 -- reply, then the state to write and the µs until it is fresh.
 
+-- The number of the window of a time. One of a calendar has that of its last microsecond.
+local function number_at(first, third, now)
+  if first < 2^52 then return (now - now % first) / first end
+  return step_of(18, 'window')(first, third, now) - 1
+end
+
 return function(what, check, step, alg, raw, leases, first, limit, third, now, cost)
   if what == 3 then
     -- A charge is one of the quota that wrote the state if its limit is larger: this one does not hold all that was used.
@@ -19,15 +25,15 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
       end
     end
     -- Under an unreachable limit, so that what is used beyond the limit is known.
-    local retry, left = step(raw, first, 2^49, third, now, 0)
+    local retry, left = step(raw, first, 2^52, third, now, 0)
     if retry ~= -1 then return retry, left, 0 end
-    left = left - 2^49 + limit
+    left = left - 2^52 + limit
     -- What lapses is beyond the debt.
     local charged = left + at_most
     if charged > cost then charged = cost elseif charged < 0 then charged = 0 end
     if charged == 0 then return -1, cost, 0 end
     -- The limit is restored in the state, and one that owes is marked.
-    local _, _, reset, state, ttl = step(raw, first, 2^49, third, now, charged)
+    local _, _, reset, state, ttl = step(raw, first, 2^52, third, now, charged)
     state = pack('<B', left < charged and alg + 8 or alg) .. sub(state, 2, 9) .. pack('<d', limit) .. sub(state, 18)
     if left < charged then
       _, _, ttl = step(state, first, limit, third, now, 0)
@@ -40,10 +46,11 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
     local wrote, period = unpack('<Bd', raw)
     local number, out = unpack('<dd', leases)
     -- A sliding window still weighs during the next one.
-    local ends = (number + 1) * period
+    local ends, window = (number + 1) * period, number
+    if period >= 2^52 then ends, window = number + 1, number + 1 end
     local ttl = ends + (alg - 18) * period - now
     if wrote ~= alg and wrote ~= alg + 8 or not (period >= 1 and ends > now and ttl < 2^53 and out >= 1 and out < 2^32) then return -1, 0, 0 end
-    local counts = alg == 18 and pack('<dd', number, out) or pack('<dI4I4', number, 0, out)
+    local counts = alg == 18 and pack('<dd', window, out) or pack('<dI4I4', number, 0, out)
     return -1, 0, 0, pack('<B', alg) .. sub(raw, 2, 21) .. counts .. leases, ttl
   end
   if what == 5 then
@@ -62,7 +69,14 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
   -- The window of the quota that wrote the state, which may not be the quota of this check.
   local _, first0, limit0, third0, last = unpack('<BddI4d', raw)
   if not (first0 >= 1 and first0 <= 2^53) then return what == 6 and -1 or 0, 0, 0 end
-  local window = (now - now % first0) / first0
+  -- Of a calendar the caller knows the windows of its time.
+  local is_same = first0 == first and third0 == third
+  if first0 >= 2^52 then
+    is_same = first >= 2^52 and first0 % 2^18 == first % 2^18
+    if not is_same then return what == 6 and -1 or 0, 0, 0 end
+    first0, third0, last = first, third, last - 1
+  end
+  local window = number_at(first0, third0, now)
   -- The state is of a future window: the clock went back.
   if last > window then return what == 6 and -1 or 0, 0, 0 end
   local number, out = window, 0
@@ -73,7 +87,7 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
     -- `left` may exceed the size of the lease: it includes units of earlier leases that were returned later. In a
     -- sliding window, units of the previous window still weigh until this one ends.
     local left, generation = unpack('<dd', check, 35)
-    local current, at = (now - now % first) / first, now
+    local current, at = number_at(first, third, now), now
     if generation == current then
       -- The state that counted this lease is gone.
       if out < cost then return -1, 0, 0 end
@@ -85,7 +99,7 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
     end
     local state, ttl = raw, nil
     if left > 0 then
-      local fresh_at = (generation + (alg == 19 and 2 or 1)) * first
+      local fresh_at = first < 2^52 and (generation + (alg == 19 and 2 or 1)) * first or generation + 1
       local _
       _, state, ttl = step_of(alg, 'refund')(raw, first, limit, third, now, left, at, fresh_at)
       if not state then return -1, 0, 0 end
@@ -98,7 +112,7 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
   end
 
   -- Another quota wrote the state: grant nothing.
-  if sub(raw, 1, 21) ~= sub(check, 14, 34) then return 0, 0, 0 end
+  if not is_same or limit0 ~= limit or wrote ~= alg then return 0, 0, 0 end
   local reserve = unpack('<d', check, 35)
   local _, level = step(raw, first, limit, third, now, 0)
   local units = lease_size(cost, level, reserve - out)

@@ -56,7 +56,7 @@ impl<A: Algorithm> WindowGrantor<A> {
         cost: u64,
         query: &LeaseQuery,
     ) -> (Assessment, Option<Grant>) {
-        let window = now / self.window;
+        let window = self.number(now);
         if state.window != window {
             (state.window, state.granted) = (window, 0);
         }
@@ -86,7 +86,7 @@ impl<A: Algorithm> WindowGrantor<A> {
     /// Forgets what was used, and not what is granted: that is counted as before, in its window.
     pub fn reset(&self, state: &mut WindowState<A::State>, now: Tick) {
         let starts = state.window.saturating_mul(self.window);
-        let is_over = state.window < now / self.window;
+        let is_over = state.window < self.number(now);
         if is_over || state.granted == 0 {
             *state = WindowState::default();
             return;
@@ -119,6 +119,18 @@ impl<A: Algorithm> WindowGrantor<A> {
             let taken = Taken::new(now, self.weighs_until(returned.generation));
             self.quota
                 .refund(&mut state.counts, now, taken, returned.left);
+        }
+    }
+
+    /// The number of the window of a time: of a calendar, whose windows differ in length, its last microsecond.
+    fn number(&self, now: Tick) -> u64 {
+        match self.window {
+            1 => {
+                let mut state = A::State::default();
+                self.quota.take(&mut state, now, 1);
+                self.quota.fresh_at(&state) - 1
+            }
+            window => now / window,
         }
     }
 

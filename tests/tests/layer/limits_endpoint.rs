@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tollgate::{
     Clock, HOUR, Key, LimitsEndpoint, MINUTE, Missing, Quota, RateLimitLayer, Rule,
     key::{client_ip, constant, header, look_up},
+    quota::CalendarUnit,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -183,4 +184,16 @@ async fn a_balance_is_shown_with_its_end() {
         "{shown}"
     );
     assert_eq!(shown["remaining"], 0, "{shown}");
+}
+
+#[tokio::test]
+async fn a_window_of_a_calendar_is_shown_with_its_end() {
+    let year = Quota::calendar(9, CalendarUnit::Year).zone("Asia/Kathmandu");
+    let layer = RateLimitLayer::new(still().0, [Rule::new("budget", year).by(constant("all"))]);
+    let shown = resources(&with_endpoint(&layer.unwrap()), get("/limits")).await;
+    let end = shown["budget"]["window_end"].as_str().unwrap();
+    assert!(
+        end.ends_with("-01-01T00:00:00+05:45[Asia/Kathmandu]"),
+        "{end}"
+    );
 }

@@ -24,6 +24,8 @@ use tollgate::{
     RateLimitLayer, Refund, RequestRule, Rule, SECOND, key::header, service::ResponseBody,
 };
 use tollgate_conformance::SwitchedStore;
+use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{
     app::{field, get, layer, per_minute, send, status, still, stores},
     server::Server,
@@ -465,14 +467,25 @@ async fn the_protocol_of_the_layer_says_where_the_status_is() {
 }
 
 /// What clients have used that take 10 units first and cost 900, so many at once, by the clock of the machine.
-async fn used_over_http(quota: Quota, at_once: u64, time: Duration) -> (u64, Duration) {
+async fn used_over_http(
+    redis: Option<RedisStore>,
+    quota: Quota,
+    at_once: u64,
+    time: Duration,
+) -> (u64, Duration) {
     let rule = Rule::new("tokens", quota)
         .cost(10)
         .debt(9_000)
         .by(header("x-client"))
         .cost_by_response(|response| response.header("x-units")?.parse().ok());
-    let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a valid rule");
-    let server = Arc::new(Server::start(app(limits)).await);
+    let limits = match redis {
+        Some(redis) => {
+            redis.connected().await;
+            RateLimitLayer::new(redis, [rule])
+        }
+        None => RateLimitLayer::new(MemoryStore::new(), [rule]),
+    };
+    let server = Arc::new(Server::start(app(limits.expect("a valid rule"))).await);
     let (used, start) = (Arc::new(AtomicU64::new(0)), tokio::time::Instant::now());
     let clients = (0..at_once).map(|_| {
         let (server, used) = (Arc::clone(&server), Arc::clone(&used));
@@ -508,12 +521,16 @@ async fn over_http_a_client_that_costs_90_times_its_estimate_uses_what_the_quota
         Quota::fixed_window(1_000, SECOND),
         Quota::sliding_window(1_000, SECOND),
     ];
-    let runs = quotas
-        .into_iter()
-        .flat_map(|quota| [(quota, 1), (quota, 10)]);
-    let runs = runs.map(|(quota, at_once)| {
-        let run = used_over_http(quota, at_once, Duration::from_secs(seconds));
-        (quota, at_once, tokio::spawn(run))
+    let redis = RedisServer::start(&[]).await;
+    let runs = quotas.into_iter().enumerate().flat_map(|(number, quota)| {
+        [(false, 1), (false, 10), (true, 1), (true, 10)].map(|(on_redis, at_once)| {
+            let keys = Keys::hashed(Secret::from_bytes([7; 32]).expect("long enough"));
+            let store = RedisStore::builder(redis.url(), &format!("{number}-{at_once}"), keys);
+            let store = store.deadline(Duration::from_secs(30));
+            let store = on_redis.then(|| store.connect().expect("an address"));
+            let run = used_over_http(store, quota, at_once, Duration::from_secs(seconds));
+            (quota, at_once, tokio::spawn(run))
+        })
     });
     for (quota, at_once, run) in runs.collect::<Vec<_>>() {
         let (used, time) = run.await.expect("a run");

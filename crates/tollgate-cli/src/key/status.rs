@@ -25,6 +25,8 @@ struct Seen {
     partition: String,
     cells: [String; 7],
     json: serde_json::Value,
+    /// Of a calendar, which one it is, and what was used of it.
+    window: Option<String>,
     is_used: bool,
     is_denied: bool,
 }
@@ -53,6 +55,9 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         let shown = seen.iter().filter(|seen| seen.is_used || !used);
         for seen in shown.take(if used { usize::MAX } else { 1 }) {
             table.row(seen.cells.clone());
+            if let Some(window) = &seen.window {
+                notes.push_str(&format!("\n{}: {window}", rule.rule));
+            }
             let is_enforced = rule.outcome == Explained::Enforces;
             is_denied |= seen.is_denied && is_enforced;
             json.push(seen.json.clone());
@@ -157,7 +162,14 @@ async fn look<'a>(
         let mut json = verdict_json(&said, left);
         json["credits"] = json!(credits.as_ref().map(balance_json));
         json["partition"] = json!(states.name());
+        let window = rule.quota.calendar_of().map(|calendar| {
+            let [begin, end] = calendar.window(at);
+            let used = rule.quota.limit().saturating_sub(left.remaining()) + left.debt();
+            json["window"] = json!({ "begin": begin, "end": end, "used": used });
+            format!("{used} units are used from {begin} to {end}")
+        });
         let seen = Seen {
+            window,
             partition: states.name(),
             cells: [
                 rule.rule.to_owned(),

@@ -113,7 +113,7 @@ impl Windows {
         match self {
             Self::Every(_) => window.saturating_add(n),
             #[cfg(feature = "calendar")]
-            Self::Calendar(windows) => (0..n).fold(window, |end, _| windows.end(end)),
+            Self::Calendar(windows) => windows.after(window, n),
         }
     }
 
@@ -316,10 +316,10 @@ impl Algorithm for FixedWindow {
 
     fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
         if before.windows == self.windows {
-            // What was used of a larger limit is not owed here.
-            return match before.debt.max(self.debt) {
-                0 => *state,
-                _ => before.current(state, now),
+            // Beyond either limit it is what is owed by the other quota, and not what is used of a window of this one.
+            return match state.used > before.limit.min(self.limit) {
+                true => before.current(state, now),
+                false => *state,
             };
         }
         FixedWindowState {

@@ -467,6 +467,13 @@ impl Gcra {
     }
 }
 
+/// What a key may owe as a state on Redis has it: with 24 bits, rounded up. A clock that goes back leaves no more than that.
+fn in_24_bits(units: u64) -> u64 {
+    let bits = u64::BITS - units.saturating_sub(1).leading_zeros();
+    let lost = bits.saturating_sub(24);
+    units.div_ceil(1 << lost) << lost
+}
+
 /// The quotient, at most `u64::MAX`, and the remainder.
 #[inline]
 fn divide(parts: u128, by: u64) -> (u64, u64) {
@@ -522,13 +529,14 @@ impl Algorithm for Gcra {
 
     fn with_debt(mut self, at_most: u64) -> Self {
         self.debt = at_most;
-        self.reach = self.tolerance + self.span_of(at_most);
+        self.reach = self.tolerance + self.span_of(in_24_bits(at_most));
         self
     }
 
     fn charge(&self, state: &mut GcraState, now: Tick, units: u64) -> u64 {
-        let ahead = self.ahead(state, now);
-        let taken = units.min(divide(self.reach.saturating_sub(ahead), self.numerator).0);
+        let ahead = self.ahead(state, now).min(self.reach_of(state));
+        let most = self.tolerance + self.span_of(self.debt);
+        let taken = units.min(divide(most.saturating_sub(ahead), self.numerator).0);
         if taken > 0 {
             let ahead = ahead + self.span_of(taken);
             *state = self.state(now, ahead);
@@ -715,7 +723,9 @@ impl Algorithm for Gcra {
         if before.waits() || self.waits() {
             converted.cut_after(state, now);
         } else {
-            converted.cut = u32::from(before.debt(state, now) > 0);
+            let owes = before.debt(state, now) > 0;
+            let ahead = self.ahead(&converted, now);
+            converted.cut = u32::from(owes && ahead > self.tolerance);
         }
         converted
     }

@@ -239,8 +239,8 @@ impl LeaseHolder {
             }
             // To the end of the window in which the store has answered.
             (Grant::Tracked { generation, .. }, _, Some(window)) => {
-                let life = window - at % window.max(1);
-                (life, 0, Kind::Window(generation))
+                let end = generation.saturating_add(1).saturating_mul(window);
+                (end.saturating_sub(at), 0, Kind::Window(generation))
             }
         };
         let units = u32::try_from(units).unwrap_or(u32::MAX);

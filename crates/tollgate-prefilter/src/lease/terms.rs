@@ -50,6 +50,8 @@ impl LeaseTerms {
     pub fn new(quota: &Quota, share_permille: u16) -> Result<Self, &'static str> {
         let window = match quota.algorithm() {
             AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => None,
+            // Windows of a calendar differ in length. Their number is their last microsecond.
+            _ if quota.calendar_of().is_some() => Some(1),
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
                 Some(micros(quota.period().as_micros()))
             }

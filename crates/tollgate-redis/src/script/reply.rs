@@ -166,8 +166,15 @@ impl Reply {
             };
             match answer {
                 Some(mut answer) => {
-                    if rules.rules()[usize::from(rule)].debt_of() > 0 {
-                        self.correct_ends(&mut answer, check, rules);
+                    let block = match self.block_of(layout, index) {
+                        Some(BlockReply::Blocked { block, .. }) => Some(block),
+                        _ => None,
+                    };
+                    // A threshold reads the state of a rule that may owe.
+                    let of = usize::from(rule);
+                    if rules.rules()[rules.refers_to(of).unwrap_or(of)].debt_of() > 0 {
+                        let blocked = block.map_or(0, |block| block.micros);
+                        self.correct_ends(&mut answer, blocked, check, rules);
                     }
                     let is_on_credits = has_credits(check)
                         && !self.is_repeat(place)
@@ -177,19 +184,18 @@ impl Reply {
                         false => Source::Store,
                     };
                     let mut verdict = Verdict::new(rule, plan, answer, source);
-                    let allows_debt = rules.rules()[usize::from(rule)].debt_of() > 0;
                     match self.debt(place) {
-                        owed if owed > 0 && allows_debt => verdict = verdict.with_debt(owed),
+                        owed if owed > 0 && rules.rules()[of].debt_of() > 0 => {
+                            verdict = verdict.with_debt(owed);
+                        }
                         _ => {}
                     }
                     if self.is_repeat(place) {
                         verdict = verdict.as_repeat();
                     }
-                    match self.block_of(layout, index) {
-                        Some(BlockReply::Blocked { block, .. }) => {
-                            verdict.with_block_level(block.level)
-                        }
-                        _ => verdict,
+                    match block {
+                        Some(block) => verdict.with_block_level(block.level),
+                        None => verdict,
                     }
                 }
                 None => {
@@ -214,12 +220,16 @@ impl Reply {
         self.of(place).is_some_and(|[retry, ..]| retry == REPEAT)
     }
 
-    /// Windows of a calendar differ in length, which the script knows of this and the next one: what is owed may take more.
-    fn correct_ends(&self, answer: &mut Assessment, check: &Check, rules: &RuleSet) {
+    /// Windows of a calendar differ in length, which the script knows of this and the next one: what is owed may take more. A block ends
+    /// when it says.
+    fn correct_ends(&self, answer: &mut Assessment, blocked: Tick, check: &Check, rules: &RuleSet) {
         let rule = &rules.rules()[usize::from(check.rule())];
         let quota = rule.quota_under(usize::from(check.plan()));
         if let Some(calendar) = quota.calendar_of() {
-            let end = |after: Tick| calendar.end_told(self.at, self.at + after) - self.at;
+            let end = |after: Tick| match after > blocked {
+                true => calendar.end_told(self.at, self.at + after) - self.at,
+                false => after,
+            };
             answer.reset_after = end(answer.reset_after);
             if let Retry::After(wait) = answer.retry {
                 answer.retry = Retry::after_micros(end(wait.as_micros() as Tick));

@@ -62,6 +62,7 @@ const RULE: &str = "limits-endpoint";
 /// | `used`, `remaining` | units; `null` while the store fails |
 /// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` while the store fails |
 /// | `plan` | the plan, where the caller has one |
+/// | `window_end` | of a [calendar](Quota::calendar), when its window ends: `2026-08-01T00:00:00+02:00[Europe/Zurich]` |
 /// | `debt` | units that were charged beyond the limit, and are paid back before a request passes; only where there are any |
 /// | `credits`, `credits_until` | the units of the caller's [balance](tollgate_core::Rule::credits), and when it ends; only where there is one |
 /// | `blocked` | `true` where the rule [blocks](crate::Reason::Blocked) the caller, until `reset` if that is not `null` |
@@ -85,6 +86,7 @@ struct Resource<'a> {
     remaining: Option<u64>,
     reset: Option<u64>,
     plan: Option<&'a str>,
+    window_end: Option<String>,
     debt: u64,
     credits: Option<(u64, u64)>,
     is_blocked: bool,
@@ -198,6 +200,9 @@ impl Resource<'_> {
         if let Some(plan) = self.plan {
             json.text("plan", plan);
         }
+        if let Some(end) = &self.window_end {
+            json.text("window_end", end);
+        }
         if self.debt > 0 {
             json.number("debt", self.debt);
         }
@@ -237,11 +242,24 @@ fn resource<'a>(
             false => is_known.then(|| epoch_seconds(now, verdict.reset_after())),
         },
         plan: rule.plan_name(verdict.plan()),
+        window_end: window_end(&rule.quota_under(verdict.plan()), now),
         debt: verdict.debt(),
         credits: None,
         is_blocked: verdict.is_blocked(),
     };
     Some((rule.name(), resource))
+}
+
+#[cfg(feature = "calendar")]
+fn window_end(quota: &Quota, now: Tick) -> Option<String> {
+    let [_, end] = quota.calendar_of()?.window(now);
+    Some(end)
+}
+
+/// There is no calendar without the feature.
+#[cfg(not(feature = "calendar"))]
+fn window_end(_: &Quota, _: Tick) -> Option<String> {
+    None
 }
 
 impl fmt::Debug for LimitsEndpoint {

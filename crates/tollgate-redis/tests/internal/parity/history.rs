@@ -149,18 +149,16 @@ impl<'a> History<'a> {
             bind(seed, &memory, lives, &rules)
         };
         let version = bind(&mut numbers, &mut lives);
-        // What is owed is compared under one quota of a rule.
-        let owes = ranges.iter().any(Range::owes);
-        let live = if numbers.one_in(2) && !owes { 2 } else { 0 };
+        let live = if numbers.one_in(2) { 2 } else { 0 };
         let live: Vec<_> = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
-        let (goes_back, changes) = (numbers.one_in(2), numbers.one_in(2) && !owes);
+        let (goes_back, changes) = (numbers.one_in(2), numbers.one_in(2));
         // A block or an id that is forgotten goes with the next write on the server, and with the next count in memory.
         let goes_back = goes_back && !blocks && !ids && !credits;
         Self {
             seed,
             time,
             server,
-            goes_back: goes_back && time == Time::Callers && !owes,
+            goes_back: goes_back && time == Time::Callers,
             changes,
             modes,
             blocks,

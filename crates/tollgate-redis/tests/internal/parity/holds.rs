@@ -20,11 +20,6 @@ pub(crate) fn holds(test: &str, families: &[Family]) {
     holds_by(Time::Callers, STEPS, &mut Server::start(), test, families);
 }
 
-/// The same of fewer steps, as long as no other number is named.
-pub(crate) fn holds_for(steps: u64, test: &str, families: &[Family]) {
-    holds_by(Time::Callers, steps, &mut Server::start(), test, families);
-}
-
 /// The same by the server's clock.
 pub(crate) fn holds_by_server(test: &str, families: &[Family]) {
     let server = &mut Server::start_standing();

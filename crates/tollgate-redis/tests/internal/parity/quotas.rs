@@ -67,12 +67,18 @@ impl Range {
         }
     }
 
-    pub(crate) fn owes(&self) -> bool {
-        self.debt > 0
-    }
-
     fn owing(mut self, numbers: &mut Numbers) -> Self {
-        self.family = numbers.of(&[Family::Gcra, Family::FixedWindow, Family::SlidingWindow]);
+        self.family = numbers.of(&[
+            Family::Gcra,
+            Family::FixedWindow,
+            Family::SlidingWindow,
+            Family::Calendar,
+        ]);
+        let unit = self.calendar.calendar_of().map(|calendar| calendar.unit());
+        if unit == Some(CalendarUnit::Hour) {
+            // Hours of Lord Howe that are cut in two, where clocks are changed, count as one.
+            self.calendar = Quota::calendar(1, CalendarUnit::Hour);
+        }
         self.limit = self.limit.min(1_000_000);
         self.debt = 1 + numbers.below(3 * self.limit);
         self
@@ -137,10 +143,13 @@ impl Range {
                     1 => Quota::token_bucket(burst).refill(limit, period),
                     _ => Quota::leaky_bucket(burst).leak(limit, period),
                 },
-                Family::Calendar if numbers.below(4) > 0 => match self.calendar.calendar_of() {
-                    Some(calendar) => Quota::in_calendar(limit, calendar),
-                    None => self.calendar,
-                },
+                // The script does not know for how long another quota's calendar has units owed.
+                Family::Calendar if numbers.below(4) > 0 || self.debt > 0 => {
+                    match self.calendar.calendar_of() {
+                        Some(calendar) => Quota::in_calendar(limit, calendar),
+                        None => self.calendar,
+                    }
+                }
                 Family::FixedWindow | Family::Calendar => Quota::fixed_window(limit, period),
                 Family::SlidingWindow => Quota::sliding_window(limit, period),
                 Family::SlidingLog | Family::Debt => Quota::sliding_log(1 + limit % 12, period),
@@ -264,8 +273,7 @@ pub(crate) fn rule_set(
             .map(|(place, range)| {
                 let quota = range.quota(numbers);
                 let mut rule = Rule::new(format!("rule-{place}"), quota);
-                let owes = range.owes();
-                for plan in 0..numbers.of(&[0, 0, 1, 3]).min(if owes { 0 } else { 3 }) {
+                for plan in 0..numbers.of(&[0, 0, 1, 3]) {
                     let quota = if numbers.one_in(8) {
                         Quota::unlimited()
                     } else {
@@ -273,14 +281,13 @@ pub(crate) fn rule_set(
                     };
                     rule = rule.plan(format!("plan-{plan}"), quota);
                 }
-                // A threshold of what owes units reads it as used up, to the windows that each knows.
-                if numbers.one_in(4) && !owes {
+                if numbers.one_in(4) {
                     rule = rule.threshold(
                         format!("threshold-{place}"),
                         range.threshold(&quota, numbers),
                     );
                 }
-                if brought.one_in(2) && !owes {
+                if brought.one_in(2) {
                     rule = rule.variable_quota();
                 }
                 if range.family == Family::Queue
@@ -288,7 +295,7 @@ pub(crate) fn rule_set(
                 {
                     rule = rule.wait(at_most);
                 }
-                if owes {
+                if range.debt > 0 {
                     rule = rule.debt(range.debt);
                 }
                 if has_blocks && blocks.one_in(2) {
