@@ -19,7 +19,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn new(store: impl Store + Clone, tokens: u64) -> Result<Self, RuleError> {
+    pub(crate) fn new(store: &(impl Store + Clone), tokens: u64) -> Result<Self, RuleError> {
         // Each API key, on both routes together: a name is one budget on one store.
         let by_key =
             || Rule::new("key", Quota::gcra(20, SECOND).burst(100)).by(header("x-api-key"));

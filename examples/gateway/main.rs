@@ -41,8 +41,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let gateway = Gateway::new(items, model, millis("READ_ON_MS", 30_000)?);
     let tokens = number("TOKENS_A_MONTH", 1_000)?;
     let app = match env::var("REDIS_URL") {
-        Ok(address) => app(shared(&address).await?, tokens, gateway)?,
-        Err(_) => app(MemoryStore::new(), tokens, gateway)?,
+        Ok(address) => app(&shared(&address).await?, tokens, gateway)?,
+        Err(_) => app(&MemoryStore::new(), tokens, gateway)?,
     };
     let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).await?;
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The routes, each with its limits in `store`.
-fn app(store: impl Store + Clone, tokens: u64, gateway: Gateway) -> Result<Router, RuleError> {
+fn app(store: &(impl Store + Clone), tokens: u64, gateway: Gateway) -> Result<Router, RuleError> {
     let limits = Limits::new(store, tokens)?;
     Ok(Router::new()
         .route("/items", get(proxy::items).route_layer(limits.items))

@@ -21,7 +21,7 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
     let url = format!("sqlite:{}/ledger.db", program.folder().display());
     let ledger = Ledger::open(&url).await.expect("it opens");
     let secret = Secret::from_text(SECRET).expect("a secret");
-    let store = RedisStore::builder(&server.url(), "shop", Keys::hashed(secret));
+    let store = RedisStore::builder(server.url(), "shop", Keys::hashed(secret));
     let store = store.connect().expect("valid");
     store.connected().await;
     let account = |_: &KeyBuf| String::from("acme\u{1b}[2J");

@@ -197,6 +197,7 @@ fn what_was_taken_from_a_balance_comes_back_there_from_another_process_too() {
     let store = MemoryStore::new();
     let rule = Rule::new("rule", Quota::fixed_window(5, LONG)).credits();
     let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    #[expect(clippy::disallowed_methods, reason = "an end that is to come")]
     let (key, end) = (Key::of(["ann"]), SystemTime::now() + HOUR);
     let balance = || {
         let balance = at_once(limiter.balance("rule", &key).expect("the rule"));

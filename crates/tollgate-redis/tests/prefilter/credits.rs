@@ -63,6 +63,7 @@ async fn spend(limiter: Limiter, start: Arc<Barrier>, until: SystemTime) -> [u64
 async fn processes_use_a_quota_and_a_balance_once() {
     for consistency in [Consistency::Exact, LEASED] {
         let server = RedisServer::start(&[]).await;
+        #[expect(clippy::disallowed_methods, reason = "an end that is to come")]
         let until = SystemTime::now() + HOUR;
         let (mut stores, mut tasks) = (Vec::new(), JoinSet::new());
         let start = Arc::new(Barrier::new(PROCESSES));

@@ -35,7 +35,7 @@ fn durable(name: &'static str, quota: Quota) -> Rule {
 }
 
 async fn limiter_on(server: &RedisServer, partition: Partition, rules: Vec<Rule>) -> Limiter {
-    let store = RedisStore::builder(&server.url(), "shop", Keys::plain())
+    let store = RedisStore::builder(server.url(), "shop", Keys::plain())
         .partition(partition)
         .deadline(20 * SECOND)
         .connect()
