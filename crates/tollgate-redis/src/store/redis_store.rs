@@ -304,13 +304,13 @@ mod tests {
             let keys = (0..count).map(Fingerprint::from_bits);
             keys.map(|key| Check::new(0, key, 1)).collect()
         };
-        for count in [8_192, 16_000] {
+        for count in [6_554, 16_000] {
             let refused = bound.reset(&checks(count)).await;
             let refused = refused.expect_err("they are too many");
             assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
             assert_eq!(unreported(), 5);
         }
-        let failed = bound.reset(&checks(8_191)).await;
+        let failed = bound.reset(&checks(6_553)).await;
         let failed = failed.expect_err("there is no connection");
         assert_eq!(failed.kind(), StoreErrorKind::Unavailable);
         assert_eq!(unreported(), 0);
