@@ -42,6 +42,8 @@ struct Checks {
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server longer than others.
 const ALGORITHM: usize = 13;
 const LOG: u8 = 20;
+/// And a fixed window of a durable rule: it has the number of one more key, which `fixed_window.lua` reads at the same place.
+const DURABLE: u8 = 24;
 
 /// Where a check says the limit of its quota.
 const LIMIT: Range<usize> = 22..30;
@@ -69,6 +71,10 @@ const BLOCKS: u8 = 64;
 /// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat.
 const REPEATABLE: usize = 34;
 const MOST_REPEATABLE: u8 = 1;
+
+/// Where a durable check with an id, and a durable charge, say since when the server has its states; others say it where these end.
+const SINCE_BEHIND_ID: usize = REPEATABLE + 17;
+const SINCE_OF_CHARGE: usize = REPEATABLE + 24;
 
 impl Request {
     /// Any script.
@@ -299,6 +305,16 @@ fn move_keys(mut checks: &mut [u8], by: usize) {
         if let Some(key) = check.get_mut(KEY) {
             move_key(key, by);
         }
+        if check.get(ALGORITHM) == Some(&DURABLE) {
+            let place = match check[0] % FURTHER_KEYS {
+                0 if check[2] > 1 => SINCE_BEHIND_ID,
+                0 => REPEATABLE,
+                _ => SINCE_OF_CHARGE,
+            };
+            if let Some(key) = check.get_mut(place..place + 2) {
+                move_key(key, by);
+            }
+        }
         let has_balance = check.get(ROLE) == Some(&WITH_BALANCE);
         // Two bytes for each of three, and for each name of a balance; then CR LF.
         let keys = if further { 6 } else { 0 } + if has_balance { 4 } else { 0 };
@@ -442,6 +458,29 @@ mod tests {
         let words = written(&requests);
         move_key(&mut plain[KEY], 1);
         assert_eq!(words[words.len() - 1], plain);
+    }
+
+    #[test]
+    fn the_key_that_says_since_when_states_are_there_is_moved() {
+        let script = script();
+        for (operation, has_id, at) in [(0, 0, 34), (0, 2, 51), (3, 0, 58)] {
+            let durable = |key, since: u16| {
+                let mut check = check(operation, key);
+                (check[2], check[ALGORITHM]) = (has_id, DURABLE);
+                check.resize(at, 0);
+                check.extend(since.to_le_bytes());
+                check.extend([0; 8]);
+                check
+            };
+            let before = request(&script, &["k", "l", "m"], &[check(2, 1)]);
+            let behind = request(&script, &["n", "o"], &[durable(1, 2)]);
+            let words = written(&[before, behind]);
+            assert_eq!(
+                words[words.len() - 1],
+                durable(4, 5),
+                "{operation} {has_id}"
+            );
+        }
     }
 
     #[test]
