@@ -78,7 +78,7 @@ async fn shared(address: &str) -> Result<RedisStore, Box<dyn Error>> {
     let mut store = RedisStore::builder(address, "gateway", Keys::hashed(secret))
         // A request has rules with several keys, and is decided in one step.
         .partition(Partition::One);
-    if env::var_os("REDIS_DEADLINE_MS").is_some() {
+    if env::var("REDIS_DEADLINE_MS").is_ok() {
         store = store.deadline(millis("REDIS_DEADLINE_MS", 50)?);
     }
     let store = store.connect()?;

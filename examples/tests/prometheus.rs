@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{Router, body::Body, routing::get};
@@ -431,7 +431,7 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
     let _other = Limiter::new(other_store, [Rule::new("exact", Quota::gcra(99, HOUR))]);
     let log_in = Rule::new("log-in", Quota::fixed_window(1, HOUR));
     let log_in = log_in.block(Block::after(1).for_each([HOUR]));
-    let tokens = Rule::new("tokens", Quota::gcra(1, HOUR)).debt(1);
+    let tokens = Rule::new("tokens", Quota::gcra(1, HOUR)).debt(1).credits();
     let blocking = Limiter::new(MemoryStore::new(), [log_in, tokens]).expect("valid rules");
     let skipping = skipping();
     let shedding = shedding();
@@ -472,6 +472,11 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
         let taken = blocking.acquire(&tokens).await;
         // One is owed, and the rest lapses.
         blocking.ticket(&tokens, &taken).settle(9);
+        #[expect(clippy::disallowed_methods, reason = "an end that is to come")]
+        let until = SystemTime::now() + HOUR;
+        let topped_up = Key::of(("top-up", round));
+        let granted = blocking.grant("tokens", &topped_up, 1, until, "order");
+        let _ = granted.expect("the rule takes credits").await;
         ask(&addresses).await;
         wait_and_give_up().await;
         open.retain(|(_, query)| !prometheus.has_data(query));
