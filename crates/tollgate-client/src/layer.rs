@@ -140,7 +140,7 @@ impl ClientRateLimitLayer {
     }
 
     /// The statuses that may be a limit. Default: 429 and 503. Any other one is a limit where the response says when to come back: in
-    /// `Retry-After`, or by a budget of which nothing is left. A block by tollgate, with a 403 or 401, always stops the client.
+    /// `Retry-After`, or by a budget that has nothing left. A block by tollgate, with a 403 or 401, always stops the client.
     ///
     /// ```
     /// use http::StatusCode;

@@ -150,7 +150,7 @@ impl Journal {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The accounts that it has, with those of which everything was taken out a short time ago.
+    /// Its accounts, and those that were emptied a short time ago.
     #[must_use]
     pub fn accounts(&self) -> usize {
         self.accounts.load(Ordering::Relaxed)
@@ -431,7 +431,7 @@ impl DurableRules {
             })
     }
 
-    /// The checks of which a store in memory may have forgotten usage from before it was made, with the ends of their windows.
+    /// The checks whose usage may be older than the store in memory, with the ends of their windows.
     pub(crate) fn unknown(&self, checks: &[Check], now: Tick) -> SmallVec<[(Check, Tick); 2]> {
         if !self.journal.is_attached() {
             return SmallVec::new();

@@ -874,7 +874,7 @@ impl Limiter {
         &self.shared.journal
     }
 
-    /// The rules of which it tells the journal.
+    /// The durable rules: the journal hears of their units.
     pub(crate) fn durable_rules(&self) -> Option<&Arc<DurableRules>> {
         self.shared.durable.as_ref()
     }

@@ -26,7 +26,7 @@ impl Ticket {
     /// work is done. At the end of `term`, 1 ms to 3 660 days, the units stay used and the slots go back, unless the reservation is
     /// [extended](ReservationTicket::extend).
     ///
-    /// The store keeps an open record of it, and who settles takes that away in the same step. So what comes back comes back once, whoever
+    /// The store keeps an open record of it, and a settlement takes the record away in the same step. So units come back once, whoever
     /// is killed: without the record a redemption is [`Gone`](StoreErrorKind::Gone), and the units stay used.
     ///
     /// ```
@@ -87,7 +87,7 @@ impl Ticket {
 
 impl Limiter {
     /// Gives back what was [made a reservation](Ticket::into_reservation), in any process with these rules on the store: on Redis one
-    /// with the same secret and namespace, in memory the same process. It asks nobody yet: whether the record is there shows when it is
+    /// with the same secret and namespace, in memory the same process. It does not ask the store yet: a missing record shows when it is
     /// settled.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ const MOST_LETTERS: usize = 65_536;
 /// A reservation as a text: put it onto a queue, into a database or a message. [`Limiter::redeem`](crate::Limiter::redeem) gives
 /// the ticket back that was [made a reservation](crate::Ticket::into_reservation).
 ///
-/// It has ASCII letters, digits and `-`, some 300 for each rule, and shows no key. Whoever has it can settle the request, once.
+/// It has ASCII letters, digits and `-`, some 300 for each rule, and shows no key. The first holder who settles the request settles it; later ones get `Gone`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reservation(Box<str>);
 
