@@ -1,6 +1,6 @@
 //! The settings of a layer, and the state that its services share.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, request::Parts};
 use tokio::time::Instant;
@@ -96,16 +96,9 @@ impl Config {
     }
 }
 
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("partitions", &self.partitions)
-            .field("max_wait", &self.max_wait)
-            .field("max_retry_after", &self.max_retry_after)
-            .field("retries", &self.retries)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Config, it =>
+    partitions: it.partitions, max_wait: it.max_wait, max_retry_after: it.max_retry_after, retries: it.retries
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! A check: one rule, one key, one cost.
 
-use std::{fmt, num::NonZeroU64};
+use std::num::NonZeroU64;
 
 use crate::{
     check_policy::CheckPolicy, key::Fingerprint, quota::MAX_UNITS, variable_quota::CheckQuota,
@@ -175,17 +175,10 @@ impl Check {
     }
 }
 
-/// Without the key and the id.
-impl fmt::Debug for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check")
-            .field("rule", &self.rule)
-            .field("plan", &self.plan)
-            .field("cost", &self.cost())
-            .field("policy", &self.policy())
-            .finish_non_exhaustive()
-    }
-}
+// Without the key and the id.
+crate::debug_fields!(Check, it =>
+    rule: it.rule, plan: it.plan, cost: it.cost(), policy: it.policy()
+);
 
 #[inline]
 fn limited(cost: u64) -> u64 {

@@ -7,7 +7,7 @@
 //! 3. What it could not decide is decided by the share of this process, a memory store again, all or nothing.
 //! 4. At the end the verdicts are put together, and the request holds its slots. A denial gives all back.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -379,8 +379,4 @@ fn release(store: &dyn RuleStore, fallback: Option<&Fallback>, slots: &[Hold]) {
     }
 }
 
-impl fmt::Debug for SlotOwners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SlotOwners(..)")
-    }
-}
+crate::debug_fields!(SlotOwners);

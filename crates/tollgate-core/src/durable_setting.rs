@@ -1,6 +1,6 @@
 //! That a rule is durable, as the rule says.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::key::KeyBuf;
 
@@ -19,10 +19,4 @@ impl PartialEq for Durable {
 
 impl Eq for Durable {}
 
-impl fmt::Debug for Durable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Durable")
-            .field("denies_unwritten", &self.denies_unwritten)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Durable, it => denies_unwritten: it.denies_unwritten);

@@ -211,14 +211,7 @@ impl Journal {
     }
 }
 
-impl fmt::Debug for Journal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal")
-            .field("accounts", &self.accounts())
-            .field("lost", &self.lost())
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Journal, it => accounts: it.accounts(), lost: it.lost());
 
 /// For how long an account is known that was not used, in µs.
 const KEPT: Tick = 600_000_000;

@@ -363,12 +363,8 @@ impl Fingerprint {
     }
 }
 
-/// Shows nothing: a fingerprint ties log lines to a person.
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fingerprint(..)")
-    }
-}
+// Shows nothing: a fingerprint ties log lines to a person.
+crate::debug_fields!(Fingerprint);
 
 #[cfg(test)]
 mod tests {

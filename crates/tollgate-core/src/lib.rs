@@ -127,6 +127,7 @@ mod checks;
 mod consistency;
 mod coordinator;
 mod credits;
+mod debug_fields;
 mod decision;
 mod did_you_mean;
 mod durable_setting;

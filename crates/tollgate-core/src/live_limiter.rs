@@ -1,7 +1,6 @@
 //! A limiter whose rules change while it is in use.
 
 use std::{
-    fmt,
     num::NonZeroU32,
     sync::{Arc, Weak},
 };
@@ -258,18 +257,6 @@ impl Snapshot {
     }
 }
 
-impl fmt::Debug for LiveLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveLimiter")
-            .field("limiter", &self.snapshot().limiter)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(LiveLimiter, it => limiter: it.snapshot().limiter);
 
-impl fmt::Debug for WeakLiveLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakLiveLimiter")
-            .field("limiter", &self.upgrade())
-            .finish()
-    }
-}
+crate::debug_fields!(WeakLiveLimiter, it => limiter: it.upgrade());

@@ -155,15 +155,8 @@ impl KeyPart for Ipv6Addr {
     }
 }
 
-/// Shows the prefixes only: an address identifies a client.
-impl fmt::Debug for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network")
-            .field("ipv4_prefix", &self.ipv4_prefix)
-            .field("ipv6_prefix", &self.ipv6_prefix)
-            .finish_non_exhaustive()
-    }
-}
+// Shows the prefixes only: an address identifies a client.
+crate::debug_fields!(Network, it => ipv4_prefix: it.ipv4_prefix, ipv6_prefix: it.ipv6_prefix);
 
 #[cfg(test)]
 mod tests {

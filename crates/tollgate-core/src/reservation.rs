@@ -74,12 +74,8 @@ impl fmt::Display for Reservation {
     }
 }
 
-/// Without the text: it settles the request.
-impl fmt::Debug for Reservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reservation(..)")
-    }
-}
+// Without the text: it settles the request.
+crate::debug_fields!(Reservation);
 
 /// What is reserved: the holds of one request, and the id of the record that the store keeps of them.
 #[derive(Clone, Debug)]

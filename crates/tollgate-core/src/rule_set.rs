@@ -1,6 +1,6 @@
 //! Rule sets: the rules in force, with their thresholds.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     error::{RuleError, RuleErrorKind},
@@ -230,14 +230,7 @@ impl Names {
     }
 }
 
-impl fmt::Debug for RuleSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleSet")
-            .field("version", &self.version)
-            .field("rules", &self.rules)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(RuleSet, it => version: it.version, rules: it.rules);
 
 impl Rule {
     fn is_threshold(&self) -> bool {

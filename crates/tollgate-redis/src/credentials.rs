@@ -1,6 +1,6 @@
 //! Where the user and the password of each connection come from, if they change while a service runs.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, time::Duration};
 
 use tollgate_core::{Pending, Step};
 
@@ -100,15 +100,8 @@ impl Credentials {
     }
 }
 
-/// Without the password.
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.login.user)
-            .field("expires_in", &self.expires_in)
-            .finish_non_exhaustive()
-    }
-}
+// Without the password.
+tollgate_core::debug_fields!(Credentials, it => user: it.login.user, expires_in: it.expires_in);
 
 #[cfg(test)]
 mod tests {

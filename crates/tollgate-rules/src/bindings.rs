@@ -1,6 +1,6 @@
 //! What code binds for documents to use by name.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use tollgate::{
     Head, Key, KeyBuf, Quota,
@@ -352,11 +352,4 @@ fn list_name(name: &str) -> String {
     format!("list {name}")
 }
 
-impl fmt::Debug for Bindings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bindings")
-            .field("keys", &self.keys.keys())
-            .field("lists", &self.lists.keys())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Bindings, it => keys: it.keys.keys(), lists: it.lists.keys());

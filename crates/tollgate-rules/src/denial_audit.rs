@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Mutex, PoisonError},
 };
 
@@ -79,13 +78,7 @@ impl DenialAudit {
     }
 }
 
-impl fmt::Debug for DenialAudit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenialAudit")
-            .field("sinks", &self.sinks)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(DenialAudit, it => sinks: it.sinks);
 
 #[cfg(test)]
 mod tests {

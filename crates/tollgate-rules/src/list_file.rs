@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
 };
@@ -192,14 +192,7 @@ impl Drop for ListFile {
     }
 }
 
-impl fmt::Debug for ListFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListFile")
-            .field("list", &self.shared.list)
-            .field("path", &self.shared.path)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(ListFile, it => list: it.shared.list, path: it.shared.path);
 
 /// The files of lists that documents of a service name. A document that is read anew has the lists of the one before, with what is in
 /// force of them.

@@ -1,7 +1,6 @@
 //! Rules that follow a source of documents.
 
 use std::{
-    fmt,
     future::poll_fn,
     pin::{Pin, pin},
     sync::{Arc, Weak},
@@ -303,10 +302,4 @@ pub(crate) fn document_error(wrong: SourceError) -> DocumentError {
     }
 }
 
-impl fmt::Debug for LiveRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveRules")
-            .field("status", &self.status())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(LiveRules, it => status: it.status());

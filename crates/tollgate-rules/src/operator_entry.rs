@@ -239,12 +239,5 @@ impl fmt::Display for OperatorEntry {
     }
 }
 
-/// Without the key.
-impl fmt::Debug for OperatorEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OperatorEntry")
-            .field("kind", &self.kind)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
+// Without the key.
+tollgate_core::debug_fields!(OperatorEntry, it => kind: it.kind, id: it.id);

@@ -1,7 +1,5 @@
 //! A document: rules, groups, overrides and switches.
 
-use std::fmt;
-
 use tollgate::{Head, KeyBuf, RequestRule};
 use tollgate_core::{Tick, UnknownName};
 
@@ -198,12 +196,6 @@ impl RuleDocument {
     }
 }
 
-impl fmt::Debug for RuleDocument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleDocument")
-            .field("rules", &self.names().collect::<Vec<_>>())
-            .field("overrides", &self.entries.overrides.len())
-            .field("switches", &self.entries.switches.len())
-            .finish()
-    }
-}
+tollgate_core::debug_fields!(RuleDocument, it =>
+    rules: it.names().collect::<Vec<_>>(), overrides: it.entries.overrides.len(), switches: it.entries.switches.len()
+);

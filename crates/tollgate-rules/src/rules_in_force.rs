@@ -1,7 +1,6 @@
 //! The rules in force, and what follows them.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -496,13 +495,7 @@ fn together(
     Ok((RuleDocument { entries }, trees))
 }
 
-impl fmt::Debug for RulesInForce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RulesInForce")
-            .field("status", &self.status())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(RulesInForce, it => status: it.status());
 
 #[cfg(test)]
 mod tests {

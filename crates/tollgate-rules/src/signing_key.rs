@@ -1,7 +1,5 @@
 //! What is made with the service's secret: signatures, and hashes of keys.
 
-use std::fmt;
-
 use tollgate_core::KeyBuf;
 use tollgate_redis::Secret;
 
@@ -79,12 +77,8 @@ impl SigningKey {
     }
 }
 
-/// Shows nothing.
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SigningKey(..)")
-    }
-}
+// Shows nothing.
+tollgate_core::debug_fields!(SigningKey);
 
 #[cfg(test)]
 mod tests {

@@ -227,13 +227,7 @@ fn with_prefix<'h>(prefix: &str, original: &'h str, path: &'h str) -> Cow<'h, st
     whole.into()
 }
 
-impl fmt::Debug for Routes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Routes")
-            .field("paths", &self.paths)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Routes, it => paths: it.paths);
 
 impl fmt::Debug for PathShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Rules with extractors: the key, the cost, the plan, and when a rule applies.
 
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -937,11 +937,6 @@ impl RequestSettings {
     }
 }
 
-impl fmt::Debug for RequestRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestRule")
-            .field("rule", &self.settings.rule)
-            .field("missing", &self.settings.missing)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(RequestRule, it =>
+    rule: it.settings.rule, missing: it.settings.missing
+);

@@ -1,6 +1,6 @@
 //! What a limiter tells operators.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     check::Check,
@@ -364,8 +364,4 @@ impl Observer {
     }
 }
 
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Observer);

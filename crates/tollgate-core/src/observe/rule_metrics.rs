@@ -307,8 +307,4 @@ pub(super) fn blocks_of(rule: &Rule, level: u8) -> Counter {
     counter!(BLOCKS, "rule" => Arc::clone(rule.shared_name()), "level" => level, "mode" => mode)
 }
 
-impl std::fmt::Debug for RuleMetrics {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RuleMetrics(..)")
-    }
-}
+crate::debug_fields!(RuleMetrics);

@@ -1,6 +1,6 @@
 //! The keys of a rule that come most often.
 
-use std::{cell::Cell, collections::HashMap, fmt, ptr, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::HashMap, ptr, sync::Arc, time::Duration};
 
 use crate::{
     check::Check,
@@ -238,11 +238,7 @@ impl RecentKeys {
     }
 }
 
-impl fmt::Debug for TopKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TopKeys").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(TopKeys);
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {

@@ -1,6 +1,6 @@
 //! Requests that wait: how many, for how long, and what becomes of them.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 #[cfg(feature = "metrics")]
 use metrics::{Gauge, counter, gauge, histogram};
@@ -138,8 +138,4 @@ fn count(rule: &std::sync::Arc<str>, outcome: Outcome, times: u64) {
     counter!(WAITS, "rule" => rule, "outcome" => outcome).increment(times);
 }
 
-impl fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Waiting);

@@ -1,9 +1,6 @@
 //! The usage that the store last reported, for local shares to start with.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -218,12 +215,8 @@ impl Entry {
     }
 }
 
-/// Shows no fingerprint.
-impl fmt::Debug for LastSeen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LastSeen").finish_non_exhaustive()
-    }
-}
+// Shows no fingerprint.
+crate::debug_fields!(LastSeen);
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {

@@ -1,6 +1,6 @@
 //! A rule set bound to an engine.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tollgate_core::{Check, Decision, Outcome, Rule, RuleSet, Tick, Verdict};
 
@@ -233,11 +233,4 @@ impl Drop for BoundRules {
     }
 }
 
-impl fmt::Debug for BoundRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoundRules")
-            .field("rules", &self.rules)
-            .field("places", &self.places)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(BoundRules, it => rules: it.rules, places: it.places);

@@ -1,6 +1,6 @@
 //! One query to the store and its reply.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict, store::Checks};
@@ -428,13 +428,6 @@ impl Drop for Exchange {
     }
 }
 
-impl fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("kind", &self.kind)
-            .field("checks", &self.checks.len())
-            .field("reports", &self.reports.len())
-            .field("leases", &self.leases.len())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Exchange, it =>
+    kind: it.kind, checks: it.checks.len(), reports: it.reports.len(), leases: it.leases.len()
+);

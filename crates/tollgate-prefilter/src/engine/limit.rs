@@ -1,6 +1,6 @@
 //! One quota of one rule.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use tollgate_core::{Block, Quota, Rule, Tick, store::Fingerprint};
 
@@ -222,11 +222,4 @@ pub(crate) enum Visit {
     Stop,
 }
 
-impl fmt::Debug for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limit")
-            .field("id", &self.id)
-            .field("quota", &self.quota)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Limit, it => id: it.id, quota: it.quota);

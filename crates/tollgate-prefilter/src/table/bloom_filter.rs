@@ -1,7 +1,5 @@
 //! Which keys certainly have no entry.
 
-use std::fmt;
-
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with one hash: a bit says whether any of the keys that share it ever had an entry. It is small enough to stay in
@@ -42,11 +40,7 @@ impl BloomFilter {
     }
 }
 
-impl fmt::Debug for BloomFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BloomFilter").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(BloomFilter);
 
 #[cfg(test)]
 mod tests {

@@ -365,12 +365,8 @@ fn is_of(key: Fingerprint) -> impl Fn(&DenialWords) -> bool {
     move |words| words[1] >> KEY_BITS == key_bits(key)
 }
 
-/// Without the key.
-impl fmt::Debug for TableKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableKey").finish_non_exhaustive()
-    }
-}
+// Without the key.
+tollgate_core::debug_fields!(TableKey);
 
 /// Without the keys.
 impl<T> fmt::Debug for KeyTable<T> {

@@ -1,7 +1,5 @@
 //! An address in parts, for the crates of tollgate that connect by themselves.
 
-use std::fmt;
-
 use crate::address::{Address, Login, Place, Target};
 
 /// What an [`Address`] says. It is for other crates of tollgate and may change in any release.
@@ -48,12 +46,5 @@ impl Address {
     }
 }
 
-/// Without the passwords.
-impl fmt::Debug for AddressParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AddressParts")
-            .field("places", &self.places)
-            .field("master", &self.master)
-            .finish_non_exhaustive()
-    }
-}
+// Without the passwords.
+tollgate_core::debug_fields!(AddressParts, it => places: it.places, master: it.master);

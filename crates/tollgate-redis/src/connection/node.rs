@@ -1,6 +1,6 @@
 //! One server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{task::AbortHandle, time::Instant};
 
@@ -129,11 +129,4 @@ impl Drop for Node {
     }
 }
 
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node")
-            .field("breaker", &self.breaker())
-            .field("waiting", &self.waiting())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Node, it => breaker: it.breaker(), waiting: it.waiting());

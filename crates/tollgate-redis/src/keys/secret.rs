@@ -22,7 +22,7 @@
 //! assert!(error.to_string().contains("7 bytes; it takes 32 or more"), "{error}");
 //! ```
 
-use std::{env, fmt, sync::Arc};
+use std::{env, sync::Arc};
 
 use tollgate_core::store::Fingerprint;
 
@@ -132,12 +132,8 @@ impl Secret {
     }
 }
 
-/// Shows nothing.
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
+// Shows nothing.
+tollgate_core::debug_fields!(Secret);
 
 /// It says what would be right, and repeats nothing of the secret.
 pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T, SetupError> {

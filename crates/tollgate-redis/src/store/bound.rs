@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     ops::ControlFlow,
     sync::{Arc, Mutex},
     time::Duration,
@@ -344,11 +343,4 @@ fn refuse_slots(rules: &RuleSet) -> Result<(), RuleError> {
     Ok(())
 }
 
-impl fmt::Debug for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound")
-            .field("rules", &self.inner.rules)
-            .field("shared", &self.inner.shared)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Bound, it => rules: it.inner.rules, shared: it.inner.shared);

@@ -1,6 +1,6 @@
 //! The store.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
@@ -179,13 +179,7 @@ impl Store for RedisStore {
     }
 }
 
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("shared", &self.shared)
-            .finish()
-    }
-}
+tollgate_core::debug_fields!(RedisStore, it => shared: it.shared);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! What the rule sets on one store have in common: the connection, the clock, the names of keys.
 
 use std::{
-    fmt,
     pin::pin,
     sync::{
         Arc,
@@ -204,13 +203,7 @@ impl Drop for Shared {
     }
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("backend", &self.backend)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Shared, it => backend: it.backend);
 
 /// Whether tokio polls a task, or the future of `block_on`, on this thread. Only there is what a future may do limited: not on a thread
 /// for blocking work, nor in `block_in_place`.

@@ -1,6 +1,6 @@
 //! The rules of a namespace in Redis.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use tollgate_redis::{Address, Secret, SetupError};
@@ -118,11 +118,5 @@ fn read_address(
     })
 }
 
-/// Without the address, which may have a password in it.
-impl fmt::Debug for RedisRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisRules")
-            .field("namespace", &self.shared.names.namespace)
-            .finish_non_exhaustive()
-    }
-}
+// Without the address, which may have a password in it.
+tollgate_core::debug_fields!(RedisRules, it => namespace: it.shared.names.namespace);

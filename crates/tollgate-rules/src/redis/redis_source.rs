@@ -1,6 +1,6 @@
 //! Following the rules in Redis.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
@@ -184,14 +184,7 @@ fn unique() -> u64 {
     RandomState::new().hash_one(())
 }
 
-impl fmt::Debug for RedisSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSource")
-            .field("rules", &self.rules)
-            .field("process", &self.report.process)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(RedisSource, it => rules: it.rules, process: it.report.process);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! A list that rules ask, and that is set anew while they do.
 
 use std::{
-    fmt,
     net::IpAddr,
     sync::{
         Arc,
@@ -189,12 +188,5 @@ impl KeyList {
     }
 }
 
-/// Without the entries.
-impl fmt::Debug for KeyList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyList")
-            .field("name", &self.shared.name)
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+// Without the entries.
+tollgate_core::debug_fields!(KeyList, it => name: it.shared.name, len: it.len());

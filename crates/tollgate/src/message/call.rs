@@ -1,7 +1,6 @@
 //! A call whose messages are limited.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
@@ -128,13 +127,7 @@ impl Call {
     }
 }
 
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("denied", &self.denied().is_some())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Call, it => denied: it.denied().is_some());
 
 /// The parts of a head that a gRPC denial depends on.
 fn for_denial(head: &Head<'_>) -> request::Parts {

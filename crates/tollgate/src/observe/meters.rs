@@ -3,10 +3,7 @@
 //! Labels are rule names, so their number is bounded by the code. Handles are created when a rule is first used: one created
 //! before the application has installed its recorder would never count.
 
-use std::{
-    fmt,
-    sync::{Arc, Once, OnceLock},
-};
+use std::sync::{Arc, Once, OnceLock};
 
 use metrics::{Counter, Unit, counter, describe_counter};
 
@@ -57,11 +54,7 @@ impl RuleMeters {
     }
 }
 
-impl fmt::Debug for RuleMeters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RuleMeters(..)")
-    }
-}
+tollgate_core::debug_fields!(RuleMeters);
 
 /// The counter of preflights, which no rule is about.
 pub(super) fn preflights() -> Counter {

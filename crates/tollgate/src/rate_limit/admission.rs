@@ -340,13 +340,7 @@ pub(crate) fn strictness(verdict: &Verdict) -> (bool, bool, u64) {
     )
 }
 
-impl fmt::Debug for Admission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admission")
-            .field("decision", &self.shared.decision)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Admission, it => decision: it.shared.decision);
 
 /// A denial of a handler's own check: the decision, and the layer's rejection to return.
 ///

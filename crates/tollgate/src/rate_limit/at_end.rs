@@ -1,7 +1,5 @@
 //! What is done at the end of a response's body.
 
-use std::fmt;
-
 use http_body::Frame;
 use tollgate_core::store::HeldSlots;
 
@@ -25,8 +23,4 @@ impl AtEnd {
     }
 }
 
-impl fmt::Debug for AtEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AtEnd").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(AtEnd);

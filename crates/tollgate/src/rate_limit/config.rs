@@ -1,11 +1,8 @@
 //! The configuration of a layer.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use tokio::sync::Semaphore;
@@ -133,11 +130,4 @@ fn slow_room(rules: &RequestRules) -> Option<Arc<WaitRoom>> {
     Some(WaitRoom::new(at_most, at_most.saturating_mul(HELD_BYTES)))
 }
 
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("rules", &self.rules)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Config, it => rules: it.rules, settings: it.settings);

@@ -1,6 +1,6 @@
 //! Settings made once for all layers of a service.
 
-use std::{fmt, num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc};
 
 use tollgate_core::{RuleError, Store};
 
@@ -90,11 +90,4 @@ impl LayerDefaults {
 common_setters!(LayerDefaults);
 request_setters!(LayerDefaults);
 
-impl fmt::Debug for LayerDefaults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LayerDefaults")
-            .field("store", &self.store)
-            .field("settings", &self.settings)
-            .finish()
-    }
-}
+tollgate_core::debug_fields!(LayerDefaults, it => store: it.store, settings: it.settings);

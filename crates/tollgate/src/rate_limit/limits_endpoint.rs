@@ -1,6 +1,6 @@
 //! What a caller has left, as JSON.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::UNIX_EPOCH};
+use std::{collections::BTreeMap, sync::Arc, time::UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::Response;
@@ -262,8 +262,4 @@ fn window_end(_: &Quota, _: Tick) -> Option<String> {
     None
 }
 
-impl fmt::Debug for LimitsEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimitsEndpoint").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(LimitsEndpoint);

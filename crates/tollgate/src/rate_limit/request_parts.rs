@@ -1,6 +1,6 @@
 //! One decision about several heads, for servers that proxies ask: without a service behind the layer.
 
-use std::{fmt, future::IntoFuture as _, sync::Arc, time::Duration};
+use std::{future::IntoFuture as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, request::Parts};
@@ -90,14 +90,7 @@ impl PartsDecision {
     }
 }
 
-impl fmt::Debug for PartsDecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PartsDecision")
-            .field("decision", &self.decision)
-            .field("of_part", &self.of_part)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(PartsDecision, it => decision: it.decision, of_part: it.of_part);
 
 /// A decision under way.
 struct Asking {

@@ -1,6 +1,6 @@
 //! The top keys of layers, as JSON for operators.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
@@ -117,8 +117,4 @@ fn push_key(json: &mut String, key: &TopKey) {
     json.push_str(&shown.close());
 }
 
-impl fmt::Debug for TopKeysEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TopKeysEndpoint").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(TopKeysEndpoint);

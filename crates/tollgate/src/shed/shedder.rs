@@ -1,7 +1,6 @@
 //! Which requests are shed: the load, what follows from it for each class, and the count of requests in flight.
 
 use std::{
-    fmt,
     hash::{BuildHasher, RandomState},
     sync::{
         Arc,
@@ -159,17 +158,9 @@ impl Shedder {
     }
 }
 
-impl fmt::Debug for Shedder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shedder")
-            .field("capacity", &self.capacity)
-            .field("thresholds", &self.thresholds)
-            .field("headers", &self.headers)
-            .field("retry_after", &self.retry_after)
-            .field("in_flight", &self.in_flight)
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Shedder, it =>
+    capacity: it.capacity, thresholds: it.thresholds, headers: it.headers, retry_after: it.retry_after, in_flight: it.in_flight
+);
 
 /// A request in flight, until this is dropped.
 #[derive(Debug)]

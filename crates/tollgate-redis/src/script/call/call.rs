@@ -1,6 +1,6 @@
 //! A call of the script.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -579,12 +579,5 @@ impl Default for Call {
     }
 }
 
-/// Shows how much there is: a key ties log lines to a person.
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("keys", &self.keys.len())
-            .field("checks", &self.checks())
-            .finish_non_exhaustive()
-    }
-}
+// Shows how much there is: a key ties log lines to a person.
+tollgate_core::debug_fields!(Call, it => keys: it.keys.len(), checks: it.checks());

@@ -1,6 +1,6 @@
 //! The slots that a request acquires.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Tick, store::Fingerprint};
@@ -156,11 +156,6 @@ impl Drop for RequestSlots {
     }
 }
 
-impl fmt::Debug for RequestSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestSlots")
-            .field("acquires", &self.acquires.len())
-            .field("granted", &self.granted.len())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(RequestSlots, it =>
+    acquires: it.acquires.len(), granted: it.granted.len()
+);
