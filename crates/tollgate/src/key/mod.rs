@@ -72,7 +72,7 @@
 //! | --- | --- | --- |
 //! | nginx | `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;` | `.trusted_proxies(["10.0.0.0/8"]).x_forwarded_for()` |
 //! | nginx, one | `proxy_set_header X-Real-IP $remote_addr;` | `.trusted_proxies(["10.0.0.5"]).single_header("x-real-ip")` |
-//! | Cloudflare | `CF-Connecting-IP` | `.trusted_proxies(CLOUDFLARE_RANGES).single_header("cf-connecting-ip")` |
+//! | Cloudflare | `CF-Connecting-IP` | `.trusted_proxies([..]).single_header("cf-connecting-ip")`, with the networks that Cloudflare publishes |
 //! | AWS ALB | appends to `X-Forwarded-For` | `.trusted_proxies(["10.0.0.0/16"]).x_forwarded_for()` with the CIDR of its subnets, or `.hops(1)` |
 //! | CDN, then ALB | both append to `X-Forwarded-For` | `.hops(2)`, if only the CDN can reach the ALB |
 //! | nginx, on a Unix socket | as the first | `.trusted_proxies(["unix:"]).x_forwarded_for()` |
