@@ -1,7 +1,7 @@
 //! The limits of the gateway.
 
 use tollgate::{
-    MINUTE, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    KeyBuf, MINUTE, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     header::HeaderStyle,
     key::{extension_with, header},
     quota::CalendarUnit,
@@ -16,11 +16,12 @@ pub(crate) const LONGEST_ANSWER: u64 = 200;
 pub(crate) struct Limits {
     pub(crate) items: RateLimitLayer,
     pub(crate) model: RateLimitLayer,
+    pub(crate) statement: RateLimitLayer,
 }
 
 impl Limits {
     pub(crate) fn new(store: &(impl Store + Clone), tokens: u64) -> Result<Self, RuleError> {
-        // Each API key, on both routes together: a name is one budget on one store.
+        // Each API key, on all routes together: a name is one budget on one store.
         let by_key =
             || Rule::new("key", Quota::gcra(20, SECOND).burst(100)).by(header("x-api-key"));
         let by_tenant = || extension_with(|tenant: &Tenant| Some(tenant.name()));
@@ -40,9 +41,20 @@ impl Limits {
                 // What an answer has cost is known at its end: three at once may overrun, and the next request waits for it.
                 Rule::new("tokens", Quota::calendar(tokens, CalendarUnit::Month))
                     .debt(3 * 4 * LONGEST_ANSWER)
+                    .durable(tenant_of)
                     .unit("tokens")
                     .by_handler(),
             ])?,
+            statement: layer(vec![
+                by_key(),
+                Rule::new("statements", Quota::sliding_window(10, MINUTE)).by(by_tenant()),
+            ])?,
         })
     }
+}
+
+/// The account of a key: its only part is the tenant's name.
+fn tenant_of(key: &KeyBuf) -> String {
+    let name = key.parts().next().map_or(&[][..], |(_, name)| name);
+    String::from_utf8_lossy(name).into_owned()
 }

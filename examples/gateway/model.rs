@@ -3,14 +3,17 @@
 use axum::{
     Extension, Json,
     body::{Body, Bytes},
-    extract::{Request, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use bytes::BytesMut;
-use http::{Method, StatusCode, header};
+use http::{StatusCode, response::Parts};
 use serde::{Deserialize, Serialize};
 use tokio::{
-    sync::mpsc::{self, Sender},
+    sync::{
+        mpsc::{self, Sender},
+        oneshot,
+    },
     time::sleep,
 };
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
@@ -48,74 +51,91 @@ pub(crate) async fn complete(
         );
         return (StatusCode::UNPROCESSABLE_ENTITY, error).into_response();
     }
-    // As a tokenizer would count them, a word each.
-    let prompt = completion.prompt.split_whitespace().count() as u64;
-    let estimate = prompt + completion.max_tokens;
-    let tokens = match admission
-        .acquire_cost_ticket("tokens", estimate, &Key::of(tenant.name()))
-        .await
-    {
-        Ok(tokens) => tokens,
-        Err(denied) => return IntoResponse::into_response(denied),
-    };
     // The slot is that of the work for the model, which may outlive the client.
     let slot = admission.ticket();
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri("/v1/completions")
-        .header(header::CONTENT_TYPE, "application/json");
-    let body = serde_json::to_vec(&completion).unwrap_or_default();
-    let Ok(request) = request.body(Body::from(body)) else {
-        tokens.cancel();
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    match gateway.ask_model(tenant, request).await {
-        Ok(answer) if answer.status() == StatusCode::OK => {
-            let (head, answer) = answer.into_parts();
-            let (events, body) = mpsc::channel(16);
-            tokio::spawn(async move {
-                let mut usage = Usage::new();
-                tokio::select! {
-                    () = relay(answer, &events, &mut usage) => {}
-                    // Cut off: the estimate stays.
-                    () = async { events.closed().await; sleep(gateway.read_on()).await } => {}
-                }
-                settle(tokens, &usage);
-                drop(slot);
-            });
-            Response::from_parts(head, Body::from_stream(ReceiverStream::new(body)))
-        }
-        Ok(refused) => {
-            tokens.cancel();
-            refused
-        }
-        Err(error) => {
-            // What the model has begun may have its cost.
-            if !error.was_sent {
-                tokens.cancel();
+    let (head, answer) = oneshot::channel();
+    let (events, body) = mpsc::channel(16);
+    let client = Client { head, events };
+    // This handler ends wherever it is when the client hangs up. A task goes on, and knows what was taken and what it has cost.
+    tokio::spawn(async move {
+        gateway
+            .stream(tenant, &admission, slot, &completion, client)
+            .await
+    });
+    match answer.await {
+        Ok(Ok(head)) => Response::from_parts(head, Body::from_stream(ReceiverStream::new(body))),
+        Ok(Err(other)) => other,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Where the answer goes. The client may have gone.
+struct Client {
+    /// The head of a stream, or else another answer.
+    head: oneshot::Sender<Result<Parts, Response>>,
+    events: Sender<Result<Bytes, axum::Error>>,
+}
+
+impl Gateway {
+    /// Reads the answer to its end, whether or not the client still listens, and settles what it has cost.
+    async fn stream(
+        &self,
+        tenant: Tenant,
+        admission: &Admission,
+        slot: Ticket,
+        completion: &Completion,
+        Client { head, events }: Client,
+    ) {
+        // As a tokenizer would count them, a word each.
+        let prompt = completion.prompt.split_whitespace().count() as u64;
+        let (estimate, key) = (prompt + completion.max_tokens, Key::of(tenant.name()));
+        let taken = admission
+            .acquire_cost_ticket("tokens", estimate, &key)
+            .await;
+        let tokens = match taken {
+            Ok(tokens) => tokens,
+            Err(denied) => {
+                let _gone = head.send(Err(IntoResponse::into_response(denied)));
+                return;
             }
-            error.into_response()
+        };
+        let mut usage = Usage::new();
+        let read = async {
+            match self.ask_model(tenant, completion).await {
+                Ok(answer) if answer.status() == StatusCode::OK => {
+                    let (parts, answer) = answer.into_parts();
+                    let _gone = head.send(Ok(parts));
+                    let mut chunks = answer.into_data_stream();
+                    while let Some(chunk) = chunks.next().await {
+                        if let Ok(chunk) = &chunk {
+                            usage.read(chunk);
+                        }
+                        let _gone = events.send(chunk).await;
+                    }
+                }
+                Ok(refused) => {
+                    usage.total = Some(0);
+                    let _gone = head.send(Err(refused));
+                }
+                Err(error) => {
+                    // What the model has begun may have its cost.
+                    usage.total = (!error.was_sent).then_some(0);
+                    let _gone = head.send(Err(error.into_response()));
+                }
+            }
+        };
+        tokio::select! {
+            () = read => {}
+            () = async { events.closed().await; sleep(self.read_on()).await } => {}
         }
-    }
-}
-
-/// Reads the answer to its end, whether or not the client still listens.
-async fn relay(answer: Body, events: &Sender<Result<Bytes, axum::Error>>, usage: &mut Usage) {
-    let mut chunks = answer.into_data_stream();
-    while let Some(chunk) = chunks.next().await {
-        if let Ok(chunk) = &chunk {
-            usage.read(chunk);
+        match usage.total {
+            Some(total) => tokens.settle(total),
+            // Cut off, here or there: the estimate stays.
+            None => tokens.keep(),
         }
-        // It has gone: nobody to tell.
-        let _gone = events.send(chunk).await;
-    }
-}
-
-/// An answer without usage was cut off, here or there.
-fn settle(tokens: Ticket, usage: &Usage) {
-    match usage.total {
-        Some(total) => tokens.settle(total),
-        None => tokens.keep(),
+        drop(slot);
+        // When its client sees the end, it is paid.
+        drop(events);
     }
 }
 

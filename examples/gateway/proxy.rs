@@ -1,6 +1,6 @@
 //! Who asks, and what goes to a backend.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
@@ -14,29 +14,37 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+use crate::model::Completion;
 
 /// The tenant of a request. Its API keys share what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tenant(&'static str);
 
 impl Tenant {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TENANTS.iter().map(|(tenant, _)| *tenant)
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.0
     }
 }
 
-/// The API keys. A service has them in its database, hashed.
-const KEYS: [(&str, Tenant); 3] = [
-    ("acme-1", Tenant("acme")),
-    ("acme-2", Tenant("acme")),
-    ("globex-1", Tenant("globex")),
+/// The tenants and their API keys. A service has them in its database, hashed.
+const TENANTS: [(Tenant, &[&str]); 2] = [
+    (Tenant("acme"), &["acme-1", "acme-2"]),
+    (Tenant("globex"), &["globex-1"]),
 ];
 
 /// Finds the tenant, in front of all limits: what is counted has been checked.
 pub(crate) async fn authenticate(mut request: Request, next: Next) -> Response {
     let key = request.headers().get("x-api-key");
-    let known = key.and_then(|key| KEYS.iter().find(|(known, _)| key == known));
-    let Some(&(_, tenant)) = known else {
+    let known = |(_, keys): &&(Tenant, &[&str])| {
+        keys.iter().any(|known| key.is_some_and(|key| key == known))
+    };
+    let Some(&(tenant, _)) = TENANTS.iter().find(known) else {
         return (StatusCode::UNAUTHORIZED, "x-api-key: acme-1\n").into_response();
     };
     request.extensions_mut().insert(tenant);
@@ -52,17 +60,25 @@ struct Backends {
     items: String,
     model: String,
     read_on: Duration,
+    _in_use: Sender<Infallible>,
 }
 
 impl Gateway {
-    /// Of backends at these addresses, `127.0.0.1:8000`.
-    pub(crate) fn new(items: String, model: String, read_on: Duration) -> Self {
-        Self(Arc::new(Backends {
+    /// Of backends at these addresses, `127.0.0.1:8000`. The receiver ends when no clone is in use any more.
+    pub(crate) fn new(
+        items: String,
+        model: String,
+        read_on: Duration,
+    ) -> (Self, Receiver<Infallible>) {
+        let (in_use, ended) = mpsc::channel(1);
+        let backends = Backends {
             client: Client::builder(TokioExecutor::new()).build_http(),
             items,
             model,
             read_on,
-        }))
+            _in_use: in_use,
+        };
+        (Self(Arc::new(backends)), ended)
     }
 
     /// For how long the answer of the model is read after its client hung up.
@@ -74,8 +90,13 @@ impl Gateway {
     pub(crate) async fn ask_model(
         &self,
         tenant: Tenant,
-        request: Request,
+        completion: &Completion,
     ) -> Result<Response, NoAnswer> {
+        let body = serde_json::to_vec(completion).unwrap_or_default();
+        let request = Request::post("/v1/completions")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body))
+            .map_err(|_| NoAnswer { was_sent: false })?;
         self.ask(&self.0.model, tenant, request).await
     }
 

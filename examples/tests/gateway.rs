@@ -1,23 +1,32 @@
-//! The example `gateway` over sockets: a process for itself, and two on one Redis with clients that hang up.
+//! The example `gateway` over sockets: a process for itself, and two on one Redis and one ledger with clients that hang up.
 
 mod process;
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{Shutdown, TcpStream},
-    path::Path,
+    ops::ControlFlow,
     process::Command,
     thread::{self, park_timeout},
     time::{Duration, Instant},
 };
 
 use process::{Answer, Process, redis};
+use tempfile::{NamedTempFile, TempDir};
+use tollgate_ledger::{Ledger, Period};
+use tollgate_test_servers::postgres_server::PostgresServer;
 
 const PAGE: &str = include_str!("../README.md");
 
-fn gateway(settings: &[(&str, &str)]) -> Process {
-    Process::start("gateway", Path::new("."), settings)
+/// One with its ledger in this folder.
+fn gateway(folder: &TempDir, settings: &[(&str, &str)]) -> Process {
+    Process::start("gateway", folder.path(), settings)
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
 }
 
 /// Asks the model to repeat the prompt; returns the connection.
@@ -57,12 +66,14 @@ fn tokens_left(answer: &Answer) -> u64 {
 
 #[test]
 fn the_gateway_answers_as_it_is_shown() {
-    let process = gateway(&[]);
+    let folder = folder();
+    let process = gateway(&folder, &[]);
     let (_, section) = PAGE.split_once("\n## gateway\n").expect("a section");
     let (_, console) = section.split_once("\n```console\n").expect("commands");
     let (console, _) = console.split_once("\n```").expect("their end");
-    let commands: Vec<_> = console.split("$ ").skip(1).collect();
-    assert_eq!(commands.len(), 3);
+    // The first one starts it.
+    let commands: Vec<_> = console.split("$ ").skip(2).collect();
+    assert_eq!(commands.len(), 4);
     for command in commands {
         let (command, expected) = command.split_once('\n').expect("an answer");
         let here = command.replace("127.0.0.1:3000", &process.address);
@@ -80,7 +91,8 @@ fn the_gateway_answers_as_it_is_shown() {
 
 #[test]
 fn a_tenant_is_limited_by_key_and_by_route_and_backends_see_no_secret() {
-    let gateway = gateway(&[]);
+    let folder = folder();
+    let gateway = gateway(&folder, &[]);
     assert_eq!(gateway.send("GET", "/items"), 401);
     let items = |key: &str| gateway.request("GET", "/items", &format!("x-api-key: {key}\r\n"));
     for n in (0..30).rev() {
@@ -97,7 +109,8 @@ fn a_tenant_is_limited_by_key_and_by_route_and_backends_see_no_secret() {
 
 #[test]
 fn an_answer_costs_what_its_last_event_says_and_the_next_one_waits_for_what_it_owes() {
-    let gateway = gateway(&[("TOKENS_A_MONTH", "100"), ("TOKEN_MS", "1")]);
+    let folder = folder();
+    let gateway = gateway(&folder, &[("TOKENS_A_MONTH", "100"), ("TOKEN_MS", "1")]);
     let ask = |prompt, reasoning| completion(&gateway, "acme-1", prompt, reasoning);
     let first = ask("one two three four", false);
     assert!(first.body.contains("three "), "{first:?}");
@@ -117,10 +130,9 @@ fn an_answer_costs_what_its_last_event_says_and_the_next_one_waits_for_what_it_o
 
 #[test]
 fn the_model_is_read_on_when_a_client_hangs_up_and_a_fourth_stream_is_denied() {
-    let log = tempfile::NamedTempFile::new().expect("a file");
+    let (folder, log) = (folder(), NamedTempFile::new().expect("a file"));
     let path = log.path().to_str().expect("text");
-    let settings = [("MODEL_LOG", path), ("TOKEN_MS", "100")];
-    let gateway = gateway(&settings);
+    let gateway = gateway(&folder, &[("MODEL_LOG", path), ("TOKEN_MS", "100")]);
     let begun = || {
         let mut stream = asked(&gateway, "acme-1", "one two three four five", false);
         let mut line = String::new();
@@ -144,53 +156,83 @@ fn the_model_is_read_on_when_a_client_hangs_up_and_a_fourth_stream_is_denied() {
 }
 
 #[test]
-fn two_gateways_charge_what_their_models_have_streamed() {
-    const CLIENTS: usize = 24;
-    let (_redis, address) = redis();
-    let log = tempfile::NamedTempFile::new().expect("a file");
+fn an_answer_that_is_cut_off_costs_its_estimate() {
+    let (folder, log) = (folder(), NamedTempFile::new().expect("a file"));
     let path = log.path().to_str().expect("text");
     let settings = [
-        ("REDIS_URL", &*address),
         ("MODEL_LOG", path),
-        ("TOKENS_A_MONTH", "100000"),
-        ("TOKEN_MS", "2"),
+        ("TOKEN_MS", "20000"),
+        ("READ_ON_MS", "1"),
     ];
-    let gateways = [gateway(&settings), gateway(&settings)];
-    thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let gateways = &gateways;
-            scope.spawn(move || {
-                let prompt = vec!["word"; 1 + client].join(" ");
-                until(|| {
-                    let reasoning = client % 2 == 0;
-                    let mut stream = asked(&gateways[client % 2], "acme-1", &prompt, reasoning);
-                    let mut line = String::new();
-                    stream.read_line(&mut line).expect("text");
-                    // A third of them hang up at the first line.
-                    if client % 3 != 0 {
-                        stream.read_to_string(&mut line).expect("text");
-                    }
-                    line.contains(" 200 ").then_some(())
-                });
-            });
+    let gateway = gateway(&folder, &settings);
+    let mut stream = asked(&gateway, "acme-1", "one two", false);
+    stream.read_line(&mut String::new()).expect("text");
+    drop(stream);
+    let last = gateway.end();
+    assert!(last.contains(",4,4,,,"), "{last}");
+    assert_eq!(fs::read_to_string(path).expect("text"), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_of_two_gateways_has_what_their_models_have_streamed() {
+    let (folder, server) = (folder(), PostgresServer::start().await);
+    let file = format!("sqlite:{}/ledger.db", folder.path().display());
+    for database in [file, server.url()] {
+        let (_redis, address) = redis();
+        let log = NamedTempFile::new().expect("a file");
+        let path = log.path().to_str().expect("text");
+        let settings = [
+            ("REDIS_URL", &*address),
+            ("DATABASE_URL", &database),
+            ("MODEL_LOG", path),
+            ("TOKENS_A_MONTH", "100000"),
+            ("TOKEN_MS", "2"),
+        ];
+        let gateways = [(); 2].map(|()| gateway(&folder, &settings));
+        thread::scope(|scope| {
+            for client in 0..24 {
+                let gateway = &gateways[client % 2];
+                scope.spawn(move || (0..3).for_each(|_| be_client(gateway, client)));
+            }
+        });
+        // Each reads on and is paid, and writes, before it ends.
+        gateways.into_iter().for_each(|it| drop(it.end()));
+        let mut streamed = BTreeMap::new();
+        for line in fs::read_to_string(path).expect("text").lines() {
+            let (tenant, tokens) = line.split_once(' ').expect("a tenant");
+            *streamed.entry(tenant.to_owned()).or_default() +=
+                tokens.parse::<i64>().expect("a number");
         }
-    });
-    let logged = until(|| {
-        let logged = fs::read_to_string(path).expect("text");
-        (logged.lines().count() == CLIENTS).then_some(logged)
-    });
-    let streamed = logged.lines().map(|line| {
-        let (tenant, tokens) = line.split_once(' ').expect("a tenant");
-        assert_eq!(tenant, "acme");
-        tokens.parse::<u64>().expect("a number")
-    });
-    let streamed: u64 = streamed.sum();
-    let mut asked = 0;
-    // What is read on is settled a moment later than it is logged.
+        let mut written = BTreeMap::new();
+        let ledger = Ledger::open(&database).await.expect("it is there");
+        let usage = ledger.usage(None, Period::ALL, |usage| {
+            written.insert(usage.account.clone(), usage.units + usage.corrections);
+            ControlFlow::Continue(())
+        });
+        usage.await.expect("it answers");
+        assert_eq!(written, streamed, "{database}");
+        assert_eq!(written.len(), 2);
+    }
+}
+
+/// Asks until there is a slot. Of four clients one hangs up before it is answered, one at the head, one at the first word.
+fn be_client(gateway: &Process, client: usize) {
+    let key = ["acme-1", "globex-1", "acme-2"][client % 3];
+    let prompt = vec!["word"; 1 + client].join(" ");
     until(|| {
-        asked += 2;
-        let answer = completion(&gateways[0], "acme-2", "one", false);
-        (answer.status == 200 && tokens_left(&answer) == 100_000 - streamed - asked).then_some(())
+        let mut stream = asked(gateway, key, &prompt, client % 5 == 0);
+        let mut line = String::new();
+        if client % 4 > 0 {
+            stream.read_line(&mut line).expect("text");
+        }
+        while client % 4 > 1
+            && !line.contains("word")
+            && stream.read_line(&mut line).expect("text") > 0
+        {}
+        if client % 4 == 3 {
+            stream.read_to_string(&mut line).expect("text");
+        }
+        (client % 4 == 0 || line.contains(" 200 ")).then_some(())
     });
 }
 

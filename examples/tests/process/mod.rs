@@ -85,6 +85,18 @@ impl Process {
         String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
+    /// Asks it politely to end; returns what it writes until then.
+    pub(crate) fn end(mut self) -> String {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "kill {id}");
+        let mut last = String::new();
+        self.out.read_to_string(&mut last).expect("text");
+        let status = self.child.wait().expect("it is a child");
+        assert!(status.success(), "{status}: {last}{}", self.errors());
+        last
+    }
+
     /// The status of the answer to a request without a body.
     pub(crate) fn send(&self, method: &str, path: &str) -> u16 {
         self.request(method, path, "").status
