@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
     }
 }
 
-type Wrong = (Range<usize>, &'static str);
+type Wrong = (Range<usize>, String);
 
 /// A value whose syntax is right.
 fn node(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Wrong> {
@@ -46,7 +46,7 @@ fn node(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Wrong> {
     let value = match written.as_bytes() {
         [b'{' | b'[', ..] if depth == DEPTH => {
             let message = "tables and lists lie more than 32 deep in each other";
-            return Err((span.start..span.start + 1, message));
+            return Err((span.start..span.start + 1, message.to_owned()));
         }
         [b'{', ..] => {
             let Fields(fields) = decode(text, raw)?;
@@ -85,8 +85,7 @@ fn span(text: &str, part: &str) -> Range<usize> {
 
 /// Of what is looked through already, only the characters of a text may be wrong.
 fn decode<'a, T: Deserialize<'a>>(text: &str, raw: &'a RawValue) -> Result<T, Wrong> {
-    let message = "these are not the halves of a character";
-    serde_json::from_str(raw.get()).map_err(|_| (span(text, raw.get()), message))
+    serde_json::from_str(raw.get()).map_err(|wrong| (span(text, raw.get()), words(&wrong)))
 }
 
 /// The fields of a table, each name as often as it is there.
@@ -116,7 +115,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// Where and what is wrong, and what would be right.
+/// Where and what is wrong, in the words of the parser.
 fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
     let before_line: usize = json
         .split_inclusive('\n')
@@ -129,70 +128,23 @@ fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
         false => text.len() - json.len() + (before_line + wrong.column()).saturating_sub(1),
     };
     // It counts bytes, and may name one within a character.
-    let at = (0..=at)
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
-    let (before, behind) = text.split_at(at);
-    let here = behind.chars().next();
-    let one = at..at + here.map_or(0, char::len_utf8);
-    let before_quote = text[..one.end].rfind('"').unwrap_or(at);
-    let said = wrong.to_string();
-    let says = |words: &str| said.starts_with(words);
-    if says("EOF while parsing a string") {
-        return (
-            before_quote..before_quote + 1,
-            "this text has no end; a double quote is missing",
-        );
-    }
-    if says("control character") {
-        // It is behind the place that is said.
-        let at = one.end;
-        return match text[at..].starts_with(['\n', '\r']) {
-            true => (
-                before_quote..at,
-                "a text ends in its line; a double quote is missing",
-            ),
-            false => (
-                at..(at + 1).min(text.len()),
-                "a control character is written as \\u0009",
-            ),
-        };
-    }
-    if says("invalid escape") {
-        let slash = before.rfind('\\').unwrap_or(at);
-        return match text[slash..].starts_with("\\u") {
-            true => (
-                slash..slash + 2,
-                "an escape has four hexadecimal digits, as \\u00e4",
-            ),
-            false => (
-                slash..slash + 1,
-                "there is no such escape; a backslash is \\\\",
-            ),
-        };
-    }
-    if says("invalid number") {
-        let is_part = |c: char| "+-.0123456789eE".contains(c);
-        let begin = before.trim_end_matches(is_part).len();
-        let end = text.len() - behind.trim_start_matches(is_part).len();
-        return (begin..end, "this is not a number");
-    }
-    let message = match here {
-        _ if says("trailing characters") => "there is more behind the document; keep one table",
-        Some('/' | '#') => "JSON has no comments; remove it, or write YAML or TOML",
-        Some('}' | ']') if before.trim_end().ends_with(',') => {
-            "a comma has nothing behind it; remove it"
-        }
-        _ if says("expected `:`") => "a colon is missing behind the name",
-        _ if says("expected `,` or `}`") => "a comma or } is missing",
-        _ if says("expected `,` or `]`") => "a comma or ] is missing",
-        _ if says("key must be a string") => "the name of a field stands in double quotes",
-        Some('\'' | 'a'..='z') => "a text stands in double quotes",
-        None => "it ends where a value is missing",
-        _ => "a value is missing",
+    let mut bytes = (0..=at).rev();
+    let at = bytes.find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let here = text[at..].chars().next();
+    let hint = match here {
+        Some('/' | '#') => "; JSON has no comments",
+        Some('}' | ']') if text[..at].trim_end().ends_with(',') => "; remove the comma before it",
+        _ => "",
     };
-    (one, message)
+    let message = words(wrong) + hint;
+    (at..at + here.map_or(0, char::len_utf8), message)
+}
+
+/// What the parser says, without the place.
+fn words(wrong: &serde_json::Error) -> String {
+    let said = wrong.to_string();
+    let words = said.rsplit_once(" at line ").map(|(words, _)| words);
+    words.unwrap_or(&said).to_owned()
 }
 
 #[cfg(test)]
