@@ -306,11 +306,7 @@ impl fmt::Display for Calendar {
     }
 }
 
-impl fmt::Debug for Calendar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+crate::debug_fields!(Calendar as Display);
 
 /// The zones of the database.
 struct Zones {

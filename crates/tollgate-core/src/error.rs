@@ -103,12 +103,8 @@ impl fmt::Display for RuleError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(RuleError as Display);
 
 impl Error for RuleError {}
 
@@ -170,12 +166,8 @@ impl fmt::Display for UnknownName {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for UnknownName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(UnknownName as Display);
 
 impl Error for UnknownName {}
 
@@ -206,12 +198,8 @@ impl fmt::Display for TryAcquireError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for TryAcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(TryAcquireError as Display);
 
 impl Error for TryAcquireError {}
 
@@ -219,6 +207,7 @@ impl Error for TryAcquireError {}
 ///
 /// Decisions never end in an error: a check that could not be decided has the outcome
 /// [`Failed`](crate::Outcome::Failed), and the rule's own answer to a store failure applies.
+#[must_use]
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
@@ -260,7 +249,6 @@ impl StoreError {
     }
 
     /// Adds what caused it.
-    #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self

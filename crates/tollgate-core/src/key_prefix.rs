@@ -48,11 +48,7 @@ impl fmt::Display for KeyPrefix {
     }
 }
 
-impl fmt::Debug for KeyPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+crate::debug_fields!(KeyPrefix as Display);
 
 #[cfg(feature = "serde")]
 impl serde::Serialize for KeyPrefix {

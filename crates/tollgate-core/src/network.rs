@@ -30,6 +30,7 @@ use crate::{
 /// assert_ne!(Key::of(site), Key::of(client));
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
+#[must_use]
 #[derive(Clone, Copy)]
 pub struct Network {
     address: IpAddr,
@@ -40,7 +41,6 @@ pub struct Network {
 impl Network {
     /// The network of this address: an IPv4 address alone, the /64 of an IPv6 address.
     #[inline]
-    #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self {
             address: address.to_canonical(),
@@ -51,7 +51,6 @@ impl Network {
 
     /// Counts an IPv4 address by its first `bits` bits. More than 32 are 32.
     #[inline]
-    #[must_use]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
         self.ipv4_prefix = bits.min(32);
         self
@@ -59,7 +58,6 @@ impl Network {
 
     /// Counts an IPv6 address by its first `bits` bits. More than 128 are 128.
     #[inline]
-    #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits.min(128);
         self

@@ -50,6 +50,7 @@ pub enum Calendar {}
 /// let login = Quota::sliding_log(5, MINUTE); // never more than 5 in any minute
 /// assert!(calls.validate().is_ok() && api.validate().is_ok() && login.validate().is_ok());
 /// ```
+#[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     algorithm: AlgorithmKind,
@@ -93,7 +94,6 @@ pub struct TokenBucketOf {
 
 impl TokenBucketOf {
     /// Refills evenly, `units` every `period`.
-    #[must_use]
     pub const fn refill(self, units: u64, period: Duration) -> Quota {
         Quota::new(AlgorithmKind::TokenBucket, units, period).holding(self.capacity)
     }
@@ -108,7 +108,6 @@ pub struct LeakyBucketOf {
 
 impl LeakyBucketOf {
     /// Leaks evenly, `units` every `period`.
-    #[must_use]
     pub const fn leak(self, units: u64, period: Duration) -> Quota {
         Quota::new(AlgorithmKind::LeakyBucket, units, period).holding(self.capacity)
     }
@@ -137,7 +136,6 @@ impl Quota {
 
     /// `limit` units in each window of `period`, windows aligned to the Unix epoch: a day begins at 00:00 UTC, and a week on
     /// Thursdays at 00:00 UTC.
-    #[must_use]
     pub const fn fixed_window(limit: u64, period: Duration) -> Self {
         Self::new(AlgorithmKind::FixedWindow, limit, period)
     }
@@ -164,7 +162,6 @@ impl Quota {
     ///
     /// The windows follow jiff's copy of the IANA database: a zone whose rules are changed needs a new version of this program.
     #[cfg(feature = "calendar")]
-    #[must_use]
     pub const fn calendar(limit: u64, unit: CalendarUnit) -> Self {
         let period = Duration::from_secs(unit.seconds());
         let mut quota = Self::new(AlgorithmKind::FixedWindow, limit, period);
@@ -174,7 +171,6 @@ impl Quota {
 
     /// For [`calendar`](Self::calendar): the time zone, as the IANA database names it (`Europe/Zurich`). Default: UTC.
     #[cfg(feature = "calendar")]
-    #[must_use]
     pub fn zone(self, name: &str) -> Self {
         self.with_calendar(|calendar| calendar.in_zone(name))
     }
@@ -182,14 +178,12 @@ impl Quota {
     /// For [`calendar`](Self::calendar): the day on which months begin, 1 to 31. In a shorter month the last day takes the place of
     /// one that it has not. Default: 1.
     #[cfg(feature = "calendar")]
-    #[must_use]
     pub fn from_day(self, day: u8) -> Self {
         self.with_calendar(|calendar| calendar.beginning_on(day))
     }
 
     /// For [`calendar`](Self::calendar): the day on which weeks begin. Default: Monday.
     #[cfg(feature = "calendar")]
-    #[must_use]
     pub fn week_from(self, day: Weekday) -> Self {
         self.with_calendar(|calendar| calendar.week_from(day))
     }
@@ -203,7 +197,6 @@ impl Quota {
 
     /// The same calendar with another limit: [`calendar`](Self::calendar) with what was set.
     #[cfg(feature = "calendar")]
-    #[must_use]
     pub const fn in_calendar(limit: u64, calendar: Calendar) -> Self {
         let mut quota = Self::calendar(limit, calendar.unit());
         quota.calendar = Some(calendar);
@@ -217,14 +210,12 @@ impl Quota {
     }
 
     /// `limit` units in a window of `period` that slides, estimated from two counters.
-    #[must_use]
     pub const fn sliding_window(limit: u64, period: Duration) -> Self {
         Self::new(AlgorithmKind::SlidingWindow, limit, period)
     }
 
     /// Never more than `limit` units in any window of `period`, counted in 60 sub-buckets
     /// ([`buckets`](Self::buckets) changes their number).
-    #[must_use]
     pub const fn sliding_buckets(limit: u64, period: Duration) -> Self {
         let mut quota = Self::new(AlgorithmKind::SlidingBuckets, limit, period);
         quota.buckets = 60;
@@ -233,13 +224,11 @@ impl Quota {
 
     /// Never more than `limit` units in any window of `period`, each unit remembered. For limits up to
     /// [`MAX_LOG`](crate::algorithm::sliding_log::MAX_LOG).
-    #[must_use]
     pub const fn sliding_log(limit: u64, period: Duration) -> Self {
         Self::new(AlgorithmKind::SlidingLog, limit, period)
     }
 
     /// `limit` units every `period`, evenly spaced, and `limit` at once ([`burst`](Self::burst) changes that).
-    #[must_use]
     pub const fn gcra(limit: u64, period: Duration) -> Self {
         Self::new(AlgorithmKind::Gcra, limit, period)
     }
@@ -253,19 +242,16 @@ impl Quota {
     /// // Ten each second, never two at once.
     /// assert_eq!(Quota::per_second(10).burst(1).limit(), 1);
     /// ```
-    #[must_use]
     pub const fn per_second(units: u64) -> Self {
         Self::gcra(units, SECOND)
     }
 
     /// `units` each minute, evenly spaced, and `units` at once: [`gcra`](Self::gcra)`(units, MINUTE)`.
-    #[must_use]
     pub const fn per_minute(units: u64) -> Self {
         Self::gcra(units, MINUTE)
     }
 
     /// `units` each hour, evenly spaced, and `units` at once: [`gcra`](Self::gcra)`(units, HOUR)`.
-    #[must_use]
     pub const fn per_hour(units: u64) -> Self {
         Self::gcra(units, HOUR)
     }
@@ -289,21 +275,18 @@ impl Quota {
     /// assert_eq!(exports.to_string(), "concurrent 3");
     /// assert!(Quota::concurrent(0).validate().is_err());
     /// ```
-    #[must_use]
     pub const fn concurrent(limit: u64) -> Self {
         Self::new(AlgorithmKind::Concurrent, limit, Duration::ZERO)
     }
 
     /// For [`concurrent`](Self::concurrent): how long a request typically holds its slot. Denials then give that time as the
     /// time to retry. Without it they give none ([`Retry::Unknown`](crate::Retry::Unknown)).
-    #[must_use]
     pub const fn typically(mut self, hold_time: Duration) -> Self {
         self.typical = hold_time;
         self
     }
 
     /// No limit: no call to the store, no header fields.
-    #[must_use]
     pub const fn unlimited() -> Self {
         Self::new(AlgorithmKind::Unlimited, MAX_UNITS, MAX_PERIOD)
     }
@@ -322,14 +305,12 @@ impl Quota {
     /// assert_eq!(decision.retry_after(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub const fn none() -> Self {
         Self::new(AlgorithmKind::None, 0, Duration::ZERO)
     }
 
     /// For [`none`](Self::none): when it ends, by the clock of each process. The denial says how long that is, as any other
     /// does. From then on requests count under the rule's own quota, if this is a plan, and otherwise nothing is limited.
-    #[must_use]
     pub fn until(mut self, end: SystemTime) -> Self {
         let end = end.duration_since(UNIX_EPOCH).map_or(0, micros);
         self.until = Some(end);
@@ -349,7 +330,6 @@ impl Quota {
 
     /// For [`gcra`](Self::gcra): how many units may come at once. A token bucket and a leaky bucket have a capacity instead,
     /// and windows their limit: [`validate`](Self::validate) refuses another burst.
-    #[must_use]
     pub const fn burst(mut self, units: u64) -> Self {
         match self.algorithm {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
@@ -367,7 +347,6 @@ impl Quota {
     }
 
     /// For [`sliding_buckets`](Self::sliding_buckets): in how many sub-buckets the window is counted, 2 to 600.
-    #[must_use]
     pub const fn buckets(mut self, buckets: u32) -> Self {
         self.buckets = buckets;
         self
@@ -496,7 +475,6 @@ impl Quota {
     ///
     /// A bucket keeps the exact rate (`rate` units in `instances` periods); where that is not possible the units are
     /// divided and rounded down.
-    #[must_use]
     pub fn share(&self, instances: u32) -> Self {
         let instances = instances.max(1);
         let mut share = *self;

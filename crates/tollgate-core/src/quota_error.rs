@@ -12,11 +12,7 @@ impl fmt::Display for QuotaError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(QuotaError as Display);
 
 impl std::error::Error for QuotaError {}

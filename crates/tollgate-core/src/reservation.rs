@@ -181,7 +181,6 @@ impl Reserved {
 }
 
 /// The text is not one that this store has written.
-#[must_use]
 pub fn foreign() -> StoreError {
     StoreError::new(
         StoreErrorKind::Foreign,
@@ -191,7 +190,6 @@ pub fn foreign() -> StoreError {
 }
 
 /// The store has no record of a reservation.
-#[must_use]
 pub fn gone() -> StoreError {
     StoreError::new(
         StoreErrorKind::Gone,

@@ -45,6 +45,7 @@ pub enum Mode {
 ///     .on_store_error(OnStoreError::Deny);
 /// assert_eq!(rule.name(), "search-per-key");
 /// ```
+#[must_use]
 #[derive(Clone)]
 pub struct Rule {
     /// Shared by copies: a swap of thousands of rules makes many of them.
@@ -137,14 +138,12 @@ impl Rule {
     /// them together what the largest limit allows, or of buckets the
     /// [largest burst and the fastest rate](crate::algorithm::gcra#two-limits-on-one-state). Two kinds of requests that are
     /// to be limited apart, such as reads and writes, are two rules.
-    #[must_use]
     pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         self.set().plans.push((name.into(), quota));
         self
     }
 
     /// Makes other quotas of its own and of those of its plans: a part of each, say.
-    #[must_use]
     pub fn map_quotas(mut self, of: impl Fn(Quota) -> Quota) -> Self {
         let settings = self.set();
         settings.quota = of(settings.quota);
@@ -160,14 +159,12 @@ impl Rule {
     /// The rule's own quota applies to the others. What a client has used is carried over from one to the next as from
     /// [plan](Self::plan) to plan, and the same holds for one that may choose. On a shared store, a check that brings a quota
     /// is decided by the store, whatever the rule's [consistency](Self::consistency).
-    #[must_use]
     pub fn variable_quota(mut self) -> Self {
         self.set().variable.get_or_insert_with(VariableQuota::new);
         self
     }
 
     /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
-    #[must_use]
     pub fn threshold(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         self.set().thresholds.push((name.into(), quota));
         self
@@ -196,28 +193,24 @@ impl Rule {
     }
 
     /// The units that a request costs where nothing computes them: 1 by default, and at least that.
-    #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.set().cost = units;
         self
     }
 
     /// Decides and counts as if alone, reports, and denies nothing.
-    #[must_use]
     pub fn shadow(mut self) -> Self {
         self.set().mode = Mode::Shadow;
         self
     }
 
     /// Switches the rule off.
-    #[must_use]
     pub fn off(mut self) -> Self {
         self.set().mode = Mode::Off;
         self
     }
 
     /// How exactly processes count together; for stores that are shared.
-    #[must_use]
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.set().consistency = consistency;
         self
@@ -233,7 +226,6 @@ impl Rule {
     /// A layer waits, and so does [`Limiter::acquire_within`](crate::Limiter::acquire_within);
     /// [`Limiter::acquire`](crate::Limiter::acquire) says how long to wait. Units of a place in the queue come back only as long as
     /// it is the last: see [`Ticket`](crate::Ticket).
-    #[must_use]
     pub fn wait(mut self, at_most: Duration) -> Self {
         self.set().wait = Some(at_most);
         self
@@ -283,7 +275,6 @@ impl Rule {
     /// assert_eq!(denied.retry(), Retry::After(Duration::from_millis(48_600)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn debt(mut self, at_most: u64) -> Self {
         self.set().debt = Some(at_most);
         self
@@ -307,7 +298,6 @@ impl Rule {
     /// The numbers of a verdict are those of the quota, and so is the time to retry. Shadows know no balance, and a
     /// [block](Self::block) holds for those who have one, too. Not for [slots](Quota::concurrent), rules that [wait](Self::wait), and
     /// [`Eventual`](crate::Consistency::Eventual).
-    #[must_use]
     pub fn credits(mut self) -> Self {
         self.set().credits = true;
         self
@@ -345,7 +335,6 @@ impl Rule {
     /// let rule = Rule::new("units-per-tenant", Quota::fixed_window(1_000_000, DAY)).durable(tenant);
     /// # let _ = rule;
     /// ```
-    #[must_use]
     pub fn durable(mut self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
         let settings = self.set();
         settings.durable = Some(Durable {
@@ -362,7 +351,6 @@ impl Rule {
     /// Default: they pass, and units for which there is no room are lost to the ledger, and counted.
     ///
     /// Call it after `durable`: it does nothing to a rule that is not.
-    #[must_use]
     pub fn deny_unwritten(mut self) -> Self {
         if let Some(durable) = &mut self.set().durable {
             durable.denies_unwritten = true;
@@ -395,7 +383,6 @@ impl Rule {
     /// let rule = Rule::new("exports", Quota::concurrent(3)).wait(5 * SECOND).max_waiting(10, 500);
     /// # let _ = rule;
     /// ```
-    #[must_use]
     pub fn max_waiting(mut self, per_key: usize, in_all: usize) -> Self {
         self.set().max_waiting = MaxWaiting { per_key, in_all };
         self
@@ -409,7 +396,6 @@ impl Rule {
     /// without a limit.
     ///
     /// A shadow counts and reports as if it blocked. [`Limiter::reset`](crate::Limiter::reset) lifts a block and forgets its level.
-    #[must_use]
     pub fn block(mut self, block: Block) -> Self {
         self.set().block = Some(block);
         self
@@ -455,14 +441,12 @@ impl Rule {
     /// assert!(repeat.is_allowed() && repeat.is_repeat());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn idempotent(mut self, period: Duration) -> Self {
         self.set().idempotent = Some(period);
         self
     }
 
     /// How often a request may repeat one with the same [id](Self::idempotent) at no cost: up to 255 times. Default: 3.
-    #[must_use]
     pub fn free_repeats(mut self, repeats: u8) -> Self {
         self.set().free_repeats = repeats;
         self
@@ -486,7 +470,6 @@ impl Rule {
     }
 
     /// What to answer when the store fails.
-    #[must_use]
     pub fn on_store_error(mut self, answer: OnStoreError) -> Self {
         self.set().on_store_error = answer;
         self
@@ -496,7 +479,6 @@ impl Rule {
     /// [`Limiter::top_keys`](crate::Limiter::top_keys). A key is shown by the first letters of what stands for it in the store.
     ///
     /// It takes about 33 KB once the rule is used, and some nanoseconds of each check.
-    #[must_use]
     pub fn top_keys(mut self) -> Self {
         self.set().top_keys.get_or_insert_default();
         self
@@ -523,7 +505,6 @@ impl Rule {
     /// assert_eq!((top[0].at_least, top[0].at_most), (5, 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn label(mut self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
         self.set().top_keys = Some(TopKeysSetting::labelled(label));
         self
@@ -531,7 +512,6 @@ impl Rule {
 
     /// What the rule counts by: `ip`, `api_key`, `tenant`. It is the label `subject_type` of the rule's metrics, a fixed word and
     /// nothing of a request. Default: in a layer what the rule's key says of itself, elsewhere `none`.
-    #[must_use]
     pub fn subject_type(mut self, name: impl Into<Arc<str>>) -> Self {
         self.set().subject_type = Some(name.into());
         self
@@ -545,7 +525,6 @@ impl Rule {
 
     /// What the rule counts, in the plural: `tokens`, `bytes`, `words`. A layer says so where it tells clients about the limit. Default:
     /// `requests`, and `units` where a request costs something other than 1.
-    #[must_use]
     pub fn unit(mut self, name: impl Into<Arc<str>>) -> Self {
         self.set().unit = Some(name.into());
         self
@@ -596,7 +575,6 @@ impl Rule {
 
     /// The quota under number `plan`: that of a plan, or one that a check has [brought along](Self::variable_quota). 0, and any
     /// number there is no quota for, is the rule's own.
-    #[must_use]
     pub fn quota_under(&self, plan: usize) -> Quota {
         if plan < self.quotas() {
             return *self.quota_of(plan);

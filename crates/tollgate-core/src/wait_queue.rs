@@ -385,12 +385,8 @@ impl fmt::Display for WaitError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(WaitError as Display);
 
 impl Error for WaitError {}
 

@@ -19,7 +19,6 @@ pub enum Effective {
 impl Effective {
     /// What takes effect for one of a rule's quotas: its own with plan number 0, or that of a plan. `exact` is the reason why
     /// the store can only count the rule exactly, if there is one.
-    #[must_use]
     pub fn of(rule: &Rule, plan: usize, exact: Option<&'static str>) -> Self {
         let quota = rule.quota_of(plan);
         match exact {

@@ -27,6 +27,8 @@
 //! Start with `engine/begin.rs`. The heads of `lease/`, `report/` and `slots/` say what a process does alone, and
 //! `docs/design/` in the repository why it may. What a store does is in `tests/reference/`.
 
+#![expect(clippy::must_use_candidate, reason = "one crate calls it")]
+
 mod deny;
 mod effective;
 mod engine;

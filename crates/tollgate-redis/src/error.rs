@@ -54,11 +54,7 @@ impl fmt::Display for SetupError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+tollgate_core::debug_fields!(SetupError as Display);
 
 impl Error for SetupError {}

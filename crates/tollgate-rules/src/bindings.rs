@@ -306,7 +306,6 @@ impl Bindings {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(feature = "redis")]
-    #[must_use]
     pub fn hashed_list(name: &str, secret: &tollgate_redis::Secret) -> KeyList {
         let key = crate::signing_key::SigningKey::new(secret);
         hashed_list(name, Arc::new(move |list, entry| key.hash_key(list, entry)))

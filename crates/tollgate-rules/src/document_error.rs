@@ -111,12 +111,8 @@ impl fmt::Display for DocumentError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for DocumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+tollgate_core::debug_fields!(DocumentError as Display);
 
 impl Error for DocumentError {}
 

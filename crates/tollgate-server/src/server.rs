@@ -159,7 +159,7 @@ impl Server {
         }
         if let Some(redis) = &settings.redis {
             let connects = redis.address().and_then(|address| {
-                redis.keys()?;
+                let _ = redis.keys()?;
                 let address: Address = address.parse().map_err(Mistakes::one)?;
                 client_config(redis, &address)
             });

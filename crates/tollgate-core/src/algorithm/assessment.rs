@@ -22,7 +22,6 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// The same quota for a rule whose requests wait for at most this long: its states may lie so far behind the quota. Only
     /// buckets can.
-    #[must_use]
     fn waiting(self, at_most: Duration) -> Self {
         let _ = at_most;
         self
@@ -36,7 +35,6 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// The same quota for a rule whose [charges](Self::charge) take up to `at_most` units more than there are. Only buckets,
     /// windows and sub-buckets can.
-    #[must_use]
     fn with_debt(self, at_most: u64) -> Self {
         let _ = at_most;
         self
@@ -44,7 +42,6 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// The same quota for a state that a denial leaves as it is: no [repair](Self::repair) brings it nearer, however far ahead
     /// it lies.
-    #[must_use]
     fn without_repair(&self) -> Self {
         self.clone()
     }

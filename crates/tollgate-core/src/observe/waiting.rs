@@ -14,7 +14,7 @@ use crate::{
 };
 #[cfg(feature = "metrics")]
 use crate::{
-    observe::names::{WAIT, WAITING, WAITS, describe_waiting},
+    observe::names::{WAIT, WAITING, WAITS, describe},
     rule::Rule,
     wait_queue::rules_to_wait_for,
 };
@@ -110,7 +110,7 @@ impl Drop for Waiting {
 impl RuleWait {
     /// The series of alerts begin at 0.
     fn begin(rule: &Rule) -> Self {
-        describe_waiting();
+        describe();
         let rule = rule.shared_name();
         for outcome in [ADMITTED, DENIED, QUEUE_FULL, WAIT_EXPIRED, ABANDONED] {
             count(rule, outcome, 0);

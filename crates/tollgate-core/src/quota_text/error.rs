@@ -36,12 +36,8 @@ impl fmt::Display for ParseQuotaError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for ParseQuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(ParseQuotaError as Display);
 
 impl Error for ParseQuotaError {}
 

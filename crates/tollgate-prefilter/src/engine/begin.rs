@@ -42,7 +42,6 @@ impl BoundRules {
     pub const MAX_REPORTS: usize = MAX_REPORTS;
 
     /// How often it has to be [polled](Self::poll_maintenance); `None`: never.
-    #[must_use]
     pub fn maintenance_interval(&self) -> Option<Duration> {
         self.pause.map(Duration::from_micros)
     }
@@ -136,7 +135,6 @@ impl BoundRules {
     }
 
     /// Units that this process has spent of a lease, or counted, as the store has counted them when it has been told.
-    #[must_use]
     pub fn as_booked(&self, hold: &Hold) -> Hold {
         match (hold.source, self.limit(&hold.check)) {
             (Source::Lease | Source::Local, Some(limit)) => {
@@ -176,7 +174,6 @@ impl BoundRules {
 
     /// Whether the last [poll](Self::poll_maintenance) has left leases to look at. It looks at some thousands, so that requests do not
     /// wait for all of them.
-    #[must_use]
     pub fn is_looking_through_leases(&self) -> bool {
         self.is_sweeping.load(Ordering::Relaxed)
     }
@@ -195,7 +192,6 @@ impl BoundRules {
     }
 
     /// Whether nothing is left to [flush](Self::flush) but what is in flight.
-    #[must_use]
     pub fn is_reported(&self) -> bool {
         let is_retired = self.is_retired();
         let mut limits = self.limits.iter();

@@ -40,7 +40,6 @@ impl BoundRules {
     /// Binds a rule set, which is in use until it is [retired](Self::retire). Bind a rule set before you retire the one
     /// that it replaces, and it keeps the leases and denials of the rules that have not changed. `exact` says why a rule can only be
     /// exact for the store, whatever its consistency and quota are.
-    #[must_use]
     pub fn new(
         engine: &Arc<Engine>,
         rules: Arc<RuleSet>,
@@ -92,7 +91,6 @@ impl BoundRules {
     }
 
     /// How a rule is counted: its own quota with plan number 0, or that of a plan. `None`: it is not enforced, or has no limit.
-    #[must_use]
     pub fn effective(&self, rule: usize, plan: usize) -> Option<Effective> {
         Some(self.limits.0.get(rule)?.get(plan)?.as_ref()?.effective)
     }

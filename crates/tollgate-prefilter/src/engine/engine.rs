@@ -55,7 +55,6 @@ impl Default for EngineOptions {
 
 impl Engine {
     /// An engine without rules.
-    #[must_use]
     pub fn new(options: EngineOptions) -> Arc<Self> {
         Arc::new(Self {
             local: Local::new(options.keys, options.deny_cache),
@@ -67,19 +66,16 @@ impl Engine {
     }
 
     /// The time by the store's clock, as far as this process knows it: to about a tenth of a second.
-    #[must_use]
     pub fn store_now(&self, now: Tick) -> Tick {
         self.local.store_time.at(now)
     }
 
     /// What this process holds. It takes a look at every key.
-    #[must_use]
     pub fn usage(&self, now: Tick) -> EngineUsage {
         self.local.usage_at(now)
     }
 
     /// What has happened so far.
-    #[must_use]
     pub fn counts(&self) -> EngineCounts {
         self.counts.so_far()
     }

@@ -25,7 +25,6 @@ impl Places {
     }
 
     /// The checks of a request, by their places.
-    #[must_use]
     pub fn steps(self, checks: &[Check]) -> SmallVec<[Step; 2]> {
         let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
         // A request has fewer than 65 536 checks.

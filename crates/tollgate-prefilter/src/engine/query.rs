@@ -68,7 +68,6 @@ impl FollowUp {
     }
 
     /// Whether there is nothing to send.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.settle.is_empty() && self.queries.is_empty()
     }
@@ -110,25 +109,21 @@ impl Query {
     }
 
     /// The checks that the store decides in one step; none for maintenance.
-    #[must_use]
     pub fn checks(&self) -> &[Check] {
         &self.exchange.checks
     }
 
     /// Whether the units of the checks are taken, if all fit.
-    #[must_use]
     pub fn takes(&self) -> bool {
         self.exchange.takes()
     }
 
     /// For how long the request waits for units at most, in µs: where its rules let it [wait](tollgate_core::Rule::wait).
-    #[must_use]
     pub fn patience(&self) -> Tick {
         self.exchange.patience
     }
 
     /// Whether the request takes more queries after this one, unless it is denied.
-    #[must_use]
     pub fn has_more_steps(&self) -> bool {
         let request = self.request.as_ref();
         request.is_some_and(|request| !request.steps.is_empty())
@@ -136,27 +131,23 @@ impl Query {
 
     /// Local usage to report: units that the store counts before it decides the checks, even above the limit. The cost of each check is
     /// their number.
-    #[must_use]
     pub fn reports(&self) -> &[Check] {
         &self.exchange.reports
     }
 
     /// Denials by this process that the store has not counted towards [blocks](tollgate_core::Rule::block), by the index of the check;
     /// empty if there are none.
-    #[must_use]
     pub fn counted(&self) -> &[u16] {
         &self.exchange.counted
     }
 
     /// The leases of the query. A returned lease is taken back before the checks are decided; a new one is granted after they are
     /// allowed.
-    #[must_use]
     pub fn leases(&self) -> &[LeaseItem] {
         &self.exchange.leases
     }
 
     /// On which terms a lease is granted.
-    #[must_use]
     pub fn lease_terms(&self, item: &LeaseItem) -> Option<&LeaseTerms> {
         self.exchange.binding.limit(&item.check)?.lease_terms()
     }
@@ -232,7 +223,6 @@ impl Query {
     }
 
     /// Whether units are lost if the reply is not processed.
-    #[must_use]
     pub fn is_about_leases_or_reports(&self) -> bool {
         !self.reports().is_empty() || !self.leases().is_empty()
     }

@@ -24,7 +24,6 @@ pub struct Reply {
 
 impl Reply {
     /// A reply to a query without reports and leases, and whose states belong to no other clients.
-    #[must_use]
     pub fn new(at: Tick, decision: Decision) -> Self {
         Self {
             at,
@@ -97,7 +96,6 @@ impl IndexSet {
     }
 
     /// Whether an index is in it.
-    #[must_use]
     pub fn contains(self, index: usize) -> bool {
         index >= 64 || self.0 >> index & 1 > 0
     }

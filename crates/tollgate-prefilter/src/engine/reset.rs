@@ -42,13 +42,11 @@ impl Reset {
     }
 
     /// Leases that go back to the store before the states are forgotten.
-    #[must_use]
     pub fn returned(&self) -> &[(Check, ReturnedLease)] {
         &self.returned
     }
 
     /// Whether this process had counted units that the store does not know of.
-    #[must_use]
     pub fn was_counted(&self) -> bool {
         self.was_counted
     }

@@ -44,7 +44,6 @@ impl Demand {
     }
 
     /// The units that requests will likely need within this time, in µs.
-    #[must_use]
     pub(crate) fn within(&self, time: Tick) -> u64 {
         let units = u128::from(self.rate) * u128::from(time) / 1_000_000_000;
         u64::try_from(units).unwrap_or(u64::MAX)

@@ -23,7 +23,6 @@ pub enum Grant {
 
 impl Grant {
     /// Its units.
-    #[must_use]
     pub const fn units(&self) -> u64 {
         match self {
             Self::Tracked { units, .. } | Self::Scheduled { units, .. } => *units,
@@ -55,20 +54,17 @@ pub struct LeaseQuery {
 
 impl LeaseQuery {
     /// The same that returns this lease.
-    #[must_use]
     pub const fn with_returned(mut self, returned: Option<ReturnedLease>) -> Self {
         self.returned = returned;
         self
     }
 
     /// Whether it neither requests nor returns a lease.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.returned.is_none() && !self.requests_grant()
     }
 
     /// Whether it requests a lease.
-    #[must_use]
     pub const fn requests_grant(&self) -> bool {
         self.tracked > 0 || self.scheduled > 0
     }

@@ -74,20 +74,17 @@ impl LeaseHolder {
 
     /// The units of the lease that may be spent now.
     #[inline]
-    #[must_use]
     pub fn left(&self, now: Tick) -> u64 {
         self.grant
             .map_or(0, |grant| grant.alive(now).min(grant.due(now)))
     }
 
     /// The units that are left of the lease, due or not.
-    #[must_use]
     pub fn held(&self, now: Tick) -> u64 {
         self.grant.map_or(0, |grant| grant.alive(now))
     }
 
     /// In how many µs `cost` units of the lease are due, if they will be.
-    #[must_use]
     pub fn due_after(&self, now: Tick, cost: u64) -> Option<Tick> {
         let due_at = self.grant?.due_at(cost)?;
         let is_in_time = due_at < self.grant?.until;
@@ -325,7 +322,6 @@ impl LeaseHolder {
 
     /// The number of the window in which the units are counted that are held, or were last. `None`: they are of a bucket.
     #[inline]
-    #[must_use]
     pub fn window(&self) -> Option<u64> {
         match self.grant?.kind {
             Kind::Window(window) => Some(window),
@@ -334,14 +330,12 @@ impl LeaseHolder {
     }
 
     /// When the lease runs out, if there is one.
-    #[must_use]
     pub fn until(&self) -> Option<Tick> {
         let grant = self.grant.filter(|grant| !grant.is_empty())?;
         Some(grant.until)
     }
 
     /// Whether nothing would be lost if this were forgotten.
-    #[must_use]
     pub fn is_idle(&self, now: Tick) -> bool {
         !self.is_querying && self.held(now) == 0
     }

@@ -42,7 +42,6 @@ const PAYS: u64 = 8;
 
 impl ScheduleTerms {
     /// The terms of a bucket with this reserve for tracked leases. `None` if no scheduled lease would be worth it.
-    #[must_use]
     pub(crate) fn new(quota: &Quota, reserve: u64) -> Option<Self> {
         let (rate, period) = (quota.rate(), micros(quota.period().as_micros()));
         let room = quota.limit().saturating_sub(reserve);
@@ -56,7 +55,6 @@ impl ScheduleTerms {
 
     /// The same from numbers, for models and tests: `rate` units in `period` µs, the units that are not reserved, the horizon and
     /// the life of a scheduled lease in µs. `None` where the bucket would fill up while a scheduled lease is out.
-    #[must_use]
     pub fn by_hand(rate: u64, period: Tick, room: u64, horizon: Tick, life: Tick) -> Option<Self> {
         let back = u128::from(life) * u128::from(rate);
         let back = u64::try_from(back.div_ceil(u128::from(period.max(1)))).ok()?;
@@ -77,7 +75,6 @@ impl ScheduleTerms {
 
     /// The size of a scheduled lease if `wanted` units are requested, and what was taken before is refilled within `after` µs; 0:
     /// none.
-    #[must_use]
     pub fn units(&self, wanted: u64, after: Tick) -> u64 {
         let time = self.horizon.saturating_sub(after) / self.share.max(1);
         let units = u128::from(time) * u128::from(self.rate) / u128::from(self.period.max(1));
@@ -85,25 +82,21 @@ impl ScheduleTerms {
     }
 
     /// The time in µs in which these units come back.
-    #[must_use]
     pub fn span(&self, units: u64) -> Tick {
         time_of(units, self.rate, self.period)
     }
 
     /// How far ahead units are granted, in µs.
-    #[must_use]
     pub const fn horizon(&self) -> Tick {
         self.horizon
     }
 
     /// How long a scheduled lease lives, in µs from when its query was sent.
-    #[must_use]
     pub const fn life(&self) -> Tick {
         self.life
     }
 
     /// A scheduled lease is granted only where no more units than this are left.
-    #[must_use]
     pub const fn below(&self) -> u64 {
         self.below
     }

@@ -78,7 +78,6 @@ impl LeaseTerms {
     }
 
     /// Terms of a bucket from numbers, for models and tests: the reserve, and for how long leases live.
-    #[must_use]
     pub const fn of_bucket(reserve: u64, tracked_life: Tick) -> Self {
         Self {
             reserve,
@@ -93,7 +92,6 @@ impl LeaseTerms {
 
     /// Terms of a quota that counts in windows, from numbers: the reserve, and the length of the windows in µs. With windows of 0
     /// nothing is granted.
-    #[must_use]
     pub const fn of_window(reserve: u64, window: Tick) -> Self {
         Self {
             window: Some(window),
@@ -103,21 +101,18 @@ impl LeaseTerms {
 
     /// The same with leases of at most the `share`-th part of what is left and of what may still be on lease, and of at least
     /// `least` units. Default: 4 and 2.
-    #[must_use]
     pub const fn in_grants_of(mut self, share: u64, least: u64) -> Self {
         (self.share, self.least) = (share, least);
         self
     }
 
     /// The same with scheduled leases on these terms, or with none.
-    #[must_use]
     pub const fn with_schedule(mut self, schedule: Option<ScheduleTerms>) -> Self {
         self.schedule = schedule;
         self
     }
 
     /// The size of a lease if `wanted` units are requested, `level` are left and `room` may still be on lease; 0: none.
-    #[must_use]
     pub fn grant(&self, wanted: u64, level: u64, room: u64) -> u64 {
         let share = self.share.max(1);
         let units = wanted.min(level / share).min(room.div_ceil(share));
@@ -125,25 +120,21 @@ impl LeaseTerms {
     }
 
     /// The most units that are on lease at once, by all processes together.
-    #[must_use]
     pub const fn reserve(&self) -> u64 {
         self.reserve
     }
 
     /// For how long a tracked lease lives, in µs by the store's clock. One of a window ends with the window.
-    #[must_use]
     pub const fn tracked_life(&self) -> Tick {
         self.tracked_life
     }
 
     /// On what terms units are granted that the bucket does not have yet, if they are.
-    #[must_use]
     pub const fn schedule(&self) -> Option<&ScheduleTerms> {
         self.schedule.as_ref()
     }
 
     /// The length in µs of the windows with which leases end, where the quota counts in windows.
-    #[must_use]
     pub const fn window(&self) -> Option<Tick> {
         self.window
     }

@@ -65,31 +65,26 @@ impl LocalUsage {
 
     /// The units left, as far as this process knows.
     #[inline]
-    #[must_use]
     pub fn left(&self) -> u64 {
         self.room
     }
 
     /// Units admitted and not known to the store.
-    #[must_use]
     pub fn unreported(&self) -> u64 {
         self.unreported + self.reporting
     }
 
     /// Units admitted and in no report.
-    #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unreported
     }
 
     /// Whether a report is due.
-    #[must_use]
     pub fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
         self.due_at(terms).is_some_and(|due| now >= due)
     }
 
     /// When a report is due. `None` while there is nothing to say, or one is under way.
-    #[must_use]
     pub fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
         (self.unreported > 0 && self.reporting == 0)
             .then_some(self.since.saturating_add(terms.interval()))
@@ -175,7 +170,6 @@ impl LocalUsage {
     }
 
     /// Whether nothing would be lost if this were forgotten.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.unreported() == 0
     }

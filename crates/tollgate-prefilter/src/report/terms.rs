@@ -56,14 +56,12 @@ impl ReportTerms {
     }
 
     /// How often a process reports, in µs.
-    #[must_use]
     pub const fn interval(&self) -> Tick {
         self.interval
     }
 
     /// How many µs later a state is fresh if `units` more are used, rounded up: the time in which a bucket refills
     /// by them. 0 of a window, whose end stays where it is.
-    #[must_use]
     pub(crate) fn puts_off(&self, units: u64) -> Tick {
         let Some((rate, period)) = self.refill else {
             return 0;
@@ -76,7 +74,6 @@ impl ReportTerms {
     }
 
     /// The most units that a process has admitted and not reported.
-    #[must_use]
     pub const fn max_unreported(&self) -> u64 {
         self.max_unreported
     }

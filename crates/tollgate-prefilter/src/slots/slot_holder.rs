@@ -64,7 +64,6 @@ pub enum SlotStart {
 
 impl SlotHolder {
     /// A process that has nothing in use.
-    #[must_use]
     pub fn new(owner: SlotOwner) -> Self {
         let nothing = ReportState {
             newest: 0,
@@ -84,7 +83,6 @@ impl SlotHolder {
     }
 
     /// The requests that run.
-    #[must_use]
     pub fn running(&self) -> u32 {
         self.running
     }
@@ -199,19 +197,16 @@ impl SlotHolder {
     }
 
     /// Whether slots are in use, or wanted.
-    #[must_use]
     pub(crate) fn is_in_use(&self) -> bool {
         self.running > 0 || self.pending > 0
     }
 
     /// Whether the store may know of slots of this process, so that it has to be renewed. Otherwise the holder may be forgotten.
-    #[must_use]
     pub fn is_listed(&self) -> bool {
         self.is_in_use() || !self.state.is_settled
     }
 
     /// When the next renewal is due, if one is.
-    #[must_use]
     pub fn renew_at(&self) -> Option<Tick> {
         self.is_listed().then_some(self.state.renew_at)
     }
@@ -238,14 +233,12 @@ impl SlotHolder {
     }
 
     /// Whether a grant to this acquire would not be used: a renewal was sent since.
-    #[must_use]
     pub fn is_void(&self, message: &SlotMessage) -> bool {
         message.seq < self.void_before
     }
 
     /// Whether the store has forgotten the grant with this number while its request ran. The request goes on, and occupies its
     /// slots again, but others may have been granted them meanwhile.
-    #[must_use]
     pub fn is_outlived(&self, seq: u64) -> bool {
         seq < self.outlived_before
     }

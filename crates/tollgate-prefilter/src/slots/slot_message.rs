@@ -11,7 +11,6 @@ pub struct SlotOwner(pub u64);
 
 impl SlotOwner {
     /// A new random id.
-    #[must_use]
     pub fn random() -> Self {
         Self(fastrand::u64(1..))
     }
@@ -51,7 +50,6 @@ pub struct SlotReply {
 
 impl SlotReply {
     /// Whether the slots wanted were granted.
-    #[must_use]
     pub fn is_granted(&self) -> bool {
         matches!(self.outcome, SlotOutcome::Granted { .. })
     }

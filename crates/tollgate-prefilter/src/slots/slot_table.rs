@@ -78,7 +78,6 @@ impl<T: Clone> SlotTable<T> {
     pub const MOST_KEYS: usize = 65_536;
 
     /// A process that has just started.
-    #[must_use]
     pub fn new(owner: SlotOwner, terms: SlotTerms) -> Self {
         Self {
             owner,
@@ -91,7 +90,6 @@ impl<T: Clone> SlotTable<T> {
     }
 
     /// Whether slots of this many more keys can be acquired.
-    #[must_use]
     pub fn has_room(&self, keys: usize) -> bool {
         self.entries.len() + keys <= Self::MOST_KEYS
     }
@@ -180,7 +178,6 @@ impl<T: Clone> SlotTable<T> {
     }
 
     /// Whether the store has forgotten slots with this number while their request ran: others may have been given them.
-    #[must_use]
     pub fn is_outlived(&self, rule: &str, key: Fingerprint, number: u64) -> bool {
         let found = self.key_of(rule, key, number);
         let entry = found.and_then(|key| self.entries.get(&key));
@@ -251,19 +248,16 @@ impl<T: Clone> SlotTable<T> {
     }
 
     /// When the next message to the store is due.
-    #[must_use]
     pub fn due_at(&self) -> Option<Tick> {
         self.due.first().map(|(at, _)| *at)
     }
 
     /// Whether the store knows of no slots of this process.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Whether the store knows of all requests that have ended.
-    #[must_use]
     pub fn is_reported(&self) -> bool {
         self.entries
             .values()
@@ -271,13 +265,11 @@ impl<T: Clone> SlotTable<T> {
     }
 
     /// What has happened so far.
-    #[must_use]
     pub fn counts(&self) -> SlotCounts {
         self.counts
     }
 
     /// The number of keys in the table, and an estimate of their memory: tree nodes are taken to be two thirds full.
-    #[must_use]
     pub fn usage(&self) -> TableUsage {
         let entry = size_of::<SlotKey>() + size_of::<Entry<T>>();
         let due = size_of::<(Tick, SlotKey)>();
@@ -293,7 +285,6 @@ impl<T: Clone> SlotTable<T> {
     }
 
     /// The slots in use, and the keys they are of.
-    #[must_use]
     pub fn in_use(&self) -> (u64, usize) {
         let running = self.entries.values().map(|it| it.holder.running());
         let running = running.map(u64::from).filter(|slots| *slots > 0);

@@ -12,13 +12,11 @@ pub struct SlotTerms {
 
 impl SlotTerms {
     /// A term in µs. A hundredth of it is kept as a margin for clocks that do not run at the same rate.
-    #[must_use]
     pub fn new(term: Tick) -> Self {
         Self::with_margin(term, term / 100)
     }
 
     /// The same with a margin in µs: by how much the clock of a process may fall behind that of the store within a term.
-    #[must_use]
     pub fn with_margin(term: Tick, margin: Tick) -> Self {
         Self {
             term,
@@ -29,40 +27,34 @@ impl SlotTerms {
 
     /// The same, for a store that answers within `deadline` µs, or never. An acquire that a renewal makes void is sent again: a
     /// store that is far would be asked in vain, again and again, if ends of requests were told before it can have answered.
-    #[must_use]
     pub fn of_store(mut self, deadline: Tick) -> Self {
         self.patience = self.patience.max(deadline).min(self.retry_after());
         self
     }
 
     /// The term, in µs.
-    #[must_use]
     pub fn term(&self) -> Tick {
         self.term
     }
 
     /// The pause between two renewals, in µs: a third of the term, so that one of them may be lost.
-    #[must_use]
     pub fn renew_after(&self) -> Tick {
         self.term / 3
     }
 
     /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s, or the deadline
     /// of the store, but at most half a second of 15 s.
-    #[must_use]
     pub fn patience(&self) -> Tick {
         self.patience
     }
 
     /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
-    #[must_use]
     pub(crate) fn retry_after(&self) -> Tick {
         self.term / 30
     }
 
     /// Until when a request may start on a slot: counted from the time at which its message was **sent**. Counted from the reply, it
     /// would start on a slot that another process has by then.
-    #[must_use]
     pub fn deadline(&self, sent: Tick, left: Tick) -> Tick {
         sent.saturating_add(left).saturating_sub(self.margin)
     }

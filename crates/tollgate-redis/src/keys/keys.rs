@@ -47,6 +47,7 @@ use crate::{
 };
 
 /// How the keys of clients are written in Redis. All processes that share a limit write them alike.
+#[must_use]
 #[derive(Clone)]
 pub struct Keys(Kind);
 
@@ -76,7 +77,6 @@ pub(crate) enum Name {
 
 impl Keys {
     /// As fingerprints, keyed by this secret: the names in Redis reveal nothing about the clients.
-    #[must_use]
     pub fn hashed(secret: Secret) -> Self {
         Self::by(secret, None, false)
     }
@@ -96,7 +96,6 @@ impl Keys {
     /// **Anyone who can list the keys of the server, or read a dump of its memory, sees the clients: their addresses, accounts
     /// and API keys.** Never leave it on. Switching it on or off resets all budgets, because the states have other names. A
     /// process that counts more than 60 000 clients at once may lose late settlements.
-    #[must_use]
     pub fn plain() -> Self {
         Self(Kind::Plain(Arc::default()))
     }

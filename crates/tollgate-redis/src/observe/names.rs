@@ -1,22 +1,6 @@
 //! The names of the metrics, and what they are.
 
-/// Names, each with its kind and its description. `seconds` is a histogram of times, `bytes` a gauge.
-macro_rules! names {
-    ($($kind:ident $name:ident $text:literal $about:literal)*) => {
-        $(pub(super) const $name: &str = $text;)*
-
-        /// Describes them to the recorder.
-        pub(super) fn describe() {
-            $(names!(@$kind $name $about);)*
-        }
-    };
-    (@counter $name:ident $about:literal) => { metrics::describe_counter!($name, $about) };
-    (@gauge $name:ident $about:literal) => { metrics::describe_gauge!($name, $about) };
-    (@bytes $name:ident $about:literal) => { metrics::describe_gauge!($name, metrics::Unit::Bytes, $about) };
-    (@seconds $name:ident $about:literal) => { metrics::describe_histogram!($name, metrics::Unit::Seconds, $about) };
-}
-
-names! {
+tollgate_core::metric_names! {
     seconds CALL_DURATION "tollgate_redis_call_duration_seconds"
         "How long requests have waited for Redis, by outcome"
     seconds ROUND_TRIP "tollgate_redis_round_trip_duration_seconds"

@@ -106,7 +106,6 @@ impl Encoder {
     ///
     /// The rule's name is part of the hash, so that the names in Redis do not show which clients of two rules are the same.
     /// The exception is a client that determines the slot, which all rules of a request share.
-    #[must_use]
     pub(crate) fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
         let rule_args = self.rules.get(usize::from(rule));
         let domain = match (&self.keyspace.partition, rule_args) {
@@ -148,7 +147,6 @@ impl Encoder {
     }
 
     /// Whether a state of the rule at a place is found by its client alone, as a reset has to.
-    #[must_use]
     pub(crate) fn is_found_alone(&self, rule: u16) -> bool {
         self.with.is_none_or(|with| with == rule)
     }

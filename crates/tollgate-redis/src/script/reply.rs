@@ -90,7 +90,6 @@ pub(crate) struct NewKeyReply {
 
 impl Reply {
     /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
-    #[must_use]
     pub(crate) fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
         let integers: SmallVec<_> = integers.into_iter().collect();
         let at = u64::try_from(*integers.first()?).ok()?;
@@ -122,7 +121,6 @@ impl Reply {
     }
 
     /// The time of the decisions.
-    #[must_use]
     pub(crate) fn at(&self) -> Tick {
         self.at
     }
@@ -371,7 +369,6 @@ impl Reply {
     }
 
     /// The lease that was granted in answer to the query at a place; `Some(None)`: none was, and `None`: it failed.
-    #[must_use]
     pub(crate) fn grant(&self, place: u16) -> Option<Option<Grant>> {
         let [kind, units, more] = self.of(usize::from(place))?;
         let units = u64::try_from(units).ok()?;
@@ -388,7 +385,6 @@ impl Reply {
     }
 
     /// Whether one of the states at these places, which were to be forgotten, was there.
-    #[must_use]
     pub(crate) fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
         let was_there = |[done, kept, _]: [i64; 3]| done == FITS && kept > 0;
         places.any(|place| self.of(place).is_some_and(was_there))
@@ -396,7 +392,6 @@ impl Reply {
 
     /// The units that have lapsed, of the refund at a place under a rule whose requests wait, or of a charge under one with debt;
     /// `None`: nothing was done.
-    #[must_use]
     pub(crate) fn lapsed_units(&self, place: u16) -> Option<u64> {
         let [done, units, _] = self.of(usize::from(place))?;
         u64::try_from(units).ok().filter(|_| done == FITS)
@@ -409,28 +404,24 @@ impl Reply {
     }
 
     /// What is left after the report at a place; `None`: it failed.
-    #[must_use]
     pub(crate) fn left(&self, place: u16) -> Option<u64> {
         let [fits, left, _] = self.of(usize::from(place))?;
         u64::try_from(left).ok().filter(|_| fits >= FITS)
     }
 
     /// The same, and in how many µs the state is fresh.
-    #[must_use]
     pub(crate) fn reported(&self, place: u16) -> Option<(u64, Tick)> {
         let [_, _, reset_after] = self.of(usize::from(place))?;
         Some((self.left(place)?, u64::try_from(reset_after).unwrap_or(0)))
     }
 
     /// Why the server refused the check at a place, if it did. Then nothing was done for it.
-    #[must_use]
     pub(crate) fn refusal(&self, place: u16) -> Option<Refusal> {
         let [retry, number, _] = self.of(usize::from(place))?;
         (retry == FAILED).then(|| Refusal::of(number))?
     }
 
     /// The first refusal of any check of the call.
-    #[must_use]
     pub(crate) fn first_refusal(&self) -> Option<Refusal> {
         let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
         let mut failed = answers.filter(|answer| answer[0] == FAILED);
@@ -438,7 +429,6 @@ impl Reply {
     }
 
     /// The answer to a message about slots; `None`: it failed.
-    #[must_use]
     pub(crate) fn slots(&self, place: u16, message: &SlotMessage) -> Option<SlotReply> {
         let [retry, free, left] = self.of(usize::from(place))?;
         let outcome = match retry {

@@ -33,7 +33,6 @@ pub(crate) struct NewKeyCap {
 
 impl NewKeyCap {
     /// That rate and burst of all processes: 1 to 1 000 000. What is outside is the nearest of these.
-    #[must_use]
     pub(crate) fn per_second(rate: u32) -> Self {
         let rate = rate.clamp(1, MOST);
         Self {

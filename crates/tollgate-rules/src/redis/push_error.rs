@@ -59,11 +59,7 @@ impl fmt::Display for PushError {
     }
 }
 
-/// As it is displayed: it comes out of `main`.
-impl fmt::Debug for PushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
+// As it is displayed: it comes out of `main`.
+tollgate_core::debug_fields!(PushError as Display);
 
 impl Error for PushError {}

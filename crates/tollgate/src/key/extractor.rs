@@ -104,12 +104,8 @@ impl fmt::Display for NoKey {
     }
 }
 
-/// The same text as `Display`, because it is what `main` prints.
-impl fmt::Debug for NoKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// The same text as `Display`, because it is what `main` prints.
+tollgate_core::debug_fields!(NoKey as Display);
 
 impl std::error::Error for NoKey {}
 

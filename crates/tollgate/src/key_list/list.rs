@@ -26,6 +26,7 @@ use crate::{
 type HashFn = dyn Fn(&str) -> u128 + Send + Sync;
 
 /// Keys and networks by a name: see the [module](crate::key_list). Clones share the entries.
+#[must_use]
 #[derive(Clone)]
 pub struct KeyList {
     shared: Arc<Shared>,
@@ -43,7 +44,6 @@ struct Shared {
 
 impl KeyList {
     /// An empty list with this name, for messages.
-    #[must_use]
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::with_hash(name.into(), None)
     }
@@ -60,7 +60,6 @@ impl KeyList {
     /// assert!(revoked.set(["acme-key-1"]).unwrap_err().to_string().contains("32 hexadecimal digits"));
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
-    #[must_use]
     pub fn hashed(
         name: impl Into<Arc<str>>,
         hash: impl Fn(&str) -> u128 + Send + Sync + 'static,

@@ -3,42 +3,21 @@
 //! Labels are rule names, so their number is bounded by the code. Handles are created when a rule is first used: one created
 //! before the application has installed its recorder would never count.
 
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use metrics::{Counter, Unit, counter, describe_counter};
+use metrics::{Counter, counter};
+
+tollgate_core::metric_names! {
+    counter KEYLESS "tollgate_keyless_requests_total" "Requests without a key, whatever the rule does with them."
+    counter LOOK_UP_FAILURES "tollgate_look_up_failures_total" "Requests whose key look-up failed or timed out."
+    counter REFUNDED "tollgate_refunded_requests_total"
+        "Requests refunded because the service did not serve them, or because their response does not count."
+    counter MISCONFIGURED "tollgate_misconfigured_total" "Requests without a key because the service is misconfigured."
+    counter PREFLIGHTS "tollgate_preflights_total" "CORS preflights passed uncounted."
+}
 
 /// In the order of [`Metric`](super::observer::Metric).
-const OF_RULE: [(&str, &str); 4] = [
-    (
-        "tollgate_keyless_requests_total",
-        "Requests without a key, whatever the rule does with them.",
-    ),
-    (
-        "tollgate_look_up_failures_total",
-        "Requests whose key look-up failed or timed out.",
-    ),
-    (
-        "tollgate_refunded_requests_total",
-        "Requests refunded because the service did not serve them, or because their response does not count.",
-    ),
-    (
-        "tollgate_misconfigured_total",
-        "Requests without a key because the service is misconfigured.",
-    ),
-];
-const PREFLIGHTS: (&str, &str) = (
-    "tollgate_preflights_total",
-    "CORS preflights passed uncounted.",
-);
-
-fn describe() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        for (metric, text) in OF_RULE.into_iter().chain([PREFLIGHTS]) {
-            describe_counter!(metric, Unit::Count, text);
-        }
-    });
-}
+const OF_RULE: [&str; 4] = [KEYLESS, LOOK_UP_FAILURES, REFUNDED, MISCONFIGURED];
 
 /// The counters of a rule.
 #[derive(Default)]
@@ -49,7 +28,7 @@ impl RuleMeters {
     pub(super) fn of(&self, rule: &Arc<str>) -> &[Counter; 4] {
         self.0.get_or_init(|| {
             describe();
-            OF_RULE.map(|(metric, _)| counter!(metric, "rule" => Arc::clone(rule)))
+            OF_RULE.map(|metric| counter!(metric, "rule" => Arc::clone(rule)))
         })
     }
 }
@@ -59,5 +38,5 @@ tollgate_core::debug_fields!(RuleMeters);
 /// The counter of preflights, which no rule is about.
 pub(super) fn preflights() -> Counter {
     describe();
-    counter!(PREFLIGHTS.0)
+    counter!(PREFLIGHTS)
 }

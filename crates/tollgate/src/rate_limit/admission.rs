@@ -384,12 +384,8 @@ impl fmt::Display for Denied {
     }
 }
 
-/// The same text as `Display`, because it is what `main` prints.
-impl fmt::Debug for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// The same text as `Display`, because it is what `main` prints.
+tollgate_core::debug_fields!(Denied as Display);
 
 impl std::error::Error for Denied {}
 

@@ -22,6 +22,7 @@ use crate::{
 
 /// What a proxy asks about in one call: the head of its client's request, or something that it counts by. See
 /// [`RateLimitLayer::decide`].
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct RequestPart {
     head: Parts,
@@ -31,7 +32,6 @@ pub struct RequestPart {
 
 impl RequestPart {
     /// The head of a request, which counts once.
-    #[must_use]
     pub fn new(head: Parts) -> Self {
         Self {
             head,
@@ -41,7 +41,6 @@ impl RequestPart {
     }
 
     /// How often it counts: so many times the cost that its rules have. 0 looks whether it would pass once, and takes nothing.
-    #[must_use]
     pub fn hits(mut self, hits: u64) -> Self {
         self.hits = hits;
         self
@@ -49,7 +48,6 @@ impl RequestPart {
 
     /// The head says only a part of its request: a rule whose key it lacks does not apply to it, whatever the rule does with
     /// [missing keys](crate::RequestRule::when_missing).
-    #[must_use]
     pub fn fragment(mut self) -> Self {
         self.is_fragment = true;
         self

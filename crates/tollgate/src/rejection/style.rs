@@ -9,6 +9,7 @@ use tollgate_core::RuleError;
 use crate::{header::template::Template, rejection::denial::Denial};
 
 /// The response to a denial. See the [module documentation](crate::rejection).
+#[must_use]
 #[derive(Clone, Default)]
 pub struct Rejection(pub(super) Style);
 
@@ -28,14 +29,12 @@ pub(super) enum Style {
 impl Rejection {
     /// `application/problem+json`: `type`, `title`, `status`, `detail`, `violated-policies` and `retry_after_ms`. The
     /// default.
-    #[must_use]
     pub fn problem() -> Self {
         Self(Style::Problem)
     }
 
     /// `application/json`: `error` (`rate_limit_exceeded`, `cost_too_high`, `unavailable` or `no_key`), `message`, `rule` (the
     /// first that was exceeded) and `retry_after_ms`.
-    #[must_use]
     pub fn json() -> Self {
         Self(Style::Json)
     }
@@ -62,13 +61,11 @@ impl Rejection {
     }
 
     /// `text/plain`: a sentence with the retry time.
-    #[must_use]
     pub fn text() -> Self {
         Self(Style::Text)
     }
 
     /// No body.
-    #[must_use]
     pub fn empty() -> Self {
         Self(Style::Empty)
     }

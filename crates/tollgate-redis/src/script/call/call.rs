@@ -65,14 +65,12 @@ pub(crate) struct Call {
 
 impl Call {
     /// A call by the server's clock.
-    #[must_use]
     pub(crate) fn new() -> Self {
         Self::by(&[])
     }
 
     /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
     /// longer than by that clock, because the server forgets by its own.
-    #[must_use]
     pub(crate) fn at(now: Tick, margin: Duration) -> Self {
         let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
         Self::by(&[double(now.min(LAST)), double(margin.min(LAST))].concat())
@@ -100,13 +98,11 @@ impl Call {
     }
 
     /// The keys, in order.
-    #[must_use]
     pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.keys.iter()
     }
 
     /// The arguments, in order.
-    #[must_use]
     pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.args.iter()
     }
@@ -117,13 +113,11 @@ impl Call {
     }
 
     /// The answers to the checks that were added: two to one of a rule that blocks keys.
-    #[must_use]
     pub(crate) fn checks(&self) -> usize {
         self.args.checks() + self.blocks
     }
 
     /// Whether nothing was added: then there is nothing to call.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.checks() == 0
     }

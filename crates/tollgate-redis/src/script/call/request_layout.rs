@@ -28,7 +28,6 @@ pub(crate) struct Capped {
 
 impl RequestLayout {
     /// Whether no check was sent, because no rule of the request has a limit.
-    #[must_use]
     pub(crate) fn is_nothing(&self) -> bool {
         self.places.iter().all(|place| *place == NO_ANSWER)
     }

@@ -1,0 +1,47 @@
+//! What the crates of tollgate would write again and again.
+
+/// `Debug` of a type that shows these fields and hides the others: keys, secrets, closures. Of an error it is what is displayed.
+/// For the crates of tollgate.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_fields {
+    ($type:ident as Display) => {
+        impl ::std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+    ($type:ident) => { $crate::debug_fields!($type, _it =>); };
+    ($type:ident, $it:ident => $($name:ident: $value:expr),*) => {
+        impl ::std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $it = self;
+                f.debug_struct(stringify!($type))
+                    $(.field(stringify!($name), &$value))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+/// The names of metrics, each with its kind and its description, and `describe`, which tells them to the recorder, once in a process.
+/// `seconds` is a histogram of times, `bytes` a gauge. For the crates of tollgate.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! metric_names {
+    ($($kind:ident $name:ident $text:literal $about:literal)*) => {
+        $(pub(super) const $name: &str = $text;)*
+
+        /// Describes them to the recorder.
+        pub(super) fn describe() {
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(|| { $($crate::metric_names!(@$kind $name $about);)* });
+        }
+    };
+    (@counter $name:ident $about:literal) => { metrics::describe_counter!($name, $about) };
+    (@gauge $name:ident $about:literal) => { metrics::describe_gauge!($name, $about) };
+    (@bytes $name:ident $about:literal) => { metrics::describe_gauge!($name, metrics::Unit::Bytes, $about) };
+    (@ratio $name:ident $about:literal) => { metrics::describe_histogram!($name, $about) };
+    (@seconds $name:ident $about:literal) => { metrics::describe_histogram!($name, metrics::Unit::Seconds, $about) };
+}
