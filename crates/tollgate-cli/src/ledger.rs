@@ -7,12 +7,11 @@ use std::{
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tollgate_core::{Consistency, Limiter, Tick};
+use tollgate_core::Tick;
 use tollgate_ledger::{
     AccountUsage, Adjustment, Drift, Entry, Ledger, LedgerError, LedgerErrorKind, Period,
     Reconciliation, ReportRow,
 };
-use tollgate_redis::Partition;
 
 use crate::{
     change_args::BecauseArgs,
@@ -229,12 +228,7 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let ledger = Ledger::open(&args.database.database).await?;
     let document = args.rules.document_or_stored(&args.redis).await?;
-    let partition = args.keys.partition.as_ref();
-    let partition = partition.map_or(Partition::One, |named| named.0.clone());
-    let store = args.redis.store(&args.keys, partition).await?;
-    let exact = |rule: tollgate_core::Rule| rule.consistency(Consistency::Exact);
-    let limiter = Limiter::new(store, document.limiter_rules().into_iter().map(exact))
-        .map_err(Failure::failed)?;
+    let limiter = args.redis.limiter(&args.keys, &document).await?;
     let how = Reconciliation {
         per_second: args.per_second,
         repairs: args.repair,

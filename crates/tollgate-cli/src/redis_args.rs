@@ -1,10 +1,15 @@
 //! Which Redis, and how the service writes to it.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
+use tollgate::{Consistency, Limiter};
 use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
-use tollgate_rules::redis::{Certificates, RedisRules};
+use tollgate_rules::{
+    AuditKind, Author, RuleDocument,
+    operators::Explanation,
+    redis::{Certificates, RedisRules},
+};
 
 use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
 
@@ -46,41 +51,14 @@ pub(crate) struct KeyArgs {
 
     /// The partition of the service: one, key, or by-rule:NAME. Default: wherever a state may be, on a cluster too.
     #[arg(long, value_name = "PARTITION")]
-    pub(crate) partition: Option<PartitionName>,
-}
-
-/// A partition as it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PartitionName(pub(crate) Partition);
-
-impl FromStr for PartitionName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "one" => Ok(Self(Partition::One)),
-            None if text == "key" => Ok(Self(Partition::Key)),
-            Some(("by-rule", rule)) if !rule.is_empty() => Ok(Self(Partition::ByRule(rule.into()))),
-            _ => Err("a partition is one, key or by-rule:NAME, where NAME is a rule".to_owned()),
-        }
-    }
-}
-
-/// As it is written.
-pub(crate) fn partition_name(partition: &Partition) -> String {
-    match partition {
-        Partition::One => "one".to_owned(),
-        Partition::Key => "key".to_owned(),
-        Partition::ByRule(rule) => format!("by-rule:{rule}"),
-        other => format!("{other:?}"),
-    }
+    pub(crate) partition: Option<Partition>,
 }
 
 impl KeyArgs {
     /// The partition of the service, for what changes a state.
     pub(crate) fn one_partition(&self, redis: &RedisArgs) -> Result<Partition, Failure> {
         match (&self.partition, redis.redis.contains("-cluster://")) {
-            (Some(PartitionName(partition)), _) => Ok(partition.clone()),
+            (Some(partition), _) => Ok(partition.clone()),
             (None, false) => Ok(Partition::One),
             (None, true) => Err(Failure::usage(
                 "it happens where the service has its states: say by which --partition, one or key or by-rule:NAME",
@@ -138,6 +116,35 @@ impl RedisArgs {
                 "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
             ))
         })
+    }
+
+    /// All rules of a document on their states. Whatever processes decide by themselves, it asks Redis.
+    pub(crate) async fn limiter(
+        &self,
+        keys: &KeyArgs,
+        document: &RuleDocument,
+    ) -> Result<Limiter, Failure> {
+        let partition = keys.partition.clone().unwrap_or(Partition::One);
+        let store = self.store(keys, partition).await?;
+        let exact = |rule: tollgate_core::Rule| rule.consistency(Consistency::Exact);
+        let rules = document.limiter_rules().into_iter().map(exact);
+        Limiter::new(store, rules).map_err(Failure::failed)
+    }
+
+    /// Writes what was done to a client into the audit. Keys without a secret have none.
+    pub(crate) async fn record(
+        &self,
+        kind: AuditKind,
+        client: &Explanation,
+        what: &str,
+        author: &Author,
+    ) -> Result<(), Failure> {
+        let Some(secret) = self.secret.find()? else {
+            return Ok(());
+        };
+        let redis = self.rules(&secret)?;
+        let record = redis.record(kind, &client.rule, client.key_hash, what, author);
+        Ok(self.in_time(record).await??)
     }
 
     /// What it answers in time.

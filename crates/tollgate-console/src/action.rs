@@ -126,7 +126,15 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             #[cfg(feature = "redis")]
             if let Some((fleet, _)) = &shared.parts.fleet {
                 // It is done, whatever becomes of the record: the event above says it too.
-                let recorded = fleet.record_reset(rule, None, &author).await;
+                let recorded = fleet
+                    .record(
+                        tollgate_rules::AuditKind::Reset,
+                        rule,
+                        None,
+                        "starts anew",
+                        &author,
+                    )
+                    .await;
                 recorded.map_err(|wrong| {
                     Wrong::input(format!(
                         "{what}, and the audit in Redis did not take it: {wrong}"

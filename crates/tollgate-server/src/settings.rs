@@ -348,12 +348,5 @@ fn header_style<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderStyl
 
 fn partition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Partition>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    match text.split_once(':') {
-        None if text == "one" => Ok(Some(Partition::One)),
-        None if text == "key" => Ok(Some(Partition::Key)),
-        Some(("by-rule", rule)) if !rule.is_empty() => Ok(Some(Partition::ByRule(rule.into()))),
-        _ => Err(D::Error::custom(
-            "a partition is \"one\", \"key\" or \"by-rule:NAME\", where NAME is a rule",
-        )),
-    }
+    text.parse().map(Some).map_err(D::Error::custom)
 }

@@ -189,198 +189,48 @@ fn bytes_text(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    /// A check, what a server says with its lines apart by semicolons, its `min-replicas-to-write`, its `save` (`-` is empty), the
+    /// longest quota in seconds, and which level and words it gets.
+    const CASES: &str = "
+        memory      | used_memory:1;maxmemory:0            |   |        |      | warning | 1 B used, without
+        memory      | used_memory:699;maxmemory:1000       |   |        |      | ok      | 699 B of
+        memory      | used_memory:70\r;maxmemory:100\r     |   |        |      | warning | 70 %
+        memory      | used_memory:1536;maxmemory:1536      |   |        |      | error   | 1.5 KiB of
+        eviction    | maxmemory_policy:noeviction          |   |        |      | ok      | no key was
+        eviction    | maxmemory_policy:noeviction;evicted_keys:1 | |     |      | warning | 1 keys were
+        eviction    |                                      |   |        |      | note    | does not say
+        eviction    | maxmemory_policy:volatile-ttl        |   |        |      | error   | are forgotten
+        role        | role:active-replica                  |   |        |      | error   | two limits
+        role        | connected_slaves:0                   | 1 |        |      | error   | NOREPLICAS
+        role        | connected_slaves:1                   | 0 |        |      | ok      | replicas: 1
+        role        | connected_slaves:2                   | 0 |        |      | note    | one limit more
+        role        | connected_slaves:2                   | 1 |        |      | ok      | replicas: 2
+        persistence | aof_enabled:0                        |   | -      | 60   | ok      | nothing is written
+        persistence | aof_enabled:0                        |   | -      |      | note    | give --rules
+        persistence | aof_enabled:0                        |   |        | 3600 | warning | may not be read
+        persistence | aof_enabled:0                        |   | 3600 1 | 3600 | warning | a quota lasts 1 h
+        persistence | aof_enabled:1                        |   |        | 3600 | ok      | is appended
+        persistence | rdb_last_bgsave_status:err           |   |        |      | error   | MISCONF
+        cluster     | redis_mode:cluster                   |   |        |      | error   | redis-cluster://";
 
-    /// What a server says, its `min-replicas-to-write`, its `save`, and which level and words it gets by a check.
     #[test]
     fn what_a_server_says_of_itself_is_judged() {
-        for (check, info, least, save, longest, level, words) in [
-            (
-                "memory",
-                "used_memory:1\nmaxmemory:0",
-                None,
-                None,
-                None,
-                Warning,
-                "1 B used, without",
-            ),
-            (
-                "memory",
-                "used_memory:699\nmaxmemory:1000",
-                None,
-                None,
-                None,
-                Fine,
-                "699 B of",
-            ),
-            (
-                "memory",
-                "used_memory:70\r\nmaxmemory:100\r\n",
-                None,
-                None,
-                None,
-                Warning,
-                "70 %",
-            ),
-            (
-                "memory",
-                "used_memory:1536\nmaxmemory:1536",
-                None,
-                None,
-                None,
-                Error,
-                "1.5 KiB of",
-            ),
-            (
-                "eviction",
-                "maxmemory_policy:noeviction",
-                None,
-                None,
-                None,
-                Fine,
-                "no key was",
-            ),
-            (
-                "eviction",
-                "maxmemory_policy:noeviction\nevicted_keys:1",
-                None,
-                None,
-                None,
-                Warning,
-                "1 keys were",
-            ),
-            ("eviction", "", None, None, None, Note, "does not say"),
-            (
-                "eviction",
-                "maxmemory_policy:volatile-ttl",
-                None,
-                None,
-                None,
-                Error,
-                "are forgotten",
-            ),
-            (
-                "role",
-                "role:active-replica",
-                None,
-                None,
-                None,
-                Error,
-                "two limits",
-            ),
-            (
-                "role",
-                "connected_slaves:0",
-                Some("1"),
-                None,
-                None,
-                Error,
-                "NOREPLICAS",
-            ),
-            (
-                "role",
-                "connected_slaves:1",
-                Some("0"),
-                None,
-                None,
-                Fine,
-                "replicas: 1",
-            ),
-            (
-                "role",
-                "connected_slaves:2",
-                Some("0"),
-                None,
-                None,
-                Note,
-                "one limit more",
-            ),
-            (
-                "role",
-                "connected_slaves:2",
-                Some("1"),
-                None,
-                None,
-                Fine,
-                "replicas: 2",
-            ),
-            (
-                "persistence",
-                "aof_enabled:0",
-                None,
-                Some(""),
-                Some(MINUTE),
-                Fine,
-                "nothing is written",
-            ),
-            (
-                "persistence",
-                "aof_enabled:0",
-                None,
-                Some(""),
-                None,
-                Note,
-                "give --rules",
-            ),
-            (
-                "persistence",
-                "aof_enabled:0",
-                None,
-                None,
-                Some(LONG),
-                Warning,
-                "may not be read",
-            ),
-            (
-                "persistence",
-                "aof_enabled:0",
-                None,
-                Some("3600 1"),
-                Some(LONG),
-                Warning,
-                "a quota lasts 1 h",
-            ),
-            (
-                "persistence",
-                "aof_enabled:1",
-                None,
-                None,
-                Some(LONG),
-                Fine,
-                "is appended",
-            ),
-            (
-                "persistence",
-                "rdb_last_bgsave_status:err",
-                None,
-                None,
-                None,
-                Error,
-                "MISCONF",
-            ),
-            (
-                "cluster",
-                "redis_mode:cluster",
-                None,
-                None,
-                None,
-                Error,
-                "redis-cluster://",
-            ),
-        ] {
+        for case in CASES.trim().split('\n') {
+            let mut cells = case.split('|').map(str::trim);
+            let [check, info, least, save, longest, level, words] =
+                [(); 7].map(|()| cells.next().expect("seven cells"));
+            let said = |text: &str| (!text.is_empty()).then(|| text.replace('-', ""));
             let server = ServerInfo {
-                text: info.to_owned(),
-                min_replicas_to_write: least.map(str::to_owned),
-                save: save.map(str::to_owned),
+                text: info.replace(';', "\n"),
+                min_replicas_to_write: said(least),
+                save: said(save),
             };
-            let findings = server.findings(false, longest);
+            let findings = server.findings(false, longest.parse().ok().map(Duration::from_secs));
             let finding = findings.iter().find(|finding| finding.check == check);
             let finding = finding.expect("it is looked at");
             let text = format!("{} {}", finding.says, finding.remedy);
-            assert!(
-                finding.level == level && text.contains(words),
-                "{info}: {finding:?}"
-            );
+            assert_eq!(finding.level.word(), level, "{case}: {finding:?}");
+            assert!(text.contains(words), "{case}: {finding:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     change_args::UntilArgs,
     exit::Exit,
     failure::Failure,
-    key::reset::forget,
+    key::{client_args::NamedClient, reset::forget},
     redis_args::KeyArgs,
     report::Report,
     rules::{ChangeArgs, ends, is_set, limit_of},
@@ -23,11 +23,8 @@ use crate::{
 /// Which client, under which rules.
 #[derive(Args, Debug)]
 pub(crate) struct BlockedArgs {
-    /// The name of the rule.
-    rule: String,
-
-    /// The client as it is known: its API key, its address, its tenant. Several parts have tabs between them.
-    key: String,
+    #[command(flatten)]
+    client: NamedClient,
 
     /// Under each rule that counts by the same.
     #[arg(long)]
@@ -58,12 +55,8 @@ pub(crate) struct UnblockArgs {
 impl BlockedArgs {
     /// The client under the rule, or under each that counts by the same.
     fn explained(&self, document: &RuleDocument) -> Result<Vec<Explanation>, Failure> {
-        let parts: Vec<&str> = self.key.split('\t').collect();
-        let explain = |rule: &str| {
-            let explained = document.explain_key(rule, &parts);
-            explained.map_err(|wrong| Failure::usage(wrong.to_string()))
-        };
-        let named = explain(&self.rule)?;
+        let explain = |rule: &str| self.client.explained(document, rule);
+        let named = explain(&self.client.rule)?;
         if !self.everywhere {
             return Ok(vec![named]);
         }
@@ -75,10 +68,12 @@ impl BlockedArgs {
     /// The other rules that count by the same.
     fn same(&self, document: &RuleDocument) -> Vec<String> {
         let rules: Vec<_> = document.keyed_rules().collect();
-        let own = rules.iter().find(|(rule, _)| rule.name() == self.rule);
-        let same = rules
+        let own = rules
             .iter()
-            .filter(|(rule, by)| rule.name() != self.rule && own.is_some_and(|(_, own)| own == by));
+            .find(|(rule, _)| rule.name() == self.client.rule);
+        let same = rules.iter().filter(|(rule, by)| {
+            rule.name() != self.client.rule && own.is_some_and(|(_, own)| own == by)
+        });
         same.map(|(rule, _)| rule.name().to_owned()).collect()
     }
 
@@ -102,7 +97,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let routes = routes(change, &before.redis).await?;
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
-        let entry = limit_of(&explained.rule, &blocked.key, "none");
+        let entry = limit_of(&explained.rule, &blocked.client.key, "none");
         let entry = change.entry(entry, args.until, before.stored.now)?;
         lines.extend(before.preview(&entry)?);
         lines.extend(routes.get(&explained.rule).cloned());

@@ -16,6 +16,29 @@ use crate::{
     rule_args::RuleArgs,
 };
 
+/// A client of one rule.
+#[derive(Args, Debug)]
+pub(crate) struct NamedClient {
+    /// The name of the rule.
+    pub(crate) rule: String,
+
+    /// The client as it is known: its API key, its address, its tenant. Several parts have tabs between them.
+    pub(crate) key: String,
+}
+
+impl NamedClient {
+    /// What a rule does with it.
+    pub(crate) fn explained(
+        &self,
+        document: &RuleDocument,
+        rule: &str,
+    ) -> Result<Explanation, Failure> {
+        let parts: Vec<&str> = self.key.split('\t').collect();
+        let explained = document.explain_key(rule, &parts);
+        explained.map_err(|wrong| Failure::usage(wrong.to_string()))
+    }
+}
+
 /// Which client, and under which rules.
 #[derive(Args, Debug)]
 pub(crate) struct ClientArgs {
@@ -91,8 +114,7 @@ impl ClientArgs {
     /// Whether states lie with the client of this rule, so that it is needed to find them.
     fn lies_with(&self, rule: &str) -> bool {
         let partition = self.keys.partition.as_ref();
-        partition
-            .is_some_and(|named| matches!(&named.0, Partition::ByRule(with) if **with == *rule))
+        partition.is_some_and(|named| matches!(named, Partition::ByRule(with) if **with == *rule))
     }
 
     /// Whether it is about this rule.

@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::json;
 use tollgate::{Clock, Key, Limiter, RuleError, decision::Balance};
 use tollgate_core::{Step, StoreError};
-use tollgate_rules::operators::Explanation;
+use tollgate_rules::AuditKind;
 
 use crate::{
     change_args::{BecauseArgs, UntilArgs, YesArgs},
     exit::Exit,
     failure::Failure,
-    key::states::States,
+    key::{client_args::NamedClient, states::States},
     printable,
     redis_args::{KeyArgs, RedisArgs},
     report::Report,
@@ -23,11 +23,8 @@ use crate::{
 /// Whose balance.
 #[derive(Args, Debug)]
 pub(crate) struct CreditArgs {
-    /// The name of the rule, which has `credits = true`.
-    rule: String,
-
-    /// The client as it is known: its API key, its address, its tenant. Several parts have tabs between them.
-    key: String,
+    #[command(flatten)]
+    client: NamedClient,
 
     /// The grant's id, such as the number of an invoice: however often the command is repeated, each id grants once.
     #[arg(long, value_name = "ID")]
@@ -125,9 +122,7 @@ impl CreditArgs {
     ) -> Result<Balance, Failure> {
         let author = self.because.author()?;
         let document = self.rules.document_or_stored(&self.redis).await?;
-        let parts: Vec<&str> = self.key.split('\t').collect();
-        let client = document.explain_key(&self.rule, &parts);
-        let client: Explanation = client.map_err(|wrong| Failure::usage(wrong.to_string()))?;
+        let client = self.client.explained(&document, &self.client.rule)?;
         let Some(key) = client.key.as_ref().filter(|_| client.counts()) else {
             return Err(Failure::usage(format!(
                 "{}: {}",
@@ -158,13 +153,9 @@ impl CreditArgs {
             )),
             false => Failure::failed(wrong),
         })?;
-        // Keys without a secret have no audit.
-        if balance.changed > 0
-            && let Some(secret) = self.redis.secret.find()?
-        {
-            let redis = self.redis.rules(&secret)?;
-            let record = redis.record_credits(&client.rule, client.key_hash, &what, &author);
-            self.redis.in_time(record).await??;
+        if balance.changed > 0 {
+            let record = (self.redis).record(AuditKind::Credits, &client, &what, &author);
+            record.await?;
         }
         Ok(balance)
     }

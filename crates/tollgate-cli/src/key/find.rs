@@ -7,8 +7,7 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{Consistency, Key, Limiter};
-use tollgate_redis::Partition;
+use tollgate::Key;
 
 use crate::{
     exit::Exit,
@@ -72,12 +71,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             "among which clients? Name them, or give a file with one in each line: --names-from clients.txt",
         ));
     }
-    let partition = args.keys.partition.as_ref();
-    let partition = partition.map_or(Partition::One, |named| named.0.clone());
-    let store = args.redis.store(&args.keys, partition).await?;
-    let exact = |rule: tollgate_core::Rule| rule.consistency(Consistency::Exact);
-    let limiter = Limiter::new(store, document.limiter_rules().into_iter().map(exact))
-        .map_err(Failure::failed)?;
+    let limiter = args.redis.limiter(&args.keys, &document).await?;
     let letters = |rule: &str, key: &Key| {
         let check = limiter.check(rule, key).ok()?;
         Some(check.key().prefix().to_string())

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use tollgate_redis::Partition;
-use tollgate_rules::{Author, operators::Explanation};
+use tollgate_rules::{AuditKind, operators::Explanation};
 
 use crate::{
     change_args::{BecauseArgs, YesArgs},
@@ -71,7 +71,9 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
         if forgotten
             .iter()
             .any(|it| it.had_state && it.rule == rule.rule)
-            && let Err(wrong) = record(args, rule, &author).await
+            && let Err(wrong) = (args.redis)
+                .record(AuditKind::Reset, rule, "starts anew", &author)
+                .await
         {
             text += &format!("\nthe audit has no record of it: {}", wrong.message);
         }
@@ -88,8 +90,8 @@ pub(crate) async fn forget(
     is_asked: impl Fn(&str) -> bool,
 ) -> Result<Vec<Forgotten>, Failure> {
     let mut forgotten = Vec::new();
-    let named = keys.partition.iter().map(|named| named.0.clone());
-    let by_rule = named.filter(|named| matches!(named, Partition::ByRule(_)));
+    let by_rule = keys.partition.clone();
+    let by_rule = by_rule.filter(|named| matches!(named, Partition::ByRule(_)));
     for partition in [Partition::One, Partition::Key].into_iter().chain(by_rule) {
         if !explained.iter().any(Explanation::counts) {
             break;
@@ -118,14 +120,4 @@ pub(crate) async fn forget(
         }
     }
     Ok(forgotten)
-}
-
-/// Writes it into the audit. Keys without a secret have none.
-async fn record(args: &ClientArgs, rule: &Explanation, author: &Author) -> Result<(), Failure> {
-    let Some(secret) = args.redis.secret.find()? else {
-        return Ok(());
-    };
-    let redis = args.redis.rules(&secret)?;
-    let record = redis.record_reset(&rule.rule, rule.key_hash, author);
-    Ok(args.redis.in_time(record).await??)
 }

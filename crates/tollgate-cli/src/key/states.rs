@@ -12,7 +12,7 @@ use tollgate_rules::operators::Explanation;
 
 use crate::{
     failure::Failure,
-    redis_args::{KeyArgs, RedisArgs, partition_name},
+    redis_args::{KeyArgs, RedisArgs},
     rules::explained_json,
     time_text,
 };
@@ -99,7 +99,7 @@ impl<'a> States<'a> {
     }
 
     pub(crate) fn name(&self) -> String {
-        partition_name(&self.partition)
+        self.partition.to_string()
     }
 }
 

@@ -13,7 +13,6 @@ use crate::{
         credits::{balance_json, shown},
         states::{Said, has_state, outcome, verdict_json},
     },
-    redis_args::PartitionName,
     report::Report,
     rules::explained_json,
     table::Table,
@@ -107,7 +106,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
 /// Where states may lie.
 pub(super) fn partitions(args: &ClientArgs) -> Vec<Partition> {
     match &args.keys.partition {
-        Some(PartitionName(partition)) => vec![partition.clone()],
+        Some(partition) => vec![partition.clone()],
         None => vec![Partition::One, Partition::Key],
     }
 }

@@ -14,6 +14,8 @@
 //! service do not overwrite each other's states during a deployment. The same holds for [formats](VERSION): [what happens when
 //! two meet](crate::guide::redis#upgrading).
 
+use std::{fmt, str::FromStr};
+
 use tollgate_core::store::Fingerprint;
 
 use crate::{
@@ -64,6 +66,35 @@ pub enum Partition {
     ByRule(Box<str>),
 }
 
+/// As it is written: `one`, `key`, `by-rule:tenant`.
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One => f.write_str("one"),
+            Self::Key => f.write_str("key"),
+            Self::ByRule(rule) => write!(f, "by-rule:{rule}"),
+        }
+    }
+}
+
+impl FromStr for Partition {
+    type Err = SetupError;
+
+    /// Reads what is displayed.
+    ///
+    /// # Errors
+    ///
+    /// Another text.
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        match text.split_once(':') {
+            None if text == "one" => Ok(Self::One),
+            None if text == "key" => Ok(Self::Key),
+            Some(("by-rule", rule)) if !rule.is_empty() => Ok(Self::ByRule(rule.into())),
+            _ => wrong("a partition is \"one\", \"key\" or \"by-rule:NAME\", where NAME is a rule"),
+        }
+    }
+}
+
 /// The version of the format of states: in their names, and in the upper half of their first byte. Processes of two releases
 /// whose formats differ never read what they do not understand, and each counts for itself.
 pub(crate) const VERSION: u8 = 1;
@@ -103,13 +134,11 @@ impl Keyspace {
     }
 
     /// The name of the set of instances. No state has it: those end in a number.
-    #[must_use]
     pub(crate) fn instances(&self) -> String {
         format!("{{{}}}:instances", self.namespace)
     }
 
     /// The name of what a start writes, to see that it may. No state has it, as with [`instances`](Self::instances).
-    #[must_use]
     pub(crate) fn start(&self) -> String {
         format!("{{{}}}:probe:start", self.namespace)
     }
@@ -117,20 +146,17 @@ impl Keyspace {
     /// The names of who measures the namespace, and of what was found. No state has them, as with
     /// [`instances`](Self::instances).
     #[cfg(feature = "metrics")]
-    #[must_use]
     pub(crate) fn measured(&self) -> [String; 2] {
         ["measuring", "size"].map(|what| format!("{{{}}}:{what}", self.namespace))
     }
 
     /// A name in this slot of a cluster. No state has it, as with [`instances`](Self::instances).
     #[cfg(feature = "metrics")]
-    #[must_use]
     pub(crate) fn name_in(&self, slot: u16) -> String {
         format!("{}:{{{}}}:size", self.namespace, tag_in(slot))
     }
 
     /// The name of the record of a reservation, in the slot of this client. No rule has its name.
-    #[must_use]
     pub(crate) fn record(&self, id: Fingerprint, with: Option<Fingerprint>) -> Bytes {
         let with = with.map(|with| self.keys.names(with).0);
         let mut name = Bytes::new();
@@ -143,14 +169,12 @@ impl Keyspace {
     }
 
     /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).
-    #[must_use]
     pub(crate) fn quotas(&self) -> String {
         format!("{{{}}}:quotas", self.namespace)
     }
 
     /// The name of what says since when the server has the states in the slot of this client. No state has it, as with
     /// [`instances`](Self::instances).
-    #[must_use]
     pub(crate) fn since(&self, with: &Name) -> String {
         match self.partition {
             Partition::One => format!("{{{}}}:since", self.namespace),
@@ -164,7 +188,6 @@ impl Keyspace {
     }
 
     /// The same with the keys of clients written so. Without, fingerprints are made with no secret.
-    #[must_use]
     pub(crate) fn with_keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
         self

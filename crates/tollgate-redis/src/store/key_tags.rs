@@ -19,11 +19,7 @@ impl KeyTags {
     pub(super) fn of(keys: &Keys, partition: &Partition) -> Self {
         let tags = keys.tags();
         Self {
-            partition: match partition {
-                Partition::One => "one".to_owned(),
-                Partition::Key => "key".to_owned(),
-                Partition::ByRule(rule) => format!("by-rule:{rule}"),
-            },
+            partition: partition.to_string(),
             written: tags.first().cloned().unwrap_or_default(),
             known: tags.into_iter().collect(),
         }

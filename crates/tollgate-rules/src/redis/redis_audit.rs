@@ -61,39 +61,13 @@ impl RedisRules {
             .collect())
     }
 
-    /// Records in the audit that somebody let a client of a rule start anew; the client by its
+    /// Records in the audit what somebody did to a client of a rule, as "starts anew" or "is granted 100 units"; the client by its
     /// [hash](crate::operators::Explanation::key_hash).
     ///
     /// # Errors
     ///
     /// Redis is unavailable.
-    pub async fn record_reset(
-        &self,
-        rule: &str,
-        client: Option<u128>,
-        author: &Author,
-    ) -> Result<(), PushError> {
-        self.record_client(AuditKind::Reset, rule, client, "starts anew", author)
-            .await
-    }
-
-    /// The same of somebody who changed the credits of a client: `what` says how, as "is granted 100 units".
-    ///
-    /// # Errors
-    ///
-    /// Redis is unavailable.
-    pub async fn record_credits(
-        &self,
-        rule: &str,
-        client: Option<u128>,
-        what: &str,
-        author: &Author,
-    ) -> Result<(), PushError> {
-        self.record_client(AuditKind::Credits, rule, client, what, author)
-            .await
-    }
-
-    async fn record_client(
+    pub async fn record(
         &self,
         kind: AuditKind,
         rule: &str,
@@ -103,8 +77,8 @@ impl RedisRules {
     ) -> Result<(), PushError> {
         let client = client.map_or(String::new(), |hash| format!(" {:08x}", hash >> 96));
         let lines = vec![format!("{rule}: client{client} {what}")];
-        let record = AuditRecord::new(kind, author.clone(), lines);
-        self.add_record(&record).await
+        self.add_record(&AuditRecord::new(kind, author.clone(), lines))
+            .await
     }
 
     /// Adds a record to the audit.

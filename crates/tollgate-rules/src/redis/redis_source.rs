@@ -21,6 +21,7 @@ const SPREAD: u64 = 1_000;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The rules in Redis as a [`Source`]: made by [`RedisRules::source`].
+#[must_use]
 pub struct RedisSource {
     rules: RedisRules,
     report: Report,
@@ -32,12 +33,10 @@ pub struct RedisSource {
     /// How much operators had set beside the document that was seen last.
     set: usize,
     fleet: Fleet,
-    listens: bool,
 }
 
 impl RedisRules {
     /// The source that a process follows: give it to [`LiveRules::follow`](crate::LiveRules::follow).
-    #[must_use]
     pub fn source(&self) -> RedisSource {
         RedisSource::new(self.clone())
     }
@@ -57,22 +56,13 @@ impl RedisSource {
             is_rejected: false,
             set: 0,
             fleet: Fleet::default(),
-            listens: true,
         }
     }
 
     /// The name under which other processes see this one in their [status](crate::FleetStatus): of a host or a pod. Names differ;
     /// the process's number is added. Default: only that.
-    #[must_use]
     pub fn named(mut self, process: &str) -> Self {
         self.report.process = format!("{process}-{}", self.report.process);
-        self
-    }
-
-    /// Does not listen to publications, and looks every 5 s alone: for servers whose users may not subscribe.
-    #[must_use]
-    pub fn without_listening(mut self) -> Self {
-        self.listens = false;
         self
     }
 
@@ -95,7 +85,7 @@ impl RedisSource {
     }
 
     async fn subscribe(&mut self) {
-        if self.listens && self.subscription.is_none() {
+        if self.subscription.is_none() {
             let shared = &self.rules.shared;
             self.subscription = Subscription::new(&shared.servers, &shared.names.key("")).await;
         }
