@@ -188,29 +188,6 @@ fn a_service_with_wrong_rules_does_not_start() {
 }
 
 #[tokio::test]
-async fn an_override_ends_when_its_time_is_over() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("limits.toml");
-    let now = tollgate::Clock::system().now();
-    let soon = jiff::Timestamp::from_microsecond(i64::try_from(now).expect("a time") + 2_000_000);
-    let until_soon = soon.expect("a time");
-    let text = document("fixed_window 3/h");
-    let switch = format!("[[switches]]\nrules = \"*\"\nlimit = \"off\"\nuntil = {until_soon}\n");
-    fs::write(&path, text + &switch).expect("written");
-    let rules = LiveRules::watch(&path, Bindings::new()).expect("valid");
-    let layer = rules.layer(MemoryStore::new()).expect("valid");
-    assert_eq!(limit(&layer).await, "");
-    let handle = layer.handle();
-    until("the switch has expired", || {
-        let limiter = handle.limiter().expect("the layer is there");
-        limiter.rules().rules()[0].is_enforced()
-    })
-    .await;
-    assert_eq!(limit(&layer).await, "\"api\";q=3;w=3600");
-    assert_eq!(rules.status().revision, 1);
-}
-
-#[tokio::test]
 async fn a_switch_that_is_set_at_run_time_ends_when_its_time_is_over() {
     let rules = LiveRules::from_text(&document("8/h"), Format::Toml, Bindings::new());
     let rules = rules.expect("valid");

@@ -3,8 +3,8 @@
 use axum::{Extension, Router, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
-    Admission, Decision, Denied, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
-    Rejection, RequestRule, Rule, SECOND, key::header,
+    Admission, Decision, Denied, Key, Missing, OnStoreError, RateLimitLayer, Reason, Rejection,
+    RequestRule, SECOND, key::header,
 };
 use tollgate_tests::{
     app::{all, behind, field, layer, per_minute, send, status, stores, text},
@@ -100,23 +100,6 @@ async fn quota_fields_include_the_checks_of_a_handler() {
         let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
         assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
     }
-}
-
-#[tokio::test]
-async fn a_denial_of_a_handler_is_the_layers_rejection() {
-    let app = logins(attached());
-    send(&app, "/ann").await;
-    send(&app, "/ann").await;
-    let denied = send(&app, "/ann").await;
-    assert_eq!(denied.status(), 429);
-    assert_eq!(field(&denied, "retry-after"), "60");
-    assert_eq!(field(&denied, "content-type"), "application/problem+json");
-    let reported: Vec<_> = field(&denied, "ratelimit").split(", ").collect();
-    assert_eq!(reported, [r#""all";r=6;t=60"#, r#""per-account";r=0;t=60"#]);
-    let decision = denied.extensions().get::<Decision>().expect("a decision");
-    assert_eq!(decision.reason(), Some(Reason::Quota));
-    assert!(text(denied).await.contains("per-account"));
-    assert_eq!(status(&app, "/bob").await, 200);
 }
 
 #[tokio::test]
@@ -282,39 +265,6 @@ async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
     let denied = send(&app, "/ann").await;
     assert_eq!(denied.status(), 503);
     assert_eq!(field(&denied, "ratelimit"), "");
-}
-
-#[tokio::test]
-async fn a_ticket_settles_to_the_actual_cost_and_refunds_at_most_what_was_taken() {
-    let rules = || [all(Rule::new("units", Quota::gcra(100, MINUTE))).cost_by(|_| 40)];
-    for (left, settle) in [
-        (
-            85,
-            (|admission: Admission| admission.ticket().settle(15)) as fn(Admission),
-        ),
-        (50, |admission| admission.ticket().settle(50)),
-        (70, |admission| admission.ticket().refund(10)),
-        (100, |admission| admission.ticket().refund(4_000)),
-        (100, |admission| admission.ticket().cancel()),
-        (60, |admission| drop(admission.ticket())),
-        (60, |admission| admission.ticket().cancel_on_drop().keep()),
-        // Two of them, by a middleware and a handler, say: units are given back once.
-        (70, |admission| {
-            admission.ticket().refund(10);
-            admission.clone().ticket().refund(10);
-        }),
-    ] {
-        let layer = layer(rules()).attach_decision();
-        let limiter = layer.limiter();
-        let mut key = tollgate::KeyBuf::new();
-        key.push(tollgate::PartKind::CONSTANT, "all");
-        let check = limiter.check("units", &key.into()).unwrap().with_cost(0);
-        let handler = move |admission: Admission| async move { settle(admission) };
-        let app = Router::new().route("/", routing::get(handler).layer(layer));
-        assert_eq!(status(&app, "/").await, 200);
-        let peeked = limiter.peek(&[check]).ready().unwrap();
-        assert_eq!(peeked.verdicts()[0].remaining(), left);
-    }
 }
 
 #[tokio::test]

@@ -263,23 +263,6 @@ async fn what_is_refused_changes_nothing() {
     assert_eq!(error.kind(), RuleErrorKind::Conflict, "{error}");
 }
 
-#[tokio::test]
-async fn two_layers_swap_their_rules_in_one_step() {
-    let store = still().0;
-    let one = RateLimitLayer::new(store.clone(), [rule("a", 3)]).expect("valid");
-    let other = RateLimitLayer::new(store, [rule("b", 5)]).expect("valid");
-    let (first, second) = (one.layer(service_fn(ok)), other.layer(service_fn(ok)));
-    send(&first).await;
-    let swapped = [
-        (&one.handle(), [rule("b", 6)]),
-        (&other.handle(), [rule("a", 4)]),
-    ];
-    RulesHandle::replace_all(swapped).expect("valid");
-    assert_eq!(send(&first).await.2, "\"b\";r=5;t=60");
-    // What was used under the name stays used.
-    assert_eq!(send(&second).await.2, "\"a\";r=2;t=60");
-}
-
 #[test]
 fn a_handle_holds_no_name() {
     let store = still().0;

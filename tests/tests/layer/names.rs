@@ -1,23 +1,13 @@
-//! One name is one budget: who holds a name, who does not, and how another quota takes its place.
+//! One name is one budget: layers hold the names of their rules, as limiters do.
 
-use std::{
-    convert::Infallible,
-    future::{Future, pending, ready},
-    pin::Pin,
-    sync::{Arc, Mutex},
-};
-
-use http::{Request, Response};
 use tollgate::{
-    Admission, HOUR, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer,
-    RequestRule, Rule, RuleError, RuleErrorKind,
+    HOUR, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer, RequestRule,
+    Rule, RuleError, RuleErrorKind,
 };
 use tollgate_client::ClientRateLimitLayer;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::Layer;
 
-use tollgate_tests::app::{all, get, still};
-
-type Body = http_body_util::Empty<bytes::Bytes>;
+use tollgate_tests::app::{all, still};
 
 fn strict() -> RequestRule {
     all(Rule::new("per-ip", Quota::fixed_window(5, HOUR)))
@@ -39,10 +29,6 @@ fn in_use<T>(made: Result<T, RuleError>) -> bool {
             true
         }
     }
-}
-
-fn request() -> Request<Body> {
-    get("/").body(Body::new()).expect("a request")
 }
 
 #[test]
@@ -94,59 +80,4 @@ fn message_and_client_layers_hold_names_too() {
     assert!(in_use(RateLimitLayer::new(store.clone(), [strict()])));
     drop(service);
     assert!(RateLimitLayer::new(store, [strict()]).is_ok());
-}
-
-#[tokio::test]
-async fn requests_in_flight_hold_no_name() {
-    let (store, _) = still();
-    let kept: Arc<Mutex<Option<Admission>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let inner = service_fn(move |request: Request<Body>| {
-        *keep.lock().expect("no panic") = request.extensions().get().cloned();
-        pending::<Result<Response<Body>, Infallible>>()
-    });
-    let layer = RateLimitLayer::new(store.clone(), [strict()]).expect("valid");
-    let layer = layer.attach_decision();
-    let mut service = layer.layer(inner);
-    let response = service.ready().await.expect("ready").call(request());
-    let admission = kept.lock().expect("no panic").take().expect("attached");
-    let ticket = admission.ticket();
-
-    assert!(
-        in_use(RateLimitLayer::new(store.clone(), [loose()])),
-        "the layer"
-    );
-    drop(layer);
-    assert!(
-        in_use(RateLimitLayer::new(store.clone(), [loose()])),
-        "the service"
-    );
-    drop(service);
-    let other = RateLimitLayer::new(store, [loose()]).expect("the name is free");
-    // The ticket still works.
-    ticket.cancel();
-    drop((admission, response, other));
-}
-
-#[tokio::test]
-async fn a_replaced_layer_decides_by_its_own_rules_until_it_is_dropped() {
-    let (store, _) = still();
-    let ok = service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::new()))));
-    let tight = all(Rule::new("api", Quota::fixed_window(2, HOUR)));
-    let wide = all(Rule::new("api", Quota::fixed_window(4, HOUR)));
-    let old = RateLimitLayer::new(store.clone(), [tight]).expect("valid");
-    let before = old.layer(ok);
-    let status = |service: &tollgate::service::RateLimit<_>| -> Pin<Box<dyn Future<Output = u16>>> {
-        let answer = tower::ServiceExt::oneshot(Clone::clone(service), request());
-        Box::pin(async move { answer.await.map_or(0, |answer| answer.status().as_u16()) })
-    };
-    assert_eq!(status(&before).await, 200);
-    assert_eq!(status(&before).await, 200);
-    let new = RateLimitLayer::replacing(&[&old.limiter()], store, [wide]).expect("it replaces it");
-    let after = new.layer(ok);
-    assert_eq!(status(&before).await, 429);
-    assert_eq!(status(&after).await, 200);
-    assert_eq!(status(&after).await, 200);
-    assert_eq!(status(&after).await, 429);
-    assert_eq!(status(&before).await, 429);
 }

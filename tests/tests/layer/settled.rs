@@ -4,12 +4,7 @@ use std::{
     convert::Infallible,
     future::{Future, pending, ready},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
@@ -20,12 +15,10 @@ use http::{
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tollgate::{
-    Admission, HeaderStyle, MINUTE, MemoryStore, MessageLimitLayer, Protocol, Quota,
-    RateLimitLayer, Refund, RequestRule, Rule, SECOND, key::header, service::ResponseBody,
+    Admission, HeaderStyle, MINUTE, MessageLimitLayer, Protocol, Quota, RateLimitLayer, Refund,
+    RequestRule, Rule, key::header, service::ResponseBody,
 };
 use tollgate_conformance::SwitchedStore;
-use tollgate_redis::{Keys, RedisStore, Secret};
-use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{
     app::{field, get, layer, per_minute, send, status, still, stores},
     server::Server,
@@ -464,81 +457,4 @@ async fn the_protocol_of_the_layer_says_where_the_status_is() {
     let grpc = layer([success()]).protocol(Protocol::Grpc);
     drop(call(&grpc, &[], trailing).await);
     assert_eq!(left(&grpc), 4);
-}
-
-/// What clients have used that take 10 units first and cost 900, so many at once, by the clock of the machine.
-async fn used_over_http(
-    redis: Option<RedisStore>,
-    quota: Quota,
-    at_once: u64,
-    time: Duration,
-) -> (u64, Duration) {
-    let rule = Rule::new("tokens", quota)
-        .cost(10)
-        .debt(9_000)
-        .by(header("x-client"))
-        .cost_by_response(|response| response.header("x-units")?.parse().ok());
-    let limits = match redis {
-        Some(redis) => {
-            redis.connected().await;
-            RateLimitLayer::new(redis, [rule])
-        }
-        None => RateLimitLayer::new(MemoryStore::new(), [rule]),
-    };
-    let server = Arc::new(Server::start(app(limits.expect("a valid rule"))).await);
-    let (used, start) = (Arc::new(AtomicU64::new(0)), tokio::time::Instant::now());
-    let clients = (0..at_once).map(|_| {
-        let (server, used) = (Arc::clone(&server), Arc::clone(&used));
-        tokio::spawn(async move {
-            let asked = [("x-client", "ann"), ("x-status", "200"), ("x-used", "900")];
-            while start.elapsed() < time {
-                let answer = server.send("GET", "/", &asked).await;
-                if answer.status == 200 {
-                    used.fetch_add(900, Ordering::Relaxed);
-                    continue;
-                }
-                let retry: u64 = answer.list("retry-after").parse().expect("seconds");
-                let left = time.saturating_sub(start.elapsed());
-                tokio::time::sleep(Duration::from_secs(retry).min(left)).await;
-            }
-        })
-    });
-    for client in clients.collect::<Vec<_>>() {
-        client.await.expect("no client fails");
-    }
-    (used.load(Ordering::Relaxed), start.elapsed())
-}
-
-/// For `TOLLGATE_DEBT_SECONDS`, or two.
-#[tokio::test(flavor = "multi_thread")]
-async fn over_http_a_client_that_costs_90_times_its_estimate_uses_what_the_quota_allows_and_the_debt()
- {
-    let seconds = std::env::var("TOLLGATE_DEBT_SECONDS").ok();
-    let seconds = seconds.map_or(2, |text| text.parse().expect("a number of seconds"));
-    let quotas = [
-        Quota::gcra(1_000, SECOND),
-        Quota::token_bucket(1_000).refill(1_000, SECOND),
-        Quota::fixed_window(1_000, SECOND),
-        Quota::sliding_window(1_000, SECOND),
-    ];
-    let redis = RedisServer::start(&[]).await;
-    let runs = quotas.into_iter().enumerate().flat_map(|(number, quota)| {
-        [(false, 1), (false, 10), (true, 1), (true, 10)].map(|(on_redis, at_once)| {
-            let keys = Keys::hashed(Secret::from_bytes([7; 32]).expect("long enough"));
-            let store = RedisStore::builder(redis.url(), &format!("{number}-{at_once}"), keys);
-            let store = store.deadline(Duration::from_secs(30));
-            let store = on_redis.then(|| store.connect().expect("an address"));
-            let run = used_over_http(store, quota, at_once, Duration::from_secs(seconds));
-            (quota, at_once, tokio::spawn(run))
-        })
-    });
-    for (quota, at_once, run) in runs.collect::<Vec<_>>() {
-        let (used, time) = run.await.expect("a run");
-        let most = 1_000 * (time.as_secs() + 2) + 9_000;
-        println!("| {quota} | {at_once} | {used} | {most} |");
-        assert!(
-            used <= most,
-            "{quota:?}, {at_once} at once: {used} of {most}"
-        );
-    }
 }

@@ -311,29 +311,6 @@ async fn fields_have_the_free_slots_and_no_window() {
     }
 }
 
-#[tokio::test]
-async fn a_typical_hold_time_is_the_retry_time() {
-    let typically = Quota::concurrent(1).typically(std::time::Duration::from_secs(7));
-    let limits = layer([Rule::new("at-once", typically).by(header("x-client"))]);
-    let _held = response(&limits, false, || vec![data()]).await;
-    let denied = response(&limits, false, Vec::new).await;
-    assert_eq!(denied.headers()["retry-after"], "7");
-    assert_eq!(denied.headers()["ratelimit"], r#""at-once";r=0"#);
-}
-
-#[tokio::test]
-async fn a_shadow_of_slots_holds_them_too() {
-    let shadow = Rule::new("trial", Quota::concurrent(1)).shadow();
-    let limits = RateLimitLayer::new(still().0, [shadow.by(header("x-client"))]).unwrap();
-    let first = response(&limits, false, || vec![data()]).await;
-    assert_eq!(free_of(&limits, "trial", "ann"), 0);
-    // It would deny, and does not.
-    let second = response(&limits, false, || vec![data()]).await;
-    assert_eq!(second.status(), 200);
-    drop(first);
-    assert_eq!(free_of(&limits, "trial", "ann"), 1);
-}
-
 #[test]
 fn a_message_holds_no_slot() {
     let error = MessageLimitLayer::new(still().0, [at_once(1)]).expect_err("it is refused");

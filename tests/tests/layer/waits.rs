@@ -11,8 +11,7 @@ use tokio::{
 };
 use tollgate::{
     Admission, Clock, Denied, Head, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
-    RateLimitLayer, RequestRule, Rule, SECOND,
-    key::{constant, header},
+    RateLimitLayer, RequestRule, Rule, SECOND, key::header,
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
@@ -20,9 +19,7 @@ use tollgate_tests::{
     counted::{Counted, Metrics},
     probe::Probe,
 };
-use tower::{
-    Layer, Service, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn,
-};
+use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
 
 const TENTH: Duration = Duration::from_millis(100);
 
@@ -177,22 +174,6 @@ async fn the_heads_of_waiting_requests_are_bounded_in_bytes() {
     assert_eq!(start.elapsed(), TENTH);
 }
 
-/// As a server does that drops what it has not begun to wait for.
-#[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_before_it_begins_to_wait_gives_its_place_back() {
-    let limits = limits([paced(SECOND)]);
-    let app = app(&limits);
-    let mut limited = limits.layer(service_fn(async |_: Request<Body>| {
-        Ok::<_, Infallible>(Response::new(Body::empty()))
-    }));
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
-    for _ in 0..5 {
-        let ready = limited.ready().await.expect("it is always ready");
-        drop(ready.call(from("ann")));
-    }
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_a_slot_in_the_queue() {
     let layer = limits([
@@ -220,37 +201,6 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
     assert_eq!(body["reason"], "wait_expired");
     second.into_body().collect().await.unwrap();
     assert_eq!(left(&layer, "at-once"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shadow_counts_a_request_that_waits_for_a_slot_once() {
-    let shadow = || Rule::new("shadow", Quota::sliding_log(100, MINUTE)).shadow();
-    for is_remote in [false, true] {
-        let rules = [at_once(1, SECOND), shadow().by(header("x-client"))];
-        let layer = match is_remote {
-            false => limits(rules),
-            true => RateLimitLayer::new(RemoteStore::new(store()), rules).expect("valid rules"),
-        };
-        let counted = async || {
-            let (head, _) = from("ann").into_parts();
-            let key = layer.key_of("shadow", &head).expect("it has a key");
-            let check = layer.limiter().check("shadow", &key).expect("it is there");
-            let looked = layer.limiter().peek(&[check.with_cost(0)]).await;
-            100 - looked.verdicts()[0].remaining()
-        };
-        let app = app(&layer);
-        let (first, _) = spawn(&app, "ann").await.await.unwrap();
-        let second = spawn(&app, "ann").await;
-        sleep(TENTH).await;
-        let third = spawn(&app, "ann").await;
-        assert_eq!(counted().await, 1, "remote: {is_remote}");
-        drop(first);
-        // The second holds the slot, for which the third waits in vain.
-        let (second, _) = second.await.unwrap();
-        let (third, _) = third.await.unwrap();
-        assert_eq!([second.status(), third.status()], [200, 429]);
-        assert_eq!(counted().await, 3, "remote: {is_remote}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,18 +292,6 @@ async fn waits_are_counted_by_what_becomes_of_them() {
     let counted = metrics.counted();
     let lapsed = counted.count("tollgate_wait_units_lapsed_total{rule=paced}");
     assert_eq!(lapsed, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_rate_has_taken_of_a_wait_is_not_there_for_a_slot() {
-    let at_once = Rule::new("at-once", Quota::concurrent(1)).wait(SECOND);
-    let app = app(&limits([paced(SECOND), at_once.by(constant("all"))]));
-    drop(spawn(&app, "ann").await.await.unwrap());
-    let delayed = spawn(&app, "ann").await;
-    // The slot is taken meanwhile.
-    let (_runs, _) = spawn(&app, "bob").await.await.unwrap();
-    let (response, after) = delayed.await.unwrap();
-    assert_eq!((response.status().as_u16(), after), (429, SECOND));
 }
 
 #[tokio::test(start_paused = true)]

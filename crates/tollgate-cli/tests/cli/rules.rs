@@ -91,25 +91,6 @@ fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
 }
 
 #[test]
-fn check_warns_of_a_rule_by_credentials_as_they_are_sent() {
-    let program = Program::new().file(
-        "limits.toml",
-        &RIGHT.replace("header:x-api-key", "header:authorization"),
-    );
-    program.run(&["rules", "check", "limits.toml"]).assert(
-        0,
-        &[
-            "no mistakes",
-            "warning: search-per-key: \"header:authorization\"",
-            "RFC 9110",
-        ],
-    );
-    let (code, json) = program.json(&["rules", "check", "limits.toml"]);
-    let warnings = json["documents"][0]["warnings"].as_array().map(Vec::len);
-    assert_eq!((code, warnings), (0, Some(1)));
-}
-
-#[test]
 fn diff_says_what_changes_and_names_no_client() {
     let after = RIGHT.replace("3/h", "5/h").replace("/search", "/find")
         + "[[rules]]\nname = \"new\"\nlimit = \"1/s\"\nby = \"client_ip\"\n\

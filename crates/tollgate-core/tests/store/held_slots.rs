@@ -21,37 +21,6 @@ fn acquire(limiter: &Limiter) -> Decision {
 }
 
 #[test]
-fn slots_go_back_with_the_last_clone() {
-    let limiter = one_at_a_time();
-    for last in 0..3 {
-        let first = acquire(&limiter);
-        let (second, third) = (first.clone(), first.clone());
-        let mut clones = vec![first, second, third];
-        let last = clones.swap_remove(last);
-        for clone in clones {
-            drop(clone);
-            assert!(!acquire(&limiter).is_allowed());
-        }
-        drop(last);
-        assert!(acquire(&limiter).is_allowed());
-    }
-}
-
-#[test]
-fn slots_that_were_taken_out_of_a_clone_go_back_once() {
-    let limiter = one_at_a_time();
-    let first = acquire(&limiter);
-    let second = first.clone();
-    let slots = second.take_slots().expect("it holds one");
-    assert!(first.take_slots().is_none());
-    drop((first, second));
-    assert!(!acquire(&limiter).is_allowed());
-    drop(slots);
-    let _running = acquire(&limiter);
-    assert!(!acquire(&limiter).is_allowed());
-}
-
-#[test]
 fn slots_go_back_on_another_thread_and_as_a_thread_ends() {
     thread_local! {
         static LAST: std::cell::RefCell<Option<Decision>> = const { std::cell::RefCell::new(None) };

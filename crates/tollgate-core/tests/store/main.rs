@@ -1,4 +1,4 @@
-//! Stores under threads, floods, failures and versions of a rule, and the line in front of them.
+//! Stores under floods, failures and versions of a rule, and the line in front of them.
 
 mod blocked;
 mod blocking;
@@ -23,7 +23,6 @@ mod pace;
 mod plans;
 mod queue;
 mod settled;
-mod threads;
 mod tickets;
 mod versions;
 mod wait_model;

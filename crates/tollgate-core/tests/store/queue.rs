@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, advance, sleep};
 use tollgate_conformance::RemoteStore;
 use tollgate_core::{
-    Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Retry, Rule, SECOND, WaitErrorKind,
+    Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Rule, SECOND, WaitErrorKind,
 };
 
 use crate::{LONG, at_once, check, left};
@@ -80,29 +80,6 @@ async fn a_large_cost_at_the_head_is_not_overtaken_by_small_ones() {
     let small = waiter(&limiter, &[check(&limiter, "rule", "a", 1)], PATIENT).await;
     assert_eq!(large.await.expect("it ends").map(|t| t.as_secs()), Some(5));
     assert_eq!(small.await.expect("it ends").map(|t| t.as_secs()), Some(6));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_beyond_the_patience_is_denied_at_once() {
-    let limiter = limiter([Rule::new("rule", slow())]);
-    let one = [check(&limiter, "rule", "a", 1)];
-    assert!(limiter.acquire(&one).await.is_allowed());
-    let start = Instant::now();
-    let decision = limiter
-        .acquire_within(&one, Duration::from_millis(999))
-        .await;
-    let decision = decision.expect("it is at the front of the queue");
-    assert_eq!(decision.retry(), Retry::After(SECOND));
-    assert_eq!(start.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_as_long_as_the_patience_ends_with_the_unit() {
-    let limiter = limiter([Rule::new("rule", slow())]);
-    let one = [check(&limiter, "rule", "a", 1)];
-    assert!(limiter.acquire(&one).await.is_allowed());
-    let waited = waiter(&limiter, &one, SECOND).await;
-    assert_eq!(waited.await.expect("it ends"), Some(SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,14 +297,6 @@ async fn a_queue_in_front_of_a_remote_store_keeps_its_order() {
         assert!(time.is_some() && time > last, "{time:?} after {last:?}");
         last = time;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_is_taken_for_an_empty_queue() {
-    let limiter = limiter([Rule::new("rule", Quota::gcra(3, LONG))]);
-    let checks = [limiter.check("rule", &Key::of("a")).expect("it is there")];
-    drop(limiter.acquire_within(&checks, PATIENT));
-    assert_eq!(left(&limiter, "rule", "a"), 3);
 }
 
 #[tokio::test(start_paused = true)]
