@@ -448,7 +448,7 @@ mod tests {
         assert!(!format!("{key:?}").contains("secret"));
         assert_eq!(
             format!("{:?}", Fingerprint::from_bits(7)),
-            "Fingerprint(..)"
+            "Fingerprint { .. }"
         );
     }
 }
