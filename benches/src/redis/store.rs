@@ -11,7 +11,6 @@ use crate::redis::server::Server;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Each algorithm with a quota that the bench's clients keep to.
-#[must_use]
 pub fn quotas() -> [(&'static str, Quota); 5] {
     [
         ("gcra", Quota::gcra(1000, SECOND)),

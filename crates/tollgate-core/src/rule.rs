@@ -568,7 +568,6 @@ impl Rule {
     }
 
     /// The quota of requests that choose no plan.
-    #[must_use]
     pub fn quota(&self) -> &Quota {
         &self.settings.quota
     }
@@ -690,7 +689,6 @@ impl Rule {
 
     /// The quota of plan number `plan`; 0, and any number there is no plan for, is the rule's own. One that a check has
     /// brought along is found by [`quota_under`](Self::quota_under).
-    #[must_use]
     pub fn quota_of(&self, plan: usize) -> &Quota {
         plan.checked_sub(1)
             .and_then(|plan| self.settings.plans.get(plan))

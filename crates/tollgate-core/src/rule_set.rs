@@ -100,13 +100,11 @@ impl RuleSet {
 
     /// The rules as they were given, then the thresholds.
     #[inline]
-    #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
     /// The rules that were given, without the thresholds.
-    #[must_use]
     pub fn given(&self) -> &[Rule] {
         &self.rules[..self.given]
     }

@@ -111,7 +111,6 @@ impl ListFile {
     }
 
     /// The list.
-    #[must_use]
     pub fn list(&self) -> &KeyList {
         &self.shared.list
     }

@@ -84,7 +84,6 @@ impl<'a> RuleVerdict<'a> {
     }
 
     /// The rule.
-    #[must_use]
     pub fn rule(&self) -> &'a Rule {
         self.rule
     }

@@ -8,7 +8,6 @@ use tollgate_core::{Quota, algorithm::Retry};
 pub const ALGORITHMS: usize = 7;
 
 /// `limit` units in `window` under every algorithm.
-#[must_use]
 pub fn every_algorithm(limit: u64, window: Duration) -> [Quota; ALGORITHMS] {
     [
         Quota::fixed_window(limit, window),

@@ -13,7 +13,6 @@ pub const INSTANCES: u64 = 2;
 pub const RULES: usize = 5;
 
 /// One rule for each answer, each of another algorithm.
-#[must_use]
 pub fn rules() -> [Rule; RULES] {
     let cap = OnStoreError::Cap(Quota::fixed_window(CAP, MAX_PERIOD));
     [
