@@ -240,18 +240,20 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         let Drift {
             account,
             rule,
+            is_balance,
             written,
             counted,
             ..
         } = drift;
+        let of = if *is_balance { "credits of " } else { "" };
         table.row([
             printable::line(account, 60),
-            rule.clone(),
+            format!("{of}{rule}"),
             written.to_string(),
             counted.to_string(),
         ]);
         drifts.push(
-            json!({ "account": account, "rule": rule, "ledger": written, "counter": counted }),
+            json!({ "account": account, "rule": rule, "is_balance": is_balance, "ledger": written, "counter": counted }),
         );
         ControlFlow::Continue(())
     };
@@ -277,8 +279,10 @@ fn entry_text(entry: &Entry) -> String {
         "{:<10} {:>15} {:>15}  {}",
         entry.kind, entry.units, entry.sum, entry.rule
     );
-    if let (Some(id), Some(actor), Some(reason)) = (&entry.id, &entry.actor, &entry.reason) {
-        text += &format!("  {id}, {actor}: {reason}");
+    match (&entry.id, &entry.actor, &entry.reason) {
+        (Some(id), Some(actor), Some(reason)) => text += &format!("  {id}, {actor}: {reason}"),
+        (Some(id), ..) => text += &format!("  {id}"),
+        _ => {}
     }
     text
 }
@@ -289,11 +293,12 @@ fn usage_text(usage: &AccountUsage) -> String {
         rule,
         units,
         corrections,
+        credits,
         is_closed,
         ..
     } = usage;
     let closed = if *is_closed { "closed" } else { "open" };
-    format!("{units:>15} {corrections:>12}  {closed:<6}  {rule}  {account}")
+    format!("{units:>15} {corrections:>12} {credits:>12}  {closed:<6}  {rule}  {account}")
 }
 
 /// Rows that are printed as they come.

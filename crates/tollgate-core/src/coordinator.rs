@@ -93,6 +93,10 @@ impl Coordinator {
             None => store.clock(),
         };
         let durable = DurableRules::new(rules, &journal, clock);
+        journal.set_store(&store);
+        if let Some((durable, paid)) = durable.clone().zip(store.paid()) {
+            paid.set(move |check, units| durable.paid(check, units));
+        }
         Self {
             notes_keys: observer.has_labels() || durable.is_some(),
             slot_owners: (rules.has_slots()).then(|| SlotOwners::new(&store, fallback.as_ref())),
@@ -181,9 +185,12 @@ impl Coordinator {
         Step::Wait(Pending::new(async move {
             let within = coordinator.store.answers_within();
             for (check, end) in unknown {
-                match durable.base(&check, now, within).await {
-                    Some(used) => {
-                        begin_with(&*coordinator.store, &check, used);
+                let store = &*coordinator.store;
+                match durable.base(&check, now, within, None).await {
+                    Some(base) => {
+                        begin_with(store, &check, base.used);
+                        // Without room it is asked for again.
+                        let _ = durable.restore_balance(store, &check, &base, now).await;
                         durable.set_known(&check, end);
                     }
                     None if durable.denies_unknown(&check) => return Check::deny_mistake(&checks),
@@ -194,47 +201,82 @@ impl Coordinator {
         }))
     }
 
-    /// Asks the store, and once more with what the ledger knows if the store has forgotten it.
+    /// Asks the store, and once more with what the ledger knows if the store has forgotten it: what was used, or a balance that would
+    /// let the request pass.
     fn ask_durable(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
         let durable = self.durable.as_ref();
         let Some(durable) = durable.filter(|_| !matches!(ask, Ask::Peek)) else {
             return self.ask(checks, ask);
         };
-        let pending = match self.ask(checks, ask) {
-            Step::Wait(pending) => pending,
-            ready => return ready,
+        let answer = match self.ask(checks, ask) {
+            Step::Ready(decision) if !self.may_lack_balance(durable, checks, &decision) => {
+                return Step::Ready(decision);
+            }
+            answer => answer,
         };
         let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
         let checks = Checks::from_slice(checks);
         Step::Wait(Pending::new(async move {
-            let decision = pending.await;
+            let decision = answer.await;
+            let (store, now) = (&*coordinator.store, coordinator.now());
+            let lacks_balance = coordinator.may_lack_balance(&durable, &checks, &decision);
             let is_forgotten = decision.verdicts().iter().any(Verdict::is_forgotten);
-            if !is_forgotten || decision.outcome() == Outcome::Deny {
+            if is_forgotten {
+                durable.note_loss(now);
+            }
+            if !lacks_balance && (!is_forgotten || decision.outcome() == Outcome::Deny) {
                 return decision;
             }
-            let store = &*coordinator.store;
-            let (now, within) = (coordinator.now(), store.answers_within());
-            let mut bases = Bases {
-                store,
-                checks: SmallVec::new(),
-            };
+            let (mut bases, mut is_restored) = (
+                Bases {
+                    store,
+                    checks: SmallVec::new(),
+                },
+                false,
+            );
             for (check, _) in checks
                 .iter()
                 .zip(decision.verdicts())
-                .filter(|(_, verdict)| verdict.is_forgotten())
+                .filter(|(_, verdict)| {
+                    verdict.is_forgotten() || lacks_balance && verdict.outcome() == Outcome::Deny
+                })
             {
-                // Without an answer it stays failed, and its rule says what then.
-                let Some(used) = durable.base(check, now, within).await else {
+                // Without an answer it stays failed, and its rule says what then; or denied.
+                let within = store.answers_within();
+                let Some(base) = durable.base(check, now, within, None).await else {
                     return decision;
                 };
-                store.set_base(check, Some(used));
+                let restored = durable.restore_balance(store, check, &base, now).await;
+                is_restored |= restored.unwrap_or(false);
+                store.set_base(check, Some(base.used));
                 bases.checks.push(*check);
+            }
+            if lacks_balance && !is_restored {
+                return decision;
             }
             // Others have taken their units.
             let taken = holds(store, &checks, &decision, RuleSet::enforces);
             store.settle(&taken, Settlement::Cancel);
             coordinator.ask(&checks, ask).await
         }))
+    }
+
+    /// Whether a request is denied only by rules whose balances the store may have lost.
+    fn may_lack_balance(
+        &self,
+        durable: &DurableRules,
+        checks: &[Check],
+        decision: &Decision,
+    ) -> bool {
+        let (rules, now) = (self.store.rules(), self.now());
+        let denying = checks.iter().zip(decision.verdicts());
+        let mut denying = denying.filter(|(_, verdict)| {
+            verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule())
+        });
+        decision.outcome() == Outcome::Deny
+            && denying.all(|(check, verdict)| {
+                !verdict.is_blocked() && durable.may_lack_balance(check, now)
+            })
     }
 
     /// The same where there may be something to do before the store is asked, or after it.

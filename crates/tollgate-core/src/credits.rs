@@ -45,6 +45,8 @@ pub enum CreditChange {
         /// A hash of the grant's id.
         id: u64,
     },
+    /// Units are added or, below 0, taken away as far as they are there: what a ledger has more or less.
+    Correct(i64),
     /// Nothing.
     Query,
 }
@@ -80,18 +82,20 @@ impl CreditChange {
         if until >= LAST {
             return Err("a grant ends before the year 2112; take a year or ten".into());
         }
-        let id = hash_of(id)?;
+        let id = grant_hash(id)?;
         Ok(Self::Grant { units, until, id })
     }
 
     /// The end of a grant, or what is wrong with its id.
     pub(crate) fn revoke(id: &str) -> Result<Self, String> {
-        Ok(Self::Revoke { id: hash_of(id)? })
+        Ok(Self::Revoke {
+            id: grant_hash(id)?,
+        })
     }
 }
 
-/// The same in all processes and versions.
-fn hash_of(id: &str) -> Result<u64, String> {
+/// What a store knows a grant by: the same in all processes and versions. Or what is wrong with its id.
+pub fn grant_hash(id: &str) -> Result<u64, String> {
     if id.is_empty() || id.len() > LONGEST_ID {
         return Err(format!(
             "the id of a grant has {} bytes; take one of 1 to {LONGEST_ID}, such as the number of the invoice: it makes a repeated call \
@@ -196,8 +200,17 @@ impl CreditState {
             *self = Self::default();
         }
         self.grants.retain(|grant| grant.until > now);
-        let (CreditChange::Grant { id, .. } | CreditChange::Revoke { id }) = change else {
-            return Ok(0);
+        let id = match change {
+            CreditChange::Grant { id, .. } | CreditChange::Revoke { id } => id,
+            CreditChange::Correct(units) => {
+                let before = self.units;
+                match u64::try_from(units) {
+                    Ok(units) => self.give_back(now, units),
+                    Err(_) => drop(self.take(now, units.unsigned_abs())),
+                }
+                return Ok(before.abs_diff(self.units));
+            }
+            CreditChange::Query => return Ok(0),
         };
         let known = self.grants.iter_mut().find(|grant| grant.id == id);
         let (units, until) = match (change, known) {
@@ -227,6 +240,28 @@ impl CreditState {
     #[must_use]
     pub fn balance(&self, now: Tick, changed: u64) -> Balance {
         Balance::new(self.units, self.until, now, changed)
+    }
+
+    /// What a ledger has: the units, their end, and each grant that has not ended, by its hash, with its units (0 once it was taken back)
+    /// and its end.
+    #[must_use]
+    pub fn of_ledger(
+        units: u64,
+        until: Tick,
+        grants: impl IntoIterator<Item = (u64, u64, Tick)>,
+    ) -> Self {
+        let grant = |(id, units, until)| CreditGrant { id, units, until };
+        Self {
+            units: units.min(MAX_UNITS),
+            until,
+            grants: grants.into_iter().take(MOST_GRANTS).map(grant).collect(),
+        }
+    }
+
+    /// The grants, as [`of_ledger`](Self::of_ledger) takes them.
+    pub fn grants(&self) -> impl Iterator<Item = (u64, u64, Tick)> {
+        let grants = self.grants.iter();
+        grants.map(|grant| (grant.id, grant.units, grant.until))
     }
 
     /// The heap memory in bytes.

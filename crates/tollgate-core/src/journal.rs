@@ -12,7 +12,7 @@ use std::{
     fmt,
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicUsize},
     },
     time::Duration,
@@ -20,9 +20,14 @@ use std::{
 
 use smallvec::SmallVec;
 
+mod movement;
+
+use self::movement::Movements;
+pub use self::movement::{CreditEntry, HoldId, Movement, MovementKind};
 use crate::{
     algorithm_kind::AlgorithmKind,
     check::Check,
+    credits::CreditState,
     decision::{Decision, Outcome, Verdict},
     durable_setting::Durable,
     hold::{Hold, Settlement},
@@ -33,6 +38,7 @@ use crate::{
     rule_set::RuleSet,
     source::Source,
     step::Pending,
+    store::rule_store::RuleStore,
     sync::{AtomicU64, Mutex, Ordering, lock},
     time::{Clock, Tick, micros},
 };
@@ -95,15 +101,44 @@ pub struct BaseQuery {
     pub window: Window,
     /// Within which time the answer is of use.
     pub within: Duration,
+    /// Whether the rule takes credits.
+    pub has_credits: bool,
+    /// How many earlier windows are asked for: of a rule where units may be owed.
+    pub earlier: u8,
+    /// What is written before.
+    pub change: Option<CreditEntry>,
 }
 
-type LookUp = dyn Fn(BaseQuery) -> Pending<Option<u64>> + Send + Sync;
+/// What a ledger has of a key.
+#[derive(Clone, Debug, Default)]
+pub struct Base {
+    /// The units that were used in the window.
+    pub used: u64,
+    /// Those of the windows before, the latest last.
+    pub earlier: Vec<(Window, i64)>,
+    /// Its balance.
+    pub credits: CreditState,
+}
+
+impl From<u64> for Base {
+    fn from(used: u64) -> Self {
+        Self {
+            used,
+            ..Self::default()
+        }
+    }
+}
+
+type LookUp = dyn Fn(BaseQuery) -> Pending<Option<Base>> + Send + Sync;
 
 /// What the durable rules of a limiter, and of those that replace it, have to tell a ledger.
 #[derive(Default)]
 pub struct Journal {
     rules: Mutex<Vec<Arc<RuleJournal>>>,
     look_up: Mutex<Option<Arc<LookUp>>>,
+    movements: Movements,
+    /// Of the rules that came last.
+    store: Mutex<Option<Weak<dyn RuleStore>>>,
     is_attached: AtomicBool,
     /// Whether the ledger is behind by more than it should.
     is_behind: AtomicBool,
@@ -120,7 +155,7 @@ impl Journal {
     pub fn attach(
         &self,
         most: usize,
-        look_up: impl Fn(BaseQuery) -> Pending<Option<u64>> + Send + Sync + 'static,
+        look_up: impl Fn(BaseQuery) -> Pending<Option<Base>> + Send + Sync + 'static,
     ) -> bool {
         let mut place = lock(&self.look_up);
         if place.is_some() {
@@ -130,6 +165,16 @@ impl Journal {
         self.most.store(most, Ordering::Relaxed);
         self.is_attached.store(true, Ordering::Release);
         true
+    }
+
+    pub(crate) fn set_store(&self, store: &Arc<dyn RuleStore>) {
+        *lock(&self.store) = Some(Arc::downgrade(store));
+    }
+
+    /// The store with the rules that are in force, as long as they are.
+    #[must_use]
+    pub fn store(&self) -> Option<Arc<dyn RuleStore>> {
+        lock(&self.store).as_ref()?.upgrade()
     }
 
     /// Notes nothing from now on.
@@ -230,6 +275,8 @@ struct Account {
     used_at: Tick,
     /// Until when its usage is known to be in a store that is this process's memory: the end of a window.
     known_until: Tick,
+    /// When a ledger was last asked for its balance.
+    balance_at: Tick,
 }
 
 impl RuleJournal {
@@ -369,15 +416,18 @@ impl DurableRules {
             // A repeat costs nothing.
             let check = verdict.hold(*check, decision.at()).check;
             if verdict.outcome() == Outcome::Allow
-                // A balance has no windows.
-                && verdict.source() != Source::Credits
                 && check.cost() > 0
                 && let Some((rule, of_rule)) = self.of(&check)
                 && let Some(window) = Self::window(rule, &check, decision.at())
             {
                 // A cost has 56 bits.
                 let units = check.cost() as i64;
-                of_rule.add(&self.journal, &check, window, units, decision.at());
+                match verdict.source() {
+                    Source::Credits => {
+                        self.note(&check, decision.at(), -units, MovementKind::Credits)
+                    }
+                    _ => of_rule.add(&self.journal, &check, window, units, decision.at()),
+                }
             }
         }
     }
@@ -397,19 +447,30 @@ impl DurableRules {
 
     /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.
     pub(crate) fn settled(&self, hold: &Hold, how: Settlement) {
-        let (check, cost, now) = (&hold.check, hold.check.cost(), self.clock.now());
-        let (units, at) = match how {
-            _ if cost == 0 || hold.source == Source::Credits => return,
-            Settlement::Refund(units) => (-(units.min(cost) as i64), hold.taken.at),
-            Settlement::Cancel => (-(cost as i64), hold.taken.at),
-            Settlement::Charge(units) => (i64::try_from(units).unwrap_or(i64::MAX), now),
-        };
+        let (check, now) = (&hold.check, self.clock.now());
+        let (units, at) = self.change_of(hold, how);
+        if hold.source == Source::Credits && units < 0 {
+            return self.note(check, now, -units, MovementKind::Credits);
+        }
         if units != 0
             && self.journal.is_attached()
             && let Some((rule, of_rule)) = self.of(check)
             && let Some(window) = Self::window(rule, check, at)
         {
             of_rule.add(&self.journal, check, window, units, now);
+        }
+    }
+
+    /// The units that a settlement adds to what was used, and of which time.
+    fn change_of(&self, hold: &Hold, how: Settlement) -> (i64, Tick) {
+        let cost = hold.check.cost();
+        match how {
+            _ if cost == 0 => (0, hold.taken.at),
+            Settlement::Refund(units) => (-(units.min(cost) as i64), hold.taken.at),
+            Settlement::Cancel => (-(cost as i64), hold.taken.at),
+            Settlement::Charge(units) => {
+                (i64::try_from(units).unwrap_or(i64::MAX), self.clock.now())
+            }
         }
     }
 
@@ -448,21 +509,47 @@ impl DurableRules {
         }
     }
 
-    /// What was used in the present window, by the ledger: 0 without one.
-    pub(crate) async fn base(&self, check: &Check, now: Tick, within: Duration) -> Option<u64> {
+    /// What the ledger has of a key, after it has written a change: nothing without a ledger.
+    pub(crate) async fn base(
+        &self,
+        check: &Check,
+        now: Tick,
+        within: Duration,
+        change: Option<CreditEntry>,
+    ) -> Option<Base> {
         let (rule, of_rule) = self.of(check)?;
         let Some(look_up) = lock(&self.journal.look_up).clone() else {
-            return Some(0);
+            return Some(Base::default());
         };
-        let name = |account: &mut Account| account.name.clone();
-        let query = BaseQuery {
+        let window = Self::window(rule, check, now)?;
+        let mut base = look_up(BaseQuery {
             rule: Arc::clone(&of_rule.name),
             subject: check.key(),
-            account: of_rule.with(&self.journal, check.key(), name).flatten(),
-            window: Self::window(rule, check, now)?,
+            account: self.account_of(check),
+            window,
             within,
-        };
-        look_up(query).await
+            has_credits: rule.has_credits(),
+            earlier: if rule.debt_of() > 0 { EARLIER } else { 0 },
+            change,
+        })
+        .await?;
+        let at_most = rule.debt_of();
+        if at_most > 0 {
+            let quota = rule.quota_under(usize::from(check.plan()));
+            let owed = owed(&quota, at_most, &base.earlier, window.begin);
+            let limits = (0..rule.quotas()).filter_map(|plan| rule.limit_under(plan));
+            let most = limits.fold(quota.limit(), u64::max).saturating_add(at_most);
+            base.used = base.used.saturating_add(owed).min(most);
+        }
+        Some(base)
+    }
+
+    fn account_of(&self, check: &Check) -> Option<Arc<str>> {
+        let name = |account: &mut Account| account.name.clone();
+        self.of(check)?
+            .1
+            .with(&self.journal, check.key(), name)
+            .flatten()
     }
 
     /// Whether a request with this check is denied where the ledger does not say what was used.
@@ -471,6 +558,30 @@ impl DurableRules {
         let of_rule = || Some(self.of(check)?.0.store_error_answer());
         answer.or_else(of_rule) == Some(OnStoreError::Deny)
     }
+}
+
+/// How many earlier windows with usage may have left a debt, and how many in all.
+const EARLIER: u8 = 100;
+const MOST_WINDOWS: usize = 10_000;
+
+/// What is owed when a window begins, of more than the limit that was used in the windows before.
+fn owed(quota: &Quota, at_most: u64, earlier: &[(Window, i64)], until: Tick) -> u64 {
+    let (mut earlier, mut owed, mut at) = (earlier.iter().peekable(), 0_u64, until);
+    for _ in 0..MOST_WINDOWS {
+        if owed == 0 {
+            at = earlier.peek().map_or(until, |(window, _)| window.begin);
+        }
+        if at >= until {
+            return owed;
+        }
+        // Without an entry nothing was used.
+        let used = earlier.next_if(|(window, _)| window.begin <= at);
+        let used = used.map_or(0, |(_, used)| u64::try_from(*used).unwrap_or(0));
+        let sum = owed.saturating_add(used);
+        owed = sum.saturating_sub(quota.limit()).min(at_most);
+        at = Window::of(quota, at).map_or(until, |window| window.end);
+    }
+    0
 }
 
 impl fmt::Debug for DurableRules {

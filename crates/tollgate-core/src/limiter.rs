@@ -713,7 +713,8 @@ impl Limiter {
     ///
     /// # Accuracy
     ///
-    /// Other processes on a shared store see it within a second, where they have just denied the key. A balance is lost with the store.
+    /// Other processes on a shared store see it within a second, where they have just denied the key. A balance is lost with the store,
+    /// unless the rule is [durable](Rule::durable): then its ledger has written the grant when the answer comes, and brings it back.
     ///
     /// # Errors
     ///
@@ -728,7 +729,7 @@ impl Limiter {
         until: SystemTime,
         id: &str,
     ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
-        self.change_credits(rule, key, CreditChange::grant(units, until, id))
+        self.change_credits(rule, key, CreditChange::grant(units, until, id), id)
     }
 
     /// Takes the units of a [grant](Self::grant) back, as far as they are left, once: [`Balance::changed`] says how many. What requests
@@ -745,7 +746,7 @@ impl Limiter {
         key: &Key,
         id: &str,
     ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
-        self.change_credits(rule, key, CreditChange::revoke(id))
+        self.change_credits(rule, key, CreditChange::revoke(id), id)
     }
 
     /// What `key` has in [credits](Rule::credits) of the rule with this name.
@@ -758,7 +759,7 @@ impl Limiter {
         rule: &str,
         key: &Key,
     ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
-        self.change_credits(rule, key, Ok(CreditChange::Query))
+        self.change_credits(rule, key, Ok(CreditChange::Query), "")
     }
 
     fn change_credits(
@@ -766,6 +767,7 @@ impl Limiter {
         rule: &str,
         key: &Key,
         change: Result<CreditChange, String>,
+        id: &str,
     ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
         let check = self
             .check(rule, key)
@@ -779,7 +781,12 @@ impl Limiter {
         }
         let change = change.map_err(wrong)?;
         #[cfg_attr(not(feature = "metrics"), expect(unused_mut))]
-        let mut answer = self.shared.store.credits(&check, change);
+        let mut answer = match &self.shared.durable {
+            Some(durable) if durable.is_durable(check.rule()) => {
+                durable.change_credits(&self.shared.store, &check, change, id)
+            }
+            _ => self.shared.store.credits(&check, change),
+        };
         #[cfg(feature = "metrics")]
         if change != CreditChange::Query {
             let (rule, is_grant) = (rule.clone(), matches!(change, CreditChange::Grant { .. }));

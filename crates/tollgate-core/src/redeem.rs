@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 impl Ticket {
     /// Makes what the ticket holds a reservation, which another process [redeems](Limiter::redeem): it settles the real cost when the
     /// work is done. At the end of `term`, 1 ms to 3 660 days, the units stay used and the slots go back, unless the reservation is
-    /// [extended](ReservationTicket::extend).
+    /// [extended](ReservationTicket::extend). A ledger gives units of [durable](crate::Rule::durable) rules back then.
     ///
     /// The store keeps an open record of it, and a settlement takes the record away in the same step. So units come back once, whoever
     /// is killed: without the record a redemption is [`Gone`](StoreErrorKind::Gone), and the units stay used.
@@ -71,12 +71,17 @@ impl Ticket {
             )),
             false => reservations(&*self.store),
         });
+        let reserved = Reserved::new(&self.holds, slots);
+        let id = reserved.id;
         let mut answer = match store {
-            Ok(store) => store.reserve(Reserved::new(&self.holds, slots), term),
+            Ok(store) => store.reserve(reserved, term),
             Err(refused) => Step::Ready(Err(refused)),
         };
         answer.then(move |answer| {
             if answer.is_ok() {
+                if let Some(durable) = &self.durable {
+                    durable.rules.reserved(id, &self.holds, term, true);
+                }
                 // The record has slots of its own, so those of the ticket go back.
                 self.forget();
             }
@@ -176,25 +181,35 @@ impl ReservationTicket {
     ///
     /// As for [`settle`](Self::settle).
     pub fn extend(&self, term: Duration) -> Step<Result<(), StoreError>> {
-        match valid(term).and_then(|()| reservations(&*self.store)) {
+        let mut answer = match valid(term).and_then(|()| reservations(&*self.store)) {
             Ok(store) => store.extend(&self.reserved, term),
             Err(refused) => Step::Ready(Err(refused)),
+        };
+        if let Some(durable) = self.durable.clone() {
+            let (id, holds) = (self.reserved.id, self.reserved.holds.clone());
+            answer.then(move |answer| {
+                if may_have_run(answer) {
+                    durable.reserved(id, &holds, term, false);
+                }
+            });
         }
+        answer
     }
 
     fn redeem(
         &self,
         mut how: impl FnMut(&Hold) -> Option<Settlement>,
     ) -> Step<Result<(), StoreError>> {
-        let holds = &self.reserved.holds;
-        let settlements = holds.iter().enumerate().filter_map(|(index, hold)| {
-            let how = how(hold)?;
+        let (id, holds) = (self.reserved.id, &self.reserved.holds);
+        let hows: Vec<Option<Settlement>> = holds.iter().map(&mut how).collect();
+        let settlements = hows.iter().enumerate().filter_map(|(index, how)| {
+            let how = (*how)?;
             // Slots may say where the states lie, too.
             let all = holds.iter().chain(&self.reserved.slots);
-            let mut holds: Vec<Hold> = all.map(place_of).collect();
+            let (mut all, hold): (Vec<Hold>, _) = (all.map(place_of).collect(), holds[index]);
             let counts = hold.counts && how != Settlement::Cancel;
-            holds[index] = Hold { counts, ..*hold };
-            Some(ReservedSettlement { holds, how })
+            all[index] = Hold { counts, ..hold };
+            Some(ReservedSettlement { holds: all, how })
         });
         let settlements: Vec<_> = settlements.collect();
         let mut answer = match reservations(&*self.store) {
@@ -202,16 +217,20 @@ impl ReservationTicket {
             Err(refused) => Step::Ready(Err(refused)),
         };
         if let Some(durable) = self.durable.clone() {
+            let holds = holds.clone();
             answer.then(move |answer| {
-                if answer.is_ok() {
-                    for ReservedSettlement { holds, how } in &settlements {
-                        holds.iter().for_each(|hold| durable.settled(hold, *how));
-                    }
+                if may_have_run(answer) {
+                    durable.redeemed(id, &holds, &hows);
                 }
             });
         }
         answer
     }
+}
+
+/// Of an unknown outcome, a ledger hears what was asked: it would give everything back at the term, and the store may have.
+fn may_have_run(answer: &Result<(), StoreError>) -> bool {
+    !matches!(answer, Err(refused) if refused.kind() != StoreErrorKind::Timeout)
 }
 
 fn reservations(store: &dyn RuleStore) -> Result<&dyn ReservationStore, StoreError> {

@@ -322,7 +322,7 @@ impl Rule {
     /// The crate `tollgate-ledger` has the ledger; without one, this does nothing. No request waits for it, except the first of a key
     /// after the store has lost its states: see [`Verdict::forgotten`](crate::Verdict::forgotten). Shadows are not written.
     ///
-    /// For [`fixed_window`](Quota::fixed_window) and [`calendar`](Quota::calendar), not under
+    /// For [`fixed_window`](Quota::fixed_window) and [`calendar`](Quota::calendar), and their [credits](Self::credits), not under
     /// [`Eventual`](crate::Consistency::Eventual).
     ///
     /// ```

@@ -178,11 +178,6 @@ fn validate_credits(rule: &Rule) -> Result<(), RuleError> {
             "a rule without a limit never needs credits; give it a quota, such as Quota::fixed_window(10_000, DAY)",
         );
     }
-    if rule.is_durable() {
-        return wrong(
-            "the ledger of a durable rule counts what is used of windows, and knows no balances; leave durable() out, or credits()",
-        );
-    }
     if rule.at_most_wait().is_some() {
         return wrong(
             "a request cannot both wait for the quota and take credits in its place; leave wait() out, or credits()",

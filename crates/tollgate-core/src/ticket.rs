@@ -67,13 +67,13 @@ pub struct Ticket {
     pub(crate) holds: SmallVec<[Hold; 4]>,
     on_drop: Option<OnDrop>,
     pub(crate) slots: Option<HeldSlots>,
-    durable: Option<Box<DurableHolds>>,
+    pub(crate) durable: Option<Box<DurableHolds>>,
 }
 
 /// What a ledger is told of settlements.
 #[derive(Debug)]
-struct DurableHolds {
-    rules: Arc<DurableRules>,
+pub(crate) struct DurableHolds {
+    pub(crate) rules: Arc<DurableRules>,
     /// Units that no store has: they were taken while it failed.
     unstored: Vec<Hold>,
 }

@@ -119,7 +119,7 @@ impl Ledger {
                 Err(_) => Settlement::Refund(units.unsigned_abs()),
             };
             for subject in database.subjects_of(rule, &account).await? {
-                settle(limiter, rule, subject, window, how)?;
+                settle(&**limiter.rule_store(), rule, subject, window, how)?;
             }
         }
         Ok(true)

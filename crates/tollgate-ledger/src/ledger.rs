@@ -12,7 +12,8 @@ use tokio::{
 };
 use tollgate_core::{
     Clock, Limiter, Pending,
-    journal::{BaseQuery, Journal},
+    journal::{Base, BaseQuery, Journal},
+    store::CreditState,
 };
 
 use crate::{
@@ -23,6 +24,9 @@ use crate::{
 
 /// How long a transaction may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After how many times of writing a reservation is released whose term is over.
+const RELEASED_AFTER: u32 = 10;
 
 /// How a ledger is opened: see [`Ledger::builder`].
 #[derive(Clone, Debug)]
@@ -232,8 +236,12 @@ impl Shared {
         let write = async {
             // No more than one batch waits: what comes meanwhile is added up in the journals.
             batch.write(&self.database).await?;
+            batch.movements.write(&self.database).await?;
             batch.add(journals.iter().flat_map(|journal| journal.take(now)));
-            batch.write(&self.database).await
+            let movements = journals.iter().flat_map(|journal| journal.take_movements());
+            batch.movements.add(movements);
+            batch.write(&self.database).await?;
+            batch.movements.write(&self.database).await
         };
         let written = match timeout(PATIENCE, write).await {
             Ok(written) => written,
@@ -245,6 +253,10 @@ impl Shared {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             *since = written.is_err().then(|| since.unwrap_or(began));
+            if since.is_some() {
+                batch.written_since = None;
+            }
+            batch.written_since.get_or_insert(Instant::now());
             *since
         };
         let is_behind = since.is_some_and(|since| since.elapsed() > self.max_delay);
@@ -257,27 +269,60 @@ impl Shared {
         Ok(())
     }
 
-    /// What was used in a window, for a store that has forgotten it. What this process has not written is written before.
-    async fn base(&self, query: BaseQuery) -> Option<u64> {
-        let (asked, within) = (Instant::now(), query.within);
+    /// Releases reservations whose term is over, of the rules in force here. Those who have settled one have written that by then, as
+    /// long as they could: this process could for as long.
+    async fn release(&self, after: Duration) -> Result<(), LedgerError> {
+        let since = self.batch.lock().await.written_since;
+        if since.is_none_or(|since| since.elapsed() < after) {
+            return Ok(());
+        }
+        let journals = self.journals().clone();
+        for store in journals.iter().filter_map(|journal| journal.store()) {
+            for rule in store
+                .rules()
+                .rules()
+                .iter()
+                .filter(|rule| rule.is_durable())
+            {
+                self.database.release(&*store, rule.name(), after).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is of a key, for a store that has forgotten it. What this process has not written is written before.
+    async fn base(&self, query: BaseQuery) -> Option<Base> {
+        let (asked, database) = (Instant::now(), &self.database);
         let look_up = async {
             self.write_since(asked).await.ok()?;
+            let (rule, subject) = (&query.rule, query.subject);
             let account = match &query.account {
                 Some(account) => name_of(account),
-                None => self
-                    .database
-                    .account_of(&query.rule, query.subject)
-                    .await
-                    .ok()??,
+                None => database.account_of(rule, subject).await.ok()??,
             };
-            let used = self
-                .database
-                .sum(&query.rule, &account, query.window.end)
-                .await
-                .ok()?;
-            Some(u64::try_from(used).unwrap_or(0))
+            if let Some(change) = query.change.as_ref().filter(|_| !account.is_empty()) {
+                let written = database.change_credits(&query, &account, change).await;
+                written.ok()?;
+            }
+            let used = database.sum(rule, &account, query.window.end).await.ok()?;
+            let earlier = match query.earlier {
+                0 => Vec::new(),
+                most => database
+                    .earlier(rule, &account, query.window.begin, most)
+                    .await
+                    .ok()?,
+            };
+            let credits = match query.has_credits {
+                true => database.credits(rule, &account).await.ok()?,
+                false => CreditState::default(),
+            };
+            Some(Base {
+                used: u64::try_from(used).unwrap_or(0),
+                earlier,
+                credits,
+            })
         };
-        timeout(within, look_up).await.ok()?
+        timeout(query.within, look_up).await.ok()?
     }
 
     fn backlog(&self) -> Backlog {
@@ -320,6 +365,8 @@ async fn write_each(shared: Weak<Shared>, every: Duration) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let _ = shared.write_since(Instant::now()).await;
+        if shared.write_since(Instant::now()).await.is_ok() {
+            let _ = shared.release(every.saturating_mul(RELEASED_AFTER)).await;
+        }
     }
 }

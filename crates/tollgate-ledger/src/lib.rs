@@ -7,8 +7,7 @@
 //!
 //! After a store has lost its states, the first request of each key in a window that began before waits for its sum, within the
 //! deadline of the store. Other processes' unwritten seconds, and units that they hold on [lease](tollgate_core::Consistency::Leased),
-//! may be admitted again. What beyond the limit was [owed](tollgate_core::Rule::debt) does not begin the next window then. What is paid
-//! with [credits](tollgate_core::Rule::credits) is not written. A reset of a counter is no adjustment: the ledger has what was used, and
+//! may be admitted again. A reset of a counter is no adjustment: the ledger has what was used, and
 //! may bring it back.
 //!
 //! # Memory
@@ -24,6 +23,7 @@ mod dialect;
 mod error;
 pub mod guide;
 mod ledger;
+mod movements;
 mod period;
 mod reconcile;
 mod report;

@@ -8,7 +8,7 @@ use tollgate_core::{
     Check, Clock, Limiter, Tick,
     algorithm::Taken,
     journal::Window,
-    store::{Fingerprint, Hold, Settlement},
+    store::{CreditChange, CreditState, Fingerprint, Hold, RuleStore, Settlement},
 };
 
 use crate::{database::Database, error::LedgerError, ledger::Ledger};
@@ -21,7 +21,9 @@ pub struct Drift {
     pub account: String,
     /// The rule.
     pub rule: String,
-    /// The units that the ledger has of the present window.
+    /// Whether it is the balance of the key that differs, and not what it has used.
+    pub is_balance: bool,
+    /// The units that the ledger has of the present window, or has left of the balance.
     pub written: i64,
     /// Those that the store counts.
     pub counted: u64,
@@ -55,7 +57,8 @@ struct Candidate {
     account: String,
     rule: String,
     key: Fingerprint,
-    window: Window,
+    /// `None`: its balance.
+    window: Option<Window>,
     written: i64,
 }
 
@@ -76,7 +79,7 @@ impl Ledger {
         how: Reconciliation,
         mut each: impl FnMut(&Drift) -> ControlFlow<()>,
     ) -> Result<u64, LedgerError> {
-        let mut last = (String::new(), String::new(), String::new());
+        let mut last = (String::new(), String::new(), String::new(), -1);
         let (mut compared, begun) = (0_u64, Instant::now());
         let pause = Duration::from_secs(1) / how.per_second.max(1);
         loop {
@@ -110,7 +113,12 @@ impl Ledger {
                     window,
                     ..
                 } = &candidate;
-                candidate.written = self.shared.database.sum(rule, account, window.end).await?;
+                let database = &self.shared.database;
+                let balance = database.credits(rule, account).await?;
+                candidate.written = match window {
+                    Some(window) => database.sum(rule, account, window.end).await?,
+                    None => balance.units(0) as i64,
+                };
                 let Some(counted) = counted(limiter, &candidate).await else {
                     continue;
                 };
@@ -119,17 +127,24 @@ impl Ledger {
                     continue;
                 }
                 if how.repairs {
-                    let repair = match u64::try_from(lacks) {
-                        Ok(units) => Settlement::Charge(units),
-                        Err(_) => Settlement::Refund(lacks.unsigned_abs()),
-                    };
-                    let (rule, window) = (&candidate.rule, candidate.window);
-                    settle(limiter, rule, candidate.key, window, repair)?;
+                    let (store, rule, key) =
+                        (&**limiter.rule_store(), &candidate.rule, candidate.key);
+                    match candidate.window {
+                        Some(window) => {
+                            let how = match u64::try_from(lacks) {
+                                Ok(units) => Settlement::Charge(units),
+                                Err(_) => Settlement::Refund(lacks.unsigned_abs()),
+                            };
+                            settle(store, rule, key, window, how)?;
+                        }
+                        None => correct(store, rule, key, &balance, lacks).await?,
+                    }
                 }
                 let drift = Drift {
                     written: candidate.written,
                     account: candidate.account,
                     rule: candidate.rule,
+                    is_balance: candidate.window.is_none(),
                     counted,
                     is_repaired: how.repairs,
                 };
@@ -143,32 +158,39 @@ impl Ledger {
     /// The next accounts of windows that are not over, behind the `last` one.
     async fn candidates(
         &self,
-        last: &mut (String, String, String),
+        last: &mut (String, String, String, i64),
     ) -> Result<Vec<Candidate>, LedgerError> {
         let sql = format!(
-            "SELECT t.account, t.rule, s.subject, t.window_begin, t.window_end, t.units + t.late AS written
-            FROM tollgate_totals AS t JOIN tollgate_subjects AS s ON s.rule = t.rule AND s.account = t.account
-            WHERE t.window_end > {now} AND t.window_begin <= {now} AND (t.account, t.rule, s.subject) > ($1, $2, $3)
-            ORDER BY t.account, t.rule, s.subject LIMIT 500",
+            "SELECT * FROM (
+                SELECT t.account, t.rule, s.subject, t.window_end, t.window_begin, t.units + t.late AS written
+                FROM tollgate_totals AS t JOIN tollgate_subjects AS s ON s.rule = t.rule AND s.account = t.account
+                WHERE t.window_end > {now} AND t.window_begin <= {now}
+                UNION ALL
+                SELECT b.account, b.rule, s.subject, 0, 0, CASE WHEN b.units > 0 THEN b.units ELSE 0 END
+                FROM tollgate_balances AS b JOIN tollgate_subjects AS s ON s.rule = b.rule AND s.account = b.account
+                WHERE b.until > {now}
+            ) AS c WHERE (account, rule, subject, window_end) > ($1, $2, $3, $4)
+            ORDER BY account, rule, subject, window_end LIMIT 500",
             now = self.shared.database.dialect.now()
         );
-        let (account, rule, subject) = &*last;
+        let (account, rule, subject, end) = &*last;
         let query = sqlx::query(&sql).bind(account).bind(rule).bind(subject);
+        let query = query.bind(*end);
         let rows = query.fetch_all(&self.shared.database.pool).await?;
         let mut candidates = Vec::new();
         for row in rows {
             let (account, rule): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             let subject: String = row.try_get(2)?;
-            let (begin, end): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
-            *last = (account.clone(), rule.clone(), subject.clone());
+            let (end, begin): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
+            *last = (account.clone(), rule.clone(), subject.clone(), end);
             candidates.push(Candidate {
                 account,
                 rule,
                 key: key_of(&subject),
-                window: Window {
+                window: (end > 0).then_some(Window {
                     begin: begin as Tick,
                     end: end as Tick,
-                },
+                }),
                 written: row.try_get(5)?,
             });
         }
@@ -176,7 +198,7 @@ impl Ledger {
     }
 }
 
-fn key_of(subject: &str) -> Fingerprint {
+pub(crate) fn key_of(subject: &str) -> Fingerprint {
     Fingerprint::from_bits(u128::from_str_radix(subject, 16).unwrap_or_default())
 }
 
@@ -184,6 +206,14 @@ fn key_of(subject: &str) -> Fingerprint {
 async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     let index = limiter.rules().position(&candidate.rule)?;
     let rule = limiter.rules().rules().get(index)?;
+    if candidate.window.is_none() {
+        let check = Check::new(index as u16, candidate.key, 0);
+        let store = limiter.rule_store();
+        let told = rule
+            .has_credits()
+            .then(|| store.credits(&check, CreditChange::Query))?;
+        return Some(told.await.ok()?.units);
+    }
     let plan = (0..rule.quotas()).max_by_key(|plan| rule.limit_under(*plan))?;
     let limit = rule.limit_under(plan)?;
     // A rule set has fewer than 65 536 rules, and a rule fewer plans.
@@ -203,31 +233,50 @@ async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     })
 }
 
-/// Tells the store of a limiter, and not its ledger.
+/// Tells a store, and not its ledger.
 pub(crate) fn settle(
-    limiter: &Limiter,
+    store: &dyn RuleStore,
     rule: &str,
     key: Fingerprint,
     window: Window,
     how: Settlement,
 ) -> Result<(), LedgerError> {
-    let rules = limiter.rules();
-    let index = rules.position(rule).ok_or_else(|| {
-        LedgerError::setup(format!(
-            "the limiter has no rule {rule:?}, which the ledger has"
-        ))
-    })?;
+    let index = position(store, rule)?;
     let units = match how {
         Settlement::Refund(units) | Settlement::Charge(units) => units,
         _ => 0,
     };
-    // A rule set has fewer than 65 536 rules.
-    let check = Check::new(index as u16, key, units.max(1));
+    let check = Check::new(index, key, units.max(1));
     let taken = Taken::new(Clock::system().now().max(window.begin), window.end);
-    limiter
-        .rule_store()
-        .settle(&[Hold::of_store(check, taken)], how);
+    store.settle(&[Hold::of_store(check, taken)], how);
     Ok(())
+}
+
+/// Gives the store a balance, or what it lacks of it.
+async fn correct(
+    store: &dyn RuleStore,
+    rule: &str,
+    key: Fingerprint,
+    balance: &CreditState,
+    lacks: i64,
+) -> Result<(), LedgerError> {
+    let check = Check::new(position(store, rule)?, key, 0);
+    let mut told = store.restore_credits(&check, balance).await;
+    if told.as_ref().is_ok_and(|told| told.changed == 0) {
+        told = store.credits(&check, CreditChange::Correct(lacks)).await;
+    }
+    told.map(drop)
+        .map_err(|wrong| LedgerError::setup(format!("the store: {wrong}")))
+}
+
+fn position(store: &dyn RuleStore, rule: &str) -> Result<u16, LedgerError> {
+    let index = store.rules().position(rule).ok_or_else(|| {
+        LedgerError::setup(format!(
+            "the limiter has no rule {rule:?}, which the ledger has"
+        ))
+    })?;
+    // A rule set has fewer than 65 536 rules.
+    Ok(index as u16)
 }
 
 impl Database {

@@ -21,7 +21,8 @@ pub(crate) const CLOSES_AFTER: Tick = 600_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `usage`, `correction` or `adjustment`.
+    /// `usage`, `correction`, `adjustment`, `settlement`, `release`; of a balance `grant`, `revoke`, `credits`, `lapse`; and `reservation`,
+    /// `extension`, which are in no sum.
     pub kind: String,
     /// The rule.
     pub rule: String,
@@ -31,9 +32,11 @@ pub struct Entry {
     pub at: Tick,
     /// The units: negative if they came back.
     pub units: i64,
-    /// The units of the rule and window up to here.
+    /// The units of the rule and window up to here; of a balance, what these entries have left of it.
     pub sum: i64,
-    /// The id of an adjustment.
+    /// Until when a grant may be used, or units are reserved, in µs since the epoch.
+    pub until: Option<Tick>,
+    /// The id of an adjustment, a grant or a reservation.
     pub id: Option<String>,
     /// Who adjusted.
     pub actor: Option<String>,
@@ -55,6 +58,8 @@ pub struct AccountUsage {
     pub units: i64,
     /// The sum of what was written later.
     pub corrections: i64,
+    /// What was paid from the balance instead.
+    pub credits: i64,
     /// Whether the window is closed: `units` do not change any more.
     pub is_closed: bool,
 }
@@ -75,7 +80,7 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         // An entry is not written before its window begins, and no window is longer than a year.
         let earliest = period.from.saturating_sub(367 * 86_400_000_000);
-        let sql = "SELECT kind, rule, window_begin, window_end, at, units, id, actor, reason FROM tollgate_entries
+        let sql = "SELECT kind, rule, window_begin, window_end, at, units, until, id, actor, reason FROM tollgate_entries
             WHERE account = $1 AND at >= $2 AND ($3 = '' OR rule = $3)
                 AND window_begin + window_end >= $4 AND window_begin + window_end < $5
             ORDER BY account, at, writer, n";
@@ -86,21 +91,27 @@ impl Ledger {
             .bind(2 * period.from as i64)
             .bind(2 * period.to as i64);
         let mut rows = query.fetch(&self.shared.database.pool);
-        let mut sums: HashMap<(Arc<str>, Window), i64> = HashMap::new();
+        // That of a balance is of no window.
+        let mut sums: HashMap<(Arc<str>, Option<Window>), i64> = HashMap::new();
         while let Some(row) = rows.next().await {
             let row = row?;
             let window = window_of(&row)?;
-            let rule: String = row.try_get("rule")?;
+            let (rule, kind): (String, String) = (row.try_get("rule")?, row.try_get("kind")?);
             let units = row.try_get("units")?;
-            let sum = sums.entry((rule.as_str().into(), window)).or_default();
-            *sum += units;
+            let is_of_balance = ["grant", "revoke", "credits", "lapse"].contains(&&*kind);
+            let of = (!is_of_balance).then_some(window);
+            let sum = sums.entry((rule.as_str().into(), of)).or_default();
+            if !["reservation", "extension"].contains(&&*kind) {
+                *sum += units;
+            }
             let entry = Entry {
-                kind: row.try_get("kind")?,
+                kind,
                 rule,
                 window,
                 at: row.try_get::<i64, _>("at")? as Tick,
                 units,
                 sum: *sum,
+                until: row.try_get::<Option<i64>, _>("until")?.map(|it| it as Tick),
                 id: row.try_get("id")?,
                 actor: row.try_get("actor")?,
                 reason: row.try_get("reason")?,
@@ -125,7 +136,7 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let now = self.shared.database.dialect.now();
         let sql = format!(
-            "SELECT account, rule, window_begin, window_end, units, late, {now} AS now FROM tollgate_totals
+            "SELECT account, rule, window_begin, window_end, units, late, credits, {now} AS now FROM tollgate_totals
             WHERE ($1 = '' OR account = $1) AND window_begin + window_end >= $2 AND window_begin + window_end < $3
             ORDER BY account, rule, window_end, window_begin"
         );
@@ -144,6 +155,7 @@ impl Ledger {
                 window,
                 units: row.try_get("units")?,
                 corrections: row.try_get("late")?,
+                credits: row.try_get("credits")?,
                 // A transaction that began before may still be under way, for as long as one may take.
                 is_closed: now >= window.end + CLOSES_AFTER + 60_000_000,
             };
@@ -211,6 +223,7 @@ impl ReportRow for Entry {
         "window_end",
         "units",
         "sum",
+        "until",
         "id",
         "actor",
         "reason",
@@ -225,6 +238,7 @@ impl ReportRow for Entry {
             json!(time_text(self.window.end)),
             json!(self.units),
             json!(self.sum),
+            json!(self.until.map(time_text)),
             json!(self.id),
             json!(self.actor),
             json!(self.reason),
@@ -240,6 +254,7 @@ impl ReportRow for AccountUsage {
         "window_end",
         "units",
         "corrections",
+        "credits",
         "closed",
     ];
 
@@ -251,6 +266,7 @@ impl ReportRow for AccountUsage {
             json!(time_text(self.window.end)),
             json!(self.units),
             json!(self.corrections),
+            json!(self.credits),
             json!(self.is_closed),
         ]
     }

@@ -7,7 +7,7 @@ use sqlx::{AnyPool, Executor as _, Row as _};
 use crate::{dialect::Dialect, error::LedgerError};
 
 /// The versions of the schema, in order.
-pub(crate) const VERSIONS: [fn(Dialect) -> String; 2] = [entries, totals];
+pub(crate) const VERSIONS: [fn(Dialect) -> String; 3] = [entries, totals, balances];
 
 fn entries(_: Dialect) -> String {
     "CREATE TABLE tollgate_entries (
@@ -81,6 +81,83 @@ fn totals(dialect: Dialect) -> String {
         INSERT INTO tollgate_totals {};
         {trigger}",
         sums("tollgate_entries")
+    )
+}
+
+/// What was granted and paid, and reservations. Sums of balances are kept as those of windows are, and a reservation is open until an entry
+/// settles or releases it: of several, the first one stands.
+fn balances(dialect: Dialect) -> String {
+    let (sum, max, of) = match dialect {
+        Dialect::Postgres => ("SUM", "GREATEST", "written"),
+        Dialect::Sqlite => (
+            "",
+            "MAX",
+            "(SELECT NEW.kind AS kind, NEW.rule AS rule, NEW.account AS account, NEW.window_begin AS window_begin,
+                NEW.window_end AS window_end, NEW.units AS units, NEW.at AS at, NEW.until AS until)",
+        ),
+    };
+    let group = |by: &str| match dialect {
+        Dialect::Postgres => format!("GROUP BY {by} ORDER BY {by}"),
+        Dialect::Sqlite => String::new(),
+    };
+    let units = |of: &str, units: &str| {
+        format!("CAST({sum}(CASE WHEN {of} THEN {units} ELSE 0 END) AS BIGINT)")
+    };
+    let add_up = format!(
+        "INSERT INTO tollgate_totals (account, rule, window_end, window_begin, units, late, credits)
+        SELECT account, rule, window_end, window_begin, {}, {}, {} FROM {of}
+        WHERE kind NOT IN ('grant', 'revoke', 'lapse', 'reservation', 'extension') {}
+        ON CONFLICT (account, rule, window_end, window_begin) DO UPDATE SET units = tollgate_totals.units + excluded.units,
+            late = tollgate_totals.late + excluded.late, credits = tollgate_totals.credits + excluded.credits;
+        INSERT INTO tollgate_balances SELECT account, rule, CAST({sum}(units) AS BIGINT), {} FROM {of}
+        WHERE kind IN ('grant', 'revoke', 'lapse', 'credits') {}
+        ON CONFLICT (account, rule) DO UPDATE SET units = tollgate_balances.units + excluded.units,
+            until = {max}(tollgate_balances.until, excluded.until);",
+        units("kind <> 'credits' AND at < window_end + 600000000", "units"),
+        units("kind <> 'credits' AND at >= window_end + 600000000", "units"),
+        units("kind = 'credits'", "-units"),
+        group("account, rule, window_end, window_begin"),
+        units("kind = 'grant'", "until").replace("SUM", "MAX"),
+        group("account, rule"),
+    );
+    let trigger = match dialect {
+        Dialect::Postgres => format!(
+            "CREATE OR REPLACE FUNCTION tollgate_add_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {add_up}
+                RETURN NULL;
+            END $$;"
+        ),
+        Dialect::Sqlite => format!(
+            "DROP TRIGGER tollgate_add_up;
+            CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries BEGIN {add_up} END;"
+        ),
+    };
+    format!(
+        "ALTER TABLE tollgate_entries ADD COLUMN until BIGINT;
+        ALTER TABLE tollgate_totals ADD COLUMN credits BIGINT NOT NULL DEFAULT 0;
+        DROP INDEX tollgate_entries_by_id;
+        CREATE UNIQUE INDEX tollgate_entries_by_id ON tollgate_entries (kind, id) WHERE kind = 'adjustment';
+        CREATE UNIQUE INDEX tollgate_entries_of_credits ON tollgate_entries (account, rule, kind, id, until)
+            WHERE kind IN ('grant', 'revoke', 'lapse');
+        CREATE UNIQUE INDEX tollgate_entries_of_reservations ON tollgate_entries (id) WHERE kind IN ('settlement', 'release');
+        CREATE TABLE tollgate_balances (
+            account TEXT NOT NULL,
+            rule TEXT NOT NULL,
+            units BIGINT NOT NULL,
+            until BIGINT NOT NULL,
+            PRIMARY KEY (account, rule)
+        );
+        CREATE TABLE tollgate_reservations (
+            id TEXT NOT NULL PRIMARY KEY,
+            rule TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            account TEXT NOT NULL,
+            window_begin BIGINT NOT NULL,
+            window_end BIGINT NOT NULL,
+            units BIGINT NOT NULL,
+            until BIGINT NOT NULL
+        );
+        CREATE INDEX tollgate_reservations_by_end ON tollgate_reservations (rule, until);
+        {trigger}"
     )
 }
 

@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use tokio::time::Instant;
 use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
-use crate::{database::Database, dialect::Dialect, error::LedgerError};
+use crate::{database::Database, dialect::Dialect, error::LedgerError, movements::Movements};
 
 /// The entries of a transaction.
 const CHUNK: usize = 10_000;
@@ -24,8 +24,11 @@ pub(crate) struct Batch {
     first: i64,
     entries: Vec<Usage>,
     known: HashSet<u128>,
+    pub(crate) movements: Movements,
     /// Everything from before then is written.
     pub(crate) complete_at: Option<Instant>,
+    /// Since when each batch could be written.
+    pub(crate) written_since: Option<Instant>,
 }
 
 impl Batch {
@@ -35,7 +38,9 @@ impl Batch {
             first: 0,
             entries: Vec::new(),
             known: HashSet::new(),
+            movements: Movements::new(),
             complete_at: None,
+            written_since: None,
         }
     }
 
@@ -51,14 +56,10 @@ impl Batch {
             let mut subjects = Columns::new(database.dialect);
             let mut new = HashSet::new();
             for usage in chunk {
-                let account = match &usage.account {
-                    Some(account) => name_of(account),
-                    // A settlement long after its request.
-                    None => {
-                        let found = database.account_of(&usage.rule, usage.subject).await?;
-                        found.unwrap_or_else(|| format!("?{}", subject(usage.subject)))
-                    }
-                };
+                let (rule, key) = (&usage.rule, usage.subject);
+                let account = database
+                    .name_of(rule, key, usage.account.as_deref())
+                    .await?;
                 let known = known(usage);
                 if !self.known.contains(&known) && usage.account.is_some() && new.insert(known) {
                     subjects.row(&[&usage.rule, &subject(usage.subject), &account], &[]);
@@ -224,6 +225,21 @@ impl Database {
         let query = sqlx::query(sql).bind(rule).bind(subject(key));
         let row = query.fetch_optional(&self.pool).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// How an account is called, as far as anybody knows.
+    pub(crate) async fn name_of(
+        &self,
+        rule: &str,
+        key: Fingerprint,
+        account: Option<&str>,
+    ) -> Result<String, LedgerError> {
+        if let Some(account) = account {
+            return Ok(name_of(account));
+        }
+        // A settlement long after its request.
+        let found = self.account_of(rule, key).await?;
+        Ok(found.unwrap_or_else(|| format!("?{}", subject(key))))
     }
 
     /// What an account has used in the window that ends then.

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  the balance, and KEYS[2] its other name, if it has one; `prelude.lua` says which of the two is written
 -- ARGV[1]  the time, as in `prelude.lua`
--- ARGV[2]  '<BBdd': 0 tell, 1 grant, 2 revoke; 1 if states move to their first name; the units and the end of a grant; then the 8 bytes
---          of its id
+-- ARGV[2]  '<BBdd': 0 tell, 1 grant, 2 revoke, 3 begin with this balance unless there is one, 4 correct; 1 if states move to their first
+--          name; the units and the end of a grant or the balance; then the 8 bytes of a grant's id, or for 3 the grants, as in the state
 -- Returns  the time; 0, or why nothing was done: 1 the grant has ended, 2 there are too many, 3 there would be too many units; the units
 --          of the balance, when they end, and how many were granted or taken back
 --
@@ -65,6 +65,12 @@ elseif what == 2 and known then
   if changed > units then changed = units end
   units, writes = units - changed, true
   grants = sub(grants, 1, known + 8) .. pack('<d', 0) .. sub(grants, known + 17)
+elseif what == 3 and ends <= now and granted_until > now then
+  units, ends, grants, changed, writes = granted, granted_until, id, granted, true
+elseif what == 4 and ends > now then
+  local before = units
+  units = math.max(0, math.min(units + granted, MAX_UNITS))
+  changed, writes = math.abs(units - before), true
 end
 if writes then
   local ttl = ends - now + 999

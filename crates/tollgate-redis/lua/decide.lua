@@ -114,7 +114,8 @@ while true do
   -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
   -- state has of blocks, and the rest of it.
   local setting, counts, denials_count, prefix, inner
-  local balance, failed
+  -- And what it has paid of a charge.
+  local balance, failed, paid
   if role == 3 then
     role = 0
     if not open_balance then open_balance, keep_balance = step_of(30) end
@@ -206,9 +207,9 @@ while true do
     if balance and what == 3 and not (raw and raw.err) then
       -- A charge is taken from there when nothing is left of the quota.
       local fate, left = step(raw, first, limit, third, now, 0)
-      local paid = fate == -3 and 0 or math.min(cost - math.max(left, 0), balance.units)
-      local done = paid > 0 and keep_balance(balance, balance.units - paid, now, margin)
-      if done and done.err then raw = done elseif done then cost, wrote = cost - paid, true end
+      local pays = fate == -3 and 0 or math.min(cost - math.max(left, 0), balance.units)
+      local done = pays > 0 and keep_balance(balance, balance.units - pays, now, margin)
+      if done and done.err then raw = done elseif done then cost, wrote, paid = cost - pays, true, pays end
     end
     if what == 4 then
       -- A reset keeps the leases and drops everything else.
@@ -435,7 +436,7 @@ while true do
     if left < -2^51 and what ~= 1 then left = 0 end
     if notify == 2 then left = -1 - left end
   end
-  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, reset
+  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, balance and what == 3 and (paid or 0) or reset
   n = n + numbers
 
   if size > 0 and more == 0 then

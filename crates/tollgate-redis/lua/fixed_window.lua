@@ -33,13 +33,15 @@ local function at_window(period, lengths, now)
   return ends, ends
 end
 
--- Of a durable rule whose state is not there: the units to begin with, or a refusal if they are lost. A key says since when the server
+-- Of a durable rule whose state is not there: the units to begin with, or a refusal if they are lost; and whether those beyond the
+-- limit are owed, which a base below -1 says. A key says since when the server
 -- has its states. Whoever does not find it writes it; a window that begins later is fresh where there is no state.
 local function base_of(period, lengths, now)
   -- Behind an id, if the check has one.
   local place, base = unpack('<B', check, 3) > 1 and 52 or 35, -1
   if unpack('<B', check) % 8 == 0 then base = unpack('<d', check, place + 2) else place = 59 end
   if base >= 0 then return base end
+  if base < -1 then return -2 - base, nil, true end
   local name = KEYS[unpack('<H', check, place)]
   local since = try('GET', name)
   if not since then
@@ -159,8 +161,9 @@ return function(raw, period, limit, lengths, now, cost, by_writer)
   local begins = false
   if not raw and durable then
     local why
-    used, why = base_of(period, lengths, now)
+    used, why, owes = base_of(period, lengths, now)
     if why then return -3, why, 0 end
+    over_limit = owes and used - limit or 0
     -- A denial writes it, too.
     begins = used > 0
   end

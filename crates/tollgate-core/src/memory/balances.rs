@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    credits::{Balance, CreditChange, CreditRefusal, CreditState},
+    credits::{Balance, CreditRefusal, CreditState},
     key::Fingerprint,
     rule::Rule,
     time::Tick,
@@ -52,25 +52,21 @@ impl Balances {
         rule: &Rule,
         key: Fingerprint,
         now: Tick,
-        change: CreditChange,
         bound: usize,
+        change: impl FnOnce(&mut CreditState) -> Result<u64, CreditRefusal>,
     ) -> Result<Balance, CreditRefusal> {
-        if change == CreditChange::Query {
-            let state = self.get_mut(rule, key);
-            return Ok(state.map_or(Balance::new(0, 0, now, 0), |state| state.balance(now, 0)));
-        }
         let of_rule = self.0.entry(Arc::clone(rule.shared_name())).or_default();
         if of_rule.by_key.len() >= of_rule.sweep_at.max(LEAST) {
             of_rule.sweep(now);
         }
         let mut state = of_rule.by_key.get(&key).cloned().unwrap_or_default();
-        let changed = state.change(now, change)?;
+        let changed = change(&mut state)?;
         if state.until() <= now {
             // It has ended, and goes with the next sweep.
             return Ok(state.balance(now, changed));
         }
         let bytes = |of_rule: &OfRule| of_rule.bytes - of_rule.bytes_of(key) + bytes_of(&state);
-        if changed > 0 && matches!(change, CreditChange::Grant { .. }) && bytes(of_rule) > bound {
+        if bytes_of(&state) > of_rule.bytes_of(key) && bytes(of_rule) > bound {
             of_rule.sweep(now);
             if bytes(of_rule) > bound {
                 return Err(CreditRefusal::NoRoom);

@@ -2,7 +2,7 @@
 
 use crate::{
     check::Check,
-    credits::{Balance, CreditChange},
+    credits::{Balance, CreditRefusal, CreditState},
     error::StoreError,
     hold::{Hold, Settlement},
     memory::{
@@ -19,11 +19,14 @@ impl MemoryRuleStore {
     pub(super) fn change_credits(
         &self,
         check: &Check,
-        change: CreditChange,
+        change: impl FnOnce(&mut CreditState, Tick) -> Result<u64, CreditRefusal>,
     ) -> Result<Balance, StoreError> {
         let rule = &self.rules.rules()[usize::from(check.rule())];
         let (key, bound) = (check.key(), self.shared.bytes_per_rule);
-        let change = |now| lock(&self.shared.balances).change(rule, key, now, change, bound);
+        let change = |now| {
+            let mut balances = lock(&self.shared.balances);
+            balances.change(rule, key, now, bound, |state| change(state, now))
+        };
         let table = self.rule(check).unwrap_or(&AnyRuleTable::Unlimited);
         let balance = with_table!(table, rule => {
             // Meanwhile no denial is remembered.
@@ -52,6 +55,9 @@ impl MemoryRuleStore {
                     true => lock(&self.shared.balances).take(rule, key, now, more),
                     false => 0,
                 };
+                if paid > 0 && rule.is_durable() {
+                    self.paid.tell(&hold.check, paid);
+                }
                 return Settlement::Charge(units - paid);
             }
             Settlement::Refund(units) if hold.source == Source::Credits => units.min(cost),

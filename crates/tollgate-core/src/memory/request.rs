@@ -8,7 +8,7 @@ use std::{slice::from_ref, sync::Arc, time::Duration};
 use crate::{
     algorithm::Algorithm,
     check::Check,
-    credits::{Balance, CreditChange},
+    credits::{Balance, CreditChange, CreditState},
     decision::{Decision, Verdict},
     error::StoreError,
     hold::{Hold, Settlement},
@@ -26,7 +26,7 @@ use crate::{
     step::Step,
     store::{
         reservation_store::ReservationStore,
-        rule_store::{RuleStore, Usage},
+        rule_store::{PaidHook, RuleStore, Usage},
         slot_waiters::SlotWaiters,
     },
     time::{Clock, Tick, micros},
@@ -267,7 +267,25 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
-        Step::Ready(self.change_credits(check, change))
+        Step::Ready(self.change_credits(check, |state, now| state.change(now, change)))
+    }
+
+    fn restore_credits(
+        &self,
+        check: &Check,
+        state: &CreditState,
+    ) -> Step<Result<Balance, StoreError>> {
+        Step::Ready(self.change_credits(check, |present, now| {
+            if present.until() > now {
+                return Ok(0);
+            }
+            *present = state.clone();
+            Ok(state.units(now))
+        }))
+    }
+
+    fn paid(&self) -> Option<&PaidHook> {
+        Some(&self.paid)
     }
 
     fn supports_slots(&self) -> bool {

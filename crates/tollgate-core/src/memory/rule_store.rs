@@ -12,6 +12,7 @@ use crate::{
     },
     observe::{block_began, blocks::blocks_evicted},
     rule_set::RuleSet,
+    store::rule_store::PaidHook,
     time::Clock,
 };
 
@@ -22,6 +23,7 @@ pub(super) struct MemoryRuleStore {
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
     pub(super) shared: Arc<Tables>,
+    pub(super) paid: PaidHook,
 }
 
 impl MemoryRuleStore {
@@ -35,6 +37,7 @@ impl MemoryRuleStore {
             clock: shared.clock.clone(),
             hasher: shared.hasher.clone(),
             bound: bound.collect(),
+            paid: PaidHook::default(),
             rules,
             shared,
         };

@@ -316,7 +316,8 @@ pub(crate) fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
         return;
     }
     let limit = rule.quota_under(verdict.plan()).limit();
-    let lacks = used.saturating_sub(limit.saturating_sub(verdict.remaining()));
+    let counted = limit.saturating_sub(verdict.remaining()) + verdict.debt();
+    let lacks = used.saturating_sub(counted);
     if lacks > 0 {
         // A charge does not look at when units were taken.
         let taken = Taken::new(0, 0);

@@ -118,13 +118,13 @@ pub use self::{
     instance_count::InstanceCount,
     registry::RuleRegistry,
     reservation_store::{ReservationStore, ReservedSettlement},
-    rule_store::{RuleStore, Usage},
+    rule_store::{PaidHook, RuleStore, Usage},
     seq_cells::{SeqCells, SeqLine},
     slot_waiters::SlotWaiters,
 };
 pub use crate::{
     checks::Checks,
-    credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS},
+    credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS, grant_hash},
     did_you_mean::did_you_mean,
     hold::{HeldSlots, Hold, Settlement},
     key::Fingerprint,

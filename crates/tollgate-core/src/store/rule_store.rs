@@ -1,10 +1,15 @@
 //! A store, and a rule set on it.
 
-use std::{any::Any, fmt, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use crate::{
     check::Check,
-    credits::{Balance, CreditChange},
+    credits::{Balance, CreditChange, CreditState},
     decision::Decision,
     error::{RuleError, StoreError, StoreErrorKind},
     hold::{Hold, Settlement},
@@ -58,6 +63,30 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Which quotas live limiters and layers on this store count under each rule name: one for the store and its clones. A
     /// store in front of another one hands out that one's.
     fn registry(&self) -> &RuleRegistry;
+}
+
+/// Who hears how many units of a charge a balance has paid.
+#[derive(Default)]
+pub struct PaidHook(OnceLock<Box<dyn Fn(&Check, u64) + Send + Sync>>);
+
+impl PaidHook {
+    /// From now on it is told. The first one stays.
+    pub(crate) fn set(&self, hear: impl Fn(&Check, u64) + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(hear));
+    }
+
+    /// Tells it.
+    pub fn tell(&self, check: &Check, units: u64) {
+        if let Some(hear) = self.0.get() {
+            hear(check, units);
+        }
+    }
+}
+
+impl fmt::Debug for PaidHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PaidHook")
+    }
 }
 
 /// A rule set on a store. Object safe; every future it hands out borrows nothing.
@@ -153,6 +182,21 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
             StoreErrorKind::Misconfigured,
             "this store keeps no balances of credits",
         )))
+    }
+
+    /// Gives the key a balance that a ledger has, unless it has one that has not ended. [`Balance::changed`] are its units then.
+    fn restore_credits(
+        &self,
+        check: &Check,
+        state: &CreditState,
+    ) -> Step<Result<Balance, StoreError>> {
+        let _ = state;
+        self.credits(check, CreditChange::Query)
+    }
+
+    /// Whom it tells what balances pay of the charges of [durable](crate::Rule::durable) rules, if it keeps any.
+    fn paid(&self) -> Option<&PaidHook> {
+        None
     }
 
     /// Whether it counts [slots](crate::Quota::concurrent). A store that does says the [number](crate::Verdict::with_slot_number)

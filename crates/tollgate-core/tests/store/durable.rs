@@ -14,7 +14,7 @@ use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
     Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
     OnStoreError, Pending, Quota, Reason, Rule, SECOND, Ticket,
-    journal::{Journal, Usage, Window},
+    journal::{Base, Journal, Usage, Window},
 };
 
 const START: u64 = 1_700_000_040_000_000;
@@ -39,7 +39,7 @@ fn attach(limiter: &Limiter, used: Option<u64>) -> Arc<AtomicUsize> {
     let counted = Arc::clone(&asked);
     let is_new = limiter.journal().attach(100, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        Pending::new(async move { used })
+        Pending::new(async move { used.map(Base::from) })
     });
     assert!(is_new);
     asked
@@ -172,7 +172,7 @@ async fn behind_its_bounds_a_rule_goes_on_and_counts_what_is_lost_or_denies() {
         };
         let limiter = limiter(&ManualClock::new(START), rule);
         let journal = limiter.journal();
-        journal.attach(1, |_| Pending::new(async { Some(0) }));
+        journal.attach(1, |_| Pending::new(async { Some(Base::default()) }));
         assert_eq!(take(&limiter, 5).await.is_allowed(), !denies);
         let of = async |name: &'static str| {
             let check = limiter.check("units", &Key::of(name)).expect("the rule");

@@ -1,9 +1,11 @@
 //! What the tests share.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use tollgate_core::{Decision, Key, KeyBuf, Limiter, MAX_PERIOD, Quota, Rule, Store};
 use tollgate_ledger::{AccountUsage, Ledger, Period};
+use tollgate_redis::{Keys, RedisStore, Secret};
+use tollgate_test_servers::redis_server::RedisServer;
 
 /// No window of it ends during a test.
 pub(crate) const QUOTA: Quota = Quota::fixed_window(1_000_000, MAX_PERIOD);
@@ -14,8 +16,21 @@ pub(crate) fn account(key: &KeyBuf) -> String {
 }
 
 pub(crate) fn limiter(store: impl Store, quota: Quota) -> Limiter {
-    let rule = Rule::new("units", quota).durable(account);
-    Limiter::new(store, [rule]).expect("valid")
+    limiter_of(store, Rule::new("units", quota))
+}
+
+pub(crate) fn limiter_of(store: impl Store, rule: Rule) -> Limiter {
+    Limiter::new(store, [rule.durable(account)]).expect("valid")
+}
+
+pub(crate) async fn redis(server: &RedisServer) -> RedisStore {
+    let secret = Secret::from_bytes([7; 32]).expect("long enough");
+    let store = RedisStore::builder(server.url(), "shop", Keys::hashed(secret))
+        .deadline(Duration::from_secs(20))
+        .connect()
+        .expect("valid");
+    store.connected().await;
+    store
 }
 
 pub(crate) async fn take(limiter: &Limiter, account: &str, units: u64) -> Decision {

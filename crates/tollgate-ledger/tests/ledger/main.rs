@@ -1,8 +1,10 @@
 //! The ledger on real databases: SQLite in files, and a Postgres of the tests' own.
 
+mod balances;
 mod common;
 mod killed;
 mod reports;
+mod reservations;
 mod writes;
 
 /// What the other processes do; nothing in this one.

@@ -397,6 +397,15 @@ impl Reply {
         u64::try_from(units).ok().filter(|_| done == FITS)
     }
 
+    /// The units that a balance has paid, of a charge at a place.
+    #[must_use]
+    pub(crate) fn paid_units(&self, place: u16) -> u64 {
+        let paid = self
+            .of(usize::from(place))
+            .map(|[_, _, paid]| u64::try_from(paid));
+        paid.and_then(Result::ok).unwrap_or(0)
+    }
+
     /// The units that a key owes, of a check without units of a query.
     fn debt(&self, place: usize) -> u64 {
         let owed = self.of(place).filter(|[_, left, _]| *left <= IN_DEBT);

@@ -13,8 +13,8 @@ use tollgate_core::{
     Balance, Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
     StoreError, StoreErrorKind, Tick,
     store::{
-        Checks, CreditChange, Fingerprint, Hold, ReservationStore, RuleStore, Settlement,
-        SlotWaiters,
+        Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook, ReservationStore,
+        RuleStore, Settlement, SlotWaiters,
     },
 };
 use tollgate_prefilter::{Begin, BoundRules, NoReply, Query};
@@ -23,7 +23,7 @@ use crate::{
     observe::{CallFor, Stopwatch},
     script::encoder::Encoder,
     store::{
-        credits::{change_credits, refuse_credits},
+        credits::{change_credits, refuse_credits, restore_credits},
         in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
         inner::Inner,
         sender::RulesEnd,
@@ -102,6 +102,7 @@ impl Bound {
             encoder,
             caps,
             bases: Mutex::default(),
+            paid: Arc::default(),
             looks_at: Mutex::new(Instant::now()),
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
@@ -265,6 +266,18 @@ impl RuleStore for Bound {
 
     fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
         change_credits(&self.inner, check, change)
+    }
+
+    fn restore_credits(
+        &self,
+        check: &Check,
+        state: &CreditState,
+    ) -> Step<Result<Balance, StoreError>> {
+        restore_credits(&self.inner, check, state)
+    }
+
+    fn paid(&self) -> Option<&PaidHook> {
+        Some(&self.inner.paid)
     }
 
     fn supports_slots(&self) -> bool {

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use tollgate_core::{
     Balance, Check, Pending, RuleError, RuleErrorKind, RuleSet, Step, StoreError, Tick,
-    store::{CreditChange, CreditRefusal},
+    store::{CreditChange, CreditRefusal, CreditState},
 };
 
 use crate::{
@@ -22,15 +22,39 @@ pub(super) fn change_credits(
     check: &Check,
     change: CreditChange,
 ) -> Step<Result<Balance, StoreError>> {
+    run(
+        inner,
+        check,
+        change_args(change),
+        change != CreditChange::Query,
+    )
+}
+
+/// Gives a key the balance that a ledger has, unless it has one.
+pub(super) fn restore_credits(
+    inner: &Arc<Inner>,
+    check: &Check,
+    state: &CreditState,
+) -> Step<Result<Balance, StoreError>> {
+    // The state itself says whether it has ended.
+    run(inner, check, restore_args(state), true)
+}
+
+fn run(
+    inner: &Arc<Inner>,
+    check: &Check,
+    mut args: Vec<u8>,
+    changes: bool,
+) -> Step<Result<Balance, StoreError>> {
     let keys = inner.encoder.balance_names(check);
     let call = inner.shared.new_call();
-    let time = call.args().next().unwrap_or_default();
-    let args = change_args(time, inner.encoder.keyspace.keys.moves(), change);
+    args[1] = u8::from(inner.encoder.keyspace.keys.moves());
+    let args = [call.args().next().unwrap_or_default(), &args];
     let answer = inner.shared.backend.run(&CHANGE, &keys, &args);
     let (inner, check) = (Arc::clone(inner), *check);
     Step::Wait(Pending::new(async move {
         let answer = answer.await;
-        if change != CreditChange::Query {
+        if changes {
             // A request that was denied may pass now; also if the answer is lost.
             inner.local.unlearn(&check);
         }
@@ -55,15 +79,29 @@ pub(super) fn change_credits(
 }
 
 /// As `credits_change.lua` reads them.
-pub(crate) fn change_args(time: &[u8], moves: bool, change: CreditChange) -> [Vec<u8>; 2] {
+pub(crate) fn change_args(change: CreditChange) -> Vec<u8> {
     let (what, units, until, id) = match change {
-        CreditChange::Grant { units, until, id } => (1, units, until, id),
-        CreditChange::Revoke { id } => (2, 0, 0, id),
-        _ => (0, 0, 0, 0),
+        CreditChange::Grant { units, until, id } => (1, double(units), until, id),
+        CreditChange::Revoke { id } => (2, double(0), 0, id),
+        // Below 2^53.
+        CreditChange::Correct(units) => (4, (units as f64).to_le_bytes(), 0, 0),
+        _ => (0, double(0), 0, 0),
     };
-    let mut packed = vec![what, u8::from(moves)];
-    packed.extend([double(units), double(until), id.to_le_bytes()].as_flattened());
-    [time.to_vec(), packed]
+    let numbers = [units, double(until), id.to_le_bytes()];
+    [&[what, 0], numbers.as_flattened()].concat()
+}
+
+fn restore_args(state: &CreditState) -> Vec<u8> {
+    // One that has ended is none.
+    let mut args = [
+        &[3, 0],
+        [double(state.units(0)), double(state.until())].as_flattened(),
+    ]
+    .concat();
+    for (id, units, until) in state.grants() {
+        args.extend([id.to_le_bytes(), double(units), double(until)].as_flattened());
+    }
+    args
 }
 
 /// A balance is found by its rule and key alone.

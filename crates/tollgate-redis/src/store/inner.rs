@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tollgate_core::{
     Check, Outcome, RuleSet, Tick, Verdict,
     observe::block_began,
-    store::{Checks, Fingerprint, Hold, Settlement},
+    store::{Checks, Fingerprint, Hold, PaidHook, Settlement},
 };
 use tollgate_prefilter::BoundRules;
 
@@ -34,6 +34,12 @@ pub(super) fn report_block(rules: &RuleSet, check: &Check, reply: Option<BlockRe
     }
 }
 
+fn tell_paid(hook: &PaidHook, check: &Check, units: u64) {
+    if units > 0 {
+        hook.tell(check, units);
+    }
+}
+
 /// A rule set on the store, shared with the futures of its answers.
 pub(super) struct Inner {
     pub(super) shared: Arc<Shared>,
@@ -47,6 +53,8 @@ pub(super) struct Inner {
     pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
     /// What a ledger knows of durable rules, and how many requests ask with it.
     pub(super) bases: Mutex<HashMap<(u16, Fingerprint), (u64, u32)>>,
+    /// Who hears what balances pay.
+    pub(super) paid: Arc<PaidHook>,
     /// When the task that sends looks next for what is due.
     pub(super) looks_at: Mutex<Instant>,
     /// Ends with the last store, limiter and layer.
@@ -118,9 +126,14 @@ impl Inner {
                 Some((*place, receipt.check))
             })
             .collect();
-        let is_told = !settled.lapsing.is_empty() || !blocks.is_empty();
+        let paid = settled.paid.clone();
+        let is_told = !(settled.lapsing.is_empty() && blocks.is_empty() && paid.is_empty());
+        let hook = Arc::clone(&self.paid);
         self.shared
             .settle(&call, lapsing.collect(), is_told, move |reply| {
+                for (place, check) in paid {
+                    tell_paid(&hook, &check, reply.paid_units(place));
+                }
                 for (place, check) in blocks {
                     report_block(&rules, &check, reply.block(place));
                 }
@@ -134,6 +147,9 @@ impl Inner {
             if let Some(counts) = self.counts_of(usize::from(it.rule), 0) {
                 counts.lapse(lapsed);
             }
+        }
+        for (place, check) in &settled.paid {
+            tell_paid(&self.paid, check, reply.paid_units(*place));
         }
         for (rule, place) in &settled.blocks {
             let hold = holds.iter().find(|hold| hold.check.rule() == *rule);

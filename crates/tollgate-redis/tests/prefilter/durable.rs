@@ -25,7 +25,7 @@ impl Ledger {
         limiter.journal().attach(1_000, move |_| {
             this.asked.fetch_add(1, Ordering::SeqCst);
             let used = this.used.load(Ordering::SeqCst);
-            Pending::new(async move { (used < u64::MAX).then_some(used) })
+            Pending::new(async move { (used < u64::MAX).then_some(used.into()) })
         });
     }
 }

@@ -103,12 +103,21 @@ impl Args {
 
     /// Makes the check one of a durable rule, as `fixed_window.lua` reads it: with the key that says since when the server has its
     /// states, and with what is known to be used if it takes units.
-    pub(super) fn add_durable(&mut self, begun: usize, since: u16, base: Option<Option<u64>>) {
+    pub(super) fn add_durable(
+        &mut self,
+        begun: usize,
+        since: u16,
+        base: Option<Option<u64>>,
+        may_owe: bool,
+    ) {
         let bytes = &mut self.0.bytes;
         bytes[begun + CHECK - IDENTITY] = DURABLE;
         bytes.extend_from_slice(&since.to_le_bytes());
         if let Some(base) = base {
-            let base = base.map_or(-1.0, |used| used.min(MAX_UNITS) as f64);
+            let base = base.map_or(-1.0, |used| match used.min(MAX_UNITS) as f64 {
+                used if may_owe => -2.0 - used,
+                used => used,
+            });
             bytes.extend_from_slice(&base.to_le_bytes());
         }
     }

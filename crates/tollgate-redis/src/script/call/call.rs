@@ -36,6 +36,8 @@ pub(crate) struct Settled {
     /// The rules that count settled requests, with the places of what is said of
     /// [blocks](crate::script::reply::Reply::block).
     pub(crate) blocks: SmallVec<[(u16, u16); 1]>,
+    /// Charges of durable rules, whose answers say what balances have [paid](crate::script::reply::Reply::paid_units).
+    pub(crate) paid: SmallVec<[(u16, Check); 1]>,
 }
 
 /// A settlement of which units may lapse.
@@ -264,6 +266,7 @@ impl Call {
             return None;
         }
         let (mut lapsing, mut blocks) = (SmallVec::new(), SmallVec::new());
+        let mut paid = SmallVec::new();
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         let of_units = |receipt: &&Hold| !rules.is_of_slots(receipt.check.rule());
         // Slots go back when their request ends.
@@ -291,6 +294,9 @@ impl Call {
                     at_risk,
                 });
             }
+            if rule_args.durable && rule_args.has_credits && is_charge {
+                paid.push((self.checks() as u16, *check));
+            }
             let first = self.keys.len();
             let mut found =
                 (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
@@ -314,7 +320,7 @@ impl Call {
                 self.args.add(&[double(rule_args.debt)]);
                 if rule_args.durable {
                     let since = (self.keys).since(rules, &check, with, first);
-                    self.args.add_durable(begun, since, None);
+                    self.args.add_durable(begun, since, None, false);
                 }
             }
             if let Some(wait) = rule_args.wait {
@@ -339,7 +345,11 @@ impl Call {
                 false => self.args.end_with(rules, found, false),
             }
         }
-        Some(Settled { lapsing, blocks })
+        Some(Settled {
+            lapsing,
+            blocks,
+            paid,
+        })
     }
 
     /// Adds a reset of a state. False if the call is full.
@@ -537,7 +547,8 @@ impl Call {
             if rule_args.durable && matches!(what, Operation::Take) {
                 let since = self.keys.since(rules, &check, with, first_key);
                 let base = bases.get(index).copied().flatten();
-                self.args.add_durable(begun, since, Some(base));
+                let may_owe = rule_args.debt > 0;
+                self.args.add_durable(begun, since, Some(base), may_owe);
             }
             if let Some(wait) = rule_args.wait {
                 self.args.add(&[double(patience), double(0), double(wait)]);

@@ -387,6 +387,7 @@ impl<'a> History<'a> {
                 id,
             },
             3 => CreditChange::Revoke { id },
+            4 => CreditChange::Correct(id as i64 % 100 - 50),
             _ => CreditChange::Query,
         };
         let encoder = self.version.encoders.any();
@@ -398,7 +399,9 @@ impl<'a> History<'a> {
             self.server.stand_at(now);
         }
         let time = call.args().next().expect("a time");
-        let args = change_args(time, encoder.keyspace.keys.moves(), change);
+        let mut how = change_args(change);
+        how[1] = u8::from(encoder.keyspace.keys.moves());
+        let args = [time.to_vec(), how];
         let names = encoder.balance_names(&check);
         let count = names.len().to_string();
         let mut words = vec![&b"EVAL"[..], CHANGE.body().as_bytes(), count.as_bytes()];

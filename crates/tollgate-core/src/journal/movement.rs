@@ -1,0 +1,252 @@
+//! What a ledger hears besides the usage of windows: what is granted, and paid from a balance, and what becomes of reservations.
+//!
+//! A payment is noted as usage is. A grant is written before its caller has an answer, once for its id. Reservations are noted by an id
+//! of each of their holds, so that a ledger that hears of one in any order settles or releases it once.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use super::{Base, DurableRules, Journal, Window};
+use crate::{
+    check::Check,
+    credits::{Balance, CreditChange},
+    error::{StoreError, StoreErrorKind},
+    hold::{Hold, Settlement},
+    key::Fingerprint,
+    source::Source,
+    step::{Pending, Step},
+    store::rule_store::RuleStore,
+    sync::{AtomicU64, Mutex, Ordering, lock},
+    time::Tick,
+};
+
+/// For how long a process knows what a balance is, in µs, if it sees no loss. Others may have seen one.
+const KNOWN: Tick = 60_000_000;
+/// How long a grant waits for a ledger.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Units of an account that a ledger has to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Movement {
+    /// The name of the rule.
+    pub rule: Arc<str>,
+    /// What stands for the key in the store.
+    pub subject: Fingerprint,
+    /// The account, as far as it is known.
+    pub account: Option<Arc<str>>,
+    /// The window.
+    pub window: Window,
+    /// The units.
+    pub units: i64,
+    /// What they are.
+    pub kind: MovementKind,
+}
+
+/// What the units of a [`Movement`] are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MovementKind {
+    /// What a balance has gained: below 0 if it has paid.
+    Credits,
+    /// A hold that is reserved for so long.
+    Reserved(HoldId, Duration),
+    /// Its term begins anew.
+    Extended(HoldId, Duration),
+    /// It was settled: what it has cost, less what was reserved.
+    Settled(HoldId),
+}
+
+/// The id of a reservation, and which of its holds.
+pub type HoldId = (u128, u16);
+
+/// A grant, or its end, that a store has carried out.
+#[derive(Clone, Debug)]
+pub struct CreditEntry {
+    /// What was done.
+    pub change: CreditChange,
+    /// Its id.
+    pub id: Arc<str>,
+    /// The units that the store says.
+    pub changed: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Movements {
+    noted: Mutex<HashMap<(Arc<str>, Fingerprint, Window, MovementKind), Movement>>,
+    /// When it last showed that a store has lost its states.
+    lost_at: AtomicU64,
+}
+
+impl Journal {
+    /// Takes out the movements that were noted.
+    #[must_use]
+    pub fn take_movements(&self) -> Vec<Movement> {
+        lock(&self.movements.noted).drain().map(|it| it.1).collect()
+    }
+}
+
+impl DurableRules {
+    pub(super) fn note(&self, check: &Check, at: Tick, units: i64, kind: MovementKind) {
+        let Some((rule, of_rule)) = self.of(check) else {
+            return;
+        };
+        let Some(window) = Self::window(rule, check, at).filter(|_| self.journal.is_attached())
+        else {
+            return;
+        };
+        let (name, account) = (Arc::clone(&of_rule.name), self.account_of(check));
+        let most = self.journal.most.load(std::sync::atomic::Ordering::Relaxed);
+        let mut noted = lock(&self.journal.movements.noted);
+        let key = (Arc::clone(&name), check.key(), window, kind.clone());
+        if let Some(movement) = noted.get_mut(&key) {
+            if kind == MovementKind::Credits {
+                movement.units = movement.units.saturating_add(units);
+            }
+        } else if noted.len() < most {
+            let movement = Movement {
+                rule: name,
+                subject: check.key(),
+                account,
+                window,
+                units,
+                kind,
+            };
+            noted.insert(key, movement);
+        } else {
+            let lost = &self.journal.lost;
+            lost.fetch_add(units.unsigned_abs(), Ordering::Relaxed);
+        }
+    }
+
+    /// A charge that was noted as usage was paid from the balance of the key.
+    pub(crate) fn paid(&self, check: &Check, units: u64) {
+        let (units, now) = (i64::try_from(units).unwrap_or(i64::MAX), self.clock.now());
+        let back = Hold::of_store(
+            check.with_cost(units as u64),
+            crate::algorithm::Taken::new(now, now),
+        );
+        self.settled(&back, Settlement::Cancel);
+        self.note(check, now, -units, MovementKind::Credits);
+    }
+
+    /// What a request holds was made a reservation, or has a new term.
+    pub(crate) fn reserved(&self, id: u128, holds: &[Hold], term: Duration, is_new: bool) {
+        for (hold, of) in of_windows(id, holds) {
+            // A cost has 56 bits.
+            let units = hold.check.cost() as i64;
+            let kind = match is_new {
+                true => MovementKind::Reserved(of, term),
+                false => MovementKind::Extended(of, term),
+            };
+            self.note(&hold.check, hold.taken.at, units, kind);
+        }
+    }
+
+    /// A reservation was settled: each hold in its own way, or not at all.
+    pub(crate) fn redeemed(&self, id: u128, holds: &[Hold], hows: &[Option<Settlement>]) {
+        for (hold, how) in holds
+            .iter()
+            .zip(hows)
+            .filter(|(hold, _)| hold.source == Source::Credits)
+        {
+            if let Some(how) = how {
+                self.settled(hold, *how);
+            }
+        }
+        for (hold, of) in of_windows(id, holds) {
+            let how = hows.get(usize::from(of.1)).copied().flatten();
+            let (units, at) = self.change_of(hold, how.unwrap_or(Settlement::Refund(0)));
+            self.note(&hold.check, at, units, MovementKind::Settled(of));
+        }
+    }
+
+    /// Whether a denial may be due to a balance that the store has lost.
+    pub(crate) fn may_lack_balance(&self, check: &Check, now: Tick) -> bool {
+        let lost_at = self.journal.movements.lost_at.load(Ordering::Relaxed);
+        let of_rule = self
+            .of(check)
+            .filter(|(rule, _)| rule.has_credits() && check.cost() > 0);
+        let is_unknown = of_rule.and_then(|(_, of_rule)| {
+            of_rule.with(&self.journal, check.key(), |account| {
+                account.balance_at <= lost_at.max(now.saturating_sub(KNOWN))
+            })
+        });
+        is_unknown == Some(true) && self.journal.is_attached()
+    }
+
+    /// The store has lost its states.
+    pub(crate) fn note_loss(&self, now: Tick) {
+        self.journal
+            .movements
+            .lost_at
+            .fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Gives the store the balance of a key, unless it has one, and says whether that was new.
+    pub(crate) async fn restore_balance(
+        &self,
+        store: &dyn RuleStore,
+        check: &Check,
+        base: &Base,
+        now: Tick,
+    ) -> Result<bool, StoreError> {
+        let Some((_, of_rule)) = self.of(check).filter(|(rule, _)| rule.has_credits()) else {
+            return Ok(false);
+        };
+        let restored = match base.credits.units(now) {
+            0 if base.credits.until() <= now => 0,
+            _ => store.restore_credits(check, &base.credits).await?.changed,
+        };
+        of_rule.with(&self.journal, check.key(), |account| {
+            account.balance_at = now
+        });
+        Ok(restored > 0)
+    }
+
+    /// Changes a balance in the store and the ledger, or tells it.
+    pub(crate) fn change_credits(
+        self: &Arc<Self>,
+        store: &Arc<dyn RuleStore>,
+        check: &Check,
+        change: CreditChange,
+        id: &str,
+    ) -> Step<Result<Balance, StoreError>> {
+        let (this, store, check) = (Arc::clone(self), Arc::clone(store), *check);
+        let id: Arc<str> = id.into();
+        Step::Wait(Pending::new(async move {
+            let now = this.clock.now();
+            match this.base(&check, now, PATIENCE, None).await {
+                Some(base) => drop(this.restore_balance(&*store, &check, &base, now).await?),
+                None if change == CreditChange::Query => {}
+                None => return Err(unwritten("nothing was changed")),
+            }
+            let balance = store.credits(&check, change).await?;
+            let changed = balance.changed;
+            let entry = CreditEntry {
+                change,
+                id,
+                changed,
+            };
+            if change != CreditChange::Query {
+                let written = this.base(&check, now, PATIENCE, Some(entry)).await;
+                written
+                    .ok_or_else(|| unwritten("the store has the change, and the ledger may not"))?;
+            }
+            Ok(balance)
+        }))
+    }
+}
+
+fn unwritten(what: &str) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Timeout,
+        format!(
+            "the ledger of this durable rule does not answer: {what}; repeat the call as it was"
+        ),
+    )
+}
+
+/// The holds of a reservation that a ledger releases: what a balance has paid stays paid.
+fn of_windows(id: u128, holds: &[Hold]) -> impl Iterator<Item = (&Hold, HoldId)> {
+    let held = (0..).zip(holds);
+    held.filter(|(_, hold)| hold.source != Source::Credits && hold.check.cost() > 0)
+        .map(move |(index, hold)| (hold, (id, index)))
+}

@@ -1,0 +1,269 @@
+//! What is written besides usage: balances, and reservations.
+//!
+//! A balance is the sum of its entries. What is left of it at its end lapses with the next grant. A reservation that is open after its
+//! term is released by the process that is first to write so; a settlement that comes later is not written.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sqlx::Row as _;
+use tollgate_core::{
+    Tick,
+    journal::{BaseQuery, CreditEntry, Movement, MovementKind, Window},
+    store::{CreditChange, CreditState, MOST_GRANTS, RuleStore, Settlement, grant_hash},
+};
+
+use crate::{
+    database::Database,
+    dialect::Dialect,
+    error::LedgerError,
+    reconcile::{key_of, settle},
+    writer::subject,
+};
+
+/// The entries of a transaction.
+const CHUNK: usize = 1_000;
+const INSERT: &str = "INSERT INTO tollgate_entries
+    (writer, n, kind, rule, account, window_begin, window_end, units, at, id, until)";
+
+/// Movements that are written next, and the number of the first one, as in a [`Batch`](crate::writer::Batch).
+pub(crate) struct Movements {
+    writer: i64,
+    first: i64,
+    waiting: Vec<Movement>,
+}
+
+impl Movements {
+    pub(crate) fn new() -> Self {
+        Self {
+            writer: fastrand::i64(1..),
+            first: 0,
+            waiting: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, movements: impl Iterator<Item = Movement>) {
+        let is_written = |it: &Movement| it.account.as_deref() != Some("");
+        self.waiting.extend(movements.filter(is_written));
+    }
+
+    pub(crate) async fn write(&mut self, database: &Database) -> Result<(), LedgerError> {
+        while !self.waiting.is_empty() {
+            let chunk = &self.waiting[..self.waiting.len().min(CHUNK)];
+            let mut entries = Vec::new();
+            for (i, movement) in chunk.iter().enumerate() {
+                let (rule, key) = (&movement.rule, movement.subject);
+                let account = database
+                    .name_of(rule, key, movement.account.as_deref())
+                    .await?;
+                let (kind, hold, term) = match movement.kind {
+                    MovementKind::Credits => ("credits", None, None),
+                    MovementKind::Reserved(hold, term) => ("reservation", Some(hold), Some(term)),
+                    MovementKind::Extended(hold, term) => ("extension", Some(hold), Some(term)),
+                    MovementKind::Settled(hold) => ("settlement", Some(hold), None),
+                };
+                let id = hold.map(|(id, index)| format!("{id:032x}-{index}"));
+                entries.push(json!({
+                    "i": i, "kind": kind, "rule": &**rule, "subject": subject(key), "account": account,
+                    "window_begin": movement.window.begin, "window_end": movement.window.end, "units": movement.units,
+                    "id": id, "term": term.map(|it| u64::try_from(it.as_micros()).unwrap_or(0)),
+                }));
+            }
+            let (written, entries) = (chunk.len(), Value::from(entries).to_string());
+            self.write_entries(database, &entries).await?;
+            self.waiting.drain(..written);
+            self.first += written as i64;
+        }
+        Ok(())
+    }
+
+    async fn write_entries(&self, database: &Database, entries: &str) -> Result<(), LedgerError> {
+        let (rows, now) = (rows(database.dialect), database.dialect.now());
+        let mut transaction = database.pool.begin_with(database.dialect.begin()).await?;
+        let sql = format!(
+            "{INSERT} SELECT $2, $3 + i, kind, rule, account, window_begin, window_end, units, now.at, id, now.at + term
+            FROM {rows}, (SELECT {now} AS at) AS now WHERE true ON CONFLICT DO NOTHING"
+        );
+        let query = sqlx::query(&sql).bind(entries).bind(self.writer);
+        query.bind(self.first).execute(&mut *transaction).await?;
+        for sql in [
+            format!(
+                "INSERT INTO tollgate_reservations
+                SELECT id, rule, subject, account, window_begin, window_end, units, {now} + MAX(term)
+                FROM {rows} WHERE term IS NOT NULL GROUP BY id, rule, subject, account, window_begin, window_end, units
+                ON CONFLICT (id) DO UPDATE SET until = excluded.until WHERE excluded.until > tollgate_reservations.until"
+            ),
+            format!(
+                "DELETE FROM tollgate_reservations WHERE id IN (SELECT id FROM {rows} WHERE kind = 'settlement')"
+            ),
+        ] {
+            let query = sqlx::query(&sql).bind(entries);
+            query.execute(&mut *transaction).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+}
+
+/// Entries from their JSON, as a table.
+fn rows(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => {
+            "(SELECT value ->> 'i' AS i, value ->> 'kind' AS kind, value ->> 'rule' AS rule, value ->> 'subject' AS subject,
+                value ->> 'account' AS account, value ->> 'window_begin' AS window_begin, value ->> 'window_end' AS window_end,
+                value ->> 'units' AS units, value ->> 'id' AS id, value ->> 'term' AS term FROM json_each($1)) AS r"
+        }
+        Dialect::Postgres => {
+            "json_to_recordset($1::json) AS r (i bigint, kind text, rule text, subject text, account text, window_begin bigint,
+                window_end bigint, units bigint, id text, term bigint)"
+        }
+    }
+}
+
+impl Database {
+    /// Writes a grant or its end, once for its id.
+    pub(crate) async fn change_credits(
+        &self,
+        query: &BaseQuery,
+        account: &str,
+        entry: &CreditEntry,
+    ) -> Result<(), LedgerError> {
+        let now = self.dialect.now();
+        let mut transaction = self.pool.begin_with(self.dialect.begin()).await?;
+        sqlx::query(
+            "INSERT INTO tollgate_subjects (rule, subject, account) VALUES ($1, $2, $3)
+            ON CONFLICT (rule, subject) DO UPDATE SET account = excluded.account",
+        )
+        .bind(&*query.rule)
+        .bind(subject(query.subject))
+        .bind(account)
+        .execute(&mut *transaction)
+        .await?;
+        let (writer, Window { begin, end }) = (fastrand::i64(1..), query.window);
+        let of_account = |sql| {
+            let query = sqlx::query(sql).bind(writer).bind(&*query.rule);
+            query.bind(account).bind(begin as i64).bind(end as i64)
+        };
+        match entry.change {
+            CreditChange::Grant { units, until, .. } => {
+                let lapse = format!(
+                    "{INSERT} SELECT $1, 0, 'lapse', $2, $3, $4, $5, -units, {now}, CAST(until AS TEXT), until FROM tollgate_balances
+                    WHERE rule = $2 AND account = $3 AND until <= {now} AND units <> 0 ON CONFLICT DO NOTHING"
+                );
+                of_account(&*lapse).execute(&mut *transaction).await?;
+                let grant = format!(
+                    "{INSERT} VALUES ($1, 1, 'grant', $2, $3, $4, $5, $6, {now}, $7, $8) ON CONFLICT DO NOTHING"
+                );
+                let grant = of_account(&*grant).bind(units as i64).bind(&*entry.id);
+                let grant = grant.bind(until as i64);
+                grant.execute(&mut *transaction).await?;
+            }
+            CreditChange::Revoke { .. } => {
+                // If the store was asked before, and its answer did not come: by what the ledger has left.
+                let revoke = format!(
+                    "{INSERT} SELECT $1, 0, 'revoke', $2, $3, $4, $5, -CASE WHEN $6 > 0 THEN $6 WHEN b.units < 0 THEN 0
+                        WHEN b.units < g.units THEN b.units ELSE g.units END, {now}, g.id, g.until
+                    FROM tollgate_entries AS g JOIN tollgate_balances AS b ON b.rule = g.rule AND b.account = g.account
+                    WHERE g.rule = $2 AND g.account = $3 AND g.kind = 'grant' AND g.id = $7
+                    ORDER BY g.until DESC LIMIT 1 ON CONFLICT DO NOTHING"
+                );
+                let revoke = of_account(&*revoke)
+                    .bind(entry.changed as i64)
+                    .bind(&*entry.id);
+                revoke.execute(&mut *transaction).await?;
+            }
+            _ => {}
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    /// The balance of an account.
+    pub(crate) async fn credits(
+        &self,
+        rule: &str,
+        account: &str,
+    ) -> Result<CreditState, LedgerError> {
+        let now = self.dialect.now();
+        let sql = format!(
+            "SELECT units, until FROM tollgate_balances WHERE rule = $1 AND account = $2 AND until > {now}"
+        );
+        let query = sqlx::query(&sql).bind(rule).bind(account);
+        let Some(balance) = query.fetch_optional(&self.pool).await? else {
+            return Ok(CreditState::default());
+        };
+        let sql = format!(
+            "SELECT id, until, CASE WHEN EXISTS (SELECT 1 FROM tollgate_entries AS r WHERE r.account = g.account AND r.rule = g.rule
+                AND r.kind = 'revoke' AND r.id = g.id AND r.until = g.until) THEN 0 ELSE units END AS units
+            FROM tollgate_entries AS g WHERE rule = $1 AND account = $2 AND kind = 'grant' AND until > {now}
+            ORDER BY until DESC LIMIT {MOST_GRANTS}"
+        );
+        let rows = sqlx::query(&sql).bind(rule).bind(account);
+        let mut grants = Vec::new();
+        for row in rows.fetch_all(&self.pool).await? {
+            let (until, units): (i64, i64) = (row.try_get("until")?, row.try_get("units")?);
+            if let Ok(id) = grant_hash(row.try_get("id")?) {
+                grants.push((id, units as u64, until as Tick));
+            }
+        }
+        let (units, until): (i64, i64) = (balance.try_get(0)?, balance.try_get(1)?);
+        let units = u64::try_from(units).unwrap_or(0);
+        Ok(CreditState::of_ledger(units, until as Tick, grants))
+    }
+
+    /// What an account has used in the last windows that were over at a time, the latest last.
+    pub(crate) async fn earlier(
+        &self,
+        rule: &str,
+        account: &str,
+        at: Tick,
+        most: u8,
+    ) -> Result<Vec<(Window, i64)>, LedgerError> {
+        let sql = "SELECT window_begin, window_end, units + late FROM tollgate_totals
+            WHERE account = $1 AND rule = $2 AND window_end <= $3 ORDER BY window_end DESC LIMIT $4";
+        let query = sqlx::query(sql).bind(account).bind(rule).bind(at as i64);
+        let rows = query.bind(i64::from(most)).fetch_all(&self.pool).await?;
+        let rows = rows.iter().rev().map(|row| {
+            let (begin, end): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let (begin, end) = (begin as Tick, end as Tick);
+            Ok((Window { begin, end }, row.try_get(2)?))
+        });
+        rows.collect()
+    }
+
+    /// Releases the reservations of a rule that have been over for some time, in the ledger and then in the store.
+    pub(crate) async fn release(
+        &self,
+        store: &dyn RuleStore,
+        rule: &str,
+        after: Duration,
+    ) -> Result<(), LedgerError> {
+        let now = self.dialect.now();
+        let sql = format!(
+            "SELECT id, subject, window_begin, window_end, units, {now} AS now FROM tollgate_reservations
+            WHERE rule = $1 AND until <= {now} - $2 ORDER BY until LIMIT 500"
+        );
+        let query = sqlx::query(&sql).bind(rule).bind(after.as_micros() as i64);
+        for row in query.fetch_all(&self.pool).await? {
+            let id: String = row.try_get("id")?;
+            let mut transaction = self.pool.begin_with(self.dialect.begin()).await?;
+            let sql = format!(
+                "{INSERT} SELECT $1, 0, 'release', rule, account, window_begin, window_end, -units, {now}, id, NULL
+                FROM tollgate_reservations WHERE id = $2 ON CONFLICT DO NOTHING"
+            );
+            let query = sqlx::query(&sql).bind(fastrand::i64(1..)).bind(&id);
+            let released = query.execute(&mut *transaction).await?.rows_affected();
+            let query = sqlx::query("DELETE FROM tollgate_reservations WHERE id = $1").bind(&id);
+            query.execute(&mut *transaction).await?;
+            transaction.commit().await?;
+            let (begin, end): (i64, i64) =
+                (row.try_get("window_begin")?, row.try_get("window_end")?);
+            let (now, units): (i64, i64) = (row.try_get("now")?, row.try_get("units")?);
+            if released > 0 && now < end {
+                let (begin, end) = (begin as Tick, end as Tick);
+                let key = key_of(row.try_get("subject")?);
+                let how = Settlement::Refund(units as u64);
+                settle(store, rule, key, Window { begin, end }, how)?;
+            }
+        }
+        Ok(())
+    }
+}
