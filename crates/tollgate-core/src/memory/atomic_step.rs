@@ -100,7 +100,7 @@ impl MemoryRuleStore {
         is_denied &= start.is_none();
         let mut places = Vec::new();
         for step in &mut steps {
-            if is_denied && step.is_enforced && step.block.is_none() && step.fits() == Some(true) {
+            if is_denied && step.is_enforced && step.fits() == Some(true) {
                 // A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
                 step.look(self, &mut locks, now);
             }
@@ -356,8 +356,8 @@ impl CheckStep {
 
     /// The numbers of a check that takes nothing.
     fn look(&mut self, store: &MemoryRuleStore, locks: &mut Locks<'_>, now: Tick) {
-        if std::mem::take(&mut self.is_on_credits) {
-            // Its numbers are those of the quota already.
+        if std::mem::take(&mut self.is_on_credits) || self.block.is_some() {
+            // Its numbers are those of the quota already, or of the block.
             return;
         }
         with_step!(store, self, locks, (_rule, locked, plan) => {

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{algorithm::Algorithm, memory::hasher::Hasher, quota::Quota, time::micros};
+use crate::{
+    algorithm::Algorithm,
+    memory::hasher::Hasher,
+    quota::Quota,
+    rule::{Mode, Rule},
+    time::micros,
+};
 
 /// A quota made ready.
 #[derive(Clone, Debug)]
@@ -11,7 +17,7 @@ pub(super) struct Plan<A> {
     /// What tells it from other quotas: a hash of its numbers, with seeds of the store. Two quotas of a table share one with a
     /// probability of one in 2^64.
     pub(super) id: u64,
-    /// What denials are remembered under. A rule that takes credits does not learn from one that takes none.
+    /// What denials are remembered under. A rule that blocks, or takes credits, does not learn from one that does not.
     pub(super) denial_id: u64,
     pub(super) limit: u64,
     /// The longest time that a state of the past or present takes until it is fresh.
@@ -25,13 +31,22 @@ pub(super) struct Plan<A> {
 }
 
 impl<A: Algorithm> Plan<A> {
-    /// `None` if the quota is of another algorithm or not valid. `wait` is how long requests wait for it at most, `debt` how many
-    /// units may be owed.
+    /// A quota of this rule. `None` if it is of another algorithm or not valid.
+    pub(super) fn of_rule(given: &Quota, rule: &Rule, hasher: &Hasher) -> Option<Self> {
+        let plan = Self::new(given, rule.at_most_wait(), rule.debt_of(), hasher)?;
+        let (blocks, has_credits) = (rule.block_setting().is_some(), rule.has_credits());
+        Some(Self {
+            denial_id: plan.id ^ u64::from(blocks) << 1 ^ u64::from(has_credits),
+            is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
+            ..plan
+        })
+    }
+
+    /// `wait` is how long requests wait for it at most, `debt` how many units may be owed.
     pub(super) fn new(
         given: &Quota,
         wait: Option<Duration>,
         debt: u64,
-        has_credits: bool,
         hasher: &Hasher,
     ) -> Option<Self> {
         let quota = waiting(A::new(given)?, wait);
@@ -47,7 +62,7 @@ impl<A: Algorithm> Plan<A> {
         let id = hasher.quota_id(given, at_most, debt);
         Some(Self {
             id,
-            denial_id: id ^ u64::from(has_credits),
+            denial_id: id,
             limit: given.limit(),
             longest_reset: quota.fresh_at(&full).saturating_add(at_most),
             quota,

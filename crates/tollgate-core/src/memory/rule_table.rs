@@ -108,10 +108,7 @@ impl<A: Algorithm> RuleTable<A> {
             None => {
                 let rule = rules.rules.rules().get(usize::from(check.rule()))?;
                 let quota = rule.quota_under(usize::from(check.plan()));
-                let wait = rule.at_most_wait();
-                let (debt, credits) = (rule.debt_of(), rule.has_credits());
-                let plan = Plan::new(&quota, wait, debt, credits, rules.hasher);
-                plan.map(PlanOf::Check)
+                Plan::of_rule(&quota, rule, rules.hasher).map(PlanOf::Check)
             }
         }
     }

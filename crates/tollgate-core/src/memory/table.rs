@@ -256,7 +256,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
             debt,
         } in used
         {
-            let Some(plan) = Plan::<A>::new(quota, None, *debt, false, hasher) else {
+            let Some(plan) = Plan::<A>::new(quota, None, *debt, hasher) else {
                 continue;
             };
             let mut state = A::State::default();

@@ -101,21 +101,8 @@ impl Tables {
     }
 
     fn rule_table<A: Algorithm>(&self, rule: &Rule, of: &Rule, family: Family) -> RuleTable<A> {
-        let plan = |plan| {
-            let quota = rule.quota_of(plan);
-            // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
-            let plan = Plan::new(
-                quota,
-                rule.at_most_wait(),
-                rule.debt_of(),
-                rule.has_credits(),
-                &self.hasher,
-            )?;
-            Some(Plan {
-                is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
-                ..plan
-            })
-        };
+        // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
+        let plan = |plan| Plan::of_rule(rule.quota_of(plan), rule, &self.hasher);
         RuleTable {
             table: self.table::<A>(of, family),
             plans: (0..rule.quotas()).map(plan).collect(),

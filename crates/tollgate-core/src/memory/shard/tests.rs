@@ -11,7 +11,7 @@ use crate::{
 };
 
 fn plan<A: Algorithm>(quota: Quota) -> Plan<A> {
-    Plan::new(&quota, None, 0, false, &Hasher::default()).expect("valid")
+    Plan::new(&quota, None, 0, &Hasher::default()).expect("valid")
 }
 
 fn key(n: u64) -> Fingerprint {
@@ -46,7 +46,7 @@ fn numbers() -> impl FnMut(u64) -> u64 {
 fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
     const KEYS: u64 = 300;
     let hasher = Hasher::default();
-    let made = |n| Plan::<A>::new(&quota(n), None, 0, false, &hasher).expect("valid");
+    let made = |n| Plan::<A>::new(&quota(n), None, 0, &hasher).expect("valid");
     let plans: Vec<Plan<A>> = (0..60).map(made).collect();
     let mut shard = Shard::<A>::new(budget);
     let mut model = BTreeMap::<u64, (usize, A::State)>::new();
