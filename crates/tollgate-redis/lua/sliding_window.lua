@@ -117,7 +117,7 @@ return function(raw, period, limit, resolution, now, cost, by_writer)
     foreign = period0 ~= period or limit0 ~= limit or resolution0 ~= resolution
     local current0 = current
     if foreign then
-      if not (period0 <= 2^53 and resolution0 >= 1 and resolution0 <= period0) then return -3, 0, 0 end
+      if not (period0 <= 2^53 and resolution0 >= 1 and resolution0 <= period0 and limit0 < 2^32) then return -3, 0, 0 end
       if period0 ~= period then current0 = (now - now % period0) / period0 end
     end
     -- The state as of now; a future window as of its start.
@@ -142,9 +142,11 @@ return function(raw, period, limit, resolution, now, cost, by_writer)
       over = used0 + weighted(previous0, (window0 + 1) * period0, at0, period0, resolution0) - limit0
     end
     if period0 ~= period then
-      -- Windows of another length: units that count now count in the new window as if just taken.
+      -- Windows of another length: units that count now count in the new window as if just taken. Where time has gone back the window
+      -- before weighs more, but what is beyond the limit is only what is owed.
+      local most = used0 > limit0 and 2^32 - 1 or limit0
       used0 = used0 + weighted(previous0, (window0 + 1) * period0, at0, period0, resolution0)
-      if used0 >= 2^32 then used0 = 2^32 - 1 end
+      if used0 > most then used0 = most end
       previous0, window0, at0 = 0, current, now
     end
     window, previous, used, at, repair = window0, previous0, used0, at0, foreign

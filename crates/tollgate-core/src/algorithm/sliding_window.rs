@@ -393,19 +393,24 @@ impl Algorithm for SlidingWindow {
 
     fn convert(&self, before: &Self, state: &SlidingWindowState, now: Tick) -> SlidingWindowState {
         let view = before.view(state, now);
-        let fits = |units: u64| units.min(u64::from(u32::MAX)) as u32;
         if before.period == self.period {
             return SlidingWindowState {
                 window: view.window,
-                previous: fits(view.previous),
-                current: fits(view.current),
+                // Both are of 32 bits.
+                previous: view.previous as u32,
+                current: view.current as u32,
             };
         }
-        // Another window: what counts now counts in the new one as if it had just been taken.
+        // Another window: what counts now counts in the new one as if it had just been taken. Where time has gone back the window before
+        // weighs more, but what is beyond the limit is only what is owed.
+        let most = match view.current > before.limit {
+            true => u64::from(u32::MAX),
+            false => before.limit,
+        };
         SlidingWindowState {
             window: now / self.period,
             previous: 0,
-            current: fits(view.current + before.weighted(&view)),
+            current: (view.current + before.weighted(&view)).min(most) as u32,
         }
     }
 
