@@ -119,13 +119,17 @@ pub(crate) struct History<'a> {
 impl<'a> History<'a> {
     pub(crate) fn new(seed: u64, families: &[Family], time: Time, server: &'a mut Server) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9));
+        let (blocks, ids) = (seed.is_multiple_of(2), seed % 8 < 2);
+        let credits = seed.is_multiple_of(3);
+        // A block or an id that is forgotten goes with the next write on the server, and with the next count in memory.
+        let goes_back = time == Time::Callers && !blocks && !ids && !credits;
         let many = families.len() > 1 || numbers.one_in(3);
         let ranges: Vec<_> = (0..if many { 1 + numbers.below(4) } else { 1 })
             .map(|_| {
                 let family = numbers.of(families);
                 match time {
                     Time::Real => Range::short(family, &mut numbers),
-                    _ => Range::draw(family, &mut numbers),
+                    _ => Range::draw(family, goes_back, &mut numbers),
                 }
             })
             .collect();
@@ -141,9 +145,6 @@ impl<'a> History<'a> {
             Time::Callers => Some(MARGIN),
             _ => None,
         });
-        let blocks = seed.is_multiple_of(2);
-        let ids = seed % 8 < 2;
-        let credits = seed.is_multiple_of(3);
         let bind = |numbers: &mut Numbers, lives: &mut Lives| {
             let rules = rule_set(&ranges, (modes, blocks, ids, credits), numbers);
             bind(seed, &memory, lives, &rules)
@@ -151,14 +152,13 @@ impl<'a> History<'a> {
         let version = bind(&mut numbers, &mut lives);
         let live = if numbers.one_in(2) { 2 } else { 0 };
         let live: Vec<_> = (0..live).map(|_| bind(&mut numbers, &mut lives)).collect();
-        let (goes_back, changes) = (numbers.one_in(2), numbers.one_in(2));
-        // A block or an id that is forgotten goes with the next write on the server, and with the next count in memory.
-        let goes_back = goes_back && !blocks && !ids && !credits;
+        let goes_back = numbers.one_in(2) && goes_back;
+        let changes = numbers.one_in(2);
         Self {
             seed,
             time,
             server,
-            goes_back: goes_back && time == Time::Callers,
+            goes_back,
             changes,
             modes,
             blocks,

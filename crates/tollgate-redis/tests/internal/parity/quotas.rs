@@ -48,10 +48,13 @@ pub(crate) struct Range {
     debt: u64,
     /// One for all: the script knows where windows end by the request alone, and of another calendar only the lengths.
     calendar: Quota,
+    /// Whether all quotas are of the calendar: of another quota's the script does not know for how long it has units owed, nor where
+    /// its windows were that are over when the clock has gone back to them.
+    is_calendar_only: bool,
 }
 
 impl Range {
-    pub(crate) fn draw(family: Family, numbers: &mut Numbers) -> Self {
+    pub(crate) fn draw(family: Family, goes_back: bool, numbers: &mut Numbers) -> Self {
         let range = Self {
             family,
             kind: numbers.below(3),
@@ -60,6 +63,7 @@ impl Range {
             limit: limit(numbers),
             debt: 0,
             calendar: calendar(1, numbers),
+            is_calendar_only: goes_back,
         };
         match family {
             Family::Debt => range.owing(numbers),
@@ -81,6 +85,7 @@ impl Range {
         }
         self.limit = self.limit.min(1_000_000);
         self.debt = 1 + numbers.below(3 * self.limit);
+        self.is_calendar_only = true;
         self
     }
 
@@ -111,6 +116,7 @@ impl Range {
             limit: 1 + numbers.below(12),
             debt: 0,
             calendar: Quota::calendar(1, CalendarUnit::Month),
+            is_calendar_only: false,
         };
         match family {
             Family::Debt => range.owing(numbers),
@@ -143,8 +149,7 @@ impl Range {
                     1 => Quota::token_bucket(burst).refill(limit, period),
                     _ => Quota::leaky_bucket(burst).leak(limit, period),
                 },
-                // The script does not know for how long another quota's calendar has units owed.
-                Family::Calendar if numbers.below(4) > 0 || self.debt > 0 => {
+                Family::Calendar if numbers.below(4) > 0 || self.is_calendar_only => {
                     match self.calendar.calendar_of() {
                         Some(calendar) => Quota::in_calendar(limit, calendar),
                         None => self.calendar,
