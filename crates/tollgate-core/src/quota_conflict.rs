@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::{algorithm_kind::AlgorithmKind, quota::Quota};
 
+/// The longest time for which a state is kept: a hundred years.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
 /// Why a plan cannot share a state with another quota of its rule.
 pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     use AlgorithmKind as A;
@@ -71,11 +74,10 @@ pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> 
              wait() out, or count in larger units"
         ));
     }
-    let longest = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-    (quota.window().saturating_add(at_most) > longest).then(|| {
+    (quota.window().saturating_add(at_most) > LONGEST).then(|| {
         format!(
             "filling {quota:?} up takes {:?}, and a wait of {at_most:?} beyond that is more than a state can represent \
-             ({longest:?}); take a smaller burst or a shorter wait",
+             ({LONGEST:?}); take a smaller burst or a shorter wait",
             quota.window()
         )
     })
@@ -113,8 +115,8 @@ pub(crate) fn debt_conflict(quota: &Quota, at_most: u64) -> Option<String> {
             if quota.calendar_of().is_some() && windows > 102 {
                 return too_large("it is paid back window by window, and takes more than 100; take a smaller one");
             }
-            (windows * quota.period().as_micros() >= 1 << 53)
-                .then(|| too_large("to pay it back takes more than 285 years; take a smaller one"))?
+            (windows * quota.period().as_micros() > LONGEST.as_micros())
+                .then(|| too_large("to pay it back takes more than 100 years; take a smaller one"))?
         }
     }
 }

@@ -82,11 +82,9 @@ end
 
 -- When units have come back of a window that owes: those that lie `beyond` what may be used then.
 local function back_at(period, lengths, window, limit, beyond)
-  local ends, turns = ends_at(period, window), (beyond - 1 - (beyond - 1) % limit) / limit
-  if turns < 1 then return ends end
-  if period < CALENDAR then return ends + turns * period end
-  local _, following = at_window(period, lengths, ends)
-  return following + (turns - 1) * (lengths - lengths % 65536) / 65536 * 900000000
+  local turns = (beyond - 1 - (beyond - 1) % limit) / limit
+  local length = period < CALENDAR and period or (lengths - lengths % 65536) / 65536 * 900000000
+  return ends_at(period, window) + (turns > 0 and turns * length or 0)
 end
 
 if purpose == 'refund' then
