@@ -44,6 +44,8 @@ pub(crate) struct Coordinator {
     has_none: bool,
     /// Whether the store's answer to the checks is the decision.
     is_plain: bool,
+    /// Whether operators are told of decisions.
+    pub(crate) is_observed: bool,
     /// What the checks of this rule set are known by.
     pub(crate) rules_version: u32,
     /// The number of rules.
@@ -106,6 +108,7 @@ impl Coordinator {
             is_plain: fallback.is_none()
                 && durable.is_none()
                 && !(rules.has_slots() || rules.has_thresholds() || rules.has_none()),
+            is_observed: observer.is_on(),
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
             rules: rules.rules().len() as u16,
@@ -119,14 +122,17 @@ impl Coordinator {
     }
 
     /// Whether this limiter has made the check, or it was made by hand.
-    #[inline]
     pub(crate) fn knows(&self, check: &Check) -> bool {
-        check.rule() < self.rules
-            && (check.is_of_rules(self.rules_version) || self.has_given_out(check))
+        self.has_made(check) || check.rule() < self.rules && self.has_given_out(check)
+    }
+
+    /// The same of a check that brings no quota along.
+    #[inline]
+    fn has_made(&self, check: &Check) -> bool {
+        check.rule() < self.rules && check.is_of_rules(self.rules_version)
     }
 
     /// Whether the check brings a quota along that it has from here.
-    #[cold]
     pub(crate) fn has_given_out(&self, check: &Check) -> bool {
         let rule = self.store.rules().rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.has_given_out(check.quota()))
@@ -151,11 +157,19 @@ impl Coordinator {
     /// Decides all checks and takes all or nothing.
     #[inline]
     pub(crate) fn decide(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+        let is_plain = self.is_plain && matches!(ask, Ask::Acquire);
+        match is_plain && checks.iter().all(|check| self.has_made(check)) {
+            true => self.store.acquire(checks),
+            false => self.decide_by_rules(checks, ask),
+        }
+    }
+
+    /// The same where the rules have more to look at than the store, or a check brings a quota along.
+    fn decide_by_rules(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
         if !checks.iter().all(|check| self.knows(check)) {
             return Step::Ready(Check::deny_mistake(checks));
         }
         match (ask, &self.durable) {
-            (Ask::Acquire, _) if self.is_plain => self.store.acquire(checks),
             (Ask::Peek, _) | (_, None) => self.decide_in_steps(checks, ask),
             (ask, Some(durable)) => self.decide_durable(durable, checks, ask),
         }
@@ -284,10 +298,11 @@ impl Coordinator {
         if self.has_none || self.has_thresholds {
             return self.decide_counted(checks, ask);
         }
-        let mut answer = self.ask_durable(checks, ask);
-        if !self.is_plain {
-            self.end(&mut answer, checks, ask);
-        }
+        let mut answer = match (ask, &self.durable) {
+            (Ask::Acquire, None) => self.store.acquire(checks),
+            _ => self.ask_durable(checks, ask),
+        };
+        self.end(&mut answer, checks, ask);
         answer
     }
 
@@ -343,7 +358,6 @@ impl Coordinator {
     }
 
     /// What comes after the store.
-    #[inline]
     fn end(self: &Arc<Self>, answer: &mut Step<Decision>, checks: &[Check], ask: Ask) {
         match answer {
             _ if matches!(ask, Ask::Peek) => {}
@@ -355,7 +369,6 @@ impl Coordinator {
         }
     }
 
-    #[inline]
     fn conclude(&self, checks: &[Check], decision: &mut Decision) {
         if let Some(fallback) = &self.fallback {
             fallback.resolve(&*self.store, checks, decision);

@@ -1,12 +1,6 @@
 //! Decisions: what a limiter answers.
 
-use std::{
-    fmt,
-    ops::{Deref, DerefMut},
-    slice,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::{Assessment, Retry, Taken},
@@ -135,21 +129,22 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn new(rule: u16, plan: u16, answer: Assessment, source: Source) -> Self {
+        let outcome = match answer.fits {
+            true => Outcome::Allow,
+            false => Outcome::Deny,
+        };
         Self {
             remaining: answer.remaining,
             reset_after: answer.reset_after,
             retry: CompactRetry::of(answer.retry),
-            rule,
-            plan,
-            outcome: if answer.fits {
-                Outcome::Allow
-            } else {
-                Outcome::Deny
-            },
             source,
-            flags: Flags::NONE,
-            block_level: 0,
+            ..Self::unanswered(rule, plan, outcome)
         }
+    }
+
+    /// The verdict of a store in memory on a check.
+    pub(crate) fn of_store(check: &Check, answer: Assessment) -> Self {
+        Self::new(check.rule(), check.plan(), answer, Source::Store)
     }
 
     /// A verdict without numbers: the check failed, or was not consulted.
@@ -468,51 +463,6 @@ impl CompactRetry {
     }
 }
 
-/// Verdicts in the order of the checks. Those of one or two lie where the decision is: to allocate and free some takes as long as to
-/// decide a check.
-#[derive(Clone, Debug)]
-enum Verdicts {
-    One(Verdict),
-    Two([Verdict; 2]),
-    Many(Box<[Verdict]>),
-}
-
-impl Deref for Verdicts {
-    type Target = [Verdict];
-
-    #[inline]
-    fn deref(&self) -> &[Verdict] {
-        match self {
-            Self::One(verdict) => slice::from_ref(verdict),
-            Self::Two(verdicts) => verdicts,
-            Self::Many(verdicts) => verdicts,
-        }
-    }
-}
-
-impl DerefMut for Verdicts {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [Verdict] {
-        match self {
-            Self::One(verdict) => slice::from_mut(verdict),
-            Self::Two(verdicts) => verdicts,
-            Self::Many(verdicts) => verdicts,
-        }
-    }
-}
-
-impl FromIterator<Verdict> for Verdicts {
-    #[inline]
-    fn from_iter<I: IntoIterator<Item = Verdict>>(verdicts: I) -> Self {
-        let mut rest = verdicts.into_iter();
-        match [rest.next(), rest.next(), rest.next()] {
-            [Some(one), None, _] => Self::One(one),
-            [Some(one), Some(other), None] => Self::Two([one, other]),
-            first => Self::Many(first.into_iter().flatten().chain(rest).collect()),
-        }
-    }
-}
-
 /// The answer to a request: a verdict for each check, and what follows from them.
 #[must_use = "a request that is denied must not go on"]
 #[derive(Clone, Debug)]
@@ -522,14 +472,25 @@ pub struct Decision {
     outcome: Outcome,
     reason: Option<Reason>,
     retry: CompactRetry,
-    /// Of a request that has to wait, or has waited.
-    wait: Option<Box<Wait>>,
+    /// What most decisions do not have.
+    rest: Option<Box<Rest>>,
     slots: Option<Arc<SharedSlots>>,
 }
 
-/// What a request waits for, or has waited for.
+/// Verdicts in the order of the checks. Those of one or two lie where the decision is: to allocate and free some takes as long as to
+/// decide a check.
+#[derive(Clone, Copy, Debug)]
+enum Verdicts {
+    One(Verdict),
+    Two([Verdict; 2]),
+    /// None, or those of the [`Rest`].
+    Rest,
+}
+
+/// The verdicts where they are many, and what a request waits for, or has waited for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Wait {
+struct Rest {
+    verdicts: Vec<Verdict>,
     /// How long it has to wait before it starts, in µs.
     delay: u64,
     /// How long it has waited, in µs.
@@ -541,7 +502,10 @@ struct Wait {
 impl PartialEq for Decision {
     fn eq(&self, other: &Self) -> bool {
         let says = |it: &Self| (it.at, it.outcome, it.reason, it.retry);
-        says(self) == says(other) && self.wait == other.wait && *self.verdicts == *other.verdicts
+        let waits = |it: &Self| (it.delay(), it.waited());
+        (says(self), waits(self)) == (says(other), waits(other))
+            && self.queue_places() == other.queue_places()
+            && self.verdicts() == other.verdicts()
     }
 }
 
@@ -551,12 +515,12 @@ impl Decision {
     /// A decision with no verdict: nothing limits the request.
     pub fn unlimited(at: Tick) -> Self {
         Self {
-            verdicts: Verdicts::Many(Box::default()),
+            verdicts: Verdicts::Rest,
             at,
             outcome: Outcome::Allow,
             reason: None,
             retry: CompactRetry::NOW,
-            wait: None,
+            rest: None,
             slots: None,
         }
     }
@@ -588,19 +552,31 @@ impl Decision {
         verdicts: impl IntoIterator<Item = Verdict>,
         enforced: impl Fn(&Verdict) -> bool,
     ) -> Self {
-        let mut decision = Self {
-            verdicts: verdicts.into_iter().collect(),
-            ..Self::unlimited(at)
-        };
+        let mut decision = Self::unlimited(at);
+        decision.set_verdicts(verdicts);
         decision.conclude(enforced);
         decision
+    }
+
+    #[inline]
+    fn set_verdicts(&mut self, verdicts: impl IntoIterator<Item = Verdict>) {
+        let mut more = verdicts.into_iter();
+        self.verdicts = match [more.next(), more.next(), more.next()] {
+            [Some(one), None, _] => Verdicts::One(one),
+            [Some(one), Some(other), None] => Verdicts::Two([one, other]),
+            first => {
+                let all = first.into_iter().flatten().chain(more);
+                self.rest.get_or_insert_default().verdicts = all.collect();
+                Verdicts::Rest
+            }
+        };
     }
 
     /// Concludes from the verdicts.
     pub(crate) fn conclude(&mut self, enforced: impl Fn(&Verdict) -> bool) {
         let (mut retry, mut is_denied, mut is_failed) = (Retry::Now, false, false);
         let (mut is_blocked, mut is_counted, mut is_of_slots) = (false, false, true);
-        for verdict in self.verdicts.iter().filter(|verdict| enforced(verdict)) {
+        for verdict in self.verdicts().iter().filter(|it| enforced(it)) {
             match verdict.outcome {
                 Outcome::Allow | Outcome::NotDecided => {}
                 Outcome::Failed => is_failed = true,
@@ -646,13 +622,12 @@ impl Decision {
     #[inline]
     pub(crate) fn to_be_written(at: Tick, checks: usize) -> Self {
         let nothing = Verdict::unanswered(0, 0, Outcome::NotDecided);
-        Self {
-            verdicts: match checks {
-                2 => Verdicts::Two([nothing; 2]),
-                _ => Verdicts::Many(vec![nothing; checks].into()),
-            },
-            ..Self::unlimited(at)
+        let mut decision = Self::unlimited(at);
+        match checks {
+            2 => decision.verdicts = Verdicts::Two([nothing; 2]),
+            _ => decision.rest.get_or_insert_default().verdicts = vec![nothing; checks],
         }
+        decision
     }
 
     /// The decision about one check, as [`new`](Self::new) puts it together: it costs less.
@@ -728,16 +703,20 @@ impl Decision {
     #[inline]
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
-        &self.verdicts
+        match &self.verdicts {
+            Verdicts::One(verdict) => slice::from_ref(verdict),
+            Verdicts::Two(verdicts) => verdicts,
+            Verdicts::Rest => self.rest.as_ref().map_or(&[], |rest| &rest.verdicts),
+        }
     }
 
     /// Inserts verdicts of checks that were not decided with the others, at the indices of these checks.
     pub(crate) fn insert(&mut self, verdicts: &[(usize, Verdict)]) {
-        let mut all = self.verdicts.to_vec();
+        let mut all = self.verdicts().to_vec();
         for (index, verdict) in verdicts {
             all.insert(*index, *verdict);
         }
-        self.verdicts = all.into_iter().collect();
+        self.set_verdicts(all);
     }
 
     /// Says when this process decided, where no store did.
@@ -748,7 +727,14 @@ impl Decision {
     }
 
     pub(crate) fn verdicts_mut(&mut self) -> &mut [Verdict] {
-        &mut self.verdicts
+        match &mut self.verdicts {
+            Verdicts::One(verdict) => slice::from_mut(verdict),
+            Verdicts::Two(verdicts) => verdicts,
+            Verdicts::Rest => self
+                .rest
+                .as_mut()
+                .map_or(&mut [], |rest| &mut rest.verdicts),
+        }
     }
 
     /// How long the admitted request has to wait before it starts; zero for all others.
@@ -757,24 +743,23 @@ impl Decision {
     #[inline]
     #[must_use]
     pub fn delay(&self) -> Duration {
-        let wait = self.wait.as_deref();
-        wait.map_or(Duration::ZERO, |wait| Duration::from_micros(wait.delay))
+        let rest = self.rest.as_deref();
+        rest.map_or(Duration::ZERO, |rest| Duration::from_micros(rest.delay))
     }
 
     /// How long the request has waited before it [started](crate::Limiter::start); zero for all others.
     #[must_use]
     pub fn waited(&self) -> Duration {
-        let wait = self.wait.as_deref();
-        wait.map_or(Duration::ZERO, |wait| Duration::from_micros(wait.waited))
+        let rest = self.rest.as_deref();
+        rest.map_or(Duration::ZERO, |rest| Duration::from_micros(rest.waited))
     }
 
     /// The same decision of a request that has to wait for `delay`, with its places in the queues: for stores.
     pub fn delayed(mut self, delay: Duration, places: impl IntoIterator<Item = Hold>) -> Self {
-        self.wait = Some(Box::new(Wait {
-            delay: micros(delay),
-            waited: 0,
-            places: places.into_iter().collect(),
-        }));
+        let rest = self.rest.get_or_insert_default();
+        rest.delay = micros(delay);
+        rest.waited = 0;
+        rest.places = places.into_iter().collect();
         self
     }
 
@@ -785,7 +770,7 @@ impl Decision {
         indices: &[usize],
         enforced: impl Fn(&Verdict) -> bool,
     ) -> Self {
-        for (index, verdict) in indices.iter().zip(&*then.verdicts) {
+        for (index, verdict) in indices.iter().zip(then.verdicts()) {
             if let Some(before) = self.verdicts_mut().get_mut(*index) {
                 *before = *verdict;
             }
@@ -793,10 +778,10 @@ impl Decision {
         self.at = then.at;
         self.conclude(enforced);
         let is_allowed = self.is_allowed();
-        if let Some(wait) = &mut self.wait {
-            (wait.delay, wait.waited) = (0, wait.delay);
+        if let Some(rest) = &mut self.rest {
+            (rest.delay, rest.waited) = (0, rest.delay);
             if !is_allowed {
-                wait.places.clear();
+                rest.places.clear();
             }
         }
         self.slots = then.slots;
@@ -806,14 +791,18 @@ impl Decision {
     /// The places that a [delayed](Self::delayed) request has in the queues, and that a started one has had: for stores.
     #[must_use]
     pub fn queue_places(&self) -> &[Hold] {
-        self.wait.as_deref().map_or(&[], |wait| &wait.places)
+        self.rest.as_deref().map_or(&[], |rest| &rest.places)
     }
 
     /// The same decision as a denial for this reason.
     pub fn denied_for(mut self, reason: Reason) -> Self {
         self.outcome = Outcome::Deny;
         self.reason = Some(reason);
-        (self.wait, self.slots) = (None, None);
+        if let Some(rest) = &mut self.rest {
+            (rest.delay, rest.waited) = (0, 0);
+            rest.places.clear();
+        }
+        self.slots = None;
         self
     }
 
@@ -832,13 +821,13 @@ impl Decision {
     /// Whether a rule passes only because the store failed.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.verdicts.iter().any(Verdict::is_degraded)
+        self.verdicts().iter().any(Verdict::is_degraded)
     }
 
     /// Whether the request [repeats](Verdict::is_repeat) another one for any of its rules.
     #[must_use]
     pub fn is_repeat(&self) -> bool {
-        self.verdicts.iter().any(Verdict::is_repeat)
+        self.verdicts().iter().any(Verdict::is_repeat)
     }
 }
 

@@ -116,15 +116,6 @@ impl Drop for SharedSlots {
     }
 }
 
-/// What decisions say is equal: who holds the slots is nothing that they say.
-impl PartialEq for SharedSlots {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for SharedSlots {}
-
 impl fmt::Debug for SharedSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.slots).finish()

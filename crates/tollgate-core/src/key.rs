@@ -68,9 +68,9 @@ pub struct KeyBuf {
     /// The parts while they fit. An array of our own: with `SmallVec` an acquire that makes its key takes 17 % more
     /// instructions, because each part is copied by a call.
     inline: [u8; INLINE],
-    /// The number of bytes in `inline`, where `spilled` is empty.
+    /// The number of bytes of all parts.
     len: usize,
-    /// All parts once they do not fit any more.
+    /// All parts where they do not fit.
     spilled: Vec<u8>,
 }
 
@@ -95,7 +95,7 @@ impl KeyBuf {
     pub fn push(&mut self, kind: PartKind, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         let end = self.len + 2 + part.len();
-        if end <= INLINE && self.spilled.is_empty() {
+        if end <= INLINE {
             // Below 96, so that the length fits in a byte.
             self.inline[self.len] = kind.0;
             self.inline[self.len + 1] = part.len() as u8;
@@ -104,19 +104,6 @@ impl KeyBuf {
         } else {
             self.push_spilled(kind, part);
         }
-    }
-
-    /// Adds a part of six bytes: with its kind and length it is one word, and the key is read in words.
-    #[inline(always)]
-    pub(crate) fn push_six(&mut self, kind: PartKind, part: [u8; 6]) {
-        let end = self.len + 8;
-        if end > INLINE || !self.spilled.is_empty() {
-            return self.push_spilled(kind, &part);
-        }
-        let [a, b, c, d, e, f] = part;
-        let word = u64::from_le_bytes([kind.0, 6, a, b, c, d, e, f]);
-        self.inline[self.len..end].copy_from_slice(&word.to_le_bytes());
-        self.len = end;
     }
 
     #[cold]
@@ -131,13 +118,14 @@ impl KeyBuf {
             }
         }
         bytes.extend_from_slice(part);
+        self.len = bytes.len();
     }
 
-    /// Moves the parts to the heap.
+    /// The parts on the heap.
     fn spill(&mut self) -> &mut Vec<u8> {
-        if self.spilled.is_empty() {
-            self.spilled.extend_from_slice(&self.inline[..self.len]);
-            self.len = 0;
+        if let Some(parts) = self.inline.get(..self.len) {
+            self.spilled.clear();
+            self.spilled.extend_from_slice(parts);
         }
         &mut self.spilled
     }
@@ -145,21 +133,26 @@ impl KeyBuf {
     /// Adds the parts of another key.
     pub fn append(&mut self, other: &Self) {
         let end = self.len + other.len();
-        if end <= INLINE && self.spilled.is_empty() {
+        if end <= INLINE {
             self.inline[self.len..end].copy_from_slice(other.as_bytes());
-            self.len = end;
         } else {
             self.spill().extend_from_slice(other.as_bytes());
         }
+        self.len = end;
     }
 
     /// Forgets all parts from the one on that began when the key had `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        if self.spilled.is_empty() {
-            self.len = self.len.min(len);
-        } else {
-            self.spilled.truncate(len);
+        if len >= self.len {
+            return;
         }
+        if self.len > INLINE {
+            self.spilled.truncate(len);
+            if let Some(parts) = self.inline.get_mut(..len) {
+                parts.copy_from_slice(&self.spilled);
+            }
+        }
+        self.len = len;
     }
 
     /// The parts with their kinds, in order: for those who show keys to people.
@@ -183,20 +176,19 @@ impl KeyBuf {
     /// The number of bytes collected.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.as_bytes().len()
+        self.len
     }
 
     /// Whether no part was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.as_bytes().is_empty()
+        self.len == 0
     }
 
     /// Forgets all parts.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
-        self.spilled.clear();
     }
 
     /// The encoded parts in words of 16 bytes. The last one overlaps that before: it tells keys of one length apart.
@@ -219,11 +211,7 @@ impl KeyBuf {
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        if self.spilled.is_empty() {
-            &self.inline[..self.len]
-        } else {
-            &self.spilled
-        }
+        self.inline.get(..self.len).unwrap_or(&self.spilled)
     }
 }
 
@@ -384,20 +372,6 @@ mod tests {
             for b in &keys[i + 1..] {
                 assert_ne!(a, b);
             }
-        }
-    }
-
-    #[test]
-    fn six_bytes_in_one_word_are_the_part_that_they_are_otherwise() {
-        for before in (0..=INLINE).step_by(3) {
-            let (mut word, mut bytes) = (KeyBuf::new(), KeyBuf::new());
-            for key in [&mut word, &mut bytes] {
-                key.push(PartKind::VALUE, vec![7; before]);
-            }
-            word.push_six(PartKind::ADDRESS, *b"\x04\x20abcd");
-            bytes.push(PartKind::ADDRESS, b"\x04\x20abcd");
-            assert_eq!(word, bytes, "behind {before} bytes");
-            assert_eq!(word.parts().count(), 2);
         }
     }
 

@@ -365,10 +365,10 @@ impl Limiter {
     /// [`StoreFailed`](crate::Reason::StoreFailed), and nothing is taken.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        if !self.shared.observer.is_on() {
-            return self.acquire_unreported(checks);
+        match self.shared.is_observed {
+            true => self.acquire_reported(checks),
+            false => self.acquire_unreported(checks),
         }
-        self.acquire_reported(checks)
     }
 
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
@@ -419,7 +419,7 @@ impl Limiter {
     #[inline]
     pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         let observer = &self.shared.observer;
-        if observer.is_on() {
+        if self.shared.is_observed {
             observer.decided(&*self.shared.store, checks, decision, timer, route);
         }
     }

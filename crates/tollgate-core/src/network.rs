@@ -33,58 +33,64 @@ use crate::{
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Network {
-    address: IpAddr,
-    ipv4_prefix: u8,
-    ipv6_prefix: u8,
+    /// Of the address: the lower 32 where it is an IPv4 address. As a number, which is masked and compared at once.
+    bits: u128,
+    is_ipv4: bool,
+    prefix: u8,
 }
 
 impl Network {
     /// The network of this address: an IPv4 address alone, the /64 of an IPv6 address.
     #[inline]
     pub fn of(address: IpAddr) -> Self {
+        let (bits, is_ipv4, prefix) = match address.to_canonical() {
+            IpAddr::V4(address) => (address.to_bits().into(), true, 32),
+            IpAddr::V6(address) => (address.to_bits(), false, 64),
+        };
         Self {
-            address: address.to_canonical(),
-            ipv4_prefix: 32,
-            ipv6_prefix: 64,
+            bits,
+            is_ipv4,
+            prefix,
         }
     }
 
     /// Counts an IPv4 address by its first `bits` bits. More than 32 are 32.
     #[inline]
     pub fn ipv4_prefix(mut self, bits: u8) -> Self {
-        self.ipv4_prefix = bits.min(32);
+        if self.is_ipv4 {
+            self.prefix = bits.min(32);
+        }
         self
     }
 
     /// Counts an IPv6 address by its first `bits` bits. More than 128 are 128.
     #[inline]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_prefix = bits.min(128);
+        if !self.is_ipv4 {
+            self.prefix = bits.min(128);
+        }
         self
     }
 
     /// The first address of the network.
     #[must_use]
     pub fn address(&self) -> IpAddr {
-        match self.address {
-            IpAddr::V4(address) => {
-                let mask = !u32::MAX.checked_shr(self.ipv4_prefix.into()).unwrap_or(0);
-                Ipv4Addr::from_bits(address.to_bits() & mask).into()
-            }
-            IpAddr::V6(address) => {
-                let mask = !u128::MAX.checked_shr(self.ipv6_prefix.into()).unwrap_or(0);
-                Ipv6Addr::from_bits(address.to_bits() & mask).into()
-            }
+        match self.is_ipv4 {
+            true => Ipv4Addr::from_bits(self.first() as u32).into(),
+            false => Ipv6Addr::from_bits(self.first()).into(),
         }
+    }
+
+    fn first(&self) -> u128 {
+        let host = if self.is_ipv4 { 32 } else { 128 } - u32::from(self.prefix);
+        let network = self.bits.checked_shr(host);
+        network.map_or(0, |network| network << host)
     }
 
     /// The number of bits that the addresses of the network have in common.
     #[must_use]
     pub fn prefix(&self) -> u8 {
-        match self.address {
-            IpAddr::V4(_) => self.ipv4_prefix,
-            IpAddr::V6(_) => self.ipv6_prefix,
-        }
+        self.prefix
     }
 }
 
@@ -120,18 +126,15 @@ impl fmt::Display for Network {
 impl KeyPart for Network {
     #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
-        match self.address() {
-            IpAddr::V4(network) => {
-                let [a, b, c, d] = network.octets();
-                key.push_six(PartKind::ADDRESS, [4, self.ipv4_prefix, a, b, c, d]);
-            }
-            IpAddr::V6(network) => {
-                let mut part = [0; 18];
-                part[..2].copy_from_slice(&[6, self.ipv6_prefix]);
-                part[2..].copy_from_slice(&network.octets());
-                key.push(PartKind::ADDRESS, part);
-            }
+        let first = self.first().to_be_bytes();
+        if self.is_ipv4 {
+            let [.., a, b, c, d] = first;
+            return key.push(PartKind::ADDRESS, [4, self.prefix, a, b, c, d]);
         }
+        let mut part = [0; 18];
+        part[..2].copy_from_slice(&[6, self.prefix]);
+        part[2..].copy_from_slice(&first);
+        key.push(PartKind::ADDRESS, part);
     }
 }
 
@@ -153,8 +156,8 @@ impl KeyPart for Ipv6Addr {
     }
 }
 
-// Shows the prefixes only: an address identifies a client.
-crate::debug_fields!(Network, it => ipv4_prefix: it.ipv4_prefix, ipv6_prefix: it.ipv6_prefix);
+// Shows the prefix only: an address identifies a client.
+crate::debug_fields!(Network, it => prefix: it.prefix);
 
 #[cfg(test)]
 mod tests {

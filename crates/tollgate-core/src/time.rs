@@ -179,7 +179,6 @@ const TRUSTED_ERROR: u64 = 10_000;
 /// never goes back. A counter that runs away in spite of that (a migrated virtual machine) is not used any more.
 struct SystemClock {
     counter: quanta::Clock,
-    counter_start: u64,
     /// Slowed microseconds a count, in 2^-64.
     scale: u64,
     /// Counts in a sync interval.
@@ -187,7 +186,7 @@ struct SystemClock {
     start: Instant,
     /// The wall clock at `start`, in ticks.
     epoch: Tick,
-    /// What to add to the slowed microseconds since the start.
+    /// What to add to the slowed microseconds of the counter.
     offset: AtomicU64,
     /// The count at which to compare again.
     sync_at: AtomicU64,
@@ -207,17 +206,18 @@ impl SystemClock {
         // The operating system first, as in `sync`: a thread that loses the processor after the counter would make a clock that
         // is ahead by its absence, or one that counts as run away.
         let start = Instant::now();
-        Self {
-            counter_start: counter.raw(),
+        let clock = Self {
             counter,
             scale,
             sync_counts: u64::try_from(sync_counts).unwrap_or(u64::MAX),
             start,
             epoch,
-            offset: AtomicU64::new(epoch),
+            offset: AtomicU64::new(0),
             sync_at: AtomicU64::new(0),
             runaway: AtomicBool::new(false),
-        }
+        };
+        clock.sync();
+        clock
     }
 
     #[inline(always)]
@@ -229,11 +229,10 @@ impl SystemClock {
         self.slow(count) + self.offset.load(Ordering::Relaxed)
     }
 
-    /// Slowed microseconds since the start.
+    /// Slowed microseconds.
     #[inline(always)]
     fn slow(&self, count: u64) -> u64 {
-        let counts = count.saturating_sub(self.counter_start);
-        ((u128::from(counts) * u128::from(self.scale)) >> 64) as u64
+        ((u128::from(count) * u128::from(self.scale)) >> 64) as u64
     }
 
     /// The time by the operating system's clock.
@@ -315,6 +314,7 @@ mod tests {
         clock
             .offset
             .store(clock.epoch + 3_600_000_000, Ordering::Relaxed);
+        clock.sync_at.store(0, Ordering::Relaxed);
         let now = clock.now();
         assert!(clock.runaway.load(Ordering::Relaxed));
         assert!(now <= clock.exact());
@@ -324,16 +324,16 @@ mod tests {
     fn the_counter_is_slowed_by_a_part_in_a_thousand_and_compared_each_tenth_of_a_second() {
         let clock = SystemClock::new();
         let second = (1_u64 << 40) as f64 * 1e9 / clock.counter.delta_as_nanos(0, 1 << 40) as f64;
-        let after = |seconds: f64| clock.counter_start + (second * seconds) as u64;
+        let start = clock.counter.raw();
+        let after = |seconds: f64| start + (second * seconds) as u64;
         let slowed = 1e6 - 1e6 / 1_024.0;
         for seconds in [0.0, 1.0, 60.0] {
-            let slow = clock.slow(after(seconds)) as f64;
+            let slow = (clock.slow(after(seconds)) - clock.slow(start)) as f64;
             assert!(
                 (slow - seconds * slowed).abs() < 2.0,
                 "{slow} of {seconds} s"
             );
         }
-        assert_eq!(clock.slow(clock.counter_start.saturating_sub(9)), 0);
         let interval = clock.sync_counts as f64 / second;
         assert!(
             (interval - 0.1 * 1_024.0 / 1_023.0).abs() < 1e-6,
@@ -344,10 +344,11 @@ mod tests {
     #[test]
     fn a_counter_that_is_ahead_by_less_than_what_is_trusted_is_used_and_time_does_not_go_back() {
         let clock = SystemClock::new();
-        let ahead = clock.epoch + TRUSTED_ERROR / 2;
-        clock.offset.store(ahead, Ordering::Relaxed);
+        let ahead =
+            clock.offset.fetch_add(TRUSTED_ERROR / 2, Ordering::Relaxed) + TRUSTED_ERROR / 2;
+        clock.sync_at.store(0, Ordering::Relaxed);
         let now = clock.now();
-        assert!(now >= ahead && !clock.runaway.load(Ordering::Relaxed));
+        assert!(now >= clock.epoch && !clock.runaway.load(Ordering::Relaxed));
         assert!(clock.offset.load(Ordering::Relaxed) >= ahead);
         // A comparison moves it forward alone.
         clock.offset.store(0, Ordering::Relaxed);

@@ -191,6 +191,17 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// the unchanged state. `None`: the bound does not decide, read the state.
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment>;
 
+    /// The state after `cost` units were taken at `now` that fit, and the answer. `None`: they do not, or there is more to look at.
+    #[inline]
+    fn fit(&self, state: &Self::State, now: Tick, cost: u64) -> Option<(Self::State, Assessment)> {
+        if self.is_ahead(state, now) {
+            return None;
+        }
+        let mut after = state.clone();
+        let answer = self.acquire(&mut after, now, cost);
+        answer.fits.then_some((after, answer))
+    }
+
     /// Whether the state is of a later window than `now`. A store that read its clock before it locked the state then reads
     /// the clock again: units taken at `now` would be counted in a window that `now` is not in.
     fn is_ahead(&self, _state: &Self::State, _now: Tick) -> bool {

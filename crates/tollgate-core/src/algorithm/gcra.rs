@@ -334,9 +334,8 @@ impl Gcra {
     }
 
     /// The answer, and the state if it is taken.
-    #[inline(always)]
     fn answer(&self, state: GcraState, now: Tick, cost: u64) -> (GcraState, Assessment) {
-        match self.answer_in_64_bits(state, now, cost) {
+        match self.answer_in_64_bits(&state, now, cost) {
             Some(answered) => answered,
             None => self.answer_in_128_bits(state, now, cost),
         }
@@ -372,14 +371,24 @@ impl Gcra {
     }
 
     /// The same where 64 bits are enough, as for most.
-    #[inline(always)]
     fn answer_in_64_bits(
         &self,
-        state: GcraState,
+        state: &GcraState,
         now: Tick,
         cost: u64,
     ) -> Option<(GcraState, Assessment)> {
-        let tolerance = u64::try_from(self.tolerance).ok()?;
+        let (ahead, room) = self.ahead_and_room(state, now, cost)?;
+        let span = cost * self.numerator;
+        match room.checked_sub(span) {
+            Some(left) => self.answer_of(state, now, true, span, ahead + span, left),
+            None => self.answer_of(state, now, false, span, ahead, room),
+        }
+    }
+
+    /// What is ahead of `now`, and the room behind that. `None` where 64 bits are not enough, for a cost of nothing or one that never
+    /// fits, and for a state beyond the tolerance.
+    #[inline]
+    fn ahead_and_room(&self, state: &GcraState, now: Tick, cost: u64) -> Option<(u64, u64)> {
         let ahead = match state.tat.checked_sub(now) {
             None => 0,
             Some(ticks) => {
@@ -387,20 +396,24 @@ impl Gcra {
                 parts.checked_add(state.rest.into())?
             }
         };
-        if cost == 0 || cost > self.burst || ahead > tolerance {
-            return None;
-        }
-        // At most the tolerance.
-        let span = cost * self.numerator;
-        let room = tolerance - ahead;
-        let fits = span <= room;
-        let (then, left) = match fits {
-            true => (ahead + span, room - span),
-            false => (ahead, room),
-        };
+        let room = u64::try_from(self.tolerance).ok()?.checked_sub(ahead)?;
+        (cost > 0 && cost <= self.burst).then_some((ahead, room))
+    }
+
+    /// The answer, and the state if it is taken, with so many parts ahead then and so many left.
+    #[inline]
+    fn answer_of(
+        &self,
+        state: &GcraState,
+        now: Tick,
+        fits: bool,
+        span: u64,
+        ahead: u64,
+        left: u64,
+    ) -> Option<(GcraState, Assessment)> {
         let (whole, rest) = match self.denominator {
-            1 => (then, 0),
-            parts => (then / parts, then % parts),
+            1 => (ahead, 0),
+            parts => (ahead / parts, ahead % parts),
         };
         let after = GcraState {
             tat: now.checked_add(whole)?,
@@ -637,12 +650,11 @@ impl Algorithm for Gcra {
     }
 
     #[inline(always)]
-    fn acquire(&self, state: &mut GcraState, now: Tick, cost: u64) -> Assessment {
-        let (after, answer) = self.answer(*state, now, cost);
-        if answer.fits {
-            *state = after;
-        }
-        answer
+    fn fit(&self, state: &GcraState, now: Tick, cost: u64) -> Option<(GcraState, Assessment)> {
+        let (ahead, room) = self.ahead_and_room(state, now, cost)?;
+        let span = cost * self.numerator;
+        let left = room.checked_sub(span)?;
+        self.answer_of(state, now, true, span, ahead + span, left)
     }
 
     #[inline]
@@ -755,7 +767,7 @@ impl Algorithm for Gcra {
             rest: bound.1 as u32,
             cut: (bound.1 >> 32) as u32,
         };
-        if let Some((_, answer)) = self.answer_in_64_bits(state, now, cost) {
+        if let Some((_, answer)) = self.answer_in_64_bits(&state, now, cost) {
             return (!answer.fits).then_some(answer);
         }
         let ahead = self.ahead(&state, now);

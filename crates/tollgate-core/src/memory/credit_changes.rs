@@ -30,7 +30,7 @@ impl MemoryRuleStore {
         let table = self.rule(check).unwrap_or(&AnyRuleTable::Unlimited);
         let balance = with_table!(table, rule => {
             // Meanwhile no denial is remembered.
-            let mut locked = Locked::new(&rule.table, rule.table.shard_of(key));
+            let mut locked = Locked::new(&rule.table, rule.table.place(key));
             let balance = change(self.clock.now());
             locked.forget_denial(key);
             balance

@@ -3,9 +3,17 @@
 use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
+    check::Check,
+    decision::Verdict,
     hold::{Hold, Settlement},
     key::Fingerprint,
-    memory::{plan::Plan, shard::Shard, slot_numbers::SlotNumbers, slots::Entry, table::Table},
+    memory::{
+        plan::Plan,
+        shard::Shard,
+        slot_numbers::SlotNumbers,
+        slots::Entry,
+        table::{Place, Table},
+    },
     store::seq_cells::SeqLine,
     sync::{MutexGuard, lock_briefly},
     time::Tick,
@@ -22,8 +30,8 @@ pub(super) struct Counted {
 /// A locked shard of a table.
 pub(super) struct Locked<'a, A: Algorithm> {
     table: &'a Table<A>,
+    place: &'a Place<A>,
     pub(super) shard: MutexGuard<'a, Shard<A>>,
-    index: usize,
 }
 
 impl Locked<'_, Concurrent> {
@@ -37,11 +45,11 @@ impl Locked<'_, Concurrent> {
 
 impl<'a, A: Algorithm> Locked<'a, A> {
     #[inline]
-    pub(super) fn new(table: &'a Table<A>, index: usize) -> Self {
+    pub(super) fn new(table: &'a Table<A>, place: &'a Place<A>) -> Self {
         Self {
             table,
-            shard: lock_briefly(table.shard(index)),
-            index,
+            place,
+            shard: lock_briefly(&place.shard),
         }
     }
 
@@ -50,7 +58,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     fn denials(&self, key: Fingerprint) -> &'a SeqLine<2> {
-        self.table.deny_cache.line(self.index, key)
+        self.place.denials(key)
     }
 
     /// A number for slots that were taken under this lock: above all that the key was given before.
@@ -216,49 +224,55 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
-    /// Takes a cost that fits, if `then` has an answer, where nothing has to be carried over.
+    /// Takes a check that fits, if `rest` can be taken with it, where nothing has to be carried over.
     #[inline(always)]
-    pub(super) fn take_fitting<T>(
+    pub(super) fn take_fitting(
         &mut self,
-        key: Fingerprint,
+        check: &Check,
         plan: &Plan<A>,
         now: Tick,
-        cost: u64,
-        denials: &SeqLine<2>,
-        then: impl FnOnce(Assessment) -> Option<T>,
-    ) -> Option<T> {
-        let entry = self.shard.find_unless_of_another(plan, key)?;
-        let fresh = A::State::default();
-        let state = match &entry {
-            Some(entry) => &entry.state,
-            // What costs nothing makes no state.
-            None if cost == 0 => return None,
-            None => &fresh,
+        rest: impl FnOnce() -> Option<()>,
+    ) -> Option<Verdict> {
+        let (key, cost) = (check.key(), check.cost());
+        let Some(entry) = self.shard.find_unless_of_another(plan, key)? else {
+            let verdict = self.take_new(check, plan, now, rest)?;
+            return Some(verdict);
         };
-        if plan.quota.is_ahead(state, now) {
-            return None;
-        }
         if A::HAS_HEAP {
-            let answer = plan.quota.assess(state, now, cost);
-            let answered = answer.fits.then_some(answer).and_then(then)?;
+            if plan.quota.is_ahead(&entry.state, now) {
+                return None;
+            }
+            let answer = plan.quota.assess(&entry.state, now, cost);
+            answer.fits.then(rest)??;
             self.take(key, plan, now, cost);
-            return Some(answered);
+            return Some(Verdict::of_store(check, answer));
         }
-        let mut after = state.clone();
-        let answer = plan.quota.acquire(&mut after, now, cost);
-        if !answer.fits {
-            return None;
-        }
-        let answered = then(answer)?;
+        let (after, answer) = plan.quota.fit(&entry.state, now, cost)?;
+        let verdict = Verdict::of_store(check, answer);
+        rest()?;
         // Denials for want of slots are not remembered.
         if !A::HOLDS_SLOTS {
-            denials.clear();
+            self.place.denials(key).clear();
         }
-        match entry {
-            Some(entry) => entry.state = after,
-            None => self.shard.insert(key, plan, after, now),
-        }
-        Some(answered)
+        entry.state = after;
+        Some(verdict)
+    }
+
+    /// The same of a key that has no state. What costs nothing makes none.
+    fn take_new(
+        &mut self,
+        check: &Check,
+        plan: &Plan<A>,
+        now: Tick,
+        rest: impl FnOnce() -> Option<()>,
+    ) -> Option<Verdict> {
+        let (key, cost) = (check.key(), check.cost());
+        let fresh = (cost > 0).then(A::State::default)?;
+        let (state, answer) = plan.quota.fit(&fresh, now, cost)?;
+        rest()?;
+        self.denials(key).clear();
+        self.shard.insert(key, plan, state, now);
+        Some(Verdict::of_store(check, answer))
     }
 
     /// Takes units that were just found to fit.

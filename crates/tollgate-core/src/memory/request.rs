@@ -47,37 +47,39 @@ impl MemoryRuleStore {
     }
 
     /// One check of an enforced rule. A denial of a key that is over its limit, or blocked, takes no lock.
+    // Not inlined: the six algorithms in one function have one frame, and too few registers.
+    #[inline(never)]
     fn acquire_in<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
         if let Some(plan) = rule.plan(check) {
             let (now, place) = (self.clock.now(), rule.table.place(check.key()));
-            if !place.denials.is_empty()
-                && let Some(verdict) = rule.deny_without_lock(plan, check, now, place.denials)
+            let denials = place.denials(check.key());
+            if !denials.is_empty()
+                && let Some(verdict) = rule.deny_without_lock(plan, check, now, denials)
             {
                 return Step::Ready(Decision::of_one(now, verdict, true));
             }
-            if let Some(verdict) = self.take_in(rule, plan, check, now, place, Some) {
+            if let Some(verdict) = self.take_in(rule, plan, check, now, place, || Some(())) {
                 return Step::Ready(Decision::allowed(now, verdict));
             }
         }
         Step::Ready(self.decide(from_ref(check), true, Tick::MAX))
     }
 
-    /// Takes a check that fits, if `then` has an answer to it: that of the whole request, or of the checks whose locks come later in
-    /// the order. `None`: nothing was taken.
+    /// Takes a check that fits, if `rest` takes those whose locks come later in the order. `None`: nothing was taken.
     ///
     /// The clock was read before the lock: an older time never lets more pass, and what does not fit is [decided](Self::decide) anew.
     #[inline(always)]
-    fn take_in<A: Algorithm, T>(
+    fn take_in<A: Algorithm>(
         &self,
         rule: &RuleTable<A>,
         plan: &Plan<A>,
         check: &Check,
         now: Tick,
-        place: Place<'_>,
-        then: impl FnOnce(Verdict) -> Option<T>,
-    ) -> Option<T> {
+        place: &Place<A>,
+        rest: impl FnOnce() -> Option<()>,
+    ) -> Option<Verdict> {
         let (key, cost) = (check.key(), check.cost());
-        let mut locked = Locked::new(&rule.table, place.shard);
+        let mut locked = Locked::new(&rule.table, place);
         if let Some(block) = &rule.block {
             locked
                 .shard
@@ -90,12 +92,10 @@ impl MemoryRuleStore {
             true => locked.next_slot_number(&self.shared.slot_numbers),
             false => 0,
         };
-        locked.take_fitting(key, plan, now, cost, place.denials, |answer| {
-            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
-            then(match A::HOLDS_SLOTS {
-                true => verdict.with_slot_number(number),
-                false => verdict,
-            })
+        let verdict = locked.take_fitting(check, plan, now, rest)?;
+        Some(match A::HOLDS_SLOTS {
+            true => verdict.with_slot_number(number),
+            false => verdict,
         })
     }
 
@@ -161,13 +161,13 @@ impl MemoryRuleStore {
     ) -> Option<()> {
         let check = &checks[index];
         let place = rule.table.place(check.key());
-        self.take_in(rule, rule.plan(check)?, check, now, place, |verdict| {
-            verdicts[index] = verdict;
-            match rest.is_empty() {
-                true => Some(()),
-                false => self.take_next(rest, checks, now, verdicts),
-            }
-        })
+        let rest = || match rest.is_empty() {
+            true => Some(()),
+            false => self.take_next(rest, checks, now, verdicts),
+        };
+        let verdict = self.take_in(rule, rule.plan(check)?, check, now, place, rest)?;
+        verdicts[index] = verdict;
+        Some(())
     }
 }
 
@@ -215,7 +215,7 @@ impl RuleStore for MemoryRuleStore {
             };
             with_table!(rule, rule => {
                 if let Some(plan) = rule.plan_of(check, &self.quotas()) {
-                    let mut locked = Locked::new(&rule.table, rule.table.shard_of(check.key()));
+                    let mut locked = Locked::new(&rule.table, rule.table.place(check.key()));
                     let now = self.clock.now();
                     let is_whole = match how {
                         Settlement::Refund(units) => units >= check.cost(),
@@ -255,7 +255,7 @@ impl RuleStore for MemoryRuleStore {
                 continue;
             };
             was_kept |= with_table!(rule, rule => {
-                Locked::new(&rule.table, rule.table.shard_of(check.key())).reset(check.key(), now)
+                Locked::new(&rule.table, rule.table.place(check.key())).reset(check.key(), now)
             }, else false);
             self.shared.slot_waiters.wake(check.key());
         }
@@ -297,7 +297,7 @@ impl RuleStore for MemoryRuleStore {
             let key = slot.check.key();
             if let Some(AnyRuleTable::Concurrent(rule)) = self.rule(&slot.check) {
                 let table = &rule.table;
-                Locked::new(table, table.shard_of(key)).release(key, slot.check.cost());
+                Locked::new(table, table.place(key)).release(key, slot.check.cost());
                 self.shared.slot_waiters.wake(key);
             }
         }

@@ -56,7 +56,7 @@ impl MemoryRuleStore {
         };
         let (table, key, count) = (&rule.table, slot.check.key(), slot.check.cost());
         let plan = rule.plan_of(&slot.check, &self.quotas())?;
-        let mut locked = Locked::new(table, table.shard_of(key));
+        let mut locked = Locked::new(table, table.place(key));
         locked.take(key, &plan, self.clock.now(), count);
         let waiters = &self.shared.slot_waiters;
         waiters.with_term.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl MemoryRuleStore {
     fn release_reserved(&self, slots: Vec<ReservedSlots>) {
         let waiters = &self.shared.slot_waiters;
         for (table, key, count) in slots {
-            Locked::new(&table, table.shard_of(key)).release(key, count);
+            Locked::new(&table, table.place(key)).release(key, count);
             waiters.with_term.fetch_sub(1, Ordering::Relaxed);
             waiters.wake(key);
         }

@@ -51,6 +51,10 @@ impl<A> Deref for PlanOf<'_, A> {
 }
 
 impl<A: Algorithm> RuleTable<A> {
+    fn lock(&self, shard: usize) -> Locked<'_, A> {
+        Locked::new(&self.table, self.table.shard(shard))
+    }
+
     /// The quota of a check that brings neither that nor an id along; `None` if it does, or has no limit.
     pub(super) fn plan(&self, check: &Check) -> Option<&Plan<A>> {
         if check.has_id() {
@@ -212,14 +216,12 @@ impl AnyRuleTable {
 
     pub(super) fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {
         Some(match self {
-            Self::Gcra(rule) => AnyLocked::Gcra(Locked::new(&rule.table, shard)),
-            Self::FixedWindow(rule) => AnyLocked::FixedWindow(Locked::new(&rule.table, shard)),
-            Self::SlidingWindow(rule) => AnyLocked::SlidingWindow(Locked::new(&rule.table, shard)),
-            Self::SlidingBuckets(rule) => {
-                AnyLocked::SlidingBuckets(Locked::new(&rule.table, shard))
-            }
-            Self::SlidingLog(rule) => AnyLocked::SlidingLog(Locked::new(&rule.table, shard)),
-            Self::Concurrent(rule) => AnyLocked::Concurrent(Locked::new(&rule.table, shard)),
+            Self::Gcra(rule) => AnyLocked::Gcra(rule.lock(shard)),
+            Self::FixedWindow(rule) => AnyLocked::FixedWindow(rule.lock(shard)),
+            Self::SlidingWindow(rule) => AnyLocked::SlidingWindow(rule.lock(shard)),
+            Self::SlidingBuckets(rule) => AnyLocked::SlidingBuckets(rule.lock(shard)),
+            Self::SlidingLog(rule) => AnyLocked::SlidingLog(rule.lock(shard)),
+            Self::Concurrent(rule) => AnyLocked::Concurrent(rule.lock(shard)),
             Self::Unlimited => return None,
         })
     }

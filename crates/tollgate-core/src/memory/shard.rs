@@ -216,7 +216,7 @@ impl<A: Algorithm> Shard<A> {
 
     /// The entry of `key` for a change that leaves its heap and its quota as they are.
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<A::State>> {
-        self.entries.get_mut(self.entries.find(key)?)
+        self.entries.find_mut(key)
     }
 
     /// The entry of `key`, if there is one; `None` if another quota wrote it.
@@ -226,11 +226,10 @@ impl<A: Algorithm> Shard<A> {
         plan: &Plan<A>,
         key: Fingerprint,
     ) -> Option<Option<&mut Entry<A::State>>> {
-        let Some(slot) = self.entries.find(key) else {
-            return Some(None);
-        };
-        let entry = self.entries.get_mut(slot)?;
-        self.writers.is(entry.quota(), plan).then_some(Some(entry))
+        match self.entries.find_mut(key) {
+            Some(entry) if !self.writers.is(entry.quota(), plan) => None,
+            entry => Some(entry),
+        }
     }
 
     /// The entry of `key`, if it was written under this quota.

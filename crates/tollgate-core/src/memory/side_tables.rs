@@ -132,8 +132,7 @@ impl SideTable<BlockState> {
 
     /// Lets the block of a key end as soon as it can. Whether it ends sooner than before.
     pub(super) fn repair(&mut self, key: Fingerprint, block: &Block, now: Tick) -> bool {
-        let slot = self.entries.find(key);
-        let Some(entry) = slot.and_then(|slot| self.entries.get_mut(slot)) else {
+        let Some(entry) = self.entries.find_mut(key) else {
             return false;
         };
         let before = entry.state.order();

@@ -122,6 +122,13 @@ impl<S: Default> Slots<S> {
         }
     }
 
+    /// The entry of a key.
+    #[inline]
+    pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<S>> {
+        let slot = self.find(key)?;
+        self.slots.get_mut(slot)
+    }
+
     /// All entries; none is left.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<S>> {
         let slots = std::mem::take(self).slots;
@@ -137,11 +144,6 @@ impl<S: Default> Slots<S> {
     #[inline]
     pub(super) fn get(&self, slot: usize) -> Option<&Entry<S>> {
         self.slots.get(slot).filter(|entry| entry.in_use())
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Entry<S>> {
-        self.slots.get_mut(slot).filter(|entry| entry.in_use())
     }
 
     /// Adds the entry of a key that has none. The slots are not [full](Self::is_full).

@@ -22,10 +22,7 @@ use crate::{
         unbound::Packed,
         writers::Writers,
     },
-    store::{
-        rule_store::Usage,
-        seq_cells::{SeqCells, SeqLine},
-    },
+    store::{rule_store::Usage, seq_cells::SeqLine},
     sync::{Mutex, lock},
     time::Tick,
 };
@@ -35,9 +32,7 @@ use crate::{
 pub(super) struct Table<A: Algorithm> {
     /// Shards are locked in the order of (id, shard).
     pub(super) id: u64,
-    shards: Box<[Locks<A>]>,
-    /// Bounds, by the key and the quota. A cell is written under its shard's lock.
-    pub(super) deny_cache: SeqCells<2>,
+    shards: Box<[Place<A>]>,
     /// Units of requests that waited and gave up, and that others were behind.
     lapsed_units: AtomicU64,
 }
@@ -75,10 +70,24 @@ struct PackedShard<A: Algorithm> {
     sides: Option<Box<SideTables>>,
 }
 
-/// A lock on lines of its own, so that neighbours do not slow each other down.
+/// Where keys are: a shard, and what is known of denials. On lines of its own, so that neighbours do not slow each other down.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Locks<A: Algorithm>(Mutex<Shard<A>>);
+pub(super) struct Place<A: Algorithm> {
+    pub(super) shard: Mutex<Shard<A>>,
+    /// Bounds, by the key and the quota, to be read without the lock. A cell is written under it.
+    denials: [SeqLine<2>; DENIAL_LINES],
+}
+
+/// Lines of denials of a shard.
+const DENIAL_LINES: usize = 4;
+
+impl<A: Algorithm> Place<A> {
+    /// Where denials of a key are remembered.
+    pub(super) fn denials(&self, key: Fingerprint) -> &SeqLine<2> {
+        &self.denials[(key.bits() as u64 >> 24) as usize % DENIAL_LINES]
+    }
+}
 
 impl<A: Algorithm> Table<A> {
     pub(super) fn new(bytes: usize, shards: usize) -> Self {
@@ -86,9 +95,11 @@ impl<A: Algorithm> Table<A> {
         Self {
             id: ID.fetch_add(1, Ordering::Relaxed),
             shards: (0..shards)
-                .map(|_| Locks(Mutex::new(Shard::new(bytes / shards))))
+                .map(|_| Place {
+                    shard: Mutex::new(Shard::new(bytes / shards)),
+                    denials: std::array::from_fn(|_| SeqLine::empty()),
+                })
                 .collect(),
-            deny_cache: SeqCells::new(shards, 8),
             lapsed_units: AtomicU64::new(0),
         }
     }
@@ -99,13 +110,13 @@ impl<A: Algorithm> Table<A> {
             let PackedShard {
                 writers, entries, ..
             } = packed;
-            if let Some(shard) = self.shards.get(packed.index) {
-                lock(&shard.0).put_sides(packed.sides);
+            if let Some(place) = self.shards.get(packed.index) {
+                lock(&place.shard).put_sides(packed.sides);
             }
             for entry in entries {
                 let key = entry.key();
                 if let Some(writer) = writers.get(entry.quota()) {
-                    let mut shard = lock(self.shard(self.shard_of(key)));
+                    let mut shard = lock(&self.place(key).shard);
                     shard.insert(key, writer, entry.state, now);
                 }
             }
@@ -116,15 +127,13 @@ impl<A: Algorithm> Table<A> {
         (key.bits() as u64 >> 50) as usize & (self.shards.len() - 1)
     }
 
-    pub(super) fn shard(&self, index: usize) -> &Mutex<Shard<A>> {
-        &self.shards[index].0
+    pub(super) fn shard(&self, index: usize) -> &Place<A> {
+        &self.shards[index]
     }
 
     /// Where a key is.
-    pub(super) fn place(&self, key: Fingerprint) -> Place<'_> {
-        let shard = self.shard_of(key);
-        let denials = self.deny_cache.line(shard, key);
-        Place { shard, denials }
+    pub(super) fn place(&self, key: Fingerprint) -> &Place<A> {
+        self.shard(self.shard_of(key))
     }
 
     pub(super) fn lapse(&self, units: u64) {
@@ -140,8 +149,8 @@ impl<A: Algorithm> Table<A> {
         let mut usage = Usage::default();
         // In fractions of a key, because most shards are estimated from a sample.
         let mut parts = 0;
-        for shard in &self.shards {
-            let mut shard = lock(&shard.0);
+        for place in &self.shards {
+            let mut shard = lock(&place.shard);
             shard.sweep(SWEEP, now);
             shard.sweep_sides(now);
             let (live, seen) = shard.sample(SAMPLE, now);
@@ -158,13 +167,6 @@ impl<A: Algorithm> Table<A> {
     }
 }
 
-/// Where a key is: its shard, and the line of the deny cache.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    pub(super) shard: usize,
-    pub(super) denials: &'a SeqLine<2>,
-}
-
 /// Slots of a shard that are swept for expired states by each call of `usage`.
 const SWEEP: usize = 128;
 /// Slots of a shard that are sampled to estimate its live entries. A shard of at most this size is counted.
@@ -176,8 +178,8 @@ impl<A: Algorithm> AnyTable for Table<A> {
     fn pack(&self, now: Tick) -> Option<Packed> {
         let mut shards = Vec::new();
         let (mut last, mut keys, mut bytes) = (0, 0, 0);
-        for (index, shard) in self.shards.iter().enumerate() {
-            let mut shard = lock(&shard.0);
+        for (index, place) in self.shards.iter().enumerate() {
+            let mut shard = lock(&place.shard);
             let sides = shard
                 .take_sides()
                 .filter(|sides| sides.forgotten_at() > now);
@@ -226,8 +228,8 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits> {
         let mut used = Vec::new();
-        for shard in &self.shards {
-            let shard = lock(&shard.0);
+        for place in &self.shards {
+            let shard = lock(&place.shard);
             used.extend(shard.iter().filter_map(|entry| {
                 carry_over.units(entry.key(), shard.writer(entry)?, &entry.state, now)
             }));
@@ -236,16 +238,18 @@ impl<A: Algorithm> AnyTable for Table<A> {
     }
 
     fn take_sides(&self) -> ShardSides {
-        let shards = self.shards.iter();
-        shards.map(|shard| lock(&shard.0).take_sides()).collect()
+        let places = self.shards.iter();
+        places
+            .map(|place| lock(&place.shard).take_sides())
+            .collect()
     }
 
     fn begin_with(&self, used: &[UsedUnits], sides: ShardSides, hasher: &Hasher, now: Tick) {
         let mut sides = sides.into_iter();
-        for (index, shard) in self.shards.iter().enumerate() {
-            let mut shard = lock(&shard.0);
+        for place in &self.shards {
+            let mut shard = lock(&place.shard);
             for entry in shard.drain().1 {
-                self.deny_cache.line(index, entry.key()).clear();
+                place.denials(entry.key()).clear();
             }
             shard.put_sides(sides.next().flatten());
         }
@@ -261,7 +265,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
             };
             let mut state = A::State::default();
             plan.quota.charge(&mut state, now, *units);
-            let mut shard = lock(self.shard(self.shard_of(*key)));
+            let mut shard = lock(&self.place(*key).shard);
             shard.remove(*key);
             shard.insert(*key, &plan, state, now);
         }

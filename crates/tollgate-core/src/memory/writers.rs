@@ -9,6 +9,8 @@ use crate::memory::plan::Plan;
 #[derive(Debug)]
 pub(super) struct Writers<A> {
     numbered: Vec<Writer<A>>,
+    /// The quota with number 0, that of all entries in most shards: here, because each request asks for it.
+    first: u64,
     free: Vec<u16>,
     /// The numbers by quota, where there are more than a few.
     numbers: HashMap<u64, u16>,
@@ -30,6 +32,7 @@ impl<A> Default for Writers<A> {
     fn default() -> Self {
         Self {
             numbered: Vec::new(),
+            first: 0,
             free: Vec::new(),
             numbers: HashMap::new(),
         }
@@ -46,7 +49,10 @@ impl<A> Writers<A> {
     /// Whether the number is that of this quota.
     #[inline]
     pub(super) fn is(&self, number: u16, plan: &Plan<A>) -> bool {
-        self.get(number).is_some_and(|writer| writer.id == plan.id)
+        match number {
+            0 => self.first == plan.id,
+            _ => self.get(number).is_some_and(|writer| writer.id == plan.id),
+        }
     }
 
     /// Quotas in use.
@@ -106,6 +112,9 @@ impl<A> Writers<A> {
                 (self.numbered.len() - 1) as u16
             }
         };
+        if number == 0 {
+            self.first = plan.id;
+        }
         if self.numbered.len() == FEW + 1 && self.numbers.is_empty() {
             let in_use = self.numbered.iter().enumerate();
             let in_use = in_use.filter(|(_, writer)| writer.entries > 0);

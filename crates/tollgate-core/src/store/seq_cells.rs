@@ -100,7 +100,8 @@ impl<const WORDS: usize> SeqLine<WORDS> {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Cell::is_empty)
+        let [first, second] = &self.0;
+        first.tag.load(Ordering::Relaxed) | second.tag.load(Ordering::Relaxed) == 0
     }
 
     /// Whether there may be a cell whose words satisfy `may_be`.
@@ -142,7 +143,7 @@ impl<const WORDS: usize> SeqLine<WORDS> {
         }
     }
 
-    fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self(std::array::from_fn(|_| Cell {
             words: std::array::from_fn(|_| AtomicU64::new(0)),
             tag: AtomicU64::new(0),

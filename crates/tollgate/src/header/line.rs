@@ -11,9 +11,9 @@ const INLINE: usize = 192;
 #[derive(Debug)]
 pub(super) struct Line {
     inline: [u8; INLINE],
-    /// The number of bytes in `inline`, where `spilled` is empty.
+    /// The number of bytes of all of it.
     len: usize,
-    /// All of it once it does not fit any more.
+    /// All of it where it does not fit.
     spilled: Vec<u8>,
 }
 
@@ -31,16 +31,16 @@ impl Line {
     #[inline]
     pub(super) fn push(&mut self, piece: &[u8]) {
         let end = self.len + piece.len();
-        if end <= INLINE && self.spilled.is_empty() {
-            self.inline[self.len..end].copy_from_slice(piece);
-            self.len = end;
-        } else {
-            self.push_spilled(piece);
+        match self.inline.get_mut(self.len..end) {
+            Some(to) => to.copy_from_slice(piece),
+            None => self.push_spilled(piece),
         }
+        self.len = end;
     }
+
     fn push_spilled(&mut self, piece: &[u8]) {
-        if self.spilled.is_empty() {
-            self.spilled.extend_from_slice(&self.inline[..self.len]);
+        if let Some(before) = self.inline.get(..self.len) {
+            self.spilled.extend_from_slice(before);
         }
         self.spilled.extend_from_slice(piece);
     }
@@ -51,10 +51,6 @@ impl Deref for Line {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        if self.spilled.is_empty() {
-            &self.inline[..self.len]
-        } else {
-            &self.spilled
-        }
+        self.inline.get(..self.len).unwrap_or(&self.spilled)
     }
 }

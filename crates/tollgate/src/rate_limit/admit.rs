@@ -82,22 +82,24 @@ impl Admitted {
     /// detector. Or a challenge answers it in the place of the service.
     #[inline]
     pub(crate) fn enter<B>(&mut self, request: &mut Request<B>) -> Option<Box<Response<Bytes>>> {
-        let rules = &self.config.rules;
-        let mut answer = match rules.has_challenges() {
-            true => rules.challenge(&Head::from(&*request), &self.decision),
-            false => None,
-        };
         if self.config.attach_decision {
             // It has a clone of the decision, which shares the slots.
             self.admission = Some(self.attach(request));
         }
         let duplicates = &self.config.duplicates;
         self.marked = duplicates.mark(request.extensions_mut(), self.decision.at());
-        if let Some(response) = &mut answer {
-            // Its body is whole: nothing is left to wait for.
-            drop(self.on_response(response));
+        match self.config.rules.has_challenges() {
+            true => self.challenge(&Head::from(&*request)),
+            false => None,
         }
-        answer.map(Box::new)
+    }
+
+    fn challenge(&mut self, head: &Head<'_>) -> Option<Box<Response<Bytes>>> {
+        let rules = &self.config.rules;
+        let mut answer = rules.challenge(head, &self.decision)?;
+        // Its body is whole: nothing is left to wait for.
+        drop(self.on_response(&mut answer));
+        Some(Box::new(answer))
     }
 
     /// Puts an [`Admission`] into a request's extensions.

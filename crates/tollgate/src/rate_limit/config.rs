@@ -35,7 +35,7 @@ pub(crate) struct Config {
     pub(crate) slow_room: Option<Arc<WaitRoom>>,
     /// It never has a permit: it is closed when no denial is held back any more.
     pub(crate) slow_end: Arc<Semaphore>,
-    pub(crate) duplicates: DuplicateDetector,
+    pub(crate) duplicates: Arc<DuplicateDetector>,
     place: Place,
 }
 
@@ -90,7 +90,7 @@ impl Config {
             config.slow_room.clone_from(&self.slow_room);
         }
         if config.rules.set().version() == self.rules.set().version() {
-            config.duplicates = self.duplicates.clone();
+            config.duplicates = Arc::clone(&self.duplicates);
         }
         config
     }

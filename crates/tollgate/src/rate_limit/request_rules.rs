@@ -19,7 +19,7 @@ use crate::{
     observe::Observer,
     rate_limit::{
         look_ups::{self, LookUps},
-        request_id::with_id,
+        request_id::identify,
         route_index::RouteIndex,
         slash_detector::SlashDetector,
         validation::validate,
@@ -312,13 +312,6 @@ impl RequestRules {
             None => CheckPolicy::default(),
             Some(policies) => policies.of(head),
         };
-        let identified = |check: Check| {
-            let check = check.with_policy(policy);
-            match request_rule.id {
-                None => check,
-                Some(_) => with_id(&self.limiter, request_rule, head, check),
-            }
-        };
         key.clear();
         match extractor.extract(head, key) {
             Extracted::Key => self.observer.keyed(number),
@@ -334,21 +327,26 @@ impl RequestRules {
             }
             Extracted::Later(answer) => {
                 checks.look_ups.push(checks.checks.len(), answer);
-                let placeholder = Fingerprint::from_bits(0);
-                let check = Check::new(number, placeholder, cost).with_quota(quota);
-                checks.checks.push(identified(check));
+                let check = Check::new(number, Fingerprint::from_bits(0), cost);
+                checks
+                    .checks
+                    .push(check.with_quota(quota).with_policy(policy));
+                identify(&self.limiter, request_rule, head, &mut checks.checks);
                 return Ok(());
             }
         }
         if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
             let check = self.limiter.check_at(number, key, cost);
-            checks.checks.push(identified(check.with_quota(quota)));
+            checks
+                .checks
+                .push(check.with_quota(quota).with_policy(policy));
+        } else if let Some(check) = self.check(number, key, cost, quota) {
+            checks.checks.push(check.with_policy(policy));
+        } else {
+            self.observer.skipped(number);
             return Ok(());
         }
-        match self.check(number, key, cost, quota) {
-            Some(check) => checks.checks.push(identified(check)),
-            None => self.observer.skipped(number),
-        }
+        identify(&self.limiter, request_rule, head, &mut checks.checks);
         Ok(())
     }
 
