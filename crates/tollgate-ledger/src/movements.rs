@@ -150,8 +150,10 @@ impl Database {
                     WHERE rule = $2 AND account = $3 AND until <= {now} AND units <> 0 ON CONFLICT DO NOTHING"
                 );
                 of_account(&*lapse).execute(&mut *transaction).await?;
+                // Repeated with another end, it is the same one, as in the store.
                 let grant = format!(
-                    "{INSERT} VALUES ($1, 1, 'grant', $2, $3, $4, $5, $6, {now}, $7, $8) ON CONFLICT DO NOTHING"
+                    "{INSERT} SELECT $1, 1, 'grant', $2, $3, $4, $5, $6, {now}, $7, $8 WHERE NOT EXISTS (SELECT 1 FROM tollgate_entries
+                        WHERE rule = $2 AND account = $3 AND kind = 'grant' AND id = $7 AND until > {now}) ON CONFLICT DO NOTHING"
                 );
                 let grant = of_account(&*grant).bind(units as i64).bind(&*entry.id);
                 let grant = grant.bind(until as i64);
