@@ -62,7 +62,7 @@ async fn complete(
         for word in answer {
             sleep(token).await;
             let event = json!({ "choices": [{ "text": format!("{word} ") }] });
-            // Whoever asked has gone: the model stops, and nobody pays what he has not got.
+            // Whoever asked has gone: the model stops.
             if events.send(line(&event.to_string())).await.is_err() {
                 return Ok(());
             }

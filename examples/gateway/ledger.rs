@@ -1,10 +1,17 @@
-//! What tenants have used, line by line, in a database that outlives the process and Redis.
+//! What tenants have used and bought, line by line, in a database that outlives the process and Redis.
 
-use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt::Display,
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use axum::{Extension, extract::State};
-use http::StatusCode;
-use tollgate::Limiter;
+use axum::{Extension, Json, extract::State};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use tollgate::{Clock, DAY, Key, Limiter};
 use tollgate_ledger::{Entry, Ledger, LedgerError, Period, ReportRow as _};
 
 use crate::proxy::Tenant;
@@ -13,14 +20,26 @@ use crate::proxy::Tenant;
 const ENTRIES: usize = 1_000;
 
 /// The accounts of the tenants.
-pub(crate) struct Accounts(Ledger);
+pub(crate) struct Accounts {
+    ledger: Ledger,
+    limiter: Limiter,
+    operator: Option<String>,
+}
 
 impl Accounts {
-    /// Those of the durable rules of `limiter`.
-    pub(crate) async fn open(database: &str, limiter: &Limiter) -> Result<Arc<Self>, LedgerError> {
+    /// Those of the durable rules of `limiter`. Who has the key `operator` adds what tenants buy.
+    pub(crate) async fn open(
+        database: &str,
+        limiter: Limiter,
+        operator: Option<String>,
+    ) -> Result<Arc<Self>, LedgerError> {
         let ledger = Ledger::open(database).await?;
-        ledger.attach(limiter)?;
-        Ok(Arc::new(Self(ledger)))
+        ledger.attach(&limiter)?;
+        Ok(Arc::new(Self {
+            ledger,
+            limiter,
+            operator,
+        }))
     }
 
     /// The latest entries of a tenant with running sums, as CSV, with those of a moment ago.
@@ -29,7 +48,7 @@ impl Accounts {
         tenant: Tenant,
         entries: usize,
     ) -> Result<String, LedgerError> {
-        self.0.flush().await?;
+        self.ledger.flush().await?;
         let mut lines = VecDeque::new();
         let each = |entry: &Entry| {
             if lines.len() == entries {
@@ -39,7 +58,9 @@ impl Accounts {
             ControlFlow::Continue(())
         };
         let tenant = tenant.name();
-        self.0.statement(tenant, None, Period::ALL, each).await?;
+        self.ledger
+            .statement(tenant, None, Period::ALL, each)
+            .await?;
         lines.push_front(Entry::COLUMNS.join(",") + "\n");
         Ok(lines.into_iter().collect())
     }
@@ -55,4 +76,44 @@ pub(crate) async fn statement(
         println!("no statement: {error}");
         StatusCode::SERVICE_UNAVAILABLE
     })
+}
+
+#[derive(Deserialize)]
+pub(crate) struct TopUp {
+    tenant: String,
+    tokens: u64,
+    /// Such as the number of an invoice. What is not answered is sent again: each id adds its tokens once.
+    id: String,
+}
+
+/// `POST /top-ups`, for an operator: a tenant has bought tokens, for a year.
+pub(crate) async fn top_up(
+    State(accounts): State<Arc<Accounts>>,
+    headers: HeaderMap,
+    Json(top_up): Json<TopUp>,
+) -> Result<String, (StatusCode, String)> {
+    let failure = |status, error: &dyn Display| (status, format!("{error}\n"));
+    let (key, operator) = (headers.get("x-api-key"), &accounts.operator);
+    if operator.is_none()
+        || key.map(HeaderValue::as_bytes) != operator.as_deref().map(str::as_bytes)
+    {
+        return Err(failure(StatusCode::UNAUTHORIZED, &"this is for operators"));
+    }
+    let Some(tenant) = Tenant::all().find(|it| it.name() == top_up.tenant) else {
+        let error = format!("there is no tenant {:?}", top_up.tenant);
+        return Err(failure(StatusCode::NOT_FOUND, &error));
+    };
+    let now = SystemTime::UNIX_EPOCH + Duration::from_micros(Clock::system().now());
+    let (key, until) = (Key::of(tenant.name()), now + 365 * DAY);
+    let granted = accounts
+        .limiter
+        .grant("tokens", &key, top_up.tokens, until, &top_up.id);
+    let granted = granted.map_err(|error| failure(StatusCode::UNPROCESSABLE_ENTITY, &error))?;
+    match granted.await {
+        Ok(balance) => Ok(format!(
+            "{} has {} tokens more\n",
+            top_up.tenant, balance.units
+        )),
+        Err(error) => Err(failure(StatusCode::SERVICE_UNAVAILABLE, &error)),
+    }
 }

@@ -41,6 +41,8 @@ impl Limits {
                 // What an answer has cost is known at its end: three at once may overrun, and the next request waits for it.
                 Rule::new("tokens", Quota::calendar(tokens, CalendarUnit::Month))
                     .debt(3 * 4 * LONGEST_ANSWER)
+                    // Where the budget is used up, what the tenant has bought is taken.
+                    .credits()
                     .durable(tenant_of)
                     .unit("tokens")
                     .by_handler(),

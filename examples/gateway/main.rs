@@ -1,8 +1,8 @@
 //! A gateway in front of two backends, which it starts itself: `cargo run --example gateway`.
 //!
 //! Tenants come with API keys. Requests are limited by key and by route. Answers of a model are streamed: three at once for each
-//! tenant, and paid by the tokens that the model's last event counts, from a monthly budget. It is written to a ledger, and Ctrl-C prints
-//! the tenants' statements.
+//! tenant, and paid by the tokens that the model's last event counts, from a monthly budget and then from what the tenant has
+//! bought. It is written to a ledger, and Ctrl-C prints the tenants' statements.
 //!
 //! | variable | is |
 //! | --- | --- |
@@ -11,6 +11,7 @@
 //! | `TOLLGATE_SECRET` | with `REDIS_URL`: what tenants are hashed with, 32 bytes or more in hex or base64: `openssl rand -hex 32` |
 //! | `REDIS_DEADLINE_MS` | with `REDIS_URL`: how long a request may wait for Redis, in milliseconds; default: 50, that of the library |
 //! | `DATABASE_URL` | the ledger: `postgres://user:password@host/database`, or a file; default: `sqlite:gateway.db` |
+//! | `OPERATOR_KEY` | who has it adds the tokens that tenants buy: `openssl rand -hex 32`; without it nobody does |
 //! | `TOKENS_A_MONTH` | the budget of a tenant; default: 1000 |
 //! | `READ_ON_MS` | for how long the model's answer is read after its client hung up, in milliseconds; default: 30000 |
 //! | `TOKEN_MS` | how long the model takes for a token, in milliseconds; default: 20 |
@@ -56,7 +57,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Limits::new(&MemoryStore::new(), tokens)?,
     };
     let database = env::var("DATABASE_URL").unwrap_or_else(|_| "sqlite:gateway.db".to_owned());
-    let accounts = Accounts::open(&database, &limits.model.limiter()).await?;
+    let operator = env::var("OPERATOR_KEY").ok().filter(|key| !key.is_empty());
+    let accounts = Accounts::open(&database, limits.model.limiter(), operator).await?;
 
     let items = backends::start(backends::items()).await?;
     let model = backends::model(millis("TOKEN_MS", 20)?, env::var_os("MODEL_LOG"));
@@ -73,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // What clients have left is read to its end, and paid.
     ended.recv().await;
     if let Some(redis) = redis {
-        redis.flush(SECOND).await;
+        redis.flush(10 * SECOND).await;
     }
     for tenant in Tenant::all() {
         let statement = accounts.statement(tenant, 10).await?;
@@ -85,6 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// The routes, each with its limits.
 fn app(limits: Limits, gateway: Gateway, accounts: &Arc<Accounts>) -> Router {
     let statement = get(ledger::statement).with_state(Arc::clone(accounts));
+    let top_ups = post(ledger::top_up).with_state(Arc::clone(accounts));
     Router::new()
         .route("/items", get(proxy::items).route_layer(limits.items))
         .route(
@@ -94,6 +97,7 @@ fn app(limits: Limits, gateway: Gateway, accounts: &Arc<Accounts>) -> Router {
         .route("/statement", statement.route_layer(limits.statement))
         .layer(axum::middleware::from_fn(proxy::authenticate))
         .with_state(gateway)
+        .route("/top-ups", top_ups)
 }
 
 /// The store that gateways share.

@@ -55,13 +55,13 @@ pub(crate) async fn complete(
     let slot = admission.ticket();
     let (head, answer) = oneshot::channel();
     let (events, body) = mpsc::channel(16);
-    let client = Client { head, events };
     // This handler ends wherever it is when the client hangs up. A task goes on, and knows what was taken and what it has cost.
-    tokio::spawn(async move {
+    let stream = async move {
         gateway
-            .stream(tenant, &admission, slot, &completion, client)
+            .stream(tenant, &admission, slot, &completion, head, events)
             .await
-    });
+    };
+    tokio::spawn(stream);
     match answer.await {
         Ok(Ok(head)) => Response::from_parts(head, Body::from_stream(ReceiverStream::new(body))),
         Ok(Err(other)) => other,
@@ -69,12 +69,8 @@ pub(crate) async fn complete(
     }
 }
 
-/// Where the answer goes. The client may have gone.
-struct Client {
-    /// The head of a stream, or else another answer.
-    head: oneshot::Sender<Result<Parts, Response>>,
-    events: Sender<Result<Bytes, axum::Error>>,
-}
+/// The head of a stream, or else another answer.
+type Head = Result<Parts, Response>;
 
 impl Gateway {
     /// Reads the answer to its end, whether or not the client still listens, and settles what it has cost.
@@ -84,15 +80,13 @@ impl Gateway {
         admission: &Admission,
         slot: Ticket,
         completion: &Completion,
-        Client { head, events }: Client,
+        head: oneshot::Sender<Head>,
+        events: Sender<Result<Bytes, axum::Error>>,
     ) {
         // As a tokenizer would count them, a word each.
         let prompt = completion.prompt.split_whitespace().count() as u64;
-        let (estimate, key) = (prompt + completion.max_tokens, Key::of(tenant.name()));
-        let taken = admission
-            .acquire_cost_ticket("tokens", estimate, &key)
-            .await;
-        let tokens = match taken {
+        let (most, key) = (prompt + completion.max_tokens, Key::of(tenant.name()));
+        let tokens = match admission.acquire_cost_ticket("tokens", most, &key).await {
             Ok(tokens) => tokens,
             Err(denied) => {
                 let _gone = head.send(Err(IntoResponse::into_response(denied)));
@@ -100,8 +94,9 @@ impl Gateway {
             }
         };
         let mut usage = Usage::new();
+        let body = serde_json::to_vec(completion).unwrap_or_default();
         let read = async {
-            match self.ask_model(tenant, completion).await {
+            match self.ask_model(tenant, body).await {
                 Ok(answer) if answer.status() == StatusCode::OK => {
                     let (parts, answer) = answer.into_parts();
                     let _gone = head.send(Ok(parts));

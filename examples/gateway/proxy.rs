@@ -16,8 +16,6 @@ use hyper_util::{
 };
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-use crate::model::Completion;
-
 /// The tenant of a request. Its API keys share what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tenant(&'static str);
@@ -90,12 +88,11 @@ impl Gateway {
     pub(crate) async fn ask_model(
         &self,
         tenant: Tenant,
-        completion: &Completion,
+        completion: Vec<u8>,
     ) -> Result<Response, NoAnswer> {
-        let body = serde_json::to_vec(completion).unwrap_or_default();
         let request = Request::post("/v1/completions")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(body))
+            .body(Body::from(completion))
             .map_err(|_| NoAnswer { was_sent: false })?;
         self.ask(&self.0.model, tenant, request).await
     }

@@ -33,9 +33,14 @@ fn folder() -> TempDir {
 fn asked(process: &Process, key: &str, prompt: &str, reasoning: bool) -> BufReader<TcpStream> {
     let words = prompt.split_whitespace().count();
     let body = format!(r#"{{"prompt":"{prompt}","max_tokens":{words},"reasoning":{reasoning}}}"#);
+    posted(process, "/v1/completions", key, &body)
+}
+
+/// Sends this body; returns the connection.
+fn posted(process: &Process, path: &str, key: &str, body: &str) -> BufReader<TcpStream> {
     let length = body.len();
     let request = format!(
-        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
     let mut stream = TcpStream::connect(&process.address).expect("it listens");
@@ -45,8 +50,11 @@ fn asked(process: &Process, key: &str, prompt: &str, reasoning: bool) -> BufRead
 
 /// The answer to the end of its stream.
 fn completion(process: &Process, key: &str, prompt: &str, reasoning: bool) -> Answer {
+    read(asked(process, key, prompt, reasoning))
+}
+
+fn read(mut stream: BufReader<TcpStream>) -> Answer {
     let mut answer = String::new();
-    let mut stream = asked(process, key, prompt, reasoning);
     stream.read_to_string(&mut answer).expect("it answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     Answer {
@@ -67,13 +75,13 @@ fn tokens_left(answer: &Answer) -> u64 {
 #[test]
 fn the_gateway_answers_as_it_is_shown() {
     let folder = folder();
-    let process = gateway(&folder, &[]);
+    let process = gateway(&folder, &[("OPERATOR_KEY", "sesame")]);
     let (_, section) = PAGE.split_once("\n## gateway\n").expect("a section");
     let (_, console) = section.split_once("\n```console\n").expect("commands");
     let (console, _) = console.split_once("\n```").expect("their end");
     // The first one starts it.
     let commands: Vec<_> = console.split("$ ").skip(2).collect();
-    assert_eq!(commands.len(), 4);
+    assert_eq!(commands.len(), 5);
     for command in commands {
         let (command, expected) = command.split_once('\n').expect("an answer");
         let here = command.replace("127.0.0.1:3000", &process.address);
@@ -173,6 +181,46 @@ fn an_answer_that_is_cut_off_costs_its_estimate() {
     assert_eq!(fs::read_to_string(path).expect("text"), "");
 }
 
+/// What is answered to an operator who adds tokens.
+fn top_up(gateway: &Process, key: &str, tenant: &str) -> (u16, String) {
+    let body = format!(r#"{{"tenant":"{tenant}","tokens":100000,"id":"invoice-1"}}"#);
+    let answer = read(posted(gateway, "/top-ups", key, &body));
+    (answer.status, answer.body)
+}
+
+#[test]
+fn what_a_tenant_has_used_and_bought_outlives_the_process() {
+    let folder = folder();
+    let settings = [("OPERATOR_KEY", "sesame"), ("TOKENS_A_MONTH", "100")];
+    let first = gateway(&folder, &settings);
+    let ask = |gateway: &Process, prompt: &str| completion(gateway, "acme-1", prompt, false).status;
+    assert_eq!(ask(&first, &["word"; 49].join(" ")), 200);
+    assert_eq!(ask(&first, "one two"), 429);
+    assert_eq!(top_up(&first, "acme-1", "acme").0, 401);
+    assert_eq!(top_up(&first, "sesame", "nobody").0, 404);
+    for _ in 0..2 {
+        let bought = (200, "acme has 100000 tokens more\n".to_owned());
+        assert_eq!(top_up(&first, "sesame", "acme"), bought);
+    }
+    assert_eq!(ask(&first, "one two"), 200);
+    first.end();
+    let second = gateway(&folder, &settings);
+    assert_eq!(ask(&second, "one"), 200);
+    assert_eq!(ask(&second, "one"), 200);
+    let statement = second.request("GET", "/statement", "x-api-key: acme-2\r\n");
+    let sum = |kind: &str| {
+        let line = statement.body.lines().rfind(|line| line.contains(kind));
+        line.and_then(|line| line.split(',').nth(6))
+            .map(str::to_owned)
+    };
+    assert_eq!(sum("\"usage\"").as_deref(), Some("100"), "{statement:?}");
+    assert_eq!(
+        sum("\"credits\"").as_deref(),
+        Some("99994"),
+        "{statement:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_of_two_gateways_has_what_their_models_have_streamed() {
     let (folder, server) = (folder(), PostgresServer::start().await);
@@ -185,10 +233,15 @@ async fn the_ledger_of_two_gateways_has_what_their_models_have_streamed() {
             ("REDIS_URL", &*address),
             ("DATABASE_URL", &database),
             ("MODEL_LOG", path),
-            ("TOKENS_A_MONTH", "100000"),
+            ("OPERATOR_KEY", "sesame"),
+            ("TOKENS_A_MONTH", "500"),
             ("TOKEN_MS", "2"),
         ];
         let gateways = [(); 2].map(|()| gateway(&folder, &settings));
+        // Then the budget pays some of it, and what they have bought the rest.
+        for tenant in ["acme", "globex"] {
+            assert_eq!(top_up(&gateways[0], "sesame", tenant).0, 200);
+        }
         thread::scope(|scope| {
             for client in 0..24 {
                 let gateway = &gateways[client % 2];
@@ -206,7 +259,9 @@ async fn the_ledger_of_two_gateways_has_what_their_models_have_streamed() {
         let mut written = BTreeMap::new();
         let ledger = Ledger::open(&database).await.expect("it is there");
         let usage = ledger.usage(None, Period::ALL, |usage| {
-            written.insert(usage.account.clone(), usage.units + usage.corrections);
+            assert!(usage.credits > 0, "{usage:?}");
+            let sum = usage.units + usage.corrections + usage.credits;
+            written.insert(usage.account.clone(), sum);
             ControlFlow::Continue(())
         });
         usage.await.expect("it answers");

@@ -3,7 +3,6 @@
 mod process;
 
 use std::{
-    io::Read as _,
     net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
@@ -40,7 +39,7 @@ fn a_process_that_starts_later_sees_the_usage() {
 
 #[test]
 fn without_a_redis_it_starts_its_own_and_ends_it() {
-    let mut process = start(None);
+    let process = start(None);
     let line = process
         .output
         .lines()
@@ -51,15 +50,7 @@ fn without_a_redis_it_starts_its_own_and_ends_it() {
     assert!(TcpStream::connect(&at).is_ok());
     assert_eq!(process.send("POST", "/login"), 200);
 
-    let pid = process.child.id().to_string();
-    let status = Command::new("kill").arg(&pid).status();
-    assert!(status.is_ok_and(|status| status.success()));
-    // It closes its output last.
-    process
-        .out
-        .read_to_string(&mut process.output)
-        .expect("text");
-    assert!(process.child.wait().expect("it was started").success());
+    process.end();
     assert!(TcpStream::connect(&at).is_err(), "{at} still listens");
 }
 

@@ -25,8 +25,8 @@ pub(crate) fn redis() -> (RedisServer, String) {
 
 /// A process of an example on a port of its own, killed on drop.
 pub(crate) struct Process {
-    pub(crate) child: Child,
-    pub(crate) out: BufReader<ChildStdout>,
+    child: Child,
+    out: BufReader<ChildStdout>,
     pub(crate) output: String,
     pub(crate) address: String,
     /// What it writes to standard error.
