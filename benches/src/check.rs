@@ -1,11 +1,17 @@
 //! A check by the name of a client, as a worker makes it: the key, its fingerprint, the decision.
 
-use std::time::Duration;
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use tollgate::{
-    Block, Check, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError, SECOND,
-    Store, store::Step,
+    Block, Check, DAY, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError,
+    SECOND, Store, store::Step,
 };
+use tollgate_core::{Pending, journal::Journal};
 
 /// A quota that no bench uses up: one unit each microsecond, four thousand million at once.
 pub const WIDE: Quota = Quota::gcra(1_000_000, SECOND).burst(4_000_000_000);
@@ -25,6 +31,21 @@ pub const LASTING_BURST: u32 = 5_000_000;
 /// A quota that no bench uses up, whose states stay live: nothing that a bench has taken comes back while it runs, so
 /// that no state is forgotten and looked up in vain.
 pub const LASTING: Quota = Quota::gcra(1, LASTING_INTERVAL).burst(LASTING_BURST as u64);
+
+/// A window that no bench uses up.
+pub const DAILY: Quota = Quota::fixed_window(1_000_000_000_000, DAY);
+
+/// The account of a key of benches.
+#[must_use]
+pub fn account(key: &KeyBuf) -> String {
+    let part = key.parts().last().map(|(_, part)| part);
+    String::from_utf8_lossy(part.unwrap_or_default()).into_owned()
+}
+
+/// Makes a journal write for a ledger that knows nothing from before.
+pub fn note(journal: &Journal) {
+    journal.attach(200_000, |_| Pending::new(async { Some(0.into()) }));
+}
 
 /// A limiter with one or more equal rules on a store of its own.
 #[derive(Clone, Debug)]
@@ -67,6 +88,18 @@ impl Checker {
         Ok(Self {
             limiter: Limiter::new(MemoryStore::new(), rules)?,
         })
+    }
+
+    /// One durable rule.
+    ///
+    /// # Errors
+    ///
+    /// A quota that cannot be used.
+    pub fn durable() -> Result<Self, RuleError> {
+        let rule = Rule::new("rate", DAILY).durable(account);
+        let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+        note(limiter.journal());
+        Ok(Self { limiter })
     }
 
     /// One rule of this quota whose requests wait for up to a second.
@@ -130,8 +163,14 @@ impl Checker {
 
     #[inline]
     fn decide(&self, checks: &[Check]) -> bool {
-        let answer = self.limiter.acquire(checks);
-        matches!(&answer, Step::Ready(decision) if decision.is_allowed())
+        match self.limiter.acquire(checks) {
+            Step::Ready(decision) => decision.is_allowed(),
+            // A ledger is asked once.
+            Step::Wait(mut answer) => {
+                let answer = Pin::new(&mut answer).poll(&mut Context::from_waker(Waker::noop()));
+                matches!(answer, Poll::Ready(decision) if decision.is_allowed())
+            }
+        }
     }
 }
 

@@ -11,11 +11,13 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
 use tollgate::{
-    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND,
+    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     condition::path,
     key::{KeyExtractor, PeerAddr, client_ip, header},
 };
 use tower_service::Service;
+
+use crate::check::{DAILY, account, note};
 
 /// The header that carries a client's name.
 pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -83,6 +85,21 @@ pub fn layer(
 pub fn layer_that_waits(quota: Quota) -> Result<RateLimitLayer, RuleError> {
     let rule = Rule::new("rule-0", quota).wait(SECOND).by(header(API_KEY));
     RateLimitLayer::new(MemoryStore::new(), [rule])?.headers(HeaderStyle::NONE)
+}
+
+/// A layer with one rule of a window, on this store, that is durable or not.
+///
+/// # Errors
+///
+/// A store that cannot serve it.
+pub fn layer_of_window(store: impl Store, is_durable: bool) -> Result<RateLimitLayer, RuleError> {
+    let mut rule = Rule::new("rule-0", DAILY);
+    if is_durable {
+        rule = rule.durable(account);
+    }
+    let layer = RateLimitLayer::new(store, [rule.by(header(API_KEY))])?;
+    note(layer.limiter().journal());
+    layer.headers(HeaderStyle::NONE)
 }
 
 /// A layer with one such rule, and one of slots that no bench uses up.

@@ -3,20 +3,24 @@
 use std::{error::Error, fmt, hint::black_box};
 
 use http::Request;
+use tokio::runtime::Builder;
 use tollgate::{HeaderStyle, MemoryStore, Quota, RuleError};
+use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, Format, LiveRules};
 use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::{
-    check::{Checker, LASTING, TIGHT, UNEVEN, WIDE},
+    check::{Checker, DAILY, LASTING, TIGHT, UNEVEN, WIDE},
     fallible::FallibleStore,
     layer::{
         API_KEY, Bare, grpc_call, layer, layer_by_address, layer_of_routes, layer_of_slots,
-        layer_that_waits, request, request_from, request_on_route, send,
+        layer_of_window, layer_that_waits, request, request_from, request_on_route, send,
     },
     redis::{
         local::{Knows, Local},
         server::Server,
+        store::PATIENCE,
     },
     workload::{Namer, each, hot, uniform, zipf},
 };
@@ -65,6 +69,15 @@ pub const ALL: &[Scenario] = &[
         each(8).for_each(|client| checker.count(namer.name(client)));
         Ok(asking(checker, hot(), 8))
     }),
+    scenario("window", || checks(DAILY, hot(), 8)),
+    scenario("durable", || Ok(asking(Checker::durable()?, hot(), 8))),
+    scenario("window-uniform", || {
+        checks(DAILY, uniform(100_000), 100_000)
+    }),
+    scenario("durable-uniform", || {
+        let checker = Checker::durable()?;
+        Ok(asking(checker, uniform(100_000), 100_000))
+    }),
     scenario("fallible-allowed", || fallible(WIDE, hot(), 8)),
     scenario("fallible-denied", || fallible(TIGHT, hot(), 8)),
     scenario("fallible-uniform", || {
@@ -98,6 +111,10 @@ pub const ALL: &[Scenario] = &[
     scenario("layer-slot", || {
         Ok(through(layer_of_slots(WIDE)?.layer(Bare::<()>::new())))
     }),
+    scenario("layer-window", || windowed(false)),
+    scenario("layer-durable", || windowed(true)),
+    scenario("layer-redis-window", || on_redis(false)),
+    scenario("layer-redis-durable", || on_redis(true)),
     scenario("layer-2-rules", || layered(WIDE, 2, HeaderStyle::NONE)),
     scenario("layer-live", || live("", request)),
     scenario("layer-4-rules", || layered(WIDE, 4, HeaderStyle::NONE)),
@@ -237,6 +254,29 @@ fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     Ok(through(
         layer(quota, rules, headers)?.layer(Bare::<()>::new()),
     ))
+}
+
+fn windowed(is_durable: bool) -> Made {
+    let layer = layer_of_window(MemoryStore::new(), is_durable)?;
+    Ok(through(layer.layer(Bare::<()>::new())))
+}
+
+/// The same through Redis: all that this process does for a request, its connection included.
+fn on_redis(is_durable: bool) -> Made {
+    let server = Server::start()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let entered = runtime.enter();
+    let keys = Keys::hashed(Secret::from_bytes([7; 32])?);
+    let store = RedisStore::builder(server.address(), "layer", keys).deadline(PATIENCE);
+    let store = store.connect()?;
+    runtime.block_on(store.connected());
+    let mut service = layer_of_window(store, is_durable)?.layer(Bare::<()>::new());
+    drop(entered);
+    Ok(Box::new(move || {
+        let _alive = &server;
+        let answer = service.call(request::<String>());
+        let _ = black_box(runtime.block_on(answer).is_ok());
+    }))
 }
 
 /// The same with a rule of a document, which has this setting as well.

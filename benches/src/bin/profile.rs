@@ -9,8 +9,16 @@
 //! ```text
 //! cargo run --release -p tollgate-benches --bin profile -- --only rate-and-slot --next-to two-rules --count 5000000
 //! ```
+//!
+//! With `--instructions`, their instructions under valgrind.
 
-use std::{error::Error, process::ExitCode, time::Instant};
+use std::{
+    env,
+    error::Error,
+    fs,
+    process::{Command, ExitCode},
+    time::Instant,
+};
 
 use tollgate_benches::scenario::{ALL, Scenario, Step};
 
@@ -18,13 +26,15 @@ use tollgate_benches::scenario::{ALL, Scenario, Step};
 const ROUND: u64 = 1_000;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = env::args().skip(1);
     let (mut only, mut next_to, mut count) = (None, None, Some(100_000));
+    let mut counts_instructions = false;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--only" => only = arguments.next(),
             "--next-to" => next_to = Some(arguments.next().unwrap_or_default()),
             "--count" => count = arguments.next().and_then(|count| count.parse().ok()),
+            "--instructions" => counts_instructions = true,
             _ => only = None,
         }
     }
@@ -33,12 +43,15 @@ fn main() -> ExitCode {
     let other = next_to.as_ref().map(named);
     let (Some(scenario), None | Some(Some(_)), Some(count)) = (scenario, other, count) else {
         let names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
-        eprintln!("usage: profile --only <scenario> [--next-to <scenario>] [--count <operations>]");
+        eprintln!(
+            "usage: profile --only <scenario> [--next-to <scenario> [--instructions]] [--count <operations>]"
+        );
         eprintln!("scenarios: {}", names.join(", "));
         return ExitCode::FAILURE;
     };
     let done = match other.flatten() {
         None => alone(scenario, count),
+        Some(other) if counts_instructions => instructions([scenario, other], count),
         Some(other) => in_turns(scenario, other, count),
     };
     match done {
@@ -55,6 +68,32 @@ fn alone(scenario: &Scenario, count: u64) -> Result<(), Box<dyn Error>> {
     // What is done once (a first key, a lazy value) is not counted.
     repeat(&mut step, 1);
     measured(&mut step, count);
+    Ok(())
+}
+
+/// Prints the instructions of an operation of each.
+#[expect(clippy::print_stdout, reason = "it is what it counts for")]
+fn instructions(scenarios: [&Scenario; 2], count: u64) -> Result<(), Box<dyn Error>> {
+    let mut counted = [0.0; 2];
+    for (scenario, counted) in scenarios.iter().zip(&mut counted) {
+        let file = env::temp_dir().join(format!("tollgate-callgrind-{}", std::process::id()));
+        let ended = Command::new("valgrind")
+            .args(["--quiet", "--tool=callgrind"])
+            .arg("--toggle-collect=*profile::measured*")
+            .arg(format!("--callgrind-out-file={}", file.display()))
+            .arg(env::current_exe()?)
+            .args(["--only", scenario.name, "--count", &count.to_string()])
+            .status()?;
+        let text = fs::read_to_string(&file)?;
+        fs::remove_file(&file)?;
+        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let totals = totals.filter(|_| ended.success());
+        let totals = totals.ok_or("callgrind wrote no totals")?.trim();
+        *counted = totals.parse::<u64>()? as f64 / count as f64;
+    }
+    let ([name, next_to], [this, that]) = (scenarios.map(|it| it.name), counted);
+    let ratio = this / that;
+    println!("{name} {this:.0} instructions, {next_to} {that:.0}: {ratio:.3} x");
     Ok(())
 }
 

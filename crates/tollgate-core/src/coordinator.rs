@@ -44,6 +44,8 @@ pub(crate) struct Coordinator {
     has_none: bool,
     /// Whether the store's answer to the checks is the decision.
     is_plain: bool,
+    /// Whether the store answers at once, and needs to know what was used before only where a key is new to it.
+    asks_first: bool,
     /// Whether operators are told of decisions.
     pub(crate) is_observed: bool,
     /// What the checks of this rule set are known by.
@@ -94,7 +96,9 @@ impl Coordinator {
             Some(fallback) => fallback.clock().clone(),
             None => store.clock(),
         };
-        let durable = DurableRules::new(rules, &journal, clock);
+        let durable = DurableRules::new(rules, &journal, fallback.is_none(), clock);
+        let is_simple = fallback.is_none()
+            && !(rules.has_slots() || rules.has_thresholds() || rules.has_none());
         journal.set_store(&store);
         if let Some((durable, paid)) = durable.clone().zip(store.paid()) {
             paid.set(move |check, units| durable.paid(check, units));
@@ -105,9 +109,8 @@ impl Coordinator {
             has_waits: rules.has_waits(),
             has_thresholds: rules.has_thresholds(),
             has_none: rules.has_none(),
-            is_plain: fallback.is_none()
-                && durable.is_none()
-                && !(rules.has_slots() || rules.has_thresholds() || rules.has_none()),
+            is_plain: is_simple && durable.is_none(),
+            asks_first: is_simple && !(rules.has_waits() || rules.has_credits()),
             is_observed: observer.is_on(),
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
@@ -170,8 +173,44 @@ impl Coordinator {
             return Step::Ready(Check::deny_mistake(checks));
         }
         match (ask, &self.durable) {
+            (Ask::Acquire, Some(durable)) if self.asks_first && !durable.denies(checks) => {
+                self.decide_in_memory(durable, checks)
+            }
             (Ask::Peek, _) | (_, None) => self.decide_in_steps(checks, ask),
             (ask, Some(durable)) => self.decide_durable(durable, checks, ask),
+        }
+    }
+
+    /// The same of durable rules in memory, which is asked first: mostly it knows what was used before.
+    fn decide_in_memory(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+    ) -> Step<Decision> {
+        let mut answer = self.store.acquire(checks);
+        let is_added =
+            matches!(&answer, Step::Ready(decision) if durable.is_added(checks, decision));
+        if !is_added {
+            self.end_in_memory(durable, checks, &mut answer);
+        }
+        answer
+    }
+
+    /// The same of a request that is not of one key, which is in use. Not inlined: its frame would be that of each request.
+    #[inline(never)]
+    fn end_in_memory(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+        answer: &mut Step<Decision>,
+    ) {
+        match answer {
+            Step::Ready(decision) if !durable.knows(checks, decision) => {
+                let taken = holds(&*self.store, checks, decision, |_, _| true);
+                self.store.settle(&taken, Settlement::Cancel);
+                *answer = self.decide_durable(durable, checks, Ask::Acquire);
+            }
+            _ => self.end(answer, checks, Ask::Acquire),
         }
     }
 
@@ -215,64 +254,82 @@ impl Coordinator {
         }))
     }
 
-    /// Asks the store, and once more with what the ledger knows if the store has forgotten it: what was used, or a balance that would
-    /// let the request pass.
-    fn ask_durable(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
-        let durable = self.durable.as_ref();
-        let Some(durable) = durable.filter(|_| !matches!(ask, Ask::Peek)) else {
-            return self.ask(checks, ask);
+    /// Asks the store, and does what comes after it.
+    fn ask_to_end(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
+        let mut answer = self.ask(checks, ask);
+        let durable = self.durable.as_ref().filter(|_| !matches!(ask, Ask::Peek));
+        let is_ready = |durable: &Arc<DurableRules>| match &answer {
+            Step::Ready(decision) => !self.may_lack_balance(durable, checks, decision),
+            Step::Wait(_) => false,
         };
-        let answer = match self.ask(checks, ask) {
-            Step::Ready(decision) if !self.may_lack_balance(durable, checks, &decision) => {
-                return Step::Ready(decision);
-            }
-            answer => answer,
+        let Some(durable) = durable.filter(|durable| !is_ready(durable)) else {
+            self.end(&mut answer, checks, ask);
+            return answer;
         };
         let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
         let checks = Checks::from_slice(checks);
         Step::Wait(Pending::new(async move {
-            let decision = answer.await;
-            let (store, now) = (&*coordinator.store, coordinator.now());
+            let mut decision = answer.await;
             let lacks_balance = coordinator.may_lack_balance(&durable, &checks, &decision);
-            let is_forgotten = decision.verdicts().iter().any(Verdict::is_forgotten);
-            if is_forgotten {
-                durable.note_loss(now);
+            if lacks_balance || decision.verdicts().iter().any(Verdict::is_forgotten) {
+                // Its future would make this one larger, and it is rare.
+                let again = coordinator.ask_again(&durable, &checks, decision, ask, lacks_balance);
+                decision = Box::pin(again).await;
             }
-            if !lacks_balance && (!is_forgotten || decision.outcome() == Outcome::Deny) {
-                return decision;
-            }
-            let (mut bases, mut is_restored) = (
-                Bases {
-                    store,
-                    checks: SmallVec::new(),
-                },
-                false,
-            );
-            for (check, _) in checks
-                .iter()
-                .zip(decision.verdicts())
-                .filter(|(_, verdict)| {
-                    verdict.is_forgotten() || lacks_balance && verdict.outcome() == Outcome::Deny
-                })
-            {
-                // Without an answer it stays failed, and its rule says what then; or denied.
-                let within = store.answers_within();
-                let Some(base) = durable.base(check, now, within, None).await else {
-                    return decision;
-                };
-                let restored = durable.restore_balance(store, check, &base, now).await;
-                is_restored |= restored.unwrap_or(false);
-                store.set_base(check, Some(base.used));
-                bases.checks.push(*check);
-            }
-            if lacks_balance && !is_restored {
-                return decision;
-            }
-            // Others have taken their units.
-            let taken = holds(store, &checks, &decision, RuleSet::enforces);
-            store.settle(&taken, Settlement::Cancel);
-            coordinator.ask(&checks, ask).await
+            coordinator.conclude(&checks, &mut decision);
+            decision
         }))
+    }
+
+    /// Asks the store once more, with what the ledger knows of what it has forgotten: what was used, or a balance that would let the
+    /// request pass.
+    async fn ask_again(
+        &self,
+        durable: &DurableRules,
+        checks: &[Check],
+        decision: Decision,
+        ask: Ask,
+        lacks_balance: bool,
+    ) -> Decision {
+        let (store, now) = (&*self.store, self.now());
+        let is_forgotten = decision.verdicts().iter().any(Verdict::is_forgotten);
+        if is_forgotten {
+            durable.note_loss(now);
+        }
+        if !lacks_balance && decision.outcome() == Outcome::Deny {
+            return decision;
+        }
+        let (mut bases, mut is_restored) = (
+            Bases {
+                store,
+                checks: SmallVec::new(),
+            },
+            false,
+        );
+        for (check, _) in checks
+            .iter()
+            .zip(decision.verdicts())
+            .filter(|(_, verdict)| {
+                verdict.is_forgotten() || lacks_balance && verdict.outcome() == Outcome::Deny
+            })
+        {
+            // Without an answer it stays failed, and its rule says what then; or denied.
+            let within = store.answers_within();
+            let Some(base) = durable.base(check, now, within, None).await else {
+                return decision;
+            };
+            let restored = durable.restore_balance(store, check, &base, now).await;
+            is_restored |= restored.unwrap_or(false);
+            store.set_base(check, Some(base.used));
+            bases.checks.push(*check);
+        }
+        if lacks_balance && !is_restored {
+            return decision;
+        }
+        // Others have taken their units.
+        let taken = holds(store, checks, &decision, RuleSet::enforces);
+        store.settle(&taken, Settlement::Cancel);
+        self.ask(checks, ask).await
     }
 
     /// Whether a request is denied only by rules whose balances the store may have lost.
@@ -282,15 +339,16 @@ impl Coordinator {
         checks: &[Check],
         decision: &Decision,
     ) -> bool {
+        if decision.outcome() != Outcome::Deny {
+            return false;
+        }
         let (rules, now) = (self.store.rules(), self.now());
         let denying = checks.iter().zip(decision.verdicts());
         let mut denying = denying.filter(|(_, verdict)| {
             verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule())
         });
-        decision.outcome() == Outcome::Deny
-            && denying.all(|(check, verdict)| {
-                !verdict.is_blocked() && durable.may_lack_balance(check, now)
-            })
+        denying
+            .all(|(check, verdict)| !verdict.is_blocked() && durable.may_lack_balance(check, now))
     }
 
     /// The same where there may be something to do before the store is asked, or after it.
@@ -298,12 +356,14 @@ impl Coordinator {
         if self.has_none || self.has_thresholds {
             return self.decide_counted(checks, ask);
         }
-        let mut answer = match (ask, &self.durable) {
-            (Ask::Acquire, None) => self.store.acquire(checks),
-            _ => self.ask_durable(checks, ask),
-        };
-        self.end(&mut answer, checks, ask);
-        answer
+        match (ask, &self.durable) {
+            (Ask::Acquire, None) => {
+                let mut answer = self.store.acquire(checks);
+                self.end(&mut answer, checks, ask);
+                answer
+            }
+            _ => self.ask_to_end(checks, ask),
+        }
     }
 
     /// The same without the limits of none, and with thresholds. Not inlined: its frame would be that of each request.
@@ -326,9 +386,8 @@ impl Coordinator {
         }
         let mut answer = match checks.is_empty() {
             true => Step::Ready(Decision::unlimited(now)),
-            false => self.ask_durable(&checks, ask),
+            false => self.ask_to_end(&checks, ask),
         };
-        self.end(&mut answer, &checks, ask);
         if !verdicts.is_empty() {
             answer.then(move |decision| decision.insert(&verdicts));
         }

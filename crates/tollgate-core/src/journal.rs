@@ -12,7 +12,7 @@ use std::{
     fmt,
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize},
     },
     time::Duration,
@@ -31,6 +31,7 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     durable_setting::Durable,
     hold::{Hold, Settlement},
+    journal_cells::{CellSum, JournalCells},
     key::{Fingerprint, KeyBuf},
     on_store_error::OnStoreError,
     quota::Quota,
@@ -135,6 +136,8 @@ type LookUp = dyn Fn(BaseQuery) -> Pending<Option<Base>> + Send + Sync;
 #[derive(Default)]
 pub struct Journal {
     rules: Mutex<Vec<Arc<RuleJournal>>>,
+    /// From the first ledger on.
+    cells: OnceLock<JournalCells>,
     look_up: Mutex<Option<Arc<LookUp>>>,
     movements: Movements,
     /// Of the rules that came last.
@@ -162,6 +165,7 @@ impl Journal {
             return false;
         }
         *place = Some(Arc::new(look_up));
+        self.cells.get_or_init(JournalCells::new);
         self.most.store(most, Ordering::Relaxed);
         self.is_attached.store(true, Ordering::Release);
         true
@@ -204,6 +208,9 @@ impl Journal {
     /// Takes out what was noted. Accounts stay for ten minutes, so that settlements find them.
     #[must_use]
     pub fn take(&self, now: Tick) -> Vec<Usage> {
+        if let Some(cells) = self.cells.get() {
+            cells.spill(|subject, sum| self.spill(subject, sum, now));
+        }
         let rules: Vec<Arc<RuleJournal>> = lock(&self.rules).clone();
         let is_crowded = self.accounts() > self.most.load(Ordering::Relaxed) / 2;
         let mut taken = Vec::new();
@@ -242,6 +249,24 @@ impl Journal {
         self.accounts() < self.most.load(Ordering::Relaxed)
     }
 
+    /// Makes room for an account, or for one more window of it, if there is any.
+    fn takes_room(&self) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            self.accounts.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// What a cell had goes to its account.
+    fn spill(&self, subject: Fingerprint, sum: CellSum, now: Tick) {
+        let rule = lock(&self.rules).get(sum.rule as usize).map(Arc::clone);
+        if let Some(rule) = rule {
+            let CellSum { begin, end, .. } = sum;
+            rule.add(self, subject, Window { begin, end }, sum.units, now);
+        }
+    }
+
     fn rule(&self, name: &Arc<str>) -> Arc<RuleJournal> {
         let mut rules = lock(&self.rules);
         if let Some(rule) = rules.iter().find(|rule| rule.name == *name) {
@@ -249,6 +274,7 @@ impl Journal {
         }
         let rule = Arc::new(RuleJournal {
             name: Arc::clone(name),
+            number: rules.len() as u32,
             shards: std::array::from_fn(|_| Mutex::new(HashMap::default())),
         });
         rules.push(Arc::clone(&rule));
@@ -264,6 +290,8 @@ const SHARDS: usize = 32;
 
 struct RuleJournal {
     name: Arc<str>,
+    /// Its index in the journal.
+    number: u32,
     shards: [Mutex<HashMap<Fingerprint, Account, BuildHasherDefault<FingerprintHasher>>>; SHARDS],
 }
 
@@ -292,26 +320,37 @@ impl RuleJournal {
         if let Some(account) = shard.get_mut(&subject) {
             return Some(change(account));
         }
-        if !journal.has_room() {
-            return None;
-        }
-        journal.accounts.fetch_add(1, Ordering::Relaxed);
-        Some(change(shard.entry(subject).or_default()))
+        let has_room = journal.takes_room();
+        has_room.then(|| change(shard.entry(subject).or_default()))
     }
 
-    fn add(&self, journal: &Journal, check: &Check, window: Window, units: i64, at: Tick) {
-        let added = self.with(journal, check.key(), |account| {
-            account.used_at = account.used_at.max(at);
+    /// Until when the usage of the account is known to be in the store, if there was room.
+    fn add(
+        &self,
+        journal: &Journal,
+        subject: Fingerprint,
+        window: Window,
+        units: i64,
+        now: Tick,
+    ) -> Option<Tick> {
+        let added = self.with(journal, subject, |account| {
+            account.used_at = account.used_at.max(now);
+            let is_first = account.units.is_empty();
             match account.units.iter_mut().find(|(it, _)| *it == window) {
                 Some((_, sum)) => *sum = sum.saturating_add(units),
-                None => account.units.push((window, units)),
+                None if is_first || journal.takes_room() => {
+                    account.units.push((window, units));
+                }
+                None => return None,
             }
+            Some(account.known_until)
         });
-        if added.is_none() {
+        if added.flatten().is_none() {
             journal
                 .lost
                 .fetch_add(units.unsigned_abs(), Ordering::Relaxed);
         }
+        added.flatten()
     }
 }
 
@@ -341,6 +380,8 @@ pub(crate) struct DurableRules {
     journal: Arc<Journal>,
     by_rule: Box<[Option<Arc<RuleJournal>>]>,
     can_deny: bool,
+    /// Whether the store is this process's memory, which knows nothing from before it.
+    is_memory: bool,
     /// By which charges are of a window.
     clock: Clock,
 }
@@ -350,6 +391,7 @@ impl DurableRules {
     pub(crate) fn new(
         rules: &Arc<RuleSet>,
         journal: &Arc<Journal>,
+        is_memory: bool,
         clock: Clock,
     ) -> Option<Arc<Self>> {
         fn durable(rule: &Rule) -> Option<&Durable> {
@@ -366,6 +408,7 @@ impl DurableRules {
             can_deny: all().flatten().any(|durable| durable.denies_unwritten),
             rules: Arc::clone(rules),
             journal: Arc::clone(journal),
+            is_memory,
             clock,
         }))
     }
@@ -388,18 +431,58 @@ impl DurableRules {
         of_rule.is_some_and(|it| it.is_some()) && self.journal.is_attached()
     }
 
-    /// A check was made for a key.
-    pub(crate) fn note_key(&self, check: &Check, key: &KeyBuf) {
-        let Some((rule, of_rule)) = self.of(check).filter(|_| self.journal.is_attached()) else {
-            return;
+    /// Adds units of a check to its cell, if it has one with the window at this time.
+    fn add_to_cell(&self, check: &Check, at: Tick, units: i64) -> bool {
+        let of_rule = self.by_rule.get(usize::from(check.rule()));
+        let Some(of_rule) = of_rule.and_then(Option::as_ref) else {
+            return false;
         };
+        let cells = self.journal.cells.get();
+        cells.is_some_and(|cells| cells.add(of_rule.number, check, at, units))
+    }
+
+    /// Adds units of the window at this time to their account, which has a cell from then on.
+    fn add(&self, check: &Check, at: Tick, units: i64, now: Tick) {
+        if self.add_to_cell(check, at, units) {
+            return;
+        }
+        if let Some((rule, of_rule)) = self.of(check)
+            && let Some(window) = Self::window(rule, check, at)
+            && let Some(known_until) = of_rule.add(&self.journal, check.key(), window, units, now)
+            && (known_until >= window.end || !self.is_memory)
+            && (window.begin..window.end).contains(&now)
+            && let Some(cells) = self.journal.cells.get()
+        {
+            let window = [window.begin, window.end];
+            cells.put(of_rule.number, check, window, |subject, sum| {
+                self.journal.spill(subject, sum, now);
+            });
+        }
+    }
+
+    /// A check was made for a key.
+    pub(crate) fn note_key(&self, rule: u16, subject: Fingerprint, key: &KeyBuf) {
+        let of_rule = self.by_rule.get(usize::from(rule));
+        if let Some(of_rule) = of_rule.and_then(Option::as_ref)
+            && let Some(cells) = self.journal.cells.get()
+            && !cells.has(of_rule.number, subject)
+        {
+            self.note_new_key(rule, of_rule, subject, key);
+        }
+    }
+
+    /// Not inlined: its frame would be that of each request.
+    #[inline(never)]
+    fn note_new_key(&self, rule: u16, of_rule: &RuleJournal, subject: Fingerprint, key: &KeyBuf) {
         let is_known = |account: &mut Account| account.name.is_some();
-        if of_rule.with(&self.journal, check.key(), is_known) == Some(false)
+        if self.journal.is_attached()
+            && of_rule.with(&self.journal, subject, is_known) == Some(false)
+            && let Some(rule) = self.rules.rules().get(usize::from(rule))
             && let Some(durable) = rule.durable_setting()
         {
             // Not under the lock: it is code of the application.
             let name: Arc<str> = (durable.account)(key).into();
-            of_rule.with(&self.journal, check.key(), |account| {
+            of_rule.with(&self.journal, subject, |account| {
                 account.name = Some(name);
                 // What a ledger takes out before its first units leaves it.
                 account.used_at = account.used_at.max(self.clock.now());
@@ -412,24 +495,37 @@ impl DurableRules {
         if !decision.is_allowed() || !decision.delay().is_zero() || !self.journal.is_attached() {
             return;
         }
+        let at = decision.at();
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             // A repeat costs nothing.
-            let check = verdict.hold(*check, decision.at()).check;
-            if verdict.outcome() == Outcome::Allow
-                && check.cost() > 0
-                && let Some((rule, of_rule)) = self.of(&check)
-                && let Some(window) = Self::window(rule, &check, decision.at())
-            {
+            let check = verdict.hold(*check, at).check;
+            if verdict.outcome() == Outcome::Allow && check.cost() > 0 {
                 // A cost has 56 bits.
                 let units = check.cost() as i64;
                 match verdict.source() {
-                    Source::Credits => {
-                        self.note(&check, decision.at(), -units, MovementKind::Credits)
-                    }
-                    _ => of_rule.add(&self.journal, &check, window, units, decision.at()),
+                    Source::Credits => self.note(&check, at, -units, MovementKind::Credits),
+                    _ => self.add(&check, at, units, at),
                 }
             }
         }
+    }
+
+    /// Whether nothing is to be noted of a decision in memory, or it was noted: its check is of a key that is in use.
+    pub(crate) fn is_added(&self, checks: &[Check], decision: &Decision) -> bool {
+        match checks {
+            _ if !decision.is_allowed() || !self.journal.is_attached() => true,
+            // A repeat costs nothing.
+            [check] if !check.has_id() => {
+                // A cost has 56 bits.
+                self.add_to_cell(check, decision.at(), check.cost() as i64)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a store in memory knows what was used before this decision.
+    pub(crate) fn knows(&self, checks: &[Check], decision: &Decision) -> bool {
+        !decision.is_allowed() || self.unknown(checks, decision.at()).is_empty()
     }
 
     /// What a request has taken of durable rules while the store failed: there is nothing to settle in the store.
@@ -452,12 +548,8 @@ impl DurableRules {
         if hold.source == Source::Credits && units < 0 {
             return self.note(check, now, -units, MovementKind::Credits);
         }
-        if units != 0
-            && self.journal.is_attached()
-            && let Some((rule, of_rule)) = self.of(check)
-            && let Some(window) = Self::window(rule, check, at)
-        {
-            of_rule.add(&self.journal, check, window, units, now);
+        if units != 0 && self.journal.is_attached() {
+            self.add(check, at, units, now);
         }
     }
 
@@ -476,8 +568,11 @@ impl DurableRules {
 
     /// Whether a rule of these checks denies because its usage would not be written.
     pub(crate) fn denies(&self, checks: &[Check]) -> bool {
-        self.can_deny
-            && self.journal.is_attached()
+        self.can_deny && self.denies_now(checks)
+    }
+
+    fn denies_now(&self, checks: &[Check]) -> bool {
+        self.journal.is_attached()
             && (self.journal.is_behind.load(Ordering::Relaxed) || !self.journal.has_room())
             && checks.iter().any(|check| {
                 let durable = self.of(check).and_then(|(rule, _)| rule.durable_setting());
@@ -492,6 +587,9 @@ impl DurableRules {
         }
         let unknown = checks.iter().filter_map(|check| {
             let (rule, of_rule) = self.of(check).filter(|_| check.cost() > 0)?;
+            if self.add_to_cell(check, now, 0) {
+                return None;
+            }
             let end = Self::window(rule, check, now)?.end;
             let known = |account: &mut Account| account.known_until >= end;
             let is_known = of_rule.with(&self.journal, check.key(), known);

@@ -137,6 +137,7 @@ mod interval;
 // For tollgate-ledger. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod journal;
+mod journal_cells;
 mod key;
 mod key_part;
 mod key_prefix;

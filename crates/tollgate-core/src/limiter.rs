@@ -327,16 +327,16 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
-        let check = Check::new(rule, self.shared.store.fingerprint(rule, key), cost)
-            .of_rules(self.shared.rules_version);
+        let subject = self.shared.store.fingerprint(rule, key);
+        let check = Check::new(rule, subject, cost).of_rules(self.shared.rules_version);
         if self.shared.notes_keys {
-            // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
-            let made = check;
             if self.shared.observer.has_labels() {
+                // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
+                let made = check;
                 self.shared.observer.on_check(&made, key);
             }
             if let Some(durable) = &self.shared.durable {
-                durable.note_key(&made, key);
+                durable.note_key(rule, subject, key);
             }
         }
         check

@@ -184,6 +184,47 @@ async fn behind_its_bounds_a_rule_goes_on_and_counts_what_is_lost_or_denies() {
 }
 
 #[tokio::test]
+async fn accounts_share_cells_and_none_gets_the_units_of_another() {
+    let limiter = limiter(&ManualClock::new(START), durable(100));
+    let journal = limiter.journal();
+    journal.attach(100_000, |_| Pending::new(async { Some(0.into()) }));
+    let (mut taken, mut noted) = (BTreeMap::new(), BTreeMap::new());
+    for n in 0..120_000_u32 {
+        // More than there are cells, and a few often.
+        let name = if n % 2 == 0 {
+            n * 7_919 % 40_000
+        } else {
+            n % 10
+        };
+        let name = name.to_string();
+        let check = limiter.check("units", &Key::of(&*name)).expect("the rule");
+        if limiter.acquire(&[check]).await.is_allowed() {
+            *taken.entry(name).or_insert(0) += 1;
+        }
+        if n % 30_000 == 29_999 {
+            for usage in journal.take(START) {
+                let account = usage.account.expect("its key was there").to_string();
+                *noted.entry(account).or_insert(0) += usage.units;
+            }
+        }
+    }
+    assert_eq!(noted, taken);
+}
+
+#[tokio::test]
+async fn windows_that_wait_to_be_written_take_the_room_of_accounts() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock, durable(100));
+    let journal = limiter.journal();
+    journal.attach(3, |_| Pending::new(async { Some(0.into()) }));
+    for _ in 0..5 {
+        assert!(take(&limiter, 1).await.is_allowed());
+        clock.advance(MINUTE);
+    }
+    assert_eq!((journal.lost(), sums(journal).len()), (2, 3));
+}
+
+#[tokio::test]
 async fn what_passes_while_the_store_fails_is_settled_in_the_journal_alone() {
     let store = RemoteStore::new(MemoryStore::new()).faults(|_| Some(Fault::Refused));
     let limiter = Limiter::new(store, [durable(100)]).expect("valid");

@@ -173,18 +173,18 @@ impl Keyspace {
         format!("{{{}}}:quotas", self.namespace)
     }
 
-    /// The name of what says since when the server has the states in the slot of this client. No state has it, as with
+    /// Writes the name of what says since when the server has the states in the slot of this client. No state has it, as with
     /// [`instances`](Self::instances).
-    pub(crate) fn since(&self, with: &Name) -> String {
-        match self.partition {
-            Partition::One => format!("{{{}}}:since", self.namespace),
-            _ => {
-                let mut tag = Bytes::new();
-                with.slot_tag().write(&mut tag);
-                let tag = String::from_utf8_lossy(&tag);
-                format!("{}:{{{tag}}}:since", self.namespace)
-            }
+    pub(crate) fn write_since(&self, out: &mut Bytes, with: Fingerprint) {
+        if self.partition == Partition::One {
+            out.push(b'{');
+            out.extend_from_slice(self.namespace.as_bytes());
+        } else {
+            out.extend_from_slice(self.namespace.as_bytes());
+            out.extend_from_slice(b":{");
+            self.keys.names(with).0.slot_tag().write(out);
         }
+        out.extend_from_slice(b"}:since");
     }
 
     /// The same with the keys of clients written so. Without, fingerprints are made with no secret.

@@ -79,12 +79,9 @@ impl StateKeys {
         with: Option<Fingerprint>,
         from: usize,
     ) -> u16 {
-        let with = with.unwrap_or(check.key());
-        let (name, _) = rules.keyspace.keys.names(with);
         let start = self.0.bytes.len();
-        self.0
-            .bytes
-            .extend_from_slice(rules.keyspace.since(&name).as_bytes());
+        let with = with.unwrap_or(check.key());
+        rules.keyspace.write_since(&mut self.0.bytes, with);
         self.number_of(start, from)
     }
 
