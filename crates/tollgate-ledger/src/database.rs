@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Database {
     pub(crate) pool: AnyPool,
     pub(crate) dialect: Dialect,
+    pub(crate) connections: u32,
 }
 
 impl Database {
@@ -80,7 +81,11 @@ impl Database {
             })
             .connect(&url)
             .await?;
-        Ok(Self { pool, dialect })
+        Ok(Self {
+            pool,
+            dialect,
+            connections,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep, timeout},
 };
 use tollgate_core::{
@@ -247,26 +247,31 @@ impl Shared {
             Ok(written) => written,
             Err(_) => Err(LedgerError::from(sqlx::Error::PoolTimedOut)),
         };
+        if written.is_err() {
+            batch.written_since = None;
+        }
+        batch.written_since.get_or_insert(Instant::now());
+        self.note_end(began, written.is_ok());
+        written?;
+        batch.complete_at = Some(began);
+        Ok(())
+    }
+
+    /// An attempt to write, which began then, has ended.
+    fn note_end(&self, began: Instant, is_written: bool) {
         let since = {
             let mut since = self
                 .unwritten_since
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            *since = written.is_err().then(|| since.unwrap_or(began));
-            if since.is_some() {
-                batch.written_since = None;
-            }
-            batch.written_since.get_or_insert(Instant::now());
+            *since = (!is_written).then(|| since.unwrap_or(began));
             *since
         };
         let is_behind = since.is_some_and(|since| since.elapsed() > self.max_delay);
-        for journal in &journals {
+        for journal in self.journals().iter() {
             journal.set_behind(is_behind);
         }
         self.report();
-        written?;
-        batch.complete_at = Some(began);
-        Ok(())
     }
 
     /// Releases reservations whose term is over, of the rules in force here. Those who have settled one have written that by then, as
@@ -358,15 +363,94 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The task that writes. An error is tried again the next time.
+/// The task that writes. After an error it tries again the next time. After a panic too, of a recorder of metrics for example: until
+/// something was written, nothing is taken out of the batch.
 async fn write_each(shared: Weak<Shared>, every: Duration) {
     loop {
         sleep(every).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        if shared.write_since(Instant::now()).await.is_ok() {
-            let _ = shared.release(every.saturating_mul(RELEASED_AFTER)).await;
+        let began = Instant::now();
+        // A panic ends this task alone, and so does the end of the one around it.
+        let mut attempt = JoinSet::new();
+        let writer = Arc::clone(&shared);
+        attempt.spawn(async move {
+            writer.write_since(began).await?;
+            let after = every.saturating_mul(RELEASED_AFTER);
+            writer.release(after).await
+        });
+        if let Some(Err(_)) = attempt.join_next().await {
+            shared.batch.lock().await.written_since = None;
+            shared.note_end(began, false);
         }
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use metrics::{
+        Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+    use tollgate_core::{DAY, Key as Client, MemoryStore, Quota, Rule};
+
+    use super::*;
+
+    /// Panics once, after entries were written.
+    #[derive(Default)]
+    struct PanickingRecorder(AtomicBool);
+
+    impl Recorder for PanickingRecorder {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            let is_of_entries = key.name() == "tollgate_ledger_entries_total";
+            assert!(!is_of_entries || self.0.swap(true, Ordering::Relaxed));
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn a_panic_counts_as_a_failure_and_the_next_attempt_writes_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all();
+        let runtime = runtime.build().expect("a runtime");
+        let recorder = PanickingRecorder::default();
+        let written = metrics::with_local_recorder(&recorder, || {
+            runtime.block_on(async {
+                let url = format!("sqlite:{}/ledger.db", folder.path().display());
+                let ledger = Ledger::builder(&url).write_every(Duration::from_millis(10));
+                let ledger = ledger.open().await.expect("it opens");
+                let rule =
+                    Rule::new("units", Quota::fixed_window(9, DAY)).durable(|_| "acme".into());
+                let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
+                ledger.attach(&limiter).expect("it has none");
+                let check = limiter.check("units", &Client::shared()).expect("the rule");
+                assert!(limiter.acquire(&[check.with_cost(5)]).await.is_allowed());
+                while ledger.backlog().delay.is_zero() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                while !ledger.backlog().delay.is_zero() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                let sql = "SELECT units FROM tollgate_totals WHERE account = 'acme'";
+                let sums = sqlx::query_scalar::<_, i64>(sql);
+                sums.fetch_all(&ledger.shared.database.pool).await
+            })
+        });
+        assert_eq!(written.expect("it answers"), [5]);
+        assert!(recorder.0.into_inner(), "it has panicked");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use sqlx::Row as _;
-use tokio::time::Instant;
+use sqlx::{AnyPool, Row as _};
+use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
 use crate::{database::Database, dialect::Dialect, error::LedgerError, movements::Movements};
@@ -48,53 +48,92 @@ impl Batch {
         self.entries.extend(usage);
     }
 
-    /// Writes all of it, in as many transactions as it takes.
+    /// Writes all of it, in as many transactions as it takes: in Postgres, some at once.
     pub(crate) async fn write(&mut self, database: &Database) -> Result<(), LedgerError> {
+        let at_once = match database.dialect {
+            Dialect::Sqlite => 1,
+            // The other connections are for requests that wait for a sum.
+            Dialect::Postgres => database.connections.div_ceil(2) as usize,
+        };
         while !self.entries.is_empty() {
-            let chunk = &self.entries[..self.entries.len().min(CHUNK)];
-            let mut columns = Columns::new(database.dialect);
-            let mut subjects = Columns::new(database.dialect);
-            let mut new = HashSet::new();
-            for usage in chunk {
-                let (rule, key) = (&usage.rule, usage.subject);
-                let account = database
-                    .name_of(rule, key, usage.account.as_deref())
-                    .await?;
-                let known = known(usage);
-                if !self.known.contains(&known) && usage.account.is_some() && new.insert(known) {
-                    subjects.row(&[&usage.rule, &subject(usage.subject), &account], &[]);
+            let mut transactions = JoinSet::new();
+            let (mut first, mut new) = (self.first, HashSet::new());
+            let written = self.entries.len().min(at_once * CHUNK);
+            for entries in self.entries[..written].chunks(CHUNK) {
+                let mut chunk = Chunk {
+                    writer: self.writer,
+                    first,
+                    rows: Columns::new(database.dialect),
+                    subjects: None,
+                };
+                for usage in entries {
+                    let (rule, key) = (&usage.rule, usage.subject);
+                    let account = database
+                        .name_of(rule, key, usage.account.as_deref())
+                        .await?;
+                    let known = known(usage);
+                    if !self.known.contains(&known) && usage.account.is_some() && new.insert(known)
+                    {
+                        let subjects = chunk
+                            .subjects
+                            .get_or_insert_with(|| Columns::new(database.dialect));
+                        subjects.row(&[&usage.rule, &subject(usage.subject), &account], &[]);
+                    }
+                    // A time is below 2^53.
+                    let (begin, end) = (usage.window.begin as i64, usage.window.end as i64);
+                    chunk
+                        .rows
+                        .row(&[&usage.rule, &account], &[begin, end, usage.units]);
                 }
-                // A time is below 2^53.
-                let (begin, end) = (usage.window.begin as i64, usage.window.end as i64);
-                columns.row(&[&usage.rule, &account], &[begin, end, usage.units]);
+                first += entries.len() as i64;
+                transactions.spawn(chunk.insert(database.pool.clone()));
             }
-            let mut transaction = database.pool.begin_with(database.dialect.begin()).await?;
-            if !new.is_empty() {
-                let sql = insert_subjects(database.dialect);
-                let mut query = sqlx::query(&sql);
-                for column in subjects.texts() {
-                    query = query.bind(column);
-                }
-                query.execute(&mut *transaction).await?;
+            while let Some(inserted) = transactions.join_next().await {
+                // After a panic, too.
+                inserted.map_err(|_| sqlx::Error::WorkerCrashed)??;
             }
-            let sql = insert_entries(database.dialect);
-            let mut query = sqlx::query(&sql).bind(self.writer).bind(self.first);
-            for column in columns.texts() {
-                query = query.bind(column);
-            }
-            query.execute(&mut *transaction).await?;
-            transaction.commit().await?;
-            let written = chunk.len();
             if self.known.len() + new.len() > KNOWN {
                 self.known.clear();
             }
             self.known.extend(new);
             self.entries.drain(..written);
-            self.first += written as i64;
+            self.first = first;
             #[cfg(feature = "metrics")]
             metrics::counter!("tollgate_ledger_entries_total").increment(written as u64);
         }
         Ok(())
+    }
+}
+
+/// The entries of a transaction. All lock accounts in the same order.
+struct Chunk {
+    writer: i64,
+    /// The number of the first entry.
+    first: i64,
+    rows: Columns,
+    /// Keys whose accounts may not be written.
+    subjects: Option<Columns>,
+}
+
+impl Chunk {
+    async fn insert(self, pool: AnyPool) -> Result<(), sqlx::Error> {
+        let dialect = self.rows.dialect;
+        let mut transaction = pool.begin_with(dialect.begin()).await?;
+        if let Some(subjects) = self.subjects {
+            let sql = insert_subjects(dialect);
+            let mut query = sqlx::query(&sql);
+            for column in subjects.texts() {
+                query = query.bind(column);
+            }
+            query.execute(&mut *transaction).await?;
+        }
+        let sql = insert_entries(dialect);
+        let mut query = sqlx::query(&sql).bind(self.writer).bind(self.first);
+        for column in self.rows.texts() {
+            query = query.bind(column);
+        }
+        query.execute(&mut *transaction).await?;
+        transaction.commit().await
     }
 }
 

@@ -29,6 +29,7 @@ pub struct PostgresServer {
     child: Child,
     port: u16,
     dir: TempDir,
+    settings: &'static [&'static str],
 }
 
 impl PostgresServer {
@@ -38,6 +39,16 @@ impl PostgresServer {
     ///
     /// There is no Postgres, or it does not start.
     pub async fn start() -> Self {
+        // What is killed is the process: what it has given to the kernel stays.
+        Self::start_with(&["fsync=off"]).await
+    }
+
+    /// The same with settings.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_with(settings: &'static [&'static str]) -> Self {
         let dir = TempDir::new().expect("a folder for the server");
         if is_root() {
             chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
@@ -51,14 +62,19 @@ impl PostgresServer {
         let said = String::from_utf8_lossy(&made.stderr);
         assert!(made.status.success(), "initdb: {said}");
         let port = free_port();
-        let child = launch(dir.path(), port);
-        let mut server = Self { child, port, dir };
+        let child = launch(dir.path(), port, settings);
+        let mut server = Self {
+            child,
+            port,
+            dir,
+            settings,
+        };
         for _ in 1..PORTS {
             if server.is_ready().await {
                 return server;
             }
             server.port = free_port();
-            server.child = launch(server.dir.path(), server.port);
+            server.child = launch(server.dir.path(), server.port, settings);
         }
         panic!("postgres did not start:\n{}", server.log());
     }
@@ -91,7 +107,7 @@ impl PostgresServer {
     pub async fn restart(&mut self) {
         for _ in 0..POLLS {
             self.end();
-            self.child = launch(self.dir.path(), self.port);
+            self.child = launch(self.dir.path(), self.port, self.settings);
             if self.is_ready().await {
                 return;
             }
@@ -133,25 +149,24 @@ async fn lets_in(port: u16) -> Option<bool> {
     Some(stream.read_u8().await.ok()? == b'R')
 }
 
-fn launch(dir: &Path, port: u16) -> Child {
+fn launch(dir: &Path, port: u16, settings: &[&str]) -> Child {
     let log = fs::File::options()
         .append(true)
         .create(true)
         .open(dir.join("log"))
         .expect("a file in the server's folder");
-    // What is killed is the process: what it has given to the kernel stays.
-    let settings = [
+    let of_all = [
         "listen_addresses=127.0.0.1",
         "unix_socket_directories=",
-        "fsync=off",
         "shared_buffers=64MB",
         "max_wal_size=2GB",
     ];
+    let settings = of_all.iter().chain(settings);
     program("postgres", dir)
         .arg("-D")
         .arg(dir.join("data"))
         .args(["-p", &port.to_string()])
-        .args(settings.iter().flat_map(|setting| ["-c", setting]))
+        .args(settings.flat_map(|setting| ["-c", setting]))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
