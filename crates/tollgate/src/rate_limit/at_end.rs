@@ -1,5 +1,10 @@
 //! What is done at the end of a response's body.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use http_body::Frame;
 use tollgate_core::store::HeldSlots;
 
@@ -11,6 +16,18 @@ pub(crate) enum AtEnd {
     Release(HeldSlots),
     /// The request is settled, and then its slots go back.
     Settle(Box<TrailersSettlement>),
+    /// The request is no longer in flight.
+    Leave(Place),
+}
+
+/// A place among the requests in flight, which is free when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(pub(crate) Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl AtEnd {
@@ -18,6 +35,7 @@ impl AtEnd {
     pub(crate) fn end<E>(self, last: Option<&Result<Frame<impl Sized>, E>>) {
         match self {
             Self::Release(slots) => drop(slots),
+            Self::Leave(place) => drop(place),
             Self::Settle(settlement) => settlement.settle(last),
         }
     }

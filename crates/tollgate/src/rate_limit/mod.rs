@@ -2,7 +2,7 @@
 
 mod admission;
 mod admit;
-mod at_end;
+pub(crate) mod at_end;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;

@@ -11,7 +11,10 @@ use bytes::Bytes;
 use http::Response;
 use pin_project_lite::pin_project;
 
-use crate::shed::{body::ShedBody, shedder::InFlight};
+use crate::{
+    rate_limit::{ResponseBody, at_end::AtEnd},
+    shed::shedder::InFlight,
+};
 
 pin_project! {
     /// The response of the inner service, or the answer to a request that is shed.
@@ -26,17 +29,17 @@ pin_project! {
     #[project = StateProj]
     enum State<F> {
         /// The inner service runs.
-        Inner { #[pin] future: F, place: Option<InFlight> },
+        Inner { #[pin] future: F, request: Option<InFlight> },
         /// The inner service was not called.
         Shed { response: Option<Response<Bytes>> },
     }
 }
 
 impl<F> ShedFuture<F> {
-    pub(super) fn inner(future: F, place: InFlight) -> Self {
-        let place = Some(place);
+    pub(super) fn inner(future: F, request: InFlight) -> Self {
+        let request = Some(request);
         Self {
-            state: State::Inner { future, place },
+            state: State::Inner { future, request },
         }
     }
 
@@ -52,26 +55,23 @@ impl<F, RB, E> Future for ShedFuture<F>
 where
     F: Future<Output = Result<Response<RB>, E>>,
 {
-    type Output = Result<Response<ShedBody<RB>>, E>;
+    type Output = Result<Response<ResponseBody<RB>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProj::Inner { future, place } => {
+            StateProj::Inner { future, request } => {
                 let response = ready!(future.poll(cx));
                 // The place goes with the body, or is dropped with the error.
-                let mut place = place.take();
+                let request = request.take();
                 let response = response?;
-                if let Some(place) = place
-                    .as_mut()
-                    .filter(|_| !response.status().is_server_error())
-                {
-                    place.served();
-                }
-                Poll::Ready(Ok(response.map(|body| ShedBody::inner(body, place))))
+                let is_served = !response.status().is_server_error();
+                let place = request.and_then(|request| request.answered(is_served));
+                let at_end = place.map(AtEnd::Leave);
+                Poll::Ready(Ok(response.map(|body| ResponseBody::inner(body, at_end))))
             }
             StateProj::Shed { response } => {
                 let response = response.take().expect("polled after completion");
-                Poll::Ready(Ok(response.map(ShedBody::full)))
+                Poll::Ready(Ok(response.map(ResponseBody::full)))
             }
         }
     }

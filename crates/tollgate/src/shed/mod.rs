@@ -70,7 +70,6 @@
 
 mod adaptive;
 mod answer;
-mod body;
 mod capacity;
 mod error;
 mod future;
@@ -83,6 +82,6 @@ mod trusted_headers;
 mod worker_delay;
 
 pub use self::{
-    body::ShedBody, capacity::Capacity, error::ShedError, future::ShedFuture, layer::ShedLayer,
-    priority::Priority, service::Shed, trusted_headers::TrustedHeaders,
+    capacity::Capacity, error::ShedError, future::ShedFuture, layer::ShedLayer, priority::Priority,
+    service::Shed, trusted_headers::TrustedHeaders,
 };

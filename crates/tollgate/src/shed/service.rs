@@ -11,9 +11,8 @@ use tower_service::Service;
 
 use crate::{
     head::Head,
-    shed::{
-        answer::answer, body::ShedBody, future::ShedFuture, priority::Priority, shedder::Shedder,
-    },
+    rate_limit::ResponseBody,
+    shed::{answer::answer, future::ShedFuture, priority::Priority, shedder::Shedder},
 };
 
 /// Sheds requests to `S`. Made by [`ShedLayer`](crate::shed::ShedLayer).
@@ -51,7 +50,7 @@ impl<S, B, RB> Service<Request<B>> for Shed<S>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone,
 {
-    type Response = Response<ShedBody<RB>>;
+    type Response = Response<ResponseBody<RB>>;
     type Error = S::Error;
     type Future = ShedFuture<S::Future>;
 

@@ -14,6 +14,7 @@ use tollgate_core::{Clock, Tick};
 use crate::{
     head::Head,
     protocol::Protocol,
+    rate_limit::at_end::Place,
     shed::{
         capacity::{Capacity, Signal},
         observe::Observer,
@@ -94,7 +95,8 @@ impl Shedder {
             .unwrap_or_else(|| (self.priority)(head));
         let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
         // Dropped where the request is shed.
-        let mut place = InFlight {
+        let mut request = InFlight {
+            place: Some(Place(Arc::clone(&self.in_flight))),
             shedder: Arc::clone(self),
             others,
             began: None,
@@ -113,9 +115,9 @@ impl Shedder {
             }
         }
         if matches!(self.capacity.0, Signal::Adaptive(_)) {
-            place.began = Some(self.clock.now());
+            request.began = Some(self.clock.now());
         }
-        Ok(place)
+        Ok(request)
     }
 
     /// The share of the capacity that is in use, without this request.
@@ -162,9 +164,10 @@ tollgate_core::debug_fields!(Shedder, it =>
     capacity: it.capacity, thresholds: it.thresholds, headers: it.headers, retry_after: it.retry_after, in_flight: it.in_flight
 );
 
-/// A request in flight, until this is dropped.
+/// A request whose response is not there yet.
 #[derive(Debug)]
 pub(super) struct InFlight {
+    place: Option<Place>,
     shedder: Arc<Shedder>,
     /// The other requests in flight when it began.
     others: usize,
@@ -173,26 +176,29 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// The response's head is there, and the service has served the request.
-    pub(super) fn served(&mut self) {
+    /// The response's head is there. The request keeps its place until its body has ended.
+    pub(super) fn answered(mut self, is_served: bool) -> Option<Place> {
+        self.measure(is_served);
+        self.place.take()
+    }
+
+    fn measure(&mut self, is_served: bool) {
         if let (Some(began), Signal::Adaptive(limit)) =
             (self.began.take(), &self.shedder.capacity.0)
         {
             let now = self.shedder.clock.now();
-            limit.sample(now.saturating_sub(began), self.others + 1, now);
+            let (took, in_flight) = (now.saturating_sub(began), self.others + 1);
+            match is_served {
+                true => limit.sample(took, in_flight, now),
+                // It failed, or its client has left: it took at least this long.
+                false => limit.late(took, in_flight, now),
+            }
         }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        // It failed, or its client has left: it took at least this long.
-        if let (Some(began), Signal::Adaptive(limit)) =
-            (self.began.take(), &self.shedder.capacity.0)
-        {
-            let now = self.shedder.clock.now();
-            limit.late(now.saturating_sub(began), self.others + 1, now);
-        }
-        self.shedder.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.measure(false);
     }
 }
