@@ -18,9 +18,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     printable,
-    redis_args::{KeyArgs, RedisArgs},
     report::{Report, ascii},
-    rule_args::RuleArgs,
+    rule_args::StateArgs,
     table::Table,
 };
 
@@ -156,13 +155,7 @@ pub(crate) struct ReconcileArgs {
     database: DatabaseArgs,
 
     #[command(flatten)]
-    rules: RuleArgs,
-
-    #[command(flatten)]
-    redis: RedisArgs,
-
-    #[command(flatten)]
-    keys: KeyArgs,
+    states: StateArgs,
 }
 
 impl From<LedgerError> for Failure {
@@ -227,8 +220,8 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
 
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let ledger = Ledger::open(&args.database.database).await?;
-    let document = args.rules.document_or_stored(&args.redis).await?;
-    let limiter = args.redis.limiter(&args.keys, &document).await?;
+    let document = args.states.document().await?;
+    let limiter = args.states.limiter(&document).await?;
     let how = Reconciliation {
         per_second: args.per_second,
         repairs: args.repair,

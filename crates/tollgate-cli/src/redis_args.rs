@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use tollgate::{Consistency, Limiter};
 use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
 use tollgate_rules::{
-    AuditKind, Author, RuleDocument,
+    AuditKind, Author,
     operators::Explanation,
     redis::{Certificates, RedisRules},
 };
@@ -116,19 +115,6 @@ impl RedisArgs {
                 "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
             ))
         })
-    }
-
-    /// All rules of a document on their states. Whatever processes decide by themselves, it asks Redis.
-    pub(crate) async fn limiter(
-        &self,
-        keys: &KeyArgs,
-        document: &RuleDocument,
-    ) -> Result<Limiter, Failure> {
-        let partition = keys.partition.clone().unwrap_or(Partition::One);
-        let store = self.store(keys, partition).await?;
-        let exact = |rule: tollgate_core::Rule| rule.consistency(Consistency::Exact);
-        let rules = document.limiter_rules().into_iter().map(exact);
-        Limiter::new(store, rules).map_err(Failure::failed)
     }
 
     /// Writes what was done to a client into the audit. Keys without a secret have none.

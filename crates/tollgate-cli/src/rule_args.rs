@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tokio::task::spawn_blocking;
+use tollgate::{Consistency, Limiter};
+use tollgate_redis::Partition;
 use tollgate_rules::{Bindings, DocumentError, RuleDocument, RuleText};
 
 use crate::{
     bound_names::{BoundNames, SecretArgs},
     failure::Failure,
-    redis_args::RedisArgs,
+    redis_args::{KeyArgs, RedisArgs},
 };
 
 /// Rules, with the names that code binds for them.
@@ -35,24 +37,46 @@ impl RuleArgs {
             Failure::usage("which rules? Name a file or a folder by --rules or TOLLGATE_RULES")
         })
     }
+}
 
-    /// The same, or the rules in Redis with what operators set.
-    pub(crate) async fn document_or_stored(
-        &self,
-        redis: &RedisArgs,
-    ) -> Result<RuleDocument, Failure> {
-        if self.rules.is_some() {
-            return self.document(&redis.secret).await;
+/// Rules, the Redis that has their states, and how the service writes them there.
+#[derive(Args, Debug)]
+pub(crate) struct StateArgs {
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+
+    #[command(flatten)]
+    pub(crate) redis: RedisArgs,
+
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+}
+
+impl StateArgs {
+    /// The rules that are named, or those in Redis with what operators set.
+    pub(crate) async fn document(&self) -> Result<RuleDocument, Failure> {
+        let (rules, redis) = (&self.rules, &self.redis);
+        if rules.rules.is_some() {
+            return rules.document(&redis.secret).await;
         }
         let secret = redis.secret()?;
-        let bindings = self.bound.bindings(Some(&secret))?;
-        let rules = redis.rules(&secret)?;
-        let stored = redis.in_time(rules.stored(&bindings)).await??;
+        let bindings = rules.bound.bindings(Some(&secret))?;
+        let stored = redis.rules(&secret)?;
+        let stored = redis.in_time(stored.stored(&bindings)).await??;
         stored.map(|stored| stored.document.clone()).ok_or_else(|| {
             Failure::usage(
                 "which rules? There are none in Redis; name a file or a folder by --rules or TOLLGATE_RULES",
             )
         })
+    }
+
+    /// All rules of a document on their states. Whatever processes decide by themselves, it asks Redis.
+    pub(crate) async fn limiter(&self, document: &RuleDocument) -> Result<Limiter, Failure> {
+        let partition = self.keys.partition.clone().unwrap_or(Partition::One);
+        let store = self.redis.store(&self.keys, partition).await?;
+        let rules = document.limiter_rules().into_iter();
+        let exact = rules.map(|rule| rule.consistency(Consistency::Exact));
+        Limiter::new(store, exact).map_err(Failure::failed)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         let json = json!({ "allowed": false, "reason": "no_key", "rules": [explained_json(rule)] });
         return Ok(Report::new(text, json, Exit::No));
     }
-    let partition = args.keys.one_partition(&args.redis)?;
+    let partition = args.states.keys.one_partition(&args.states.redis)?;
     let states = args.states(&explained, partition).await?;
     // Where a request of the service waits, what comes after this command has to start as late.
     let decision = match states.limiter.at_most_wait(&states.checks) {

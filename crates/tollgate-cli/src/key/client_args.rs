@@ -9,11 +9,7 @@ use tollgate_rules::{
 };
 
 use crate::{
-    failure::Failure,
-    key::states::States,
-    redis_args::{KeyArgs, RedisArgs},
-    request_args::RequestArgs,
-    rule_args::RuleArgs,
+    failure::Failure, key::states::States, request_args::RequestArgs, rule_args::StateArgs,
 };
 
 /// A client of one rule.
@@ -54,23 +50,17 @@ pub(crate) struct ClientArgs {
     request: RequestArgs,
 
     #[command(flatten)]
-    rules: RuleArgs,
-
-    #[command(flatten)]
-    pub(crate) redis: RedisArgs,
-
-    #[command(flatten)]
-    pub(crate) keys: KeyArgs,
+    pub(crate) states: StateArgs,
 }
 
 impl ClientArgs {
     /// What the rules do with the client: those that count, and those that refuse or skip it.
     pub(crate) async fn explained(&self) -> Result<Vec<Explanation>, Failure> {
-        let document = self.rules.document_or_stored(&self.redis).await?;
+        let document = self.states.document().await?;
         known_rules(&document, &self.only)?;
         let explained = match (self.parts.is_empty(), self.request.is_given()) {
             (false, false) => self.by_parts(&document)?,
-            (true, true) => document.explain(&self.request.head(&self.rules.bound)?),
+            (true, true) => document.explain(&self.request.head(&self.states.rules.bound)?),
             (true, false) => {
                 return Err(Failure::usage(
                     "which client? Give its API key or address, such as `acme-key-1`, or a request, such as \
@@ -108,12 +98,19 @@ impl ClientArgs {
         partition: Partition,
     ) -> Result<States<'a>, Failure> {
         let is_asked = |rule: &str| self.is_asked(rule);
-        States::find(&self.redis, &self.keys, explained, partition, is_asked).await
+        States::find(
+            &self.states.redis,
+            &self.states.keys,
+            explained,
+            partition,
+            is_asked,
+        )
+        .await
     }
 
     /// Whether states lie with the client of this rule, so that it is needed to find them.
     fn lies_with(&self, rule: &str) -> bool {
-        let partition = self.keys.partition.as_ref();
+        let partition = self.states.keys.partition.as_ref();
         partition.is_some_and(|named| matches!(named, Partition::ByRule(with) if **with == *rule))
     }
 

@@ -14,9 +14,8 @@ use crate::{
     failure::Failure,
     key::{client_args::NamedClient, states::States},
     printable,
-    redis_args::{KeyArgs, RedisArgs},
     report::Report,
-    rule_args::RuleArgs,
+    rule_args::StateArgs,
     time_text,
 };
 
@@ -37,13 +36,7 @@ pub(crate) struct CreditArgs {
     yes: YesArgs,
 
     #[command(flatten)]
-    rules: RuleArgs,
-
-    #[command(flatten)]
-    redis: RedisArgs,
-
-    #[command(flatten)]
-    keys: KeyArgs,
+    states: StateArgs,
 }
 
 #[derive(Args, Debug)]
@@ -121,7 +114,7 @@ impl CreditArgs {
         change: impl FnOnce(&Limiter, &str, &Key) -> Answer,
     ) -> Result<Balance, Failure> {
         let author = self.because.author()?;
-        let document = self.rules.document_or_stored(&self.redis).await?;
+        let document = self.states.document().await?;
         let client = self.client.explained(&document, &self.client.rule)?;
         let Some(key) = client.key.as_ref().filter(|_| client.counts()) else {
             return Err(Failure::usage(format!(
@@ -140,9 +133,16 @@ impl CreditArgs {
             &format!("{}: the client {what}", client.rule),
             500,
         ))?;
-        let partition = self.keys.one_partition(&self.redis)?;
+        let partition = self.states.keys.one_partition(&self.states.redis)?;
         let clients = slice::from_ref(&client);
-        let states = States::find(&self.redis, &self.keys, clients, partition, |_| true).await?;
+        let states = States::find(
+            &self.states.redis,
+            &self.states.keys,
+            clients,
+            partition,
+            |_| true,
+        )
+        .await?;
         let answer = change(&states.limiter, client.limiter_rule.name(), key);
         let answer = answer
             .map_err(|wrong| Failure::usage(wrong.to_string()))?
@@ -154,7 +154,7 @@ impl CreditArgs {
             false => Failure::failed(wrong),
         })?;
         if balance.changed > 0 {
-            let record = (self.redis).record(AuditKind::Credits, &client, &what, &author);
+            let record = (self.states.redis).record(AuditKind::Credits, &client, &what, &author);
             record.await?;
         }
         Ok(balance)

@@ -10,14 +10,8 @@ use serde_json::json;
 use tollgate::Key;
 
 use crate::{
-    exit::Exit,
-    failure::Failure,
-    key::client_args::known_rules,
-    printable,
-    redis_args::{KeyArgs, RedisArgs},
-    report::Report,
-    rule_args::RuleArgs,
-    table::Table,
+    exit::Exit, failure::Failure, key::client_args::known_rules, printable, report::Report,
+    rule_args::StateArgs, table::Table,
 };
 
 /// Whose letters, and among which clients.
@@ -40,13 +34,7 @@ pub(crate) struct FindArgs {
     only: Vec<String>,
 
     #[command(flatten)]
-    rules: RuleArgs,
-
-    #[command(flatten)]
-    redis: RedisArgs,
-
-    #[command(flatten)]
-    keys: KeyArgs,
+    states: StateArgs,
 }
 
 /// Shorter beginnings are of too many clients.
@@ -59,7 +47,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             args.prefix
         )));
     }
-    let document = args.rules.document_or_stored(&args.redis).await?;
+    let document = args.states.document().await?;
     known_rules(&document, &args.only)?;
     let mut names = args.names.clone();
     if let Some(path) = &args.names_from {
@@ -71,7 +59,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             "among which clients? Name them, or give a file with one in each line: --names-from clients.txt",
         ));
     }
-    let limiter = args.redis.limiter(&args.keys, &document).await?;
+    let limiter = args.states.limiter(&document).await?;
     let letters = |rule: &str, key: &Key| {
         let check = limiter.check(rule, key).ok()?;
         Some(check.key().prefix().to_string())

@@ -47,7 +47,7 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
         printable::line(&rules.join(", "), 300)
     ))?;
     let is_asked = |rule: &str| args.is_asked(rule);
-    let forgotten = forget(&args.redis, &args.keys, &explained, is_asked).await?;
+    let forgotten = forget(&args.states.redis, &args.states.keys, &explained, is_asked).await?;
     let mut table = Table::new(["rule", "by partition", "state"]);
     let mut json = Vec::new();
     for it in &forgotten {
@@ -71,7 +71,7 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
         if forgotten
             .iter()
             .any(|it| it.had_state && it.rule == rule.rule)
-            && let Err(wrong) = (args.redis)
+            && let Err(wrong) = (args.states.redis)
                 .record(AuditKind::Reset, rule, "starts anew", &author)
                 .await
         {

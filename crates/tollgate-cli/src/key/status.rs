@@ -105,7 +105,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
 
 /// Where states may lie.
 pub(super) fn partitions(args: &ClientArgs) -> Vec<Partition> {
-    match &args.keys.partition {
+    match &args.states.keys.partition {
         Some(partition) => vec![partition.clone()],
         None => vec![Partition::One, Partition::Key],
     }
