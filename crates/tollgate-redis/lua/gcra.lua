@@ -426,7 +426,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
 
   local reset = ahead
   if rest > 0 then reset = reset + 1 end
-  if generation and (doing or (cost > 0 and repair)) then
+  local repairs = repair and (cost > 0 or by_writer)
+  if generation and (doing or repairs) then
     -- The overdraft in units, rounded up.
     if overdraft and overdraft > 0 then
       -- What may be owed stays.
@@ -474,7 +475,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   if doing == 5 or doing == 6 or lapsed then
     return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
   end
-  if repair and (cost > 0 or by_writer) then
+  if repairs then
     local state = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest)
     if at_most or cut_step then state = state .. pack('<dI4', at_most or 0, cut_step or 0) end
     return retry, remaining, reset, state, reset, leaves, nil, again
