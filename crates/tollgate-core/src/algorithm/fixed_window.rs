@@ -166,14 +166,10 @@ impl FixedWindow {
     /// When units have come back of a state with `used` units: all, or as many as lie `beyond` what may be used then.
     fn back_at(&self, window: u64, beyond: u64) -> Tick {
         if self.debt == 0 || beyond <= self.limit {
-            return self.end(window);
+            return self.windows.end(window);
         }
         let turns = (beyond - 1) / self.limit;
-        self.end(self.windows.after(window, turns))
-    }
-
-    fn end(&self, window: u64) -> Tick {
-        self.windows.end(window)
+        self.windows.end(self.windows.after(window, turns))
     }
 
     /// Where a repair leaves a window: no further ahead than the next one.
@@ -182,7 +178,7 @@ impl FixedWindow {
     /// window it had just left, a millisecond later and in the same window.
     fn repaired(&self, window: u64, now: Tick) -> u64 {
         let present = self.windows.at(now);
-        window.min(self.windows.at(self.end(present)))
+        window.min(self.windows.at(self.windows.end(present)))
     }
 
     fn denial(&self, state: FixedWindowState, now: Tick, cost: u64) -> Assessment {
@@ -246,7 +242,7 @@ impl Algorithm for FixedWindow {
         if cost > left {
             return self.denial(state, now, cost);
         }
-        let (remaining, ends) = (left - cost, self.end(state.window).saturating_sub(now));
+        let remaining = left - cost;
         Assessment {
             fits: true,
             remaining,
@@ -257,7 +253,7 @@ impl Algorithm for FixedWindow {
             retry: if remaining == 0 && cost == 0 {
                 self.denial(state, now, 1).retry
             } else if remaining < cost {
-                Retry::after_micros(ends)
+                Retry::after_micros(self.windows.end(state.window).saturating_sub(now))
             } else {
                 Retry::Now
             },
@@ -277,7 +273,7 @@ impl Algorithm for FixedWindow {
 
     fn refund(&self, state: &mut FixedWindowState, _now: Tick, taken: Taken, cost: u64) {
         // Units of a window that is over are not given back in a later one.
-        if taken.fresh_at == self.end(state.window) {
+        if taken.fresh_at == self.windows.end(state.window) {
             state.used = state.used.saturating_sub(cost);
         }
     }

@@ -96,6 +96,18 @@ struct View {
     at: Tick,
 }
 
+impl View {
+    /// The state with so many units in its window.
+    fn with(&self, current: u64) -> SlidingWindowState {
+        SlidingWindowState {
+            window: self.window,
+            // Also with what is owed, validation keeps both within 32 bits.
+            previous: self.previous as u32,
+            current: current as u32,
+        }
+    }
+}
+
 impl SlidingWindow {
     /// The microseconds in which the overlap with the previous window is counted: 1, unless `limit · W` leaves 53 bits.
     #[must_use]
@@ -265,12 +277,7 @@ impl Algorithm for SlidingWindow {
         let used = view.current + self.weighted(&view);
         let taken = units.min((self.limit + self.debt).saturating_sub(used));
         if taken > 0 {
-            // With the debt, too, validation keeps them within 32 bits.
-            *state = SlidingWindowState {
-                window: view.window,
-                previous: view.previous as u32,
-                current: (view.current + taken) as u32,
-            };
+            *state = view.with(view.current + taken);
         }
         units - taken
     }
@@ -324,12 +331,7 @@ impl Algorithm for SlidingWindow {
     fn take(&self, state: &mut SlidingWindowState, now: Tick, cost: u64) {
         if cost > 0 {
             let view = self.view(state, now);
-            // Both are at most the limit, which validation keeps within 32 bits.
-            *state = SlidingWindowState {
-                window: view.window,
-                previous: view.previous as u32,
-                current: (view.current + cost).min(self.limit) as u32,
-            };
+            *state = view.with((view.current + cost).min(self.limit));
         }
     }
 
@@ -394,12 +396,7 @@ impl Algorithm for SlidingWindow {
     fn convert(&self, before: &Self, state: &SlidingWindowState, now: Tick) -> SlidingWindowState {
         let view = before.view(state, now);
         if before.period == self.period {
-            return SlidingWindowState {
-                window: view.window,
-                // Both are of 32 bits.
-                previous: view.previous as u32,
-                current: view.current as u32,
-            };
+            return view.with(view.current);
         }
         // Another window: what counts now counts in the new one as if it had just been taken. Where time has gone back the window before
         // weighs more, but what is beyond the limit is only what is owed.
