@@ -148,7 +148,7 @@ test_program() {
 }
 
 # What takes the longest, to be begun first.
-longest='^(model|tollgate_redis|store|layer|engine|algorithms|cli|prefilter|tollgate_core|faults|processes|clients)[|]'
+longest='^(model|tollgate_redis|store|layer|engine|algorithms|cli|prefilter|tollgate_core|faults|servers|clients)[|]'
 
 # What starts Envoy and other proxies.
 proxied='^(edge|proxies)[|]'
@@ -217,8 +217,7 @@ other_servers() {
     redis_tests conformance hashed leased
     # These start servers with settings that Redis 6.2 does not know.
     if [ "$server" != redis-6.2 ]; then
-      redis_tests credentials
-      redis_tests redis_1
+      redis_tests servers credentials:: redis_1::
     fi
     # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
     # Shorter histories than above: what differs is the server, and not the script. What stalls cost is computed without a server.

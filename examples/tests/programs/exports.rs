@@ -1,7 +1,5 @@
 //! The example `exports` over sockets: a process for itself, and processes on one Redis.
 
-mod process;
-
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
@@ -10,7 +8,7 @@ use std::{
     thread,
 };
 
-use process::{Answer, Process, redis};
+use crate::process::{Answer, Process, redis};
 
 /// A process for itself.
 fn served(wait_ms: &str, per_hour: &str) -> Process {
@@ -127,7 +125,7 @@ struct Worker(Child, BufReader<ChildStdout>);
 
 impl Worker {
     fn start(address: &str, queue: &Path) -> Self {
-        let worker = Command::new(process::program("exports"))
+        let worker = Command::new(crate::process::program("exports"))
             .arg("worker")
             .envs([("REDIS_URL", address), ("REDIS_DEADLINE_MS", "30000")])
             .env("QUEUE", queue)
@@ -181,7 +179,7 @@ fn a_job_is_settled_once_whoever_is_killed() {
 fn the_page_shows_what_the_service_and_the_worker_answer() {
     let ((_redis, address), queue) = (redis(), tempfile::tempdir().expect("a folder"));
     let service = with_jobs(&address, queue.path());
-    let page = include_str!("../README.md");
+    let page = include_str!("../../README.md");
     let (_, page) = page.split_once("\n## exports\n").expect("its section");
     let (_, page) = page.split_once("```console\n").expect("its commands");
     let (page, _) = page.split_once("```").expect("their end");

@@ -1,20 +1,18 @@
 //! The example `flag_source`, with a flag service of the test.
 
-mod process;
-
 use std::{
     path::Path,
     process::Command,
     sync::{Arc, Mutex},
 };
 
+use crate::process::{Process, program};
 use axum::{
     Router,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
-use process::{Process, program};
 use tollgate_tests::server::Server;
 
 /// What the flag service says: a status, a revision and a limit.

@@ -1,7 +1,5 @@
 //! What the page on examples shows of the log-in is what it answers.
 
-mod process;
-
 use std::{
     path::Path,
     process::Command,
@@ -9,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use process::Process;
+use crate::process::Process;
 
-const PAGE: &str = include_str!("../README.md");
+const PAGE: &str = include_str!("../../README.md");
 
 #[test]
 fn the_log_in_answers_as_it_is_shown() {

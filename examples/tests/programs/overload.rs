@@ -1,13 +1,11 @@
 //! The example `overload`: a table, whose less important classes are shed more, and a picture.
 
-mod process;
-
 use std::{fs, process::Command};
 
 #[test]
 fn less_important_requests_are_shed_more_over_http() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut program = Command::new(process::program("overload"));
+    let mut program = Command::new(crate::process::program("overload"));
     let output = program
         .current_dir(&folder)
         .env("SECONDS", "1")

@@ -1,10 +1,8 @@
 //! What the polite client prints.
 
-mod process;
-
 use std::process::Command;
 
-use process::program;
+use crate::process::program;
 
 #[test]
 fn a_polite_client_is_never_denied_and_takes_as_long_as_the_limit_says() {

@@ -1,15 +1,13 @@
 //! The service whose limits are in a file, over sockets: what the page on examples shows of it.
 
-mod process;
-
 use std::{fs, process::Command};
 
 use tollgate_redis::Secret;
 use tollgate_rules::{Author, Bindings, OperatorEntry, redis::RedisRules};
 
-use process::{Answer, Process, redis};
+use crate::process::{Answer, Process, redis};
 
-const LIMITS: &str = include_str!("../limits.toml");
+const LIMITS: &str = include_str!("../../limits.toml");
 
 /// The limits of the file, with days in the place of minutes and seconds: no window ends while a test runs.
 fn limits() -> String {
@@ -106,7 +104,7 @@ fn a_service_with_a_broken_file_does_not_start_and_ends_with_the_mistake() {
     let path = folder.path().join("limits.toml");
     let broken = LIMITS.replace("fixed_window 5/min", "fixed_window 5/mni");
     fs::write(&path, broken).expect("written");
-    let output = Command::new(process::program("rules"))
+    let output = Command::new(crate::process::program("rules"))
         .current_dir(folder.path())
         .env("PORT", "0")
         .env("LIMITS", &path)
@@ -279,7 +277,7 @@ fn commands(section: &str) -> Vec<(String, String)> {
 /// The page's commands, one after the other, in a folder with its file.
 #[test]
 fn what_the_page_shows_of_a_file_is_what_happens() {
-    let section = include_str!("../README.md").split_once("\n## rules\n");
+    let section = include_str!("../../README.md").split_once("\n## rules\n");
     let (_, section) = section.expect("a section");
     let (section, _) = section.split_once("\nWith Redis,").expect("in memory");
     let folder = tempfile::tempdir().expect("a folder");

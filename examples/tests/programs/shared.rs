@@ -1,14 +1,12 @@
 //! Two processes of the example `shared`, over sockets.
 
-mod process;
-
 use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use process::{Process, program, redis};
+use crate::process::{Process, program, redis};
 
 /// The example, on this Redis or on one of its own.
 fn start(redis: Option<&str>) -> Process {

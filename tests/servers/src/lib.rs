@@ -5,6 +5,7 @@
 
 pub mod blocking_server;
 pub mod bus_proxy;
+pub mod certificate;
 pub mod eventually;
 pub mod full_backlog;
 pub mod moved_server;

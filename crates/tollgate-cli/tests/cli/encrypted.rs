@@ -1,10 +1,6 @@
 //! Redis over encrypted connections.
 
-use std::fs;
-
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tempfile::TempDir;
-use tollgate_test_servers::blocking_server::free_port;
+use tollgate_test_servers::{blocking_server::free_port, certificate::Certificate};
 
 use crate::support::{Program, RedisServer};
 
@@ -15,42 +11,18 @@ const RULES: &str =
 struct Encrypted {
     server: RedisServer,
     port: u16,
-    certificate: String,
-    _files: TempDir,
+    certificate: Certificate,
 }
 
 impl Encrypted {
     fn start() -> Self {
-        let certified = generate_simple_self_signed(["127.0.0.1".to_owned()]);
-        let CertifiedKey { cert, signing_key } = certified.expect("a certificate");
-        let files = tempfile::tempdir().expect("a folder");
-        let file = |name: &str, text: &str| {
-            let path = files.path().join(name);
-            fs::write(&path, text).expect("a file");
-            path.to_str().expect("a plain name").to_owned()
-        };
-        let certificate = file("certificate.pem", &cert.pem());
-        let key = file("key.pem", &signing_key.serialize_pem());
+        let certificate = Certificate::of(&["127.0.0.1"]);
         let port = free_port();
-        let server = RedisServer::start(&[
-            "--tls-port",
-            &port.to_string(),
-            "--tls-auth-clients",
-            "no",
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-            "--tls-ca-cert-file",
-            &certificate,
-            "--maxmemory",
-            "256mb",
-        ]);
+        let args = certificate.args(port) + " --maxmemory 256mb";
         Self {
-            server,
+            server: RedisServer::start(&args.split(' ').collect::<Vec<_>>()),
             port,
             certificate,
-            _files: files,
         }
     }
 
@@ -64,7 +36,10 @@ fn each_command_that_asks_redis_does_so_encrypted() {
     let redis = Encrypted::start();
     let program = Program::on(&redis.server, RULES)
         .set("REDIS_URL", &redis.url())
-        .set("TOLLGATE_CA", &redis.certificate);
+        .set(
+            "TOLLGATE_CA",
+            &redis.certificate.path().display().to_string(),
+        );
     // Without encryption nothing reaches it: the other port is closed.
     let _: String = redis.server.ask(&["CONFIG", "SET", "port", "0"]);
     let pushed = [
@@ -92,10 +67,10 @@ fn each_command_that_asks_redis_does_so_encrypted() {
 #[test]
 fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_named() {
     let redis = Encrypted::start();
-    let other = generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let other = Certificate::of(&["127.0.0.1"]);
     let program = Program::on(&redis.server, RULES)
         .set("REDIS_URL", &redis.url())
-        .file("other.pem", &other.cert.pem())
+        .file("other.pem", &other.pem)
         .file("no.pem", "no certificate\n");
     for command in [&["doctor"][..], &["key", "status", "-H", "x-api-key: acme"]] {
         let ran = program.run(&[command, &["--ca", "other.pem"]].concat());

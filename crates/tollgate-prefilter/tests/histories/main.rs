@@ -1,4 +1,5 @@
-//! Random histories of thousands of steps, with the terms and sizes of real quotas, held to exact oracles.
+//! Random histories of thousands of steps, with the terms and sizes of real quotas, held to exact oracles; and what a process does about
+//! slots.
 
 mod buckets;
 mod clock_steps;
@@ -7,4 +8,5 @@ mod freshness;
 mod oracle;
 mod reports;
 mod retries;
+mod slots;
 mod windows;

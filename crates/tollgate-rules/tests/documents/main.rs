@@ -1,15 +1,23 @@
-//! Documents: what they mean, in all three syntaxes.
+//! Documents: what they mean, in all three syntaxes, what is wrong with them, and who follows them.
 
+mod audit;
 mod bounds;
 mod client_ip;
 mod edge;
 mod entries;
+mod envoy_import;
 mod explanation;
 mod keys_and_conditions;
+#[cfg(feature = "redis")]
+mod lists;
+mod live_rules;
 mod load;
 mod model;
 mod quota_by;
 mod round_trip;
+mod schema;
+mod sources;
+mod wrong_documents;
 
 use std::{convert::Infallible, net::IpAddr};
 

@@ -177,7 +177,7 @@ fn wrong_documents_are_not_valid() {
     assert!(refused > 50, "{refused}");
 }
 
-/// The reference page, from the schema: `TOLLGATE_BLESS=1 cargo test -p tollgate-rules --test schema` writes it.
+/// The reference page, from the schema: `TOLLGATE_BLESS=1 cargo test -p tollgate-rules --test documents schema` writes it.
 #[test]
 fn the_reference_is_the_schema_in_words() {
     let schema = schema();

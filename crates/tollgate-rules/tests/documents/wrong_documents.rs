@@ -1,6 +1,6 @@
 //! A corpus of wrong documents, each beside the message that it gets.
 //!
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-rules --test wrong_documents` writes the messages as they are now.
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-rules --test documents wrong_documents` writes the messages as they are now.
 
 use std::{env, fs, path::Path};
 

@@ -1,13 +1,12 @@
 //! Rules behind Sentinel, in a cluster, and through encrypted connections.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tempfile::TempDir;
 use tokio::time::sleep;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate_rules::redis::{Certificates, PushErrorKind, RedisRules};
 use tollgate_test_servers::{
+    certificate::Certificate,
     eventually::eventually,
     moving_slot::MovingSlot,
     redis_cluster::RedisCluster,
@@ -171,71 +170,24 @@ async fn a_push_waits_until_all_keys_are_on_one_server_and_else_says_that_they_m
     until("it arrives", || limit_of(&rules) == 4).await;
 }
 
-struct Encrypted {
-    _server: RedisServer,
-    port: u16,
-    certificate: String,
-    _files: TempDir,
-}
-
-impl Encrypted {
-    /// A server with a certificate for 127.0.0.1.
-    async fn start() -> Self {
-        let names = vec!["127.0.0.1".to_owned()];
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(names).expect("a certificate");
-        let files = TempDir::new().expect("a folder");
-        let file = |name: &str, text: &str| {
-            let path = files.path().join(name);
-            fs::write(&path, text).expect("it is written");
-            path.to_str().expect("a plain name").to_owned()
-        };
-        let certificate = file("certificate.pem", &cert.pem());
-        let key = file("key.pem", &signing_key.serialize_pem());
-        let port = free_port();
-        let port_text = port.to_string();
-        let server = RedisServer::start(&[
-            "--tls-port",
-            &port_text,
-            "--tls-auth-clients",
-            "no",
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-            "--tls-ca-cert-file",
-            &certificate,
-        ])
-        .await;
-        Self {
-            _server: server,
-            port,
-            certificate: cert.pem(),
-            _files: files,
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("rediss://127.0.0.1:{}", self.port)
-    }
-}
-
 #[tokio::test]
 async fn rules_travel_encrypted() {
-    let server = Encrypted::start().await;
+    let (certificate, port) = (Certificate::of(&["127.0.0.1"]), free_port());
+    let args = certificate.args(port);
+    let _server = RedisServer::start(&args.split(' ').collect::<Vec<_>>()).await;
+    let url = format!("rediss://127.0.0.1:{port}");
     // Another test may have done it.
     let _ = default_provider().install_default();
-    let trusted = Certificates::of_authorities(&*server.certificate);
-    let redis = RedisRules::with_tls(server.url(), "shop", &secret(7), trusted);
+    let trusted = Certificates::of_authorities(&*certificate.pem);
+    let redis = RedisRules::with_tls(&*url, "shop", &secret(7), trusted);
     let redis = redis.expect("an address");
     push(&redis, limits("3/h")).await;
     let rules = follow(&redis).await;
     push(&redis, limits("4/h")).await;
     until("a push arrives", || limit_of(&rules) == 4).await;
 
-    let another = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
-    let another = Certificates::of_authorities(another.cert.pem());
-    let distrusting = RedisRules::with_tls(server.url(), "shop", &secret(7), another);
+    let another = Certificates::of_authorities(Certificate::of(&["127.0.0.1"]).pem);
+    let distrusting = RedisRules::with_tls(&*url, "shop", &secret(7), another);
     let wrong = distrusting.expect("an address").fleet().await;
     let wrong = wrong.expect_err("nobody trusts it");
     assert_eq!(wrong.kind(), PushErrorKind::Unavailable);

@@ -1,13 +1,14 @@
 //! Encrypted connections.
 
-use std::{fs, sync::Arc};
+use std::sync::Arc;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tempfile::TempDir;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore, crypto::ring::default_provider, pki_types::CertificateDer,
 };
-use tollgate_test_servers::redis_server::{RedisServer, free_port};
+use tollgate_test_servers::{
+    certificate::Certificate,
+    redis_server::{RedisServer, free_port},
+};
 
 use crate::{
     connection::{
@@ -23,7 +24,7 @@ struct Encrypted {
     server: RedisServer,
     port: u16,
     certificate: CertificateDer<'static>,
-    _files: TempDir,
+    _files: Certificate,
 }
 
 impl Encrypted {
@@ -39,37 +40,15 @@ impl Encrypted {
 
     /// A server with a certificate for these names and numbers.
     async fn named(names: &[&str], args: &[&str]) -> Self {
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
-        let files = TempDir::new().unwrap();
-        let file = |name: &str, text: &str| {
-            let path = files.path().join(name);
-            fs::write(&path, text).unwrap();
-            path.to_str().unwrap().to_owned()
-        };
-        let certificate = file("certificate.pem", &cert.pem());
-        let key = file("key.pem", &signing_key.serialize_pem());
+        let certificate = Certificate::of(names);
         let port = free_port();
-        let port_text = port.to_string();
-        let mut all = vec![
-            "--tls-port",
-            &port_text,
-            "--tls-auth-clients",
-            "no",
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-            "--tls-ca-cert-file",
-            &certificate,
-        ];
-        all.extend(args);
-        let server = RedisServer::start(&all).await;
+        let own = certificate.args(port);
+        let all: Vec<_> = own.split(' ').chain(args.iter().copied()).collect();
         Self {
-            server,
+            server: RedisServer::start(&all).await,
             port,
-            certificate: cert.der().clone(),
-            _files: files,
+            certificate: CertificateDer::from(certificate.der.clone()),
+            _files: certificate,
         }
     }
 
@@ -113,11 +92,8 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
 #[tokio::test]
 async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
     let encrypted = Encrypted::start().await;
-    let other = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-    for (host, trusted) in [
-        ("127.0.0.1", other.cert.der()),
-        ("localhost", &encrypted.certificate),
-    ] {
+    let other = CertificateDer::from(Certificate::of(&["127.0.0.1"]).der);
+    for (host, trusted) in [("127.0.0.1", &other), ("localhost", &encrypted.certificate)] {
         let security = encrypted.trusting(&[trusted]);
         let bench = Bench::start_with(&encrypted.url(host), |options| {
             options.connect_timeout = Some(std::time::Duration::from_secs(5));

@@ -11,7 +11,7 @@ use tollgate_test_services::{rules::INSTANCES, service::Service};
 
 /// The line of the guide, with what a cluster adds to it.
 fn line() -> String {
-    let page = include_str!("../../guide/redis.md");
+    let page = include_str!("../../../guide/redis.md");
     let behind = |begin: &str| page.lines().find_map(|line| line.strip_prefix(begin));
     let line = behind("127.0.0.1:6379> ").expect("the page has the line");
     let added = behind("| Cluster, on every server | `").expect("a row");

@@ -17,7 +17,7 @@ use tollgate_test_servers::{
     eventually::eventually, moving_slot::MovingSlot, redis_cluster::RedisCluster,
 };
 
-use crate::slots::sent_on;
+use super::slots::sent_on;
 
 /// The denial that blocks.
 const AFTER: u32 = 300;

@@ -7,7 +7,7 @@ use tollgate_core::{Check, Decision, Limiter, MAX_PERIOD, Quota, Reason, Rule, T
 use tollgate_redis::{Keys, Partition, RedisStore};
 use tollgate_test_servers::redis_cluster::RedisCluster;
 
-use crate::{key, secret};
+use super::{key, secret};
 
 const TERM: Duration = Duration::from_secs(2);
 const TENANTS: usize = 12;

@@ -6,7 +6,7 @@ use tollgate_core::{
 use tollgate_redis::Partition;
 use tollgate_test_servers::redis_cluster::RedisCluster;
 
-use crate::{key, store};
+use super::{key, store};
 
 pub(crate) async fn a_reservation_lies_in_one_hash_slot(cluster: &RedisCluster) {
     let by_tenant = Partition::ByRule("at-once".into());

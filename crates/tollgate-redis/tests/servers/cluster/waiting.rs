@@ -5,7 +5,7 @@ use tollgate_core::{Check, Limiter, MINUTE, Quota, Reason, Rule, SECOND, Tick};
 use tollgate_redis::Partition;
 use tollgate_test_servers::{eventually::eventually, redis_cluster::RedisCluster};
 
-use crate::{key, store};
+use super::{key, store};
 
 /// Units of the rules that wait, in µs.
 const UNIT: Tick = 100_000;

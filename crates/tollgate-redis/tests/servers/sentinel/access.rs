@@ -9,7 +9,7 @@ use tollgate_test_services::{rules::INSTANCES, service::Service};
 
 /// The line of the guide for a server on this port, with what Sentinel adds to that of the servers.
 fn line(port: u16) -> String {
-    let page = include_str!("../../guide/redis.md");
+    let page = include_str!("../../../guide/redis.md");
     let behind = |begin: &str| page.lines().find_map(|line| line.strip_prefix(begin));
     let line = behind(&format!("127.0.0.1:{port}> ")).expect("the page has the line");
     let added = behind("| Sentinel, on the master and on each replica | `").expect("a row");
