@@ -274,20 +274,21 @@ async fn the_ledger_of_two_gateways_has_what_their_models_have_streamed() {
 fn be_client(gateway: &Process, client: usize) {
     let key = ["acme-1", "globex-1", "acme-2"][client % 3];
     let prompt = vec!["word"; 1 + client].join(" ");
+    let (patience, reasoning) = (client % 4, client.is_multiple_of(5));
     until(|| {
-        let mut stream = asked(gateway, key, &prompt, client % 5 == 0);
-        let mut line = String::new();
-        if client % 4 > 0 {
-            stream.read_line(&mut line).expect("text");
+        let mut stream = asked(gateway, key, &prompt, reasoning);
+        let mut text = String::new();
+        if patience > 0 {
+            stream.read_line(&mut text).expect("text");
         }
-        while client % 4 > 1
-            && !line.contains("word")
-            && stream.read_line(&mut line).expect("text") > 0
+        while patience > 1
+            && !text.contains("word")
+            && stream.read_line(&mut text).expect("text") > 0
         {}
-        if client % 4 == 3 {
-            stream.read_to_string(&mut line).expect("text");
+        if patience > 2 {
+            stream.read_to_string(&mut text).expect("text");
         }
-        (client % 4 == 0 || line.contains(" 200 ")).then_some(())
+        (patience == 0 || text.contains(" 200 ")).then_some(())
     });
 }
 
