@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
 };
 
 use http::request::Parts;
@@ -18,15 +17,7 @@ use tollgate_rules::{
     Bindings, Format, ListFile, LiveRules, RuleDocument, RuleText, redis::RedisRules,
 };
 
-/// Waits until it holds, with a deadline.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(25), "{what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
+use crate::until;
 
 fn has(list: &KeyList, key: &str) -> bool {
     list.has_key(Key::of(key).as_ref())

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     fs,
     path::Path,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use axum::body::{Body, to_bytes};
@@ -12,6 +12,8 @@ use http::{Request, Response};
 use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer, shed::Priority};
 use tollgate_rules::{Author, Bindings, Format, LiveRules, OperatorEntry};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::until;
 
 fn document(limit: &str) -> String {
     format!("version = 1\n\n[[rules]]\nname = \"api\"\nlimit = \"{limit}\"\nby = \"constant\"\n")
@@ -26,16 +28,6 @@ async fn limit(layer: &RateLimitLayer) -> String {
     let policy = response.headers().get("ratelimit-policy");
     let policy = policy.and_then(|policy| policy.to_str().ok()).unwrap_or("");
     policy.to_owned()
-}
-
-/// Waits until it holds, with a deadline.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(25), "{what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[tokio::test]

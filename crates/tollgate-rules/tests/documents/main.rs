@@ -19,7 +19,11 @@ mod schema;
 mod sources;
 mod wrong_documents;
 
-use std::{convert::Infallible, net::IpAddr};
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use http::{Method, Request, Response};
 use tollgate::{
@@ -114,4 +118,14 @@ pub(crate) fn one(by: &str, more: &str) -> String {
     format!(
         "version = 1\n[[rules]]\nname = \"rule\"\nlimit = \"fixed_window 2/min\"\nby = {by}\n{more}\n"
     )
+}
+
+/// Waits until it holds, with a deadline.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }

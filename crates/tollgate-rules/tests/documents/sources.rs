@@ -1,12 +1,11 @@
 //! Sources of documents that users write, and the schema next to documents.
 
-use std::{fs, time::Duration};
+use std::fs;
 
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep},
-};
+use tokio::sync::mpsc;
 use tollgate_rules::{Bindings, Format, LiveRules, RuleText, Source, SourceError};
+
+use crate::until;
 
 fn document(name: &str, limit: &str) -> String {
     format!("version = 1\n\n[[rules]]\nname = \"{name}\"\nlimit = \"{limit}\"\nby = \"constant\"\n")
@@ -33,15 +32,6 @@ type Sender = mpsc::Sender<Result<RuleText, SourceError>>;
 fn sent() -> (Sender, Sent) {
     let (sender, receiver) = mpsc::channel(8);
     (sender, Sent(receiver))
-}
-
-/// Waits until it holds, with a deadline.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
-        sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn limit_of(rules: &LiveRules) -> u64 {
