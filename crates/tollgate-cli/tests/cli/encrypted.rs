@@ -2,7 +2,7 @@
 
 use tollgate_test_servers::{blocking_server::free_port, certificate::Certificate};
 
-use crate::support::{Program, RedisServer};
+use crate::support::{Program, RedisServer, words};
 
 const RULES: &str =
     "version = 1\n[[rules]]\nname = \"api\"\nlimit = \"60/min\"\nby = \"header:x-api-key\"\n";
@@ -42,15 +42,7 @@ fn each_command_that_asks_redis_does_so_encrypted() {
         );
     // Without encryption nothing reaches it: the other port is closed.
     let _: String = redis.server.ask(&["CONFIG", "SET", "port", "0"]);
-    let pushed = [
-        "rules",
-        "push",
-        "limits.toml",
-        "--by",
-        "alice",
-        "--because",
-        "a test",
-    ];
+    let pushed = words("rules push limits.toml --by alice --because 'a test'");
     program.run(&pushed).assert(0, &["revision 1"]);
     program.run(&["rules", "history"]).assert(0, &["alice"]);
     let key = ["key", "check", "-H", "x-api-key: acme"];
@@ -88,13 +80,6 @@ fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_nam
     let program = program.set("REDIS_URL", &clear);
     let ran = program.run(&["doctor", "--ca", "other.pem"]);
     ran.assert(3, &["cannot be asked", "does it encrypt at this port?"]);
-    let ran = program.run(&[
-        "key",
-        "status",
-        "-H",
-        "x-api-key: acme",
-        "--ca",
-        "other.pem",
-    ]);
+    let ran = program.run(&words("key status -H 'x-api-key: acme' --ca other.pem"));
     ran.assert(3, &["not ready within"]);
 }

@@ -11,7 +11,7 @@ use tollgate_tests::events::Events;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tracing::Level;
 
-use crate::support::{Program, RedisCluster, RedisServer, SECRET};
+use crate::support::{Program, RedisCluster, RedisServer, SECRET, words};
 
 const RULES: &str = "\
 version = 1
@@ -458,18 +458,7 @@ fn a_grant_counts_once_is_shown_and_is_taken_back() {
     };
     let rules = rule("pages", "credits = true") + &rule("other", "");
     let program = Program::on(&server, &format!("version = 1\n{rules}"));
-    let grant = [
-        "key",
-        "grant",
-        "pages",
-        "acme",
-        "--id",
-        "invoice-1",
-        "--units",
-        "10",
-        "--until",
-        "2d",
-    ];
+    let grant = words("key grant pages acme --id invoice-1 --units 10 --until 2d");
     let grant = [&grant[..], BECAUSE].concat();
     for changed in [10, 0] {
         let (code, json) = program.json(&grant);

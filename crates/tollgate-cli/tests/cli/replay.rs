@@ -11,7 +11,7 @@ use tollgate::{ManualClock, MemoryStore, RateLimitLayer, key::PeerAddr};
 use tollgate_rules::{Bindings, Format, RuleDocument};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use crate::support::{Program, assert_harmless};
+use crate::support::{Program, assert_harmless, words};
 
 const RULES: &str = r#"
 version = 1
@@ -129,14 +129,7 @@ async fn a_hundred_thousand_lines_give_what_the_layer_gives() {
     let program = Program::new()
         .file("limits.toml", RULES)
         .file("access.log", &log);
-    let (code, json) = program.json(&[
-        "replay",
-        "access.log",
-        "--rules",
-        "limits.toml",
-        "--most",
-        "1000",
-    ]);
+    let (code, json) = program.json(&words("replay access.log --rules limits.toml --most 1000"));
     assert_eq!(
         (code, &json["denied"][0], &json["broken"]),
         (1, &denied.into(), &0.into())
@@ -315,25 +308,15 @@ fn requests_count_when_they_began_and_hold_slots_until_they_ended() {
         "{json}"
     );
     // Without durations nobody knows.
-    let ran = program.run(&[
-        "replay",
-        "a.log",
-        "--rules",
-        "limits.toml",
-        "--format",
-        "$msec $remote_addr $- $status",
-    ]);
+    let ran = program.run(&words(
+        "replay a.log --rules limits.toml --format '$msec $remote_addr $- $status'",
+    ));
     ran.assert(0, &["11 requests"]);
     denied("concurrent 2");
     program
-        .run(&[
-            "replay",
-            "a.log",
-            "--rules",
-            "limits.toml",
-            "--format",
-            "$msec $remote_addr $- $status",
-        ])
+        .run(&words(
+            "replay a.log --rules limits.toml --format '$msec $remote_addr $- $status'",
+        ))
         .assert(2, &["it has slots"]);
 }
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use tollgate_redis::Secret;
 use tollgate_rules::{Bindings, LiveRules, redis::RedisRules};
 
-use crate::support::{Program, RedisServer, SECRET};
+use crate::support::{Program, RedisServer, SECRET, words};
 
 const RIGHT: &str = "\
 version = 1
@@ -530,17 +530,8 @@ fn a_document_for_the_edge_is_checked_and_explained_as_the_server_reads_it() {
         .run(&[&check[..], &["--at", "edge"]].concat())
         .assert(0, &["no mistakes"]);
     let explain = |entries: &[&str]| {
-        let args = [
-            "rules",
-            "explain",
-            "--rules",
-            "limits.toml",
-            "--at",
-            "edge",
-            "--domain",
-            "sms",
-        ];
-        program.run(&[&args, entries].concat())
+        let args = words("rules explain --rules limits.toml --at edge --domain sms");
+        program.run(&[&args[..], entries].concat())
     };
     explain(&["--descriptor", "kind=alert", "--descriptor", "to=+44=1"])
         .assert(0, &["alerts  yes"]);

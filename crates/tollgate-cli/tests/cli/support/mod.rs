@@ -7,7 +7,7 @@ mod redis_server;
 
 pub(crate) use self::{
     nginx::Nginx,
-    program::{Program, Ran, SECRET, assert_harmless},
+    program::{Program, Ran, SECRET, assert_harmless, words},
     redis_cluster::RedisCluster,
     redis_server::{RedisServer, server_program},
 };

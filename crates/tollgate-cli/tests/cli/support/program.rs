@@ -176,3 +176,13 @@ pub(crate) fn assert_harmless(ran: &Ran) {
         assert!(longest < 2_000, "a line of {longest}");
     }
 }
+
+/// The words of a command line, in which quotes keep spaces.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(index, part)| match index % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
+}
