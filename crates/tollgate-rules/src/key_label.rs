@@ -1,4 +1,4 @@
-//! What a rule's top keys are called: `label = "key"`, or a part of it.
+//! What a rule's top keys and accounts are called: `label = "key"`, `durable = "key"`, or a part of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -35,23 +35,26 @@ impl KeyLabel {
                 first = usize::try_from(number).ok()?;
             }
         }
-        let mut part = None;
-        if let Some(node) = of {
-            let name = reader.text(node, "\"key\", or one of what the rule counts by")?;
-            if name.value != WHOLE {
-                part = key.names().position(|part| part == name.value);
-                if part.is_none() {
-                    let known = [WHOLE].into_iter().chain(key.names());
-                    reader.unknown(&node.span, "part of the rule's key", name.value, known);
-                    return None;
-                }
+        let label = match of {
+            Some(node) => Self::read_name(reader, node, key)?,
+            None => Self::whole(key),
+        };
+        Some(Self { first, ..label })
+    }
+
+    /// One part of a key, or all, by its name.
+    pub(crate) fn read_name(reader: Reader<'_>, node: &Node, key: &RuleKey) -> Option<Self> {
+        let name = reader.text(node, "\"key\", or one of what the rule counts by")?;
+        let mut label = Self::whole(key);
+        if name.value != WHOLE {
+            label.part = key.names().position(|part| part == name.value);
+            if label.part.is_none() {
+                let known = [WHOLE].into_iter().chain(key.names());
+                reader.unknown(&node.span, "part of the rule's key", name.value, known);
+                return None;
             }
         }
-        Some(Self {
-            widths: key.widths().collect(),
-            part,
-            first,
-        })
+        Some(label)
     }
 
     /// All parts of a key.

@@ -278,6 +278,11 @@ impl RuleEntry {
         {
             rule = rule.label(move |key| label.of(key));
         }
+        if let (Some(key), Some(node)) = (&key, fields.get("durable"))
+            && let Some(account) = KeyLabel::read_name(reader, node, key)
+        {
+            rule = rule.durable(move |key| account.of(key));
+        }
         let unit = fields.get("unit");
         if let Some(unit) = unit.and_then(|it| reader.text(it, "what is counted, as \"tokens\"")) {
             rule = rule.unit(unit.value);

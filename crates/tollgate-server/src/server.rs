@@ -20,6 +20,7 @@ use tokio::{
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
+use tollgate_ledger::Ledger;
 use tollgate_redis::{Address, RedisStore};
 use tollgate_rules::{
     Bindings, LiveRules, RuleText,
@@ -53,12 +54,13 @@ pub struct Server {
     drain: Duration,
     addresses: Vec<String>,
     store: Option<RedisStore>,
+    ledger: Option<Ledger>,
     _rules: LiveRules,
 }
 
 impl Server {
     /// Reads the rules, connects to the store and opens the doors. A Redis that is down is no reason not to start: the rules answer
-    /// as they do for a store failure. `recorder` is what [`install_metrics`](crate::install_metrics) has given.
+    /// as they do for a store failure. A ledger has to answer. `recorder` is what [`install_metrics`](crate::install_metrics) has given.
     ///
     /// # Errors
     ///
@@ -75,6 +77,16 @@ impl Server {
             None => rules.layer(MemoryStore::new()),
         };
         let layer = layer.map_err(Mistakes::one)?;
+        let ledger = match &settings.ledger {
+            Some(settings) => {
+                let ledger = Ledger::open(&settings.url()?)
+                    .await
+                    .map_err(Mistakes::one)?;
+                ledger.attach(&layer.limiter()).map_err(Mistakes::one)?;
+                Some(ledger)
+            }
+            None => None,
+        };
         let drain = settings.drain();
         let (ending, ends) = watch::channel(false);
         let (health, health_server) = health_reporter();
@@ -138,6 +150,7 @@ impl Server {
             drain,
             addresses,
             store,
+            ledger,
             _rules: rules,
         })
     }
@@ -166,6 +179,9 @@ impl Server {
             if let Err(wrong) = connects {
                 mistakes.add(wrong);
             }
+        }
+        if let Some(wrong) = settings.ledger.as_ref().and_then(|it| it.url().err()) {
+            mistakes.add(wrong);
         }
         for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {
             if let Err(wrong) = Tls::read(tls) {
@@ -202,6 +218,11 @@ impl Server {
         }
         if let Some(store) = &self.store {
             store.flush(Duration::from_secs(2)).await;
+        }
+        if let Some(ledger) = self.ledger.take()
+            && let Err(wrong) = ledger.close().await
+        {
+            tracing::error!(target: "tollgate", "what the ledger has not written is lost: {wrong}");
         }
     }
 }

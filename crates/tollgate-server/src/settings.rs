@@ -20,6 +20,7 @@ use crate::mistakes::Mistakes;
 pub struct Settings {
     pub(crate) rules: Option<PathBuf>,
     pub(crate) redis: Option<RedisSettings>,
+    pub(crate) ledger: Option<LedgerSettings>,
     pub(crate) grpc: Option<DoorSettings>,
     #[serde(default)]
     pub(crate) http: Vec<DoorSettings>,
@@ -45,6 +46,13 @@ pub(crate) struct RedisSettings {
     /// Whether the rules are those that were pushed there.
     #[serde(default)]
     pub(crate) rules: bool,
+}
+
+/// The database that durable rules are written to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LedgerSettings {
+    url: Option<String>,
 }
 
 /// Where proxies ask, and how.
@@ -154,10 +162,17 @@ impl Settings {
         let Self {
             rules,
             redis,
+            ledger,
             grpc,
             http,
             ..
         } = self;
+        if let Some(LedgerSettings { url: Some(url) }) = ledger
+            && let Some(file) = url.strip_prefix("sqlite:").filter(|it| !it.contains(':'))
+        {
+            let file = folder.join(file.trim_start_matches("//"));
+            *url = format!("sqlite:{}", file.display());
+        }
         let doors = grpc.iter_mut().chain(http);
         let of_doors = doors.filter_map(|door| door.tls.as_mut()).flat_map(|tls| {
             [&mut tls.cert, &mut tls.key]
@@ -269,6 +284,20 @@ impl DoorSettings {
             all.push("max_connection_age_seconds is 1 to 86400; 300 is usual".to_owned());
         }
         all
+    }
+}
+
+impl LedgerSettings {
+    /// Where it is, which may have a password.
+    pub(crate) fn url(&self) -> Result<String, Mistakes> {
+        self.url
+            .clone()
+            .or_else(|| std::env::var("DATABASE_URL").ok())
+            .ok_or_else(|| {
+                Mistakes::one(
+                    "[ledger] has no url; add url = \"sqlite:ledger.db\", or set DATABASE_URL",
+                )
+            })
     }
 }
 

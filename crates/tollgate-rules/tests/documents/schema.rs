@@ -36,6 +36,7 @@ const BEYOND: &[&str] = &[
     "debt_and_wait.toml",
     "debt_of_log.toml",
     "descriptor_in_service.toml",
+    "durable_other_part.toml",
     "exact_when_exact.toml",
     "group_tie.toml",
     "group_twice.toml",

@@ -1,9 +1,10 @@
 //! Settings: what is wrong with them, rules that change, and who may ask.
 
-use std::fs;
+use std::{fs, ops::ControlFlow};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use reqwest::Client;
+use tollgate_ledger::{AccountUsage, Ledger, Period};
 use tollgate_server::proto::{RateLimitRequest, rate_limit_service_client::RateLimitServiceClient};
 use tollgate_test_servers::eventually::eventually;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -43,6 +44,11 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "rules = 'limits.toml'\nconsole = '0.0.0.0:1'\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
             &["the console is for this machine, and 0.0.0.0:1 is not"],
+        ),
+        (
+            "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\nledger = {}\n",
+            RULES,
+            &["[ledger] has no url; add url = \"sqlite:ledger.db\", or set DATABASE_URL"],
         ),
         (
             "rules = 'limits.toml'\ngprc = {}\n",
@@ -118,6 +124,36 @@ async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_for
         (policy().await == "\"per-ip\";q=7;w=3600").then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_has_ended() {
+    let settings = "rules = 'limits.toml'\ndrain_seconds = 0\nledger = { url = 'sqlite:ledger.db' }\n[[http]]\nlisten = '127.0.0.1:0'\n\
+                    style = 'envoy'\n";
+    let rules = "version = 1\n[[rules]]\nname = 'per-tenant'\nlimit = 'fixed_window 5/24h'\nby = ['method', 'header:x-tenant']\n\
+                 durable = 'header:x-tenant'\n";
+    let mut server = Server::start(settings, rules);
+    for status in [200, 200, 200, 200, 200, 429] {
+        let url = format!("http://{}/check/", server.addresses[0]);
+        let asked = Client::new().get(url).header("x-tenant", "acme");
+        let response = asked.send().await.expect("it is answered");
+        assert_eq!(response.status(), status);
+    }
+    server.terminate();
+    while server.ended().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let file = server.folder().join("ledger.db");
+    let ledger = Ledger::open(&format!("sqlite:{}", file.display())).await;
+    let mut used = Vec::new();
+    let each = |usage: &AccountUsage| {
+        used.push((usage.account.clone(), usage.units));
+        ControlFlow::Continue(())
+    };
+    let ledger = ledger.expect("it opens");
+    let read = ledger.usage(None, Period::ALL, each).await;
+    read.expect("it answers");
+    assert_eq!(used, [("acme".to_owned(), 5)]);
 }
 
 #[tokio::test]
