@@ -25,15 +25,21 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     {
         return None;
     }
+    #[cfg(feature = "calendar")]
+    if let (Some(of_plan), Some(of_other)) = (plan.calendar_of(), other.calendar_of()) {
+        // Each tenant has its own days: what was used stays in the window that is in force.
+        let [one, other] = [of_plan, of_other].map(|calendar| calendar.unit().name());
+        return (one != other).then(|| {
+            format!(
+                "counts by the {one}, and the rule by the {other}; plans share one state, whose number, time zone and first day may \
+                 differ and whose unit may not: write \"{}/{other}\", or take a rule of its own for these requests: Rule::new with \
+                 another name",
+                plan.limit()
+            )
+        });
+    }
     let remedy = "plans share one state, so take the same for both, or a rule of its own for these requests: \
                   Rule::new with another name";
-    #[cfg(feature = "calendar")]
-    if let (Some(one), Some(other)) = (plan.calendar_of(), other.calendar_of())
-        && one.unit() == other.unit()
-    {
-        // Each tenant has its own days: what was used stays in the window that is in force.
-        return None;
-    }
     Some(
         if plan.calendar_of().is_some() || other.calendar_of().is_some() {
             format!(
@@ -153,9 +159,12 @@ mod tests {
         let month = Quota::calendar(5, Month);
         let other = Quota::calendar(7, Month).zone("Asia/Tokyo").from_day(15);
         assert_eq!(plan_conflict(&other, &month), None);
-        for other in [Quota::calendar(5, Year), Quota::fixed_window(5, 31 * DAY)] {
+        for (other, right) in [
+            (Quota::calendar(7, Year), "7/month"),
+            (Quota::fixed_window(7, 31 * DAY), "calendar 5/month"),
+        ] {
             let conflict = plan_conflict(&other, &month).expect("a conflict");
-            assert!(conflict.contains("calendar 5/month"), "{conflict}");
+            assert!(conflict.contains(right), "{conflict}");
         }
     }
 }

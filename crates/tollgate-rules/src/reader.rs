@@ -363,8 +363,8 @@ impl<'a> Reader<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// A quota as text, whose algorithm is `algorithm` where it names none.
-    pub(crate) fn quota(&self, node: &Node, algorithm: Option<&Quota>) -> Option<At<Quota>> {
+    /// A quota as text, whose algorithm or calendar is that of `own` where it names none.
+    pub(crate) fn quota(&self, node: &Node, own: Option<&Quota>) -> Option<At<Quota>> {
         let Value::Text(text) = &node.value else {
             self.expected(node, "a limit as \"100/min\" or \"gcra 100/min burst 20\"");
             return None;
@@ -372,16 +372,15 @@ impl<'a> Reader<'a> {
         let names_one = text
             .trim_start()
             .starts_with(|c: char| c.is_alphabetic() || c == '_');
-        let prefix = match algorithm {
-            Some(quota) if !names_one && quota.has_state() => {
-                format!("{} ", quota.algorithm())
-            }
+        let prefix = match own.filter(|own| !names_one && own.has_state()) {
+            Some(own) if own.calendar_of().is_some() => "calendar ".to_owned(),
+            Some(own) if !is_of_calendar(text) => format!("{} ", own.algorithm()),
             _ => String::new(),
         };
         match format!("{prefix}{text}").parse::<Quota>() {
             Ok(quota) => Some(At {
                 span: node.span.clone(),
-                value: with_buckets_of(quota, algorithm),
+                value: as_in(own, quota, text),
             }),
             Err(error) => {
                 let span = error.span();
@@ -481,13 +480,36 @@ impl<'a> Reader<'a> {
 }
 
 /// A quota in the place of another has as many sub-buckets.
-fn with_buckets_of(quota: Quota, other: Option<&Quota>) -> Quota {
-    match other {
-        Some(other) if other.algorithm() == quota.algorithm() && other.bucket_count() > 0 => {
-            quota.buckets(other.bucket_count())
+/// A quota with what its text leaves to that of its rule: the number of sub-buckets, or the zone and the first day.
+fn as_in(own: Option<&Quota>, quota: Quota, text: &str) -> Quota {
+    let Some(own) = own.filter(|own| own.algorithm() == quota.algorithm()) else {
+        return quota;
+    };
+    match (own.calendar_of(), quota.calendar_of()) {
+        (Some(own), Some(of_text)) if own.unit() == of_text.unit() => {
+            match text.trim_start().starts_with(|c: char| c.is_ascii_digit()) && !names_days(text) {
+                true => Quota::in_calendar(quota.limit(), own),
+                false => quota,
+            }
         }
+        _ if own.bucket_count() > 0 => quota.buckets(own.bucket_count()),
         _ => quota,
     }
+}
+
+/// Whether the text of a quota of a calendar has a zone or a first day, behind its unit.
+fn names_days(text: &str) -> bool {
+    let unit = text.split_once('/').map_or("", |(_, unit)| unit);
+    unit.split_whitespace().nth(1).is_some()
+}
+
+/// Whether a text without an algorithm is of a calendar, right or wrong: then it reads the same with that word in front.
+fn is_of_calendar(text: &str) -> bool {
+    let read = |text: &str| {
+        text.parse::<Quota>()
+            .map_err(|wrong| wrong.message().to_owned())
+    };
+    read(text) == read(&format!("calendar {text}"))
 }
 
 impl<'a> Fields<'a> {

@@ -188,3 +188,31 @@ fn what_changes_is_said_of_groups_and_of_the_rule_that_is_switched() {
     assert_eq!(lines.len(), 1);
     assert!(lines[0].starts_with("r7: "), "{lines:?}");
 }
+
+#[test]
+fn a_limit_beside_one_of_a_calendar_has_what_it_does_not_say_of_that_one() {
+    let own = r#"
+version = 1
+[[rules]]
+name = "budget"
+limit = "100/month Europe/Zurich from 15"
+by = "tenant"
+plan = "plan"
+plans = { gold = "500/month", utc = "500/month UTC", tokyo = "7/month Asia/Tokyo from 3" }
+[[overrides]]
+rule = "budget"
+key = "acme"
+limit = "9/month Asia/Kathmandu"
+"#;
+    let document = toml(own).expect("valid");
+    let rule = &document.limiter_rules()[0];
+    let quotas = (1..rule.quotas()).map(|plan| rule.quota_of(plan).to_string());
+    let quotas: Vec<String> = quotas.collect();
+    for quota in [
+        "calendar 500/month Europe/Zurich from 15",
+        "calendar 500/month",
+        "calendar 7/month Asia/Tokyo from 3",
+    ] {
+        assert!(quotas.iter().any(|it| it == quota), "{quotas:?}");
+    }
+}
