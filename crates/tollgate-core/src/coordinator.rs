@@ -92,6 +92,15 @@ impl Coordinator {
                 fallback.map_or_else(Default::default, |it| it.sizes())
             }));
         }
+        if let Some(fallback) = &fallback
+            && rules.rules().iter().any(|rule| rule.debt_of() > 0)
+        {
+            let (fallback, of_store) = (Arc::clone(fallback), Arc::downgrade(&store));
+            store.set_charge_fallback(Arc::new(move |check, units| match of_store.upgrade() {
+                Some(store) => fallback.charge(&*store, check, units),
+                None => units,
+            }));
+        }
         let clock = match &fallback {
             Some(fallback) => fallback.clock().clone(),
             None => store.clock(),

@@ -28,7 +28,7 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     check::Check,
     credits::CreditState,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome},
     durable_setting::Durable,
     hold::{Hold, Settlement},
     journal_cells::{CellSum, JournalCells},
@@ -526,19 +526,6 @@ impl DurableRules {
     /// Whether a store in memory knows what was used before this decision.
     pub(crate) fn knows(&self, checks: &[Check], decision: &Decision) -> bool {
         !decision.is_allowed() || self.unknown(checks, decision.at()).is_empty()
-    }
-
-    /// What a request has taken of durable rules while the store failed: there is nothing to settle in the store.
-    pub(crate) fn unstored(&self, checks: &[Check], decision: &Decision) -> Vec<Hold> {
-        let checked = checks.iter().zip(decision.verdicts());
-        let unstored = checked.filter(|(check, verdict)| {
-            verdict.source() == Source::Fallback
-                && verdict.outcome() == Outcome::Allow
-                && check.cost() > 0
-                && self.is_durable(check.rule())
-        });
-        let hold = |(check, verdict): (&Check, &Verdict)| verdict.hold(*check, decision.at());
-        unstored.map(hold).collect()
     }
 
     /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.

@@ -101,6 +101,6 @@ impl LayerLimiter {
     /// A [ticket](Limiter::ticket) with the units that shadows took: for what settles them as if they were enforced.
     pub fn ticket_with_shadows(&self, checks: &[Check], decision: &Decision) -> Ticket {
         let ticket = Ticket::with_shadows(self.rule_store().clone(), checks, decision);
-        ticket.telling(self.0.durable_rules(), checks, decision)
+        ticket.telling(self.0.durable_rules())
     }
 }

@@ -683,7 +683,7 @@ impl Limiter {
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
         let ticket = Ticket::new(Arc::clone(&self.shared.store), checks, decision);
-        ticket.telling(self.shared.durable.as_ref(), checks, decision)
+        ticket.telling(self.shared.durable.as_ref())
     }
 
     /// Adds units to the balance of `key` under the rule with this name, which takes [credits](Rule::credits). They may be used until

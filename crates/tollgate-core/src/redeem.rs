@@ -71,7 +71,9 @@ impl Ticket {
             )),
             false => reservations(&*self.store),
         });
-        let reserved = Reserved::new(&self.holds, slots);
+        let is_stored = |hold: &&Hold| hold.source != Source::Fallback;
+        let holds: Vec<Hold> = self.holds.iter().filter(is_stored).copied().collect();
+        let reserved = Reserved::new(&holds, slots);
         let id = reserved.id;
         let mut answer = match store {
             Ok(store) => store.reserve(reserved, term),
@@ -80,7 +82,7 @@ impl Ticket {
         answer.then(move |answer| {
             if answer.is_ok() {
                 if let Some(durable) = &self.durable {
-                    durable.rules.reserved(id, &self.holds, term, true);
+                    durable.reserved(id, &holds, term, true);
                 }
                 // The record has slots of its own, so those of the ticket go back.
                 self.forget();

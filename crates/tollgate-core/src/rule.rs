@@ -242,7 +242,8 @@ impl Rule {
     ///
     /// In any time, the units that were taken and charged are at most what the quota admits in it, and `at_most`. What is beyond
     /// `at_most` lapses, and is [counted](crate::store::RuleStore::lapsed_units): take what requests that run at the same time may
-    /// cost more than they took first.
+    /// cost more than they took first. While the store fails, a charge goes to the [local share or cap](Self::on_store_error), which
+    /// may be owed as much in each process. One that the store may have counted, or not, lapses.
     ///
     /// - A **bucket** refills what is owed before anything fits.
     /// - A **window**, of a calendar too: what was used beyond the limit begins the next windows as used units, until it is paid.

@@ -67,15 +67,8 @@ pub struct Ticket {
     pub(crate) holds: SmallVec<[Hold; 4]>,
     on_drop: Option<OnDrop>,
     pub(crate) slots: Option<HeldSlots>,
-    pub(crate) durable: Option<Box<DurableHolds>>,
-}
-
-/// What a ledger is told of settlements.
-#[derive(Debug)]
-pub(crate) struct DurableHolds {
-    pub(crate) rules: Arc<DurableRules>,
-    /// Units that no store has: they were taken while it failed.
-    unstored: Vec<Hold>,
+    /// Hears of settlements.
+    pub(crate) durable: Option<Arc<DurableRules>>,
 }
 
 /// What becomes of the units.
@@ -116,7 +109,8 @@ impl Ticket {
             count_first(store.rules(), hold);
             let rule = store.rules().rules().get(usize::from(hold.check.rule()));
             let block = rule.and_then(Rule::block_setting);
-            hold.counts = block.is_some_and(Block::counts_settled);
+            hold.counts =
+                hold.source != Source::Fallback && block.is_some_and(Block::counts_settled);
         }
         Self {
             store,
@@ -128,21 +122,8 @@ impl Ticket {
     }
 
     /// Tells a ledger of settlements under these rules.
-    pub(crate) fn telling(
-        mut self,
-        rules: Option<&Arc<DurableRules>>,
-        checks: &[Check],
-        decision: &Decision,
-    ) -> Self {
-        self.durable = rules.map(|rules| {
-            let unstored = if decision.is_allowed() {
-                rules.unstored(checks, decision)
-            } else {
-                Vec::new()
-            };
-            let rules = Arc::clone(rules);
-            Box::new(DurableHolds { rules, unstored })
-        });
+    pub(crate) fn telling(mut self, rules: Option<&Arc<DurableRules>>) -> Self {
+        self.durable = rules.cloned();
         self
     }
 
@@ -194,10 +175,6 @@ impl Ticket {
             if usize::from(hold.check.rule()) != index {
                 *hold = place_of(hold);
             }
-        }
-        if let Some(durable) = &mut self.durable {
-            let is_of_rule = |hold: &Hold| usize::from(hold.check.rule()) == index;
-            durable.unstored.retain(is_of_rule);
         }
         Ok(self)
     }
@@ -268,8 +245,8 @@ impl Ticket {
     /// Settles all checks alike.
     fn settle_all(&self, how: Settlement) {
         if let Some(durable) = &self.durable {
-            for hold in self.holds.iter().chain(&durable.unstored) {
-                durable.rules.settled(hold, how);
+            for hold in &self.holds {
+                durable.settled(hold, how);
             }
         }
         self.settle_in_store(how);
@@ -299,12 +276,9 @@ impl Ticket {
         let hows = hows.map(|hold| settlement_to(hold, cost(&hold.check)));
         let hows: SmallVec<[Option<Settlement>; 4]> = hows.collect();
         if let Some(durable) = &self.durable {
-            let stored = self.holds.iter().zip(hows.iter().copied());
-            let unstored = durable.unstored.iter();
-            let unstored = unstored.map(|hold| (hold, settlement_to(hold, cost(&hold.check))));
-            for (hold, how) in stored.chain(unstored) {
-                if let Some(how) = how {
-                    durable.rules.settled(hold, how);
+            for (hold, how) in self.holds.iter().zip(&hows) {
+                if let Some(how) = *how {
+                    durable.settled(hold, how);
                 }
             }
         }
@@ -329,15 +303,28 @@ impl Ticket {
         }
     }
 
-    /// A store may find the states of units by the slots of the request.
+    /// A store may find the states of units by the slots of the request. Of units that it never had, only a charge that may be owed
+    /// goes to it.
     fn send(&self, holds: &[Hold], how: Settlement) {
-        match &self.slots {
-            Some(slots) if !holds.is_empty() => {
-                let places = slots.slots().iter().map(place_of);
-                let all: SmallVec<[Hold; 4]> = holds.iter().copied().chain(places).collect();
-                self.store.settle(&all, how);
-            }
-            _ => self.store.settle(holds, how),
+        let rules = self.store.rules().rules();
+        let may_owe = |check: &Check| {
+            let rule = rules.get(usize::from(check.rule()));
+            rule.is_some_and(|rule| rule.debt_of() > 0)
+        };
+        let is_charge = matches!(how, Settlement::Charge(_));
+        let stays =
+            |hold: &Hold| hold.source == Source::Fallback && !(is_charge && may_owe(&hold.check));
+        if self.slots.is_none() && !holds.iter().any(stays) {
+            return self.store.settle(holds, how);
+        }
+        let settled = holds.iter().map(|hold| match stays(hold) {
+            true => place_of(hold),
+            false => *hold,
+        });
+        let slots = self.slots.iter().flat_map(HeldSlots::slots).map(place_of);
+        let all: SmallVec<[Hold; 4]> = settled.chain(slots).collect();
+        if all.iter().any(|hold| hold.check.cost() > 0) {
+            self.store.settle(&all, how);
         }
     }
 }
@@ -378,7 +365,8 @@ fn count_first(rules: &RuleSet, hold: &mut Hold) {
     }
 }
 
-/// What the store holds of an allowed request: the checks it decided and took, of the rules at the indices for which `takes` is true.
+/// What an allowed request has taken of the store, of the rules at the indices for which `takes` is true; and of the local share where
+/// more may be charged or a ledger is told.
 pub(crate) fn holds(
     store: &dyn RuleStore,
     checks: &[Check],
@@ -391,6 +379,10 @@ pub(crate) fn holds(
         let rule = rules.rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.at_most_wait().is_some())
     };
+    let is_settled = |check: &Check| {
+        let rule = rules.rules().get(usize::from(check.rule()));
+        rule.is_some_and(|rule| rule.debt_of() > 0 || rule.is_durable())
+    };
     let is_enforced = |place: &&Hold| rules.enforces(usize::from(place.check.rule()));
     let queued = places.iter().filter(is_enforced).copied();
     // Of a request that has yet to wait, only its places are taken. Once it has started, they are those of the rules that wait.
@@ -402,10 +394,11 @@ pub(crate) fn holds(
             check.cost() > 0
                 && !verdict.is_of_slots()
                 && verdict.outcome() == Outcome::Allow
-                && matches!(
-                    verdict.source(),
-                    Source::Store | Source::Lease | Source::Local | Source::Credits
-                )
+                && match verdict.source() {
+                    Source::Store | Source::Lease | Source::Local | Source::Credits => true,
+                    Source::Fallback => is_settled(check),
+                    _ => false,
+                }
                 && takes(rules, verdict.rule())
                 && is_taken(check)
         })

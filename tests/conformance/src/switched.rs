@@ -1,8 +1,9 @@
 //! A memory store with a switch.
 
 use std::{
+    fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -12,7 +13,10 @@ use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
     Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
-    store::{Checks, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, SlotWaiters, Usage},
+    store::{
+        ChargeFallback, Checks, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement,
+        SlotWaiters, Usage,
+    },
 };
 
 /// A [`MemoryStore`] that can be switched off, that can be slow, and that counts its calls.
@@ -79,6 +83,8 @@ impl Store for SwitchedStore {
         Ok(Arc::new(Bound {
             memory: self.memory.bind(rules)?,
             store: self.clone(),
+            charge_fallback: Mutex::default(),
+            lapsed: AtomicU64::new(0),
         }))
     }
 
@@ -87,10 +93,20 @@ impl Store for SwitchedStore {
     }
 }
 
-#[derive(Debug)]
 struct Bound {
     memory: Arc<dyn RuleStore>,
     store: SwitchedStore,
+    charge_fallback: Mutex<Option<ChargeFallback>>,
+    /// What of charges had no room there.
+    lapsed: AtomicU64,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Bound {
@@ -190,8 +206,22 @@ impl RuleStore for Bound {
 
     fn settle(&self, receipts: &[Hold], how: Settlement) {
         if !self.store.is_off() {
-            self.memory.settle(receipts, how);
+            return self.memory.settle(receipts, how);
         }
+        let fallback = self
+            .charge_fallback
+            .lock()
+            .expect("no thread panics")
+            .clone();
+        if let (Settlement::Charge(units), Some(charge)) = (how, fallback) {
+            for hold in receipts.iter().filter(|hold| hold.check.cost() > 0) {
+                self.lapsed.fetch_add(charge(&hold.check, units), SeqCst);
+            }
+        }
+    }
+
+    fn set_charge_fallback(&self, charge: ChargeFallback) {
+        *self.charge_fallback.lock().expect("no thread panics") = Some(charge);
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
@@ -219,6 +249,6 @@ impl RuleStore for Bound {
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {
-        self.memory.lapsed_units(rule)
+        self.memory.lapsed_units(rule) + self.lapsed.load(SeqCst)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     memory::MemoryStore,
     on_store_error::OnStoreError,
     quota::Quota,
+    quota_conflict::debt_conflict,
     remote::last_seen::LastSeen,
     rule::Rule,
     rule_set::RuleSet,
@@ -280,14 +281,46 @@ impl Fallback {
             return None;
         }
         let (shares, instances) = self.shares(store);
-        let now = self.clock().now();
         for check in checks {
-            // Only of rules that count against a share is anything remembered.
-            self.last_seen.claim(check, now, |used| {
-                begin_with(&*shares, check, used.div_ceil(instances.get().into()));
-            });
+            self.begin(&*shares, instances, check);
         }
         shares.acquire(checks).ready()
+    }
+
+    /// Lets the share of a check begin with its part of what the store last said.
+    fn begin(&self, shares: &dyn RuleStore, instances: NonZeroU32, check: &Check) {
+        // Only of rules that count against a share is anything remembered.
+        self.last_seen.claim(check, self.clock().now(), |used| {
+            let rule = shares.rules().rules().get(usize::from(check.rule()));
+            let limit = rule.and_then(|rule| rule.limit_under(usize::from(check.plan())));
+            let part = used.div_ceil(instances.get().into());
+            begin_with(shares, check, part.min(limit.unwrap_or(0)));
+        });
+    }
+
+    /// Charges what `store` was not told to the share or the cap of its rule. Returns the units that lapse.
+    pub(crate) fn charge(&self, store: &dyn RuleStore, check: &Check, units: u64) -> u64 {
+        let index = usize::from(check.rule());
+        let rule = self.rules.rules().get(index);
+        let answer = check.policy().store_error_answer();
+        let answer = answer.or(rule.map(Rule::store_error_answer));
+        if !matches!(
+            answer,
+            Some(OnStoreError::LocalShare | OnStoreError::Cap(_))
+        ) {
+            return units;
+        }
+        let (shares, instances) = self.shares(store);
+        self.begin(&*shares, instances, check);
+        let looked = shares.peek(&[check.with_cost(0)]).ready();
+        let verdict = looked.and_then(|looked| looked.verdicts().first().copied());
+        let share = shares.rules().rules().get(index);
+        let Some((verdict, share)) = verdict.filter(Verdict::has_numbers).zip(share) else {
+            return units;
+        };
+        let room = (verdict.remaining() + share.debt_of()).saturating_sub(verdict.debt());
+        shares.settle(&[charged(check)], Settlement::Charge(units));
+        units.saturating_sub(room)
     }
 
     fn count_admitted(&self, checks: &[Check], decision: &Decision) {
@@ -319,11 +352,16 @@ pub(crate) fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
     let counted = limit.saturating_sub(verdict.remaining()) + verdict.debt();
     let lacks = used.saturating_sub(counted);
     if lacks > 0 {
-        // A charge does not look at when units were taken.
-        let taken = Taken::new(0, 0);
-        let hold = Hold::of_store(check.with_cost(lacks), taken);
-        shares.settle(&[hold], Settlement::Charge(lacks));
+        shares.settle(
+            &[charged(&check.with_cost(lacks))],
+            Settlement::Charge(lacks),
+        );
     }
+}
+
+/// A charge does not look at when units were taken.
+fn charged(check: &Check) -> Hold {
+    Hold::of_store(*check, Taken::new(0, 0))
 }
 
 /// What a rule counts against in this process while its store fails. A quota whose share cannot be counted keeps the one
@@ -350,7 +388,16 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
         let name = rule.plan_name(plan).unwrap_or_default();
         local = local.plan(name, share(plan));
     }
-    local
+    // In full for each process, if that is paid back in time: a part of it might not hold what one request costs more than it took.
+    let part = rule.debt_of() / u64::from(instances.get());
+    let can_owe = |debt: &u64| {
+        let mut quotas = (0..local.quotas()).map(|plan| local.quota_of(plan));
+        *debt > 0 && quotas.all(|quota| quota.has_state() && debt_conflict(quota, *debt).is_none())
+    };
+    match [rule.debt_of(), part].into_iter().find(can_owe) {
+        Some(debt) => local.debt(debt),
+        None => local,
+    }
 }
 
 fn same_state(one: &Check, other: &Check) -> bool {

@@ -118,7 +118,7 @@ pub use self::{
     instance_count::InstanceCount,
     registry::RuleRegistry,
     reservation_store::{ReservationStore, ReservedSettlement},
-    rule_store::{PaidHook, RuleStore, Usage},
+    rule_store::{ChargeFallback, PaidHook, RuleStore, Usage},
     seq_cells::{SeqCells, SeqLine},
     slot_waiters::SlotWaiters,
 };

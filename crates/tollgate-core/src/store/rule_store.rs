@@ -40,6 +40,9 @@ pub struct Usage {
     pub new_keys: u64,
 }
 
+/// Takes a charge in place of a store, and says how many of its units lapse.
+pub type ChargeFallback = Arc<dyn Fn(&Check, u64) -> u64 + Send + Sync>;
+
 /// Where state lives.
 ///
 /// A store is an object: the layer and the limiter have no type parameter for it.
@@ -155,6 +158,13 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// The holds are those of one request, for stores where one of them says where the states of the others lie. One whose
     /// check has a cost of 0 does only that: it is not settled.
     fn settle(&self, holds: &[Hold], how: Settlement);
+
+    /// Says who takes a [charge](Settlement::Charge) of a rule with [debt](crate::Rule::debt) that certainly does not count here: the
+    /// local share. One that may have been counted [lapses](Self::lapsed_units), so that none is charged twice. The last call counts.
+    /// Default: nothing, for stores that cannot fail.
+    fn set_charge_fallback(&self, charge: ChargeFallback) {
+        let _ = charge;
+    }
 
     /// What a key has used of a [durable](crate::Rule::durable) rule in its present window, by the ledger: the store begins with it where it
     /// has nothing of the key, instead of answering that it has [forgotten](crate::Verdict::forgotten). That ends with a call with

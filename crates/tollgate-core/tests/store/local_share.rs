@@ -5,10 +5,10 @@ use std::{num::NonZeroU32, sync::Barrier, time::Duration};
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Decision, Key, Limiter, MINUTE, ManualClock, MemoryStore, OnStoreError, Quota, Rule, SECOND,
-    Source,
+    Source, Ticket,
 };
 
-use crate::{LONG, at_once, check, every_algorithm};
+use crate::{LONG, at_once, check, every_algorithm, left};
 
 /// The start of a minute.
 const START: u64 = 1_700_000_040_000_000;
@@ -345,4 +345,57 @@ fn slots_of_a_share_go_back_to_it() {
     assert!(!acquire(&limiter, "a", 1).is_allowed());
     drop(running);
     assert!(acquire(&limiter, "a", 4).is_allowed());
+}
+
+/// Takes ten units and holds them.
+fn ten(limiter: &Limiter, who: &str) -> Ticket {
+    let decision = acquire(limiter, who, 10);
+    assert!(decision.is_allowed(), "{decision:?}");
+    limiter.ticket(&[check(limiter, "rule", who, 10)], &decision)
+}
+
+#[test]
+fn a_charge_in_an_outage_is_owed_to_the_share_and_what_lapses_is_counted() {
+    let of = |quota: Quota| {
+        let rules = [
+            // The share begins with 20 units, and a cap with none.
+            (OnStoreError::LocalShare, true, 30),
+            (OnStoreError::Cap(quota), true, 10),
+            (OnStoreError::Allow, false, 170),
+        ];
+        rules.map(|(answer, is_share, lapses)| {
+            let rule = Rule::new("rule", quota).debt(100);
+            (rule.on_store_error(answer), is_share, lapses)
+        })
+    };
+    let quotas = [
+        Quota::fixed_window(60, MINUTE),
+        Quota::sliding_window(60, MINUTE),
+        Quota::gcra(60, MINUTE),
+    ];
+    for (rule, is_share, lapses) in quotas.into_iter().flat_map(of) {
+        let (world, quota) = (World::new(), *rule.quota());
+        let limiter = world.limiter(rule);
+        let lapsed = || limiter.rule_store().lapsed_units(0);
+        // The store has admitted these, and is not there when their cost is known.
+        let held = [ten(&limiter, "a"), ten(&limiter, "a")];
+        world.store.switch(false);
+        let [first, second] = held;
+        first.settle(130);
+        assert_eq!(acquire(&limiter, "a", 1).is_allowed(), !is_share);
+        // At most 160 may be used.
+        second.settle(60);
+        assert_eq!(lapsed(), lapses, "{quota:?}");
+        // The share has admitted this one, and it settles there.
+        ten(&limiter, "b").settle(70);
+        assert_eq!(acquire(&limiter, "b", 1).is_allowed(), !is_share);
+        ten(&limiter, "b2").settle(4);
+        let held = ten(&limiter, "c");
+        world.store.switch(true);
+        assert_eq!(left(&limiter, "rule", "a"), 40, "none is charged twice");
+        assert_eq!(left(&limiter, "rule", "b2"), 60);
+        held.settle(80);
+        let looked = at_once(limiter.peek(&[check(&limiter, "rule", "c", 0)]));
+        assert_eq!(looked.verdicts()[0].debt(), 10, "{quota:?}");
+    }
 }

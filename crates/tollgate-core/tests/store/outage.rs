@@ -25,6 +25,10 @@ type Step = (u64, usize, u64);
 
 impl Service {
     fn new(quota: Quota, instances: u32, reported_by_store: bool) -> Self {
+        Self::of(&Rule::new("rule", quota), instances, reported_by_store)
+    }
+
+    fn of(rule: &Rule, instances: u32, reported_by_store: bool) -> Self {
         let clock = ManualClock::new(START);
         let store = SwitchedStore::at_once(MemoryStore::builder().clock(&clock).build());
         let given = if reported_by_store {
@@ -34,7 +38,7 @@ impl Service {
             NonZeroU32::new(instances).expect("not zero")
         };
         let limiter = |_| {
-            Limiter::with_instances(store.clone(), [Rule::new("rule", quota)], given)
+            Limiter::with_instances(store.clone(), [rule.clone()], given)
                 .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule")
         };
@@ -53,12 +57,22 @@ impl Service {
     }
 
     fn steps(&mut self, steps: &[Step]) {
+        self.steps_that_cost(steps, 1);
+    }
+
+    /// The same where requests turn out to cost so many times what they have asked for.
+    fn steps_that_cost(&mut self, steps: &[Step], times: u64) {
         for (wait, instance, cost) in steps {
             self.clock.advance(Duration::from_micros(*wait));
             let limiter = &self.instances[instance % self.instances.len()];
-            let answer = limiter.acquire(&[check(limiter, "rule", "a", *cost)]);
-            if answer.ready().expect("it answers at once").is_allowed() {
-                self.passed.push((self.clock.now(), *cost, self.off));
+            let checks = [check(limiter, "rule", "a", *cost)];
+            let decision = limiter
+                .acquire(&checks)
+                .ready()
+                .expect("it answers at once");
+            if decision.is_allowed() {
+                limiter.ticket(&checks, &decision).settle(cost * times);
+                self.passed.push((self.clock.now(), cost * times, self.off));
             }
         }
     }
@@ -128,6 +142,25 @@ proptest! {
         // What the store let pass keeps to its own bound, whatever passed alone.
         let by_store = service.most_beyond_rate(&quota, |off| !off);
         prop_assert!(by_store <= burst * period, "{} by the store", by_store as f64 / period as f64);
+    }
+
+    #[test]
+    fn what_costs_more_than_it_took_keeps_to_the_rate_and_one_request_of_each_instance(
+        quota in bucket(), instances in 1_u32..9, during in steps(), again in steps(), times in 2_u64..90,
+    ) {
+        // A request takes at most five units, and all that it costs more may be owed.
+        let rule = Rule::new("rule", quota).debt(5 * times);
+        let mut service = Service::of(&rule, instances, false);
+        for steps in [during, again] {
+            service.switch(false);
+            service.steps_that_cost(&steps, times);
+            service.switch(true);
+        }
+        let period = quota.period().as_micros() as i128;
+        let larger = i128::from(quota.limit()).max(i128::from(instances));
+        let most = larger + i128::from(instances) * i128::from(5 * times);
+        let alone = service.most_beyond_rate(&quota, |off| off);
+        prop_assert!(alone <= most * period, "{} of {most}", alone as f64 / period as f64);
     }
 
     #[test]

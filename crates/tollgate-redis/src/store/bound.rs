@@ -13,8 +13,8 @@ use tollgate_core::{
     Balance, Check, Decision, KeyBuf, Mode, Pending, Rule, RuleError, RuleErrorKind, RuleSet, Step,
     StoreError, StoreErrorKind, Tick,
     store::{
-        Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook, ReservationStore,
-        RuleStore, Settlement, SlotWaiters,
+        ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
+        ReservationStore, RuleStore, Settlement, SlotWaiters,
     },
 };
 use tollgate_prefilter::{Begin, BoundRules, NoReply, Query};
@@ -24,10 +24,10 @@ use crate::{
     script::encoder::Encoder,
     store::{
         credits::{change_credits, refuse_credits, restore_credits},
-        in_flight::{Deciding, InFlight, did_not_run, retire, send_follow_up},
+        in_flight::{Deciding, InFlight, retire, send_follow_up},
         inner::Inner,
         sender::RulesEnd,
-        shared::Shared,
+        shared::{Shared, did_not_run},
         slots::release,
         store_tasks::StoreTasks,
         unsupported_waits::refuse_unsupported_waits,
@@ -103,6 +103,7 @@ impl Bound {
             caps,
             bases: Mutex::default(),
             paid: Arc::default(),
+            charge_fallback: Mutex::default(),
             looks_at: Mutex::new(Instant::now()),
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
@@ -244,6 +245,10 @@ impl RuleStore for Bound {
         let now = self.inner.now();
         let follow_up = self.inner.local.settle(receipts, how, now);
         send_follow_up(&self.inner, follow_up);
+    }
+
+    fn set_charge_fallback(&self, charge: ChargeFallback) {
+        self.inner.set_charge_fallback(charge);
     }
 
     fn set_base(&self, check: &Check, used: Option<u64>) {

@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, StoreError, StoreErrorKind, Tick, Verdict,
+    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
@@ -30,6 +30,7 @@ use crate::{
         backend::Answer,
         in_flight_calls::InFlightCall,
         inner::{Inner, report_block},
+        shared::did_not_run,
         slots::{Acquired, RequestSlots},
     },
 };
@@ -472,14 +473,6 @@ fn hand_over(slots: Option<RequestSlots>) {
     if let Some(mut slots) = slots {
         slots.hand_over();
     }
-}
-
-/// Whether a call certainly changed nothing.
-pub(super) fn did_not_run(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
-    )
 }
 
 /// Sends what no request waits for.

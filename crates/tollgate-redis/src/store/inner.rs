@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use smallvec::SmallVec;
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tollgate_core::{
     Check, Outcome, RuleSet, Tick, Verdict,
     observe::block_began,
-    store::{Checks, Fingerprint, Hold, PaidHook, Settlement},
+    store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
 };
-use tollgate_prefilter::BoundRules;
+use tollgate_prefilter::{BoundRules, NoReply};
 
 use crate::{
     observe::RuleCounts,
     script::{
-        call::{RequestLayout, Settled},
+        call::{Lapsing, RequestLayout, Settled},
         encoder::Encoder,
         reply::{BlockReply, NewKey, Reply},
     },
@@ -40,6 +40,10 @@ fn tell_paid(hook: &PaidHook, check: &Check, units: u64) {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A rule set on the store, shared with the futures of its answers.
 pub(super) struct Inner {
     pub(super) shared: Arc<Shared>,
@@ -55,6 +59,8 @@ pub(super) struct Inner {
     pub(super) bases: Mutex<HashMap<(u16, Fingerprint), (u64, u32)>>,
     /// Who hears what balances pay.
     pub(super) paid: Arc<PaidHook>,
+    /// Who takes charges that Redis certainly has not counted.
+    pub(super) charge_fallback: Mutex<Option<ChargeFallback>>,
     /// When the task that sends looks next for what is due.
     pub(super) looks_at: Mutex<Instant>,
     /// Ends with the last store, limiter and layer.
@@ -68,9 +74,13 @@ impl Inner {
         self.shared.process_clock.now()
     }
 
+    pub(super) fn set_charge_fallback(&self, charge: ChargeFallback) {
+        *lock(&self.charge_fallback) = Some(charge);
+    }
+
     /// Remembers what a ledger knows, until as many calls have taken it back.
     pub(super) fn set_base(&self, check: &Check, used: Option<u64>) {
-        let mut bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bases = lock(&self.bases);
         match (bases.entry((check.rule(), check.key())), used) {
             (Entry::Occupied(mut entry), Some(used)) => {
                 let (base, requests) = entry.get_mut();
@@ -85,7 +95,7 @@ impl Inner {
 
     /// What a ledger knows of these checks.
     pub(super) fn bases_of(&self, checks: &[Check]) -> SmallVec<[Option<u64>; 4]> {
-        let bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let bases = lock(&self.bases);
         if bases.is_empty() {
             return SmallVec::new();
         }
@@ -116,8 +126,6 @@ impl Inner {
         if call.is_empty() {
             return;
         }
-        let lapsing = settled.lapsing.iter();
-        let lapsing = lapsing.filter_map(|it| Some((Arc::clone(counts(it.rule)?), *it)));
         let rules = Arc::clone(&self.rules);
         let mut counted = receipts.iter().filter(|it| it.counts);
         let blocks: SmallVec<[(u16, Check); 1]> = (settled.blocks.iter())
@@ -127,24 +135,41 @@ impl Inner {
             })
             .collect();
         let paid = settled.paid.clone();
-        let is_told = !(settled.lapsing.is_empty() && blocks.is_empty() && paid.is_empty());
         let hook = Arc::clone(&self.paid);
-        self.shared
-            .settle(&call, lapsing.collect(), is_told, move |reply| {
+        let lapsing = settled.lapsing.iter();
+        let lapsing = lapsing.filter_map(|it| Some((Arc::clone(counts(it.check.rule())?), *it)));
+        let lapsing: SmallVec<[(Arc<RuleCounts>, Lapsing); 1]> = lapsing.collect();
+        let fallback = match lapsing.is_empty() {
+            true => None,
+            false => lock(&self.charge_fallback).clone(),
+        };
+        let is_told = !(lapsing.is_empty() && blocks.is_empty() && paid.is_empty());
+        self.shared.settle(&call, is_told, move |reply| {
+            for (counts, it) in &lapsing {
+                counts.lapse(match (&reply, &fallback) {
+                    (Ok(reply), _) => reply.lapsed_units(it.place).unwrap_or(it.at_risk),
+                    (Err(NoReply::NotRun), Some(charge)) if it.at_risk > 0 => {
+                        charge(&it.check, it.at_risk)
+                    }
+                    (Err(_), _) => it.at_risk,
+                });
+            }
+            if let Ok(reply) = &reply {
                 for (place, check) in paid {
                     tell_paid(&hook, &check, reply.paid_units(place));
                 }
                 for (place, check) in blocks {
                     report_block(&rules, &check, reply.block(place));
                 }
-            });
+            }
+        });
     }
 
     /// Counts what settlements of a reservation let lapse, and tells operators of blocks that they began.
     pub(super) fn on_settled(&self, settled: &Settled, holds: &[Hold], reply: &Reply) {
         for it in &settled.lapsing {
             let lapsed = reply.lapsed_units(it.place).unwrap_or(it.at_risk);
-            if let Some(counts) = self.counts_of(usize::from(it.rule), 0) {
+            if let Some(counts) = self.counts_of(usize::from(it.check.rule()), 0) {
                 counts.lapse(lapsed);
             }
         }

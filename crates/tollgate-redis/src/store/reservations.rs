@@ -24,7 +24,7 @@ use crate::{
         reply::Reply,
         text::TEXT_WITH_RECORD,
     },
-    store::{bound::Bound, in_flight::did_not_run, inner::Inner},
+    store::{bound::Bound, inner::Inner, shared::did_not_run},
 };
 
 static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT_WITH_RECORD)));

@@ -10,20 +10,15 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use tokio::{runtime::Handle, sync::Notify, task::consume_budget, time::Instant};
 use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
-use tollgate_prefilter::Engine;
+use tollgate_prefilter::{Engine, NoReply};
 
 use crate::{
     connection::{error::CallError, value::Value},
     keys::keyspace::{Keyspace, Partition},
-    observe::{CallFor, Observer, RuleCounts, Stopwatch},
-    script::{
-        call::{Call, Lapsing},
-        reply::Reply,
-        text::SCRIPT,
-    },
+    observe::{CallFor, Observer, Stopwatch},
+    script::{call::Call, reply::Reply, text::SCRIPT},
     store::{
         backend::{Answer, Backend},
         in_flight_calls::InFlightCalls,
@@ -113,37 +108,31 @@ impl Shared {
         }
     }
 
-    /// Sends a settlement, whose reply no request waits for. `lapsing`: the places in the reply that say what has lapsed. `then` is told
-    /// of the reply, if `is_told`.
+    /// Sends a settlement, whose reply no request waits for. `then` is told of the reply, if `is_told`, or why there is none.
     pub(super) fn settle(
         &self,
         call: &Call,
-        lapsing: SmallVec<[(Arc<RuleCounts>, Lapsing); 1]>,
         is_told: bool,
-        then: impl FnOnce(&Reply) + Send + 'static,
+        then: impl FnOnce(Result<Reply, NoReply>) + Send + 'static,
     ) {
         let (answer, size) = (self.send(call, CallFor::Settlements), call.checks());
-        let lapse = move |reply: Option<&Reply>| {
-            for (counts, it) in &lapsing {
-                let told = reply.and_then(|reply| reply.lapsed_units(it.place));
-                counts.lapse(told.unwrap_or(it.at_risk));
-            }
-        };
         if answer.is_refused() {
-            lapse(None);
+            then(Err(NoReply::NotRun));
             return self.observer.settlement_lost();
         }
         let in_flight = self.in_flight_calls.begin();
         // A call that is dropped before it is sent is not sent.
         self.spawn(async move {
-            let reply = match answer.await {
-                Ok(Value::Integers(reply)) if is_told => Reply::new(size, reply),
-                _ => None,
-            };
-            lapse(reply.as_ref());
-            if let Some(reply) = &reply {
-                then(reply);
-            }
+            then(match answer.await {
+                Ok(Value::Integers(reply)) if is_told => {
+                    Reply::new(size, reply).ok_or(NoReply::Unknown)
+                }
+                Ok(_) => Err(NoReply::Unknown),
+                Err(error) => Err(match did_not_run(&error.into()) {
+                    true => NoReply::NotRun,
+                    false => NoReply::Unknown,
+                }),
+            });
             drop(in_flight);
         });
     }
@@ -204,6 +193,14 @@ impl Drop for Shared {
 }
 
 tollgate_core::debug_fields!(Shared, it => backend: it.backend);
+
+/// Whether a call certainly changed nothing.
+pub(super) fn did_not_run(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
+    )
+}
 
 /// Whether tokio polls a task, or the future of `block_on`, on this thread. Only there is what a future may do limited: not on a thread
 /// for blocking work, nor in `block_in_place`.

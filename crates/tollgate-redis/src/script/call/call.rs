@@ -43,10 +43,10 @@ pub(crate) struct Settled {
 /// A settlement of which units may lapse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lapsing {
-    pub(crate) rule: u16,
+    pub(crate) check: Check,
     /// The place of its answer.
     pub(crate) place: u16,
-    /// The units that lapse without an answer.
+    /// The units of a charge: they lapse without an answer.
     pub(crate) at_risk: u64,
 }
 
@@ -289,7 +289,7 @@ impl Call {
                 let place = self.checks() as u16;
                 let at_risk = if is_charge { units } else { 0 };
                 lapsing.push(Lapsing {
-                    rule: check.rule(),
+                    check: *check,
                     place,
                     at_risk,
                 });
