@@ -18,6 +18,7 @@
 mod admission;
 mod alone;
 mod blocks;
+mod calendars;
 mod calls;
 mod clock;
 mod counts;
