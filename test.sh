@@ -163,7 +163,14 @@ test_programs() {
   return "$failed"
 }
 
+# Its clients wait, so it costs little beside the others.
+a_minute_over_http() {
+  export TOLLGATE_DEBT_SECONDS=60
+  test_program "$(grep '^layer|' <<<"$built")" over_http_clients_use
+}
+
 start_tests() {
+  start "debt over HTTP, for a minute" a_minute_over_http
   local programs
   programs=$(grep -E "$longest" <<<"$built"; grep -vE "$longest|$proxied" <<<"$built")
   for part in 1 2 3 4; do

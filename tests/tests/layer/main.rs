@@ -6,6 +6,7 @@ mod blocked;
 mod blocks;
 mod construction;
 mod contract;
+mod debt;
 mod defaults;
 mod failing;
 mod handler;
