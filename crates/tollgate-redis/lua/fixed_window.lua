@@ -5,8 +5,9 @@
 --
 -- Of a calendar the caller brings the window of its time and the next one, as `Calendar::in_words` of tollgate-core: in the place of
 -- the period, above 2^52, when this window ends, in seconds, and 18 bits that stand for the calendar; then the lengths of both in
--- quarters of an hour. The window is known by its end. A caller whose clock is off by more than that counts in windows of these
--- lengths. Where two callers have another end for one window, as by an older time zone database, the later one stands.
+-- quarters of an hour. The window is known by its end. At a time in neither, nor in the one before them, nothing is done, and the
+-- caller brings the windows of that time. Where two callers have another end for one window, as by an older time zone database, the
+-- later one stands.
 
 local CALENDAR = 2^52
 
@@ -31,6 +32,12 @@ local function at_window(period, lengths, now)
     if since >= length then ends = ends - (since - since % length) end
   end
   return ends, ends
+end
+
+-- Whether the caller does not know the window of a time. The one before its windows ends where they begin.
+local function is_outside(period, lengths, now)
+  local since = now - (period - CALENDAR - period % 262144) / 262144 * 1000000
+  return since >= (lengths - lengths % 65536) / 65536 * 900000000 or since < lengths % 65536 * -1350000000
 end
 
 -- Of a durable rule whose state is not there: the units to begin with, or a refusal if they are lost; and whether those beyond the
@@ -112,6 +119,7 @@ end
 
 if purpose == 'take' then
   return function(key, last, period, limit, lengths, now, cost, by_server, margin, out, n)
+    if period >= CALENDAR and is_outside(period, lengths, now) then return key end
     local keys = KEYS
     local current, ends = at_window(period, lengths, now)
     local reset = ends - now
@@ -149,6 +157,7 @@ return function(raw, period, limit, lengths, now, cost, by_writer)
     -- As the quota that wrote a state: the caller knows the windows of its time.
     local own, own_lengths = unpack('<d', check, 15), unpack('<I4', check, 31)
     if is_same(own, period) then period, lengths = own, own_lengths end
+    if own >= CALENDAR and not by_writer and is_outside(own, own_lengths, now) then return -3, 7, 0 end
   end
   local current = at_window(period, lengths, now)
   local window, used, foreign = current, 0, false

@@ -68,7 +68,7 @@
 --             if there was a value. For 2 of algorithm 16, and 3 of a rule with debt: the units that have lapsed. After -3, the reason: 0 the value of the key is not ours; or the server refuses a command of this check, and may
 --             accept those of others: 1 out of memory, 2 it cannot save, 3 too few replicas, 4 the user lacks the
 --             permission, 5 another reason. 6: the server has lost its states since this window of a durable rule began, and has none
---             of the key.
+--             of the key. 7: its time lies outside of the windows of a calendar that the caller has brought.
 --          3. µs until the state equals a fresh one; after a take, without the units on lease.
 --          For 7: 0 no lease, 1 a tracked lease, 2 a scheduled lease, or -3; its units; then its generation or window, or
 --          for a scheduled lease the µs after which its units start to refill.

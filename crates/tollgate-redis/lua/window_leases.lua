@@ -56,8 +56,8 @@ return function(what, check, step, alg, raw, leases, first, limit, third, now, c
   if what == 5 then
     if alg == 20 then return -3, 0, 0 end
     -- Take under an unreachable limit, then restore the quota of the check in the state.
-    local _, _, _, state, ttl = step(raw, first, 2^49, third, now, cost)
-    if not state then return -3, 0, 0 end
+    local retry, why, _, state, ttl = step(raw, first, 2^49, third, now, cost)
+    if not state then return -3, retry == -3 and why or 0, 0 end
     state = sub(check, 14, 34) .. sub(state, 22)
     local _, left, reset = step(state, first, limit, third, now, 0)
     return -1, left, reset, state, ttl

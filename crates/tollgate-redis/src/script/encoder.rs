@@ -33,6 +33,7 @@ pub(crate) struct Encoder {
     /// Whether requests wait for units of any rule.
     has_waits: bool,
     has_durable: bool,
+    has_calendars: bool,
     /// Whether any rule takes credits.
     has_credits: bool,
 }
@@ -59,6 +60,7 @@ impl Encoder {
             keyspace,
             has_waits: lines.iter().any(|rule| rule.wait.is_some()),
             has_durable,
+            has_calendars: lines.iter().any(RuleArgs::may_have_calendar),
             has_credits: rules.has_credits(),
             rules: lines,
             with,
@@ -230,6 +232,11 @@ impl Encoder {
     /// Whether a rule is durable.
     pub(crate) fn has_durable(&self) -> bool {
         self.has_durable
+    }
+
+    /// Whether a quota may be one of a calendar.
+    pub(crate) fn has_calendars(&self) -> bool {
+        self.has_calendars
     }
 
     /// As many checks without a balance as have the keys of so many with one, which has two names more.

@@ -22,6 +22,8 @@ const NEVER: i64 = -2;
 const FAILED: i64 = -3;
 /// Its reason where the state of a durable rule is lost.
 const FORGOTTEN: i64 = 6;
+/// Its reason where the time of the reply lies outside of the windows of a calendar that were sent.
+const OUTSIDE: i64 = 7;
 /// From here down the check fits; the difference to this number is the µs after which it fits again.
 const FITS_AGAIN: i64 = -4;
 /// From here up the check does not fit, and the state is of another quota; the difference to this number is the µs after which
@@ -428,6 +430,11 @@ impl Reply {
     pub(crate) fn refusal(&self, place: u16) -> Option<Refusal> {
         let [retry, number, _] = self.of(usize::from(place))?;
         (retry == FAILED).then(|| Refusal::of(number))?
+    }
+
+    /// Whether nothing was done for the check at a place because the [time](Self::at) lies outside of the windows that it has brought.
+    pub(crate) fn is_outside(&self, place: u16) -> bool {
+        matches!(self.of(usize::from(place)), Some([FAILED, OUTSIDE, _]))
     }
 
     /// The first refusal of any check of the call.

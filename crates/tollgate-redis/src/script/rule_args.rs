@@ -144,6 +144,11 @@ impl RuleArgs {
         self.is_of_slots() && self.role != THRESHOLD
     }
 
+    /// Whether any of its quotas may be one of a calendar.
+    pub(crate) fn may_have_calendar(&self) -> bool {
+        self.may_have_calendar
+    }
+
     /// The calendar of the quota under a plan's number, or one that a check brings along.
     #[inline]
     pub(crate) fn calendar_of(&self, plan: u16) -> Option<Calendar> {

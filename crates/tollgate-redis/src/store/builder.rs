@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicU32},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU32},
+    },
     time::Duration,
 };
 
@@ -375,6 +378,7 @@ impl RedisStoreBuilder {
             deadline,
             keyspace,
             instances: AtomicU32::new(0),
+            ahead: AtomicI64::new(0),
             observer,
             clock: self.clock,
             caps: self.caps,

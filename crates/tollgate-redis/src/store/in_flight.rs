@@ -4,7 +4,7 @@ use std::{
     future::Future,
     ops::ControlFlow,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
 };
 
@@ -71,7 +71,7 @@ impl InFlight {
         what_for: CallFor,
     ) -> ControlFlow<Decision, Self> {
         let has_slots = inner.rules.has_slots() && query.takes();
-        let steps = query.has_more_steps() || has_slots;
+        let steps = query.has_more_steps() || has_slots || inner.encoder.has_calendars();
         let by = steps.then(|| Instant::now() + inner.shared.deadline);
         let slots = has_slots.then(|| RequestSlots::new(&inner.shared));
         let mut in_flight = Self::send(inner, query, what_for, None, slots)?;
@@ -139,6 +139,9 @@ impl InFlight {
                 if let Some(slots) = &mut self.slots {
                     acquired = slots.on_reply(&reply);
                 }
+                if inner.encoder.has_calendars() && self.layout.is_outside(&inner, &reply) {
+                    acquired = Acquired::Again;
+                }
                 self.layout.note_new_keys(&inner, &reply, &self.query);
                 Ok(self.layout.decode(&inner, &reply, &self.query))
             }
@@ -165,6 +168,13 @@ impl InFlight {
             None => reply,
         };
         let reply = match (reply, acquired) {
+            // Of a server whose clock jumps, or of a request that another rule denies.
+            (Ok(reply), Acquired::Again)
+                if self.slots.is_none()
+                    && (times > 0 || takes && reply.decision.outcome() == Outcome::Deny) =>
+            {
+                Ok(reply)
+            }
             (Ok(reply), Acquired::Again) => match self.ask_again(reply, times) {
                 ControlFlow::Continue(in_flight) => return ControlFlow::Continue(in_flight),
                 ControlFlow::Break((back, reply)) => {
@@ -187,8 +197,8 @@ impl InFlight {
         }
     }
 
-    /// Slots were granted that cannot be used, or their message came too late. What the request has taken goes back, and all of it
-    /// is decided anew.
+    /// Slots were granted that cannot be used, or their message came too late; or the server's clock is in none of the windows that were
+    /// sent. What the request has taken goes back, and all of it is decided anew.
     fn ask_again(mut self, mut reply: Reply, times: u32) -> ControlFlow<(Self, Reply), Self> {
         let inner = Arc::clone(&self.inner);
         if let Some(slots) = &mut self.slots {
@@ -196,29 +206,43 @@ impl InFlight {
         }
         let checks = self.query.checks();
         let verdicts = checks.iter().zip(reply.decision.verdicts());
-        if reply.decision.is_allowed() {
+        if self.query.takes() && reply.decision.outcome() != Outcome::Deny {
+            let enforced = |rule: usize| inner.rules.enforces(rule);
+            let at = reply.decision.at();
             let taken = verdicts.clone().filter(|(check, verdict)| {
                 check.cost() > 0
                     && verdict.outcome() == Outcome::Allow
                     && !verdict.is_of_slots()
-                    && inner.rules.enforces(verdict.rule())
+                    && enforced(verdict.rule())
             });
-            let at = reply.decision.at();
             let taken = taken.map(|(check, verdict)| verdict.hold(*check, at));
-            // No rule waits for units where others are about slots.
-            let taken: SmallVec<[Hold; 4]> = taken.collect();
+            // Of a request that waits, only its places are taken.
+            let taken: SmallVec<[Hold; 4]> = match reply.decision.queue_places() {
+                [] => taken.collect(),
+                places => {
+                    let places = places.iter().copied();
+                    places
+                        .filter(|it| enforced(usize::from(it.check.rule())))
+                        .collect()
+                }
+            };
             if !taken.is_empty() {
                 inner.settle(&taken, Settlement::Cancel);
             }
         }
-        let again = match times < MOST_TIMES {
+        let mut call = inner.shared.new_call();
+        let again = match self.query.takes() {
+            _ if times >= MOST_TIMES => None,
             true => {
-                let mut call = inner.shared.new_call();
+                if inner.encoder.has_durable() {
+                    call.set_bases(inner.bases_of(checks));
+                }
                 let checks = (checks, self.query.patience());
-                acquire(&inner, &mut call, checks, self.slots.as_mut()).map(|layout| (call, layout))
+                acquire(&inner, &mut call, checks, self.slots.as_mut())
             }
-            false => None,
+            false => call.peek(&inner.encoder, checks),
         };
+        let again = again.map(|layout| (call, layout));
         let Some((call, checks)) = again else {
             if let Some(slots) = &mut self.slots {
                 slots.not_sent();
@@ -320,6 +344,19 @@ impl ReplyLayout {
         })
     }
 
+    /// Whether the server's clock is in none of the windows that the checks have brought. The next call brings those of its time.
+    fn is_outside(&self, inner: &Inner, reply: &reply::Reply) -> bool {
+        let mut checks = self.checks.places().flatten();
+        let is_outside = checks.any(|place| reply.is_outside(place as u16));
+        let mut reports = self.reports.iter().flatten();
+        if is_outside || reports.any(|place| reply.is_outside(*place)) {
+            let ahead = i128::from(reply.at()) - i128::from(Clock::system().now());
+            let ahead = i64::try_from(ahead).unwrap_or(0);
+            inner.shared.ahead.store(ahead, Ordering::Relaxed);
+        }
+        is_outside
+    }
+
     fn note_new_keys(&self, inner: &Inner, reply: &reply::Reply, query: &Query) {
         if query.takes() {
             inner.note_new_keys(reply, &self.checks, query.checks());
@@ -334,7 +371,7 @@ impl ReplyLayout {
     fn decode(&self, inner: &Inner, reply: &reply::Reply, query: &Query) -> Reply {
         let was_refused = |place: Option<u16>| {
             // It was not sent, or the server has refused it.
-            place.is_none_or(|place| reply.refusal(place).is_some())
+            place.is_none_or(|place| reply.refusal(place).is_some() || reply.is_outside(place))
         };
         let report = |place: &Option<u16>| match *place {
             place if was_refused(place) => ReportReply::Refused,
@@ -515,7 +552,7 @@ mod tests {
         io::{AsyncReadExt as _, AsyncWriteExt as _, copy, duplex, split},
         time::sleep,
     };
-    use tollgate_core::{Key, Limiter, Quota, Rule};
+    use tollgate_core::{Key, Limiter, Quota, Rule, calendar::CalendarUnit};
 
     use super::*;
     use crate::{connection::stream::memory, keys::keys::Keys, store::redis_store::RedisStore};
@@ -576,5 +613,34 @@ mod tests {
         assert_ne!(verdict.source(), Source::Store, "{decision:?}");
         assert_eq!(from.elapsed().as_millis(), 100);
         assert_eq!(asked.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_whose_clock_jumps_is_asked_for_a_calendar_once_more_within_the_deadline() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        play_far("/jumps", Duration::from_millis(40), move |words| {
+            count.fetch_add(usize::from(words[0].starts_with("EVAL")), Ordering::Relaxed);
+            "*4\r\n:1700000000000000\r\n:-3\r\n:7\r\n:0\r\n".to_owned()
+        });
+        let store = RedisStore::builder("unix:///jumps", "budget", Keys::plain())
+            .deadline(Duration::from_millis(70))
+            .without_heartbeats()
+            .connect()
+            .expect("a valid address and a runtime");
+        store.connected().await;
+        let quota = Quota::calendar(5, CalendarUnit::Month);
+        let limiter = Limiter::new(store, [Rule::new("budget", quota)]).expect("a valid rule");
+        let check = [limiter.check("budget", &Key::shared()).expect("the rule")];
+        asked.store(0, Ordering::Relaxed);
+        let from = Instant::now();
+        assert_ne!(
+            limiter.acquire(&check).await.verdicts()[0].source(),
+            Source::Store
+        );
+        assert_eq!(
+            (from.elapsed().as_millis(), asked.load(Ordering::Relaxed)),
+            (70, 2)
+        );
     }
 }

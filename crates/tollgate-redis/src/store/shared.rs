@@ -4,7 +4,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicI64, AtomicU32, Ordering},
     },
     task::{Context, Waker},
     time::Duration,
@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) observer: Arc<Observer>,
     /// For servers whose scripts may not ask for the time, with how much longer states are kept.
     pub(super) clock: Option<(Clock, Duration)>,
+    /// By how many µs the server's clock is ahead of this machine's, since it was in none of the windows of a calendar that were sent.
+    pub(super) ahead: AtomicI64,
     /// By the names of rules: how many keys this process may create for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
     /// That of the connections, for what is sent without a request.
@@ -87,7 +89,7 @@ impl Shared {
     /// An empty call, by the server's clock or by the caller's.
     pub(super) fn new_call(&self) -> Call {
         match &self.clock {
-            None => Call::new(),
+            None => Call::ahead(self.ahead.load(Ordering::Relaxed)),
             Some((clock, margin)) => Call::at(clock.now(), *margin),
         }
     }

@@ -42,17 +42,17 @@ const CHECK: usize = 13 + IDENTITY;
 /// The bytes of a block's setting before its times.
 const SETTING: usize = 18;
 
-/// The arguments of a call, in order.
+/// The arguments of a call, in order; and by how many µs the server's clock, if it counts, is ahead of this process's.
 #[derive(Clone, Default)]
-pub(super) struct Args(Packed);
+pub(super) struct Args(Packed, i64);
 
 impl Args {
     /// Those of a call without checks; `time` is empty where the server's clock counts.
-    pub(super) fn at(time: &[u8]) -> Self {
+    pub(super) fn at(time: &[u8], ahead: i64) -> Self {
         let mut args = Packed::default();
         args.bytes.extend_from_slice(time);
         args.end();
-        Self(args)
+        Self(args, ahead)
     }
 
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
@@ -90,7 +90,7 @@ impl Args {
             // By the clock of the call, which is that of the store or near to it.
             let now = match bytes[..self.0.ends[0]].first_chunk() {
                 Some(now) => f64::from_le_bytes(*now) as Tick,
-                None => Clock::system().now(),
+                None => Clock::system().now().saturating_add_signed(self.1),
             };
             set_window(&mut bytes[identity..], &calendar, now);
         }

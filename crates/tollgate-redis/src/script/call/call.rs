@@ -67,21 +67,30 @@ pub(crate) struct Call {
 
 impl Call {
     /// A call by the server's clock.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self::by(&[])
+        Self::by(&[], 0)
+    }
+
+    /// The same where it is known to be so many µs ahead of this process's.
+    pub(crate) fn ahead(micros: i64) -> Self {
+        Self::by(&[], micros)
     }
 
     /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
     /// longer than by that clock, because the server forgets by its own.
     pub(crate) fn at(now: Tick, margin: Duration) -> Self {
         let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
-        Self::by(&[double(now.min(LAST)), double(margin.min(LAST))].concat())
+        Self::by(
+            &[double(now.min(LAST)), double(margin.min(LAST))].concat(),
+            0,
+        )
     }
 
-    fn by(time: &[u8]) -> Self {
+    fn by(time: &[u8], ahead: i64) -> Self {
         Self {
             keys: StateKeys::default(),
-            args: Args::at(time),
+            args: Args::at(time, ahead),
             rules: 0,
             blocks: 0,
             counted: SmallVec::new(),
@@ -575,12 +584,6 @@ impl Call {
             capped,
             blocks,
         })
-    }
-}
-
-impl Default for Call {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Windows of a calendar, as two processes bring them that have other versions of the time zone database, or another clock.
 
-use tollgate_core::{Decision, Quota, Rule, Tick, calendar::CalendarUnit};
+use tollgate_core::{Decision, Outcome, Quota, Rule, Tick, calendar::CalendarUnit};
 
 use crate::{
     internal_tests::script::{MARGIN, Subject},
@@ -67,19 +67,23 @@ fn of_two_ends_of_a_window_the_later_stands_and_used_units_are_not_lost() {
 }
 
 #[test]
-fn a_process_whose_clock_is_off_by_months_counts_in_windows_of_the_length_it_knows() {
+fn at_a_time_in_none_of_the_windows_nothing_is_done() {
+    const DAY: i64 = 86_400;
     let mut subject = subject();
-    const MONTH: i64 = 30 * 86_400;
-    for later in [-7 * MONTH, 7 * MONTH] {
-        let first = subject.acquire_later(NOW, 1, later);
-        let (is_allowed, _, hours) = after(&first);
-        assert!(is_allowed && hours <= 31 * 24, "{first:?}");
+    for (later, is_done) in [
+        // In the window before, in this one, in the next one.
+        (31 * DAY, true),
+        (0, true),
+        (-30 * DAY, true),
+        (-7 * 30 * DAY, false),
+        (7 * 30 * DAY, false),
+    ] {
+        let decision = subject.acquire_later(NOW, 1, later);
+        let outcome = decision.verdicts()[0].outcome();
+        assert_eq!(outcome == Outcome::Allow, is_done, "{later}: {decision:?}");
+        assert_eq!(outcome == Outcome::Failed, !is_done, "{later}");
     }
-    // All have counted, and nobody waits for longer than a month.
-    let denied = subject.acquire_later(NOW, LIMIT - 1, 0);
-    let (is_allowed, left, hours) = after(&denied);
-    assert!(
-        !is_allowed && left == LIMIT - 2 && hours <= 62 * 24,
-        "{denied:?}"
-    );
+    // Those in a window have counted.
+    let last = subject.acquire_later(NOW, LIMIT - 3, 0);
+    assert_eq!(after(&last).1, 0);
 }

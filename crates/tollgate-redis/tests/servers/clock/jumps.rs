@@ -5,7 +5,10 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use tollgate_core::{Check, Decision, HOUR, Key, Limiter, MINUTE, Quota, Rule, algorithm::Retry};
+use tollgate_core::{
+    Check, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, algorithm::Retry,
+    calendar::CalendarUnit,
+};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::moved_server::{Micros, MovedServer};
 use tollgate_test_services::{
@@ -171,4 +174,44 @@ async fn a_clock_jump_that_is_reverted_locks_out_for_at_most_two_windows() {
         moved.is_left(LIMIT).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_process_that_knows_the_windows_of_another_year_asks_once_more_and_counts_once() {
+    // Years before the clock of this process.
+    let mut server = MovedServer::start(START);
+    let store = store_that_asks(&server.url()).await;
+    let month = Quota::calendar(20, CalendarUnit::Month).zone("Asia/Kathmandu");
+    let calendar = month.calendar_of().expect("it has one");
+    let rules = [
+        Rule::new("other", Quota::fixed_window(20, MAX_PERIOD)),
+        Rule::new("month", month),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid rules");
+    let checks = ["other", "month"].map(|rule| {
+        limiter
+            .check(rule, &Key::of("client"))
+            .expect("the rule is there")
+    });
+    let mut used = [0; 2];
+    for jump in [0, 0, 100 * DAY, -100 * DAY] {
+        server.jump(jump);
+        if jump > 0 {
+            used[1] = 0;
+        }
+        let decision = acquire(&limiter, &checks).await;
+        assert!(decision.is_allowed(), "{decision:?}");
+        used = used.map(|used| used + 1);
+        let left = decision
+            .verdicts()
+            .iter()
+            .map(|verdict| 20 - verdict.remaining());
+        assert_eq!(left.collect::<Vec<_>>(), used);
+        let end = decision.at() + decision.verdicts()[1].reset_after_ticks();
+        // Back in time, what a later window has counted stays.
+        let ends = calendar.window(decision.at())[1].clone();
+        assert!(jump < 0 || ends == calendar.window(end)[0]);
+        let looked = limiter.peek(&checks.map(|check| check.with_cost(0))).await;
+        assert_eq!(20 - looked.verdicts()[1].remaining(), used[1]);
+    }
 }
