@@ -44,7 +44,7 @@ pub struct DecisionRecord {
     pub decision: &'static str,
     /// Why the request was denied: `quota`, `never`, `blocked`, … as [`Reason::as_str`] says it.
     pub reason: Option<&'static str>,
-    /// Who answered: `store`, `deny_cache`, `lease`, `local` or `fallback`.
+    /// Who answered: `store`, `credits`, `deny_cache`, `lease`, `local` or `fallback`.
     pub source: &'static str,
     /// The units that the request costs.
     pub cost: Option<u64>,
@@ -52,6 +52,8 @@ pub struct DecisionRecord {
     pub limit: Option<u64>,
     /// The units left; `None` if it is not known.
     pub remaining: Option<u64>,
+    /// The units [owed](Verdict::debt); `None` if there are none, or it is not known.
+    pub debt: Option<u64>,
     /// The time until the state equals a fresh one, in ms.
     pub reset_after_ms: Option<u64>,
     /// When the same cost fits, in ms; `None` if it fits now, never, or if it is not known.
@@ -98,6 +100,7 @@ impl Decision {
             cost: check.map(|check| if verdict.is_repeat() { 0 } else { check.cost() }),
             limit: rule.limit_under(verdict.plan()),
             remaining: (numbers && verdict.knows_remaining()).then(|| verdict.remaining()),
+            debt: Some(verdict.debt()).filter(|owed| *owed > 0),
             reset_after_ms: numbers.then(|| millis(verdict.reset_after())),
             retry_after_ms: verdict.retry().delay().map(millis),
         }
@@ -176,5 +179,10 @@ mod tests {
         let decision = Decision::new(NOW, [leased], |_| true);
         let record = decision.records(&rules, &[]).next().expect("one rule");
         assert_eq!((record.remaining, record.source), (None, "lease"));
+        let answer = Assessment::new(true, 0, 0, Retry::Now);
+        let owing = Verdict::new(0, 0, answer, Source::Store).with_debt(7);
+        let decision = Decision::new(NOW, [owing], |_| true);
+        let record = decision.records(&rules, &[]).next().expect("one rule");
+        assert_eq!((record.remaining, record.debt), (Some(0), Some(7)));
     }
 }
