@@ -558,7 +558,6 @@ impl Decision {
         decision
     }
 
-    #[inline]
     fn set_verdicts(&mut self, verdicts: impl IntoIterator<Item = Verdict>) {
         let mut more = verdicts.into_iter();
         self.verdicts = match [more.next(), more.next(), more.next()] {

@@ -418,9 +418,9 @@ impl Limiter {
     /// Tells operators of a decision on these checks.
     #[inline]
     pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
-        let observer = &self.shared.observer;
         if self.shared.is_observed {
-            observer.decided(&*self.shared.store, checks, decision, timer, route);
+            let store = &*self.shared.store;
+            (self.shared.observer).decided(store, checks, decision, timer, route);
         }
     }
 

@@ -83,8 +83,7 @@ impl Network {
 
     fn first(&self) -> u128 {
         let host = if self.is_ipv4 { 32 } else { 128 } - u32::from(self.prefix);
-        let network = self.bits.checked_shr(host);
-        network.map_or(0, |network| network << host)
+        self.bits.checked_shr(host).map_or(0, |it| it << host)
     }
 
     /// The number of bits that the addresses of the network have in common.

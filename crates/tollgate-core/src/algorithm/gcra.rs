@@ -335,10 +335,8 @@ impl Gcra {
 
     /// The answer, and the state if it is taken.
     fn answer(&self, state: GcraState, now: Tick, cost: u64) -> (GcraState, Assessment) {
-        match self.answer_in_64_bits(&state, now, cost) {
-            Some(answered) => answered,
-            None => self.answer_in_128_bits(state, now, cost),
-        }
+        self.answer_in_64_bits(&state, now, cost)
+            .unwrap_or_else(|| self.answer_in_128_bits(state, now, cost))
     }
 
     fn answer_in_128_bits(

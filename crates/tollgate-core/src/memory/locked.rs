@@ -284,11 +284,6 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
     }
 
-    /// Lets a request of `key` be decided anew: it may pass now.
-    pub(super) fn forget_denial(&mut self, key: Fingerprint) {
-        self.denials(key).clear();
-    }
-
     /// After a denial: repairs a state that lies in the future, and fills the deny cache if `is_cached`.
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, is_cached: bool) {
         let Some(entry) = self.shard.find_written_under(plan, key) else {

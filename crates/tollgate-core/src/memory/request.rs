@@ -165,8 +165,7 @@ impl MemoryRuleStore {
             true => Some(()),
             false => self.take_next(rest, checks, now, verdicts),
         };
-        let verdict = self.take_in(rule, rule.plan(check)?, check, now, place, rest)?;
-        verdicts[index] = verdict;
+        verdicts[index] = self.take_in(rule, rule.plan(check)?, check, now, place, rest)?;
         Some(())
     }
 }

@@ -123,7 +123,6 @@ impl<S: Default> Slots<S> {
     }
 
     /// The entry of a key.
-    #[inline]
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<S>> {
         let slot = self.find(key)?;
         self.slots.get_mut(slot)

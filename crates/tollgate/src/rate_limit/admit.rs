@@ -95,8 +95,7 @@ impl Admitted {
     }
 
     fn challenge(&mut self, head: &Head<'_>) -> Option<Box<Response<Bytes>>> {
-        let rules = &self.config.rules;
-        let mut answer = rules.challenge(head, &self.decision)?;
+        let mut answer = self.config.rules.challenge(head, &self.decision)?;
         // Its body is whole: nothing is left to wait for.
         drop(self.on_response(&mut answer));
         Some(Box::new(answer))
