@@ -425,8 +425,10 @@ mod tests {
     #[test]
     fn a_panic_counts_as_a_failure_and_the_next_attempt_writes_once() {
         let folder = tempfile::tempdir().expect("a folder");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all();
-        let runtime = runtime.build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let recorder = PanickingRecorder::default();
         let written = metrics::with_local_recorder(&recorder, || {
             runtime.block_on(async {
