@@ -17,7 +17,7 @@ use crate::{
     checks::Checks,
     decision::{Decision, Outcome, Verdict},
     hold::{Hold, Settlement, SharedSlots, SlotOwner},
-    journal::{DurableRules, Journal},
+    journal::{DurableRules, Journal, UNKNOWN},
     observe::Observer,
     remote::fallback::{Fallback, begin_with},
     rule_set::RuleSet,
@@ -215,8 +215,11 @@ impl Coordinator {
     ) {
         match answer {
             Step::Ready(decision) if !durable.knows(checks, decision) => {
-                let taken = holds(&*self.store, checks, decision, |_, _| true);
-                self.store.settle(&taken, Settlement::Cancel);
+                // A denied request took nothing.
+                if decision.is_allowed() {
+                    let taken = holds(&*self.store, checks, decision, |_, _| true);
+                    self.store.settle(&taken, Settlement::Cancel);
+                }
                 *answer = self.decide_durable(durable, checks, Ask::Acquire);
             }
             _ => self.end(answer, checks, Ask::Acquire),
@@ -301,10 +304,6 @@ impl Coordinator {
         lacks_balance: bool,
     ) -> Decision {
         let (store, now) = (&*self.store, self.now());
-        let is_forgotten = decision.verdicts().iter().any(Verdict::is_forgotten);
-        if is_forgotten {
-            durable.note_loss(now);
-        }
         if !lacks_balance && decision.outcome() == Outcome::Deny {
             return decision;
         }
@@ -324,6 +323,7 @@ impl Coordinator {
         {
             // Without an answer it stays failed, and its rule says what then; or denied.
             let within = store.answers_within();
+            durable.set_balance_known(check, now.saturating_add(UNKNOWN));
             let Some(base) = durable.base(check, now, within, None).await else {
                 return decision;
             };

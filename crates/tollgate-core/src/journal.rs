@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 mod movement;
 
 use self::movement::Movements;
+pub(crate) use self::movement::UNKNOWN;
 pub use self::movement::{CreditEntry, HoldId, Movement, MovementKind};
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -303,8 +304,8 @@ struct Account {
     used_at: Tick,
     /// Until when its usage is known to be in a store that is this process's memory: the end of a window.
     known_until: Tick,
-    /// When a ledger was last asked for its balance.
-    balance_at: Tick,
+    /// Until when the store is taken to have its balance.
+    balance_until: Tick,
 }
 
 impl RuleJournal {
@@ -513,7 +514,10 @@ impl DurableRules {
     /// Whether nothing is to be noted of a decision in memory, or it was noted: its check is of a key that is in use.
     pub(crate) fn is_added(&self, checks: &[Check], decision: &Decision) -> bool {
         match checks {
-            _ if !decision.is_allowed() || !self.journal.is_attached() => true,
+            _ if !self.journal.is_attached() => true,
+            // A balance may be unknown, or have paid.
+            _ if self.rules.has_credits() => false,
+            _ if !decision.is_allowed() => true,
             // A repeat costs nothing.
             [check] if !check.has_id() => {
                 // A cost has 56 bits.
@@ -525,7 +529,8 @@ impl DurableRules {
 
     /// Whether a store in memory knows what was used before this decision.
     pub(crate) fn knows(&self, checks: &[Check], decision: &Decision) -> bool {
-        !decision.is_allowed() || self.unknown(checks, decision.at()).is_empty()
+        !decision.is_allowed() && !self.rules.has_credits()
+            || self.unknown(checks, decision.at()).is_empty()
     }
 
     /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.

@@ -82,7 +82,7 @@ impl Ticket {
         answer.then(move |answer| {
             if answer.is_ok() {
                 if let Some(durable) = &self.durable {
-                    durable.reserved(id, &holds, term, true);
+                    durable.reserved(id, &holds, term);
                 }
                 // The record has slots of its own, so those of the ticket go back.
                 self.forget();
@@ -191,7 +191,7 @@ impl ReservationTicket {
             let (id, holds) = (self.reserved.id, self.reserved.holds.clone());
             answer.then(move |answer| {
                 if may_have_run(answer) {
-                    durable.reserved(id, &holds, term, false);
+                    durable.reserved(id, &holds, term);
                 }
             });
         }

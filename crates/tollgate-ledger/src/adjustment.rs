@@ -4,10 +4,10 @@ use sqlx::Row as _;
 use tollgate_core::{Clock, Limiter, Tick, journal::Window, store::Settlement};
 
 use crate::{
+    counter::settle,
     error::{LedgerError, LedgerErrorKind},
     ledger::Ledger,
     period::time_text,
-    reconcile::settle,
     writer::name_of,
 };
 

@@ -18,6 +18,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adjustment;
+mod counter;
 mod database;
 mod dialect;
 mod error;

@@ -14,11 +14,10 @@ use tollgate_core::{
 };
 
 use crate::{
+    counter::{key_of, settle, subject},
     database::Database,
     dialect::Dialect,
     error::LedgerError,
-    reconcile::{key_of, settle},
-    writer::subject,
 };
 
 /// The entries of a transaction.
@@ -59,7 +58,6 @@ impl Movements {
                 let (kind, hold, term) = match movement.kind {
                     MovementKind::Credits => ("credits", None, None),
                     MovementKind::Reserved(hold, term) => ("reservation", Some(hold), Some(term)),
-                    MovementKind::Extended(hold, term) => ("extension", Some(hold), Some(term)),
                     MovementKind::Settled(hold) => ("settlement", Some(hold), None),
                 };
                 let id = hold.map(|(id, index)| format!("{id:032x}-{index}"));

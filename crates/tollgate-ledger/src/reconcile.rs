@@ -5,13 +5,17 @@ use std::{ops::ControlFlow, time::Duration};
 use sqlx::Row as _;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
-    Check, Clock, Limiter, Tick,
-    algorithm::Taken,
+    Check, Limiter, Tick,
     journal::Window,
-    store::{CreditChange, CreditState, Fingerprint, Hold, RuleStore, Settlement},
+    store::{CreditChange, CreditState, Fingerprint, RuleStore, Settlement},
 };
 
-use crate::{database::Database, error::LedgerError, ledger::Ledger};
+use crate::{
+    counter::{key_of, position, settle},
+    database::Database,
+    error::LedgerError,
+    ledger::Ledger,
+};
 
 /// A key whose counter differs from its account: see [`Ledger::reconcile`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,10 +202,6 @@ impl Ledger {
     }
 }
 
-pub(crate) fn key_of(subject: &str) -> Fingerprint {
-    Fingerprint::from_bits(u128::from_str_radix(subject, 16).unwrap_or_default())
-}
-
 /// What the store counts of a key, as far as its largest quota shows it.
 async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     let index = limiter.rules().position(&candidate.rule)?;
@@ -233,25 +233,6 @@ async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     })
 }
 
-/// Tells a store, and not its ledger.
-pub(crate) fn settle(
-    store: &dyn RuleStore,
-    rule: &str,
-    key: Fingerprint,
-    window: Window,
-    how: Settlement,
-) -> Result<(), LedgerError> {
-    let index = position(store, rule)?;
-    let units = match how {
-        Settlement::Refund(units) | Settlement::Charge(units) => units,
-        _ => 0,
-    };
-    let check = Check::new(index, key, units.max(1));
-    let taken = Taken::new(Clock::system().now().max(window.begin), window.end);
-    store.settle(&[Hold::of_store(check, taken)], how);
-    Ok(())
-}
-
 /// Gives the store a balance, or what it lacks of it.
 async fn correct(
     store: &dyn RuleStore,
@@ -267,16 +248,6 @@ async fn correct(
     }
     told.map(drop)
         .map_err(|wrong| LedgerError::setup(format!("the store: {wrong}")))
-}
-
-fn position(store: &dyn RuleStore, rule: &str) -> Result<u16, LedgerError> {
-    let index = store.rules().position(rule).ok_or_else(|| {
-        LedgerError::setup(format!(
-            "the limiter has no rule {rule:?}, which the ledger has"
-        ))
-    })?;
-    // A rule set has fewer than 65 536 rules.
-    Ok(index as u16)
 }
 
 impl Database {

@@ -21,8 +21,8 @@ pub(crate) const CLOSES_AFTER: Tick = 600_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `usage`, `correction`, `adjustment`, `settlement`, `release`; of a balance `grant`, `revoke`, `credits`, `lapse`; and `reservation`,
-    /// `extension`, which are in no sum.
+    /// `usage`, `correction`, `adjustment`, `settlement`, `release`; of a balance `grant`, `revoke`, `credits`, `lapse`; and
+    /// `reservation`, which is in no sum.
     pub kind: String,
     /// The rule.
     pub rule: String,
@@ -101,7 +101,7 @@ impl Ledger {
             let is_of_balance = ["grant", "revoke", "credits", "lapse"].contains(&&*kind);
             let of = (!is_of_balance).then_some(window);
             let sum = sums.entry((rule.as_str().into(), of)).or_default();
-            if !["reservation", "extension"].contains(&&*kind) {
+            if kind != "reservation" {
                 *sum += units;
             }
             let entry = Entry {

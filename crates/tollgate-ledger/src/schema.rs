@@ -106,7 +106,7 @@ fn balances(dialect: Dialect) -> String {
     let add_up = format!(
         "INSERT INTO tollgate_totals (account, rule, window_end, window_begin, units, late, credits)
         SELECT account, rule, window_end, window_begin, {}, {}, {} FROM {of}
-        WHERE kind NOT IN ('grant', 'revoke', 'lapse', 'reservation', 'extension') {}
+        WHERE kind NOT IN ('grant', 'revoke', 'lapse', 'reservation') {}
         ON CONFLICT (account, rule, window_end, window_begin) DO UPDATE SET units = tollgate_totals.units + excluded.units,
             late = tollgate_totals.late + excluded.late, credits = tollgate_totals.credits + excluded.credits;
         INSERT INTO tollgate_balances SELECT account, rule, CAST({sum}(units) AS BIGINT), {} FROM {of}

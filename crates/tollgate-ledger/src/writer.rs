@@ -6,7 +6,10 @@ use sqlx::{AnyPool, Row as _};
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
-use crate::{database::Database, dialect::Dialect, error::LedgerError, movements::Movements};
+use crate::{
+    counter::subject, database::Database, dialect::Dialect, error::LedgerError,
+    movements::Movements,
+};
 
 /// The entries of a transaction.
 const CHUNK: usize = 10_000;
@@ -147,11 +150,6 @@ fn known(usage: &Usage) -> u128 {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
     usage.subject.bits() ^ u128::from(rule)
-}
-
-/// A key as it is written.
-pub(crate) fn subject(key: Fingerprint) -> String {
-    format!("{:032x}", key.bits())
 }
 
 /// The name of an account as it is written: without what separates columns, or breaks a line.

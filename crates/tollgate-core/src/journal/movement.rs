@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Base, DurableRules, Journal, Window};
+use super::{Account, Base, DurableRules, Journal, Window};
 use crate::{
     check::Check,
     credits::{Balance, CreditChange},
@@ -15,12 +15,13 @@ use crate::{
     source::Source,
     step::{Pending, Step},
     store::rule_store::RuleStore,
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{Mutex, Ordering, lock},
     time::Tick,
 };
 
-/// For how long a process knows what a balance is, in µs, if it sees no loss. Others may have seen one.
-const KNOWN: Tick = 60_000_000;
+/// For how long a process takes it that a store has the balance of a key, in µs; and when a ledger is asked again that did not answer.
+const KNOWN: Tick = 30_000_000;
+pub(crate) const UNKNOWN: Tick = 5_000_000;
 /// How long a grant waits for a ledger.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,10 +47,8 @@ pub struct Movement {
 pub enum MovementKind {
     /// What a balance has gained: below 0 if it has paid.
     Credits,
-    /// A hold that is reserved for so long.
+    /// A hold that is reserved for so long from now.
     Reserved(HoldId, Duration),
-    /// Its term begins anew.
-    Extended(HoldId, Duration),
     /// It was settled: what it has cost, less what was reserved.
     Settled(HoldId),
 }
@@ -68,18 +67,13 @@ pub struct CreditEntry {
     pub changed: u64,
 }
 
-#[derive(Default)]
-pub(super) struct Movements {
-    noted: Mutex<HashMap<(Arc<str>, Fingerprint, Window, MovementKind), Movement>>,
-    /// When it last showed that a store has lost its states.
-    lost_at: AtomicU64,
-}
+pub(super) type Movements = Mutex<HashMap<(Arc<str>, Fingerprint, Window, MovementKind), Movement>>;
 
 impl Journal {
     /// Takes out the movements that were noted.
     #[must_use]
     pub fn take_movements(&self) -> Vec<Movement> {
-        lock(&self.movements.noted).drain().map(|it| it.1).collect()
+        lock(&self.movements).drain().map(|it| it.1).collect()
     }
 }
 
@@ -94,7 +88,7 @@ impl DurableRules {
         };
         let (name, account) = (Arc::clone(&of_rule.name), self.account_of(check));
         let most = self.journal.most.load(std::sync::atomic::Ordering::Relaxed);
-        let mut noted = lock(&self.journal.movements.noted);
+        let mut noted = lock(&self.journal.movements);
         let key = (Arc::clone(&name), check.key(), window, kind.clone());
         if let Some(movement) = noted.get_mut(&key) {
             if kind == MovementKind::Credits {
@@ -128,14 +122,10 @@ impl DurableRules {
     }
 
     /// What a request holds was made a reservation, or has a new term.
-    pub(crate) fn reserved(&self, id: u128, holds: &[Hold], term: Duration, is_new: bool) {
+    pub(crate) fn reserved(&self, id: u128, holds: &[Hold], term: Duration) {
         for (hold, of) in of_windows(id, holds) {
             // A cost has 56 bits.
-            let units = hold.check.cost() as i64;
-            let kind = match is_new {
-                true => MovementKind::Reserved(of, term),
-                false => MovementKind::Extended(of, term),
-            };
+            let (units, kind) = (hold.check.cost() as i64, MovementKind::Reserved(of, term));
             self.note(&hold.check, hold.taken.at, units, kind);
         }
     }
@@ -160,24 +150,23 @@ impl DurableRules {
 
     /// Whether a denial may be due to a balance that the store has lost.
     pub(crate) fn may_lack_balance(&self, check: &Check, now: Tick) -> bool {
-        let lost_at = self.journal.movements.lost_at.load(Ordering::Relaxed);
         let of_rule = self
             .of(check)
             .filter(|(rule, _)| rule.has_credits() && check.cost() > 0);
         let is_unknown = of_rule.and_then(|(_, of_rule)| {
             of_rule.with(&self.journal, check.key(), |account| {
-                account.balance_at <= lost_at.max(now.saturating_sub(KNOWN))
+                account.balance_until <= now
             })
         });
         is_unknown == Some(true) && self.journal.is_attached()
     }
 
-    /// The store has lost its states.
-    pub(crate) fn note_loss(&self, now: Tick) {
-        self.journal
-            .movements
-            .lost_at
-            .fetch_max(now, Ordering::Relaxed);
+    /// Nobody else asks for the balance of this key for some time.
+    pub(crate) fn set_balance_known(&self, check: &Check, until: Tick) {
+        if let Some((_, of_rule)) = self.of(check) {
+            let known = |account: &mut Account| account.balance_until = until;
+            of_rule.with(&self.journal, check.key(), known);
+        }
     }
 
     /// Gives the store the balance of a key, unless it has one, and says whether that was new.
@@ -188,16 +177,11 @@ impl DurableRules {
         base: &Base,
         now: Tick,
     ) -> Result<bool, StoreError> {
-        let Some((_, of_rule)) = self.of(check).filter(|(rule, _)| rule.has_credits()) else {
-            return Ok(false);
+        let restored = match base.credits.until() > now {
+            true => store.restore_credits(check, &base.credits).await?.changed,
+            false => 0,
         };
-        let restored = match base.credits.units(now) {
-            0 if base.credits.until() <= now => 0,
-            _ => store.restore_credits(check, &base.credits).await?.changed,
-        };
-        of_rule.with(&self.journal, check.key(), |account| {
-            account.balance_at = now
-        });
+        self.set_balance_known(check, now.saturating_add(KNOWN));
         Ok(restored > 0)
     }
 

@@ -3,6 +3,7 @@
 mod balances;
 mod common;
 mod killed;
+mod model;
 mod reports;
 mod reservations;
 mod writes;

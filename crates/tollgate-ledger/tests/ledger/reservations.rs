@@ -98,7 +98,7 @@ async fn a_settlement_that_comes_after_the_release_changes_nothing() {
     ];
     ledger.attach(&limiters[0]).expect("it has none");
     other.attach(&limiters[1]).expect("it has none");
-    let reservation = reserve(&limiters[1], 30, MOMENT).await;
+    let reservation = reserve(&limiters[1], 30, Duration::from_secs(2)).await;
     other.flush().await.expect("it writes");
     let ticket = limiters[1].redeem(&reservation).expect("it is open");
     ticket.settle(3).await.expect("it is open");
