@@ -1,6 +1,7 @@
 //! `tollgate rules override`, `switch`, `end` and `clear`: what operators set in all processes.
 
 use std::{
+    io::{self, Write as _},
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -341,11 +342,24 @@ pub(super) async fn followers(args: &RedisArgs, redis: &RedisRules) -> (String, 
     let answer = args.in_time(redis.fleet()).await;
     match answer.and_then(|fleet| Ok(fleet?)) {
         Ok(fleet) => {
-            let processes = fleet.processes;
-            let text = format!(
-                "{processes} processes follow the rules, and have it in force within seconds"
-            );
-            (text, Some(processes))
+            let text = match fleet.processes {
+                0 => {
+                    // A script that asks for JSON has to see it as well.
+                    let namespace = printable::line(&args.namespace, 70);
+                    let _ = writeln!(
+                        io::stderr(),
+                        "warning: no process follows the rules of {namespace} in Redis, so nothing has changed for clients yet; a \
+                         service that has its rules from a file alone needs the change in that file"
+                    );
+                    "no process follows the rules yet".to_owned()
+                }
+                processes => {
+                    format!(
+                        "{processes} processes follow the rules, and have it in force within seconds"
+                    )
+                }
+            };
+            (text, Some(fleet.processes))
         }
         Err(failure) => {
             let why = failure.message;

@@ -33,7 +33,8 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     shell("y").assert(
         0,
         &[
-            "revision 2 is stored; 0 processes",
+            "revision 2 is stored; no process follows the rules yet",
+            "warning: no process follows the rules of shop in Redis, so nothing has changed for clients yet",
             "`tollgate rules end 2` ends it",
         ],
     );
