@@ -12,10 +12,20 @@ use crate::{
     descriptor::{Descriptor, DescriptorPattern, for_edge},
     node::{Node, Value},
     reader::{At, Reader},
-    rule_key::RuleKey,
+    rule_key::{NamedClient, RuleKey},
 };
 
 use tollgate::Head;
+
+/// Whether it holds for a client, whatever else is in the request. `None`: that decides.
+type OfClient = dyn Fn(&NamedClient<'_>) -> Option<bool> + Send + Sync;
+
+/// What has to hold besides the path, the methods and the words.
+#[derive(Clone)]
+struct Other {
+    holds: Arc<Predicate>,
+    of_client: Arc<OfClient>,
+}
 
 /// A condition, and what is known of it.
 #[derive(Clone, Default)]
@@ -27,7 +37,7 @@ pub(crate) struct Condition {
     /// The words that describe its requests: the domain of Envoy's filter and the entries of a descriptor; `None` is any word.
     pub(crate) words: Option<Vec<Option<String>>>,
     /// All of them hold as well.
-    others: Vec<Arc<Predicate>>,
+    others: Vec<Other>,
 }
 
 impl Condition {
@@ -116,31 +126,50 @@ impl Condition {
         };
         for not in nested("not") {
             let holds = not.predicate();
-            condition.add(move |head| !holds(head));
+            let of_client =
+                move |client: &NamedClient<'_>| not.of_client(client).map(|holds| !holds);
+            condition.add_with(Arc::new(move |head| !holds(head)), of_client);
         }
         for all in nested("all") {
-            condition.others.push(all.predicate());
+            condition.add_with(all.predicate(), move |client| all.of_client(client));
         }
         if let Some(node) = fields.get("any") {
-            let any: Vec<_> = nested("any").iter().map(Self::predicate).collect();
+            let any = nested("any");
             if any.is_empty() {
                 reader.wrong(
                     &node.span,
                     "any of no conditions never holds; write at least one",
                 );
             }
-            condition.add(move |head| any.iter().any(|holds| holds(head)));
+            let each: Vec<_> = any.iter().map(Self::predicate).collect();
+            let holds = Arc::new(move |head: &Head<'_>| each.iter().any(|holds| holds(head)));
+            condition.add_with(holds, move |client| {
+                let fails = |one: &Self| one.of_client(client).map(|holds| !holds);
+                all_of(any.iter().map(fails)).map(|none_holds| !none_holds)
+            });
         }
         condition
     }
 
     fn add(&mut self, holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) {
-        self.others.push(Arc::new(holds));
+        self.add_with(Arc::new(holds), |_| None);
+    }
+
+    /// The same, with what is known of a client alone.
+    pub(crate) fn add_with(
+        &mut self,
+        holds: Arc<Predicate>,
+        of_client: impl Fn(&NamedClient<'_>) -> Option<bool> + Send + Sync + 'static,
+    ) {
+        let of_client = Arc::new(of_client);
+        self.others.push(Other { holds, of_client });
     }
 
     fn add_bound(&mut self, reader: Reader<'_>, node: &Node, name: &str, bindings: &Bindings) {
         let bound = reader.bound(node, "bound condition", name, &bindings.conditions);
-        self.others.extend(bound);
+        if let Some(bound) = bound {
+            self.add_with(bound, |_| None);
+        }
     }
 
     fn add_path(&mut self, reader: Reader<'_>, node: &Node) {
@@ -245,7 +274,8 @@ impl Condition {
             return reader.wrong(&by.span, message);
         }
         if let (Some(list), Some(key)) = (list, key) {
-            self.add(in_list(key.extractor(), &list));
+            let holds = Arc::new(in_list(key.extractor(), &list));
+            self.add_with(holds, move |client| key.is_listed(&list, client));
         }
     }
 
@@ -259,18 +289,27 @@ impl Condition {
             path.as_ref().is_none_or(|path| path.matches(head))
                 && methods.as_ref().is_none_or(|holds| holds(head))
                 && words.as_ref().is_none_or(|holds| holds(head))
-                && others.iter().all(|holds| holds(head))
+                && others.iter().all(|other| (other.holds)(head))
         })
+    }
+
+    /// Whether it holds for a client, whatever else is in the request. `None`: that decides.
+    pub(crate) fn of_client(&self, client: &NamedClient<'_>) -> Option<bool> {
+        let is_of_head = self.path.is_some() || !self.methods.is_empty() || self.words.is_some();
+        let others = self.others.iter().map(|other| (other.of_client)(client));
+        all_of(others.chain(is_of_head.then_some(None)))
     }
 
     /// What has to hold besides its path, methods and words, if anything.
     pub(crate) fn others(&self) -> Option<Arc<Predicate>> {
         match &self.others[..] {
             [] => None,
-            [only] => Some(Arc::clone(only)),
+            [only] => Some(Arc::clone(&only.holds)),
             others => {
                 let others = others.to_vec();
-                Some(Arc::new(move |head| others.iter().all(|holds| holds(head))))
+                Some(Arc::new(move |head| {
+                    others.iter().all(|other| (other.holds)(head))
+                }))
             }
         }
     }
@@ -301,6 +340,15 @@ impl Condition {
                 names_head(self).cmp(&names_head(other))
             })
     }
+}
+
+/// Whether all hold. What is not known does not matter next to one that fails.
+fn all_of(each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    each.fold(Some(true), |all, one| match (all, one) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    })
 }
 
 /// Whether it is the name of a gRPC service or method.

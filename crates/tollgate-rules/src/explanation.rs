@@ -13,11 +13,13 @@ use tollgate::{
 use tollgate_core::{Quota, Tick};
 
 use crate::{
+    condition::Condition,
     cost::Cost,
     entries::Entries,
     override_entry::Client,
     reader::Term,
     rule_entry::{Mode, RuleEntry, renamed, shadow_name},
+    rule_key::NamedClient,
     switch_entry::scaled,
 };
 
@@ -73,6 +75,8 @@ pub enum Explained {
     Displaced(String),
     /// Its `unless` holds.
     Exempt,
+    /// Its limit is `none`, and of a client alone it is not known whether its `when` and `unless` let it apply.
+    DependsOnRequest,
     /// The client is not in its rollout.
     NotInRollout,
     /// The client's quota is unlimited.
@@ -129,6 +133,7 @@ impl fmt::Display for Explained {
             Self::ConditionFails => f.write_str("its `when` does not hold"),
             Self::Displaced(by) => write!(f, "{by:?} is more specific"),
             Self::Exempt => f.write_str("its `unless` holds"),
+            Self::DependsOnRequest => f.write_str("depends on the request"),
             Self::NotInRollout => f.write_str("the client is not in its rollout"),
             Self::Unlimited => f.write_str("unlimited"),
             Self::LeftToHandler => f.write_str("its handler checks it"),
@@ -166,12 +171,27 @@ impl Entries {
     }
 
     /// What a rule does with a client that has this key, whatever else is in the request.
-    pub(crate) fn explain_key(&self, rule: usize, key: &Key, now: Tick) -> Explanation {
+    pub(crate) fn explain_key(
+        &self,
+        rule: usize,
+        key: &Key,
+        client: &NamedClient<'_>,
+        now: Tick,
+    ) -> Explanation {
         let explaining = Explaining::new(self, rule, now);
         if explaining.mode == Mode::Off {
             return explaining.skipped(Explained::Off);
         }
-        explaining.counted(key.as_ref())
+        let why_not = explaining.why_not(|condition| condition.of_client(client));
+        let mut explained = explaining.counted(key.as_ref());
+        // What is used is of interest whichever requests use it; of a limit of none nothing is.
+        let is_blocked = explained.quota.is_none() && explained.origin == QuotaOrigin::Rule;
+        match why_not {
+            Some(Explained::DependsOnRequest) if !is_blocked => {}
+            Some(why_not) if explained.counts() => explained.outcome = why_not,
+            _ => {}
+        }
+        explained
     }
 
     fn explain_rule(&self, index: usize, head: &Head<'_>, now: Tick) -> Explanation {
@@ -180,7 +200,8 @@ impl Entries {
         if let Cost::Computed(cost) = &rule.cost {
             explaining.explanation.units = cost(head);
         }
-        if let Some(skipped) = explaining.why_not(head) {
+        let holds = |condition: &Condition| Some((condition.predicate())(head));
+        if let Some(skipped) = explaining.why_not(holds) {
             return explaining.skipped(skipped);
         }
         if rule.key.is_of_handler() {
@@ -275,31 +296,37 @@ impl<'a> Explaining<'a> {
         self.explanation
     }
 
-    /// Why the rule does not look at the request's key.
-    fn why_not(&self, head: &Head<'_>) -> Option<Explained> {
+    /// Why the rule does not look at the request's key. `holds` may not know of a condition.
+    fn why_not(&self, holds: impl Fn(&Condition) -> Option<bool>) -> Option<Explained> {
         if !self.rule().is_here {
             return Some(Explained::Elsewhere);
         }
         if self.mode == Mode::Off {
             return Some(Explained::Off);
         }
-        let holds = |rule: &RuleEntry| (rule.condition.predicate())(head);
         let rule = self.rule();
-        if !holds(rule) {
+        let applies = holds(&rule.condition);
+        if applies == Some(false) {
             return Some(Explained::ConditionFails);
         }
-        let displacing = self.entries.behind[self.index].iter().find(|other| {
-            let other_rule = &self.entries.rules[**other];
-            let (mode, ..) = self.entries.switched(**other, other_rule.mode, self.now);
-            mode != Mode::Off && holds(other_rule)
-        });
-        if let Some(other) = displacing {
-            let name = self.entries.rules[*other].name.value.clone();
-            return Some(Explained::Displaced(name));
+        let mut is_known = applies.is_some();
+        for other in &self.entries.behind[self.index] {
+            let other_rule = &self.entries.rules[*other];
+            let (mode, ..) = self.entries.switched(*other, other_rule.mode, self.now);
+            if mode == Mode::Off {
+                continue;
+            }
+            match holds(&other_rule.condition) {
+                Some(true) => return Some(Explained::Displaced(other_rule.name.value.clone())),
+                Some(false) => {}
+                None => is_known = false,
+            }
         }
-        let unless = rule.unless.as_ref();
-        let is_exempt = unless.is_some_and(|unless| (unless.predicate())(head));
-        is_exempt.then_some(Explained::Exempt)
+        match rule.unless.as_ref().map_or(Some(false), holds) {
+            Some(true) => Some(Explained::Exempt),
+            Some(false) if is_known => None,
+            _ => Some(Explained::DependsOnRequest),
+        }
     }
 
     /// Counts under a plan, if the rule has it.

@@ -114,7 +114,8 @@ impl RuleDocument {
     }
 
     /// What the rule with this name does with a client, as it is now: from the texts that an override of it would have, one for
-    /// each part that the rule counts by. Conditions, costs and plans that need a request are left out.
+    /// each part that the rule counts by. Costs and plans that need a request are left out, and so are conditions, unless the limit is
+    /// `none` and they decide whom it blocks.
     ///
     /// ```
     /// use tollgate_rules::{Bindings, Format, RuleDocument};
@@ -150,8 +151,12 @@ impl RuleDocument {
             problems: &problems,
             side: Side::default(),
         };
-        match self.entries.rules[index].key.of_text(reader, &node, rule) {
-            Some(key) => Ok(self.entries.explain_key(index, &key, now())),
+        let of_rule = &self.entries.rules[index].key;
+        match of_rule.of_text(reader, &node, rule) {
+            Some(key) => {
+                let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
+                Ok(self.entries.explain_key(index, &key, &client, now()))
+            }
             None => {
                 let messages = problems.into_sorted().into_iter();
                 let messages: Vec<_> = messages.map(|problem| problem.message).collect();

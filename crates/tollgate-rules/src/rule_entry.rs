@@ -147,7 +147,9 @@ impl RuleEntry {
         let of_descriptor = key.as_ref().map_or(Vec::new(), RuleKey::of_descriptor);
         if !of_descriptor.is_empty() {
             // Descriptors without such an entry are none of its requests.
-            when = when.and(move |head| of_descriptor.iter().all(|key| Descriptor::has(head, key)));
+            let holds =
+                move |head: &Head<'_>| of_descriptor.iter().all(|key| Descriptor::has(head, key));
+            when.add_with(Arc::new(holds), |_| Some(true));
         }
         let cost = match fields.get("cost") {
             Some(node) => Cost::read(reader, node, bindings),

@@ -5,11 +5,12 @@ use std::{fmt, sync::Arc};
 use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
 use tollgate::{
     Head, Key, KeyBuf,
-    condition::PathPattern,
+    condition::{PathPattern, in_list},
     key::{
         Extracted, KeyExtractor, PeerAddr, authorization, constant, cookie, grpc_method,
         grpc_service, header, method, path, query,
     },
+    key_list::KeyList,
 };
 
 use crate::{
@@ -40,6 +41,9 @@ const BUILT_IN: &[&str] = &[
 
 /// The key that a handler supplies.
 pub(crate) const HANDLER: &str = "handler";
+
+/// A client by text: by the names of what a rule counts by, what it has there.
+pub(crate) type NamedClient<'a> = [(&'a str, &'a str)];
 
 /// What a rule counts by: one key, or a tuple of several.
 #[derive(Clone)]
@@ -170,6 +174,33 @@ impl RuleKey {
     /// What it counts by, for messages and to be compared.
     pub(crate) fn form(&self) -> String {
         self.names().collect::<Vec<_>>().join(", ")
+    }
+
+    /// The names of the parts that have a text, in the order of the texts.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
+        let named = self.parts.iter().filter(|part| part.is_named());
+        named.map(|part| &*part.name)
+    }
+
+    /// Whether a list that is asked for this key of one part has a client. `None`: the client's texts do not say.
+    pub(crate) fn is_listed(&self, list: &KeyList, client: &NamedClient<'_>) -> Option<bool> {
+        let part = self.parts.first()?;
+        let is_same = |name: &str| match part.kind {
+            "header" => name.eq_ignore_ascii_case(&part.name),
+            _ => *name == *part.name,
+        };
+        let (_, text) = client.iter().find(|(name, _)| is_same(name))?;
+        match &part.text {
+            TextForm::Request(prepare) => {
+                let (mut head, ()) = http::Request::new(()).into_parts();
+                prepare(text, &mut head)?;
+                // The list sees an address as a whole, and a key only its network.
+                let has = in_list(Arc::clone(&part.extractor), list);
+                Some(has(&Head::from(&head)))
+            }
+            TextForm::Bound(parse) => Some(list.has_key(parse(text)?.as_ref())),
+            TextForm::Constant | TextForm::None => None,
+        }
     }
 
     /// The key of a client that is named by text: one for each part, without those of constants.

@@ -10,7 +10,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     key::{
-        client_args::ClientArgs,
+        client_args::{ClientArgs, undecided},
         states::{Said, outcome, verdict_json},
     },
     report::Report,
@@ -73,6 +73,8 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         ]);
         rules.push(verdict_json(&said, verdict));
     }
+    let (undecided, of_undecided) = undecided(&explained);
+    rules.extend(of_undecided);
     let is_allowed = decision.is_allowed();
     let retry = decision.retry_after();
     let said = match (is_allowed, retry) {
@@ -94,7 +96,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     drop(decision);
     states.store.flush(RETURN_PATIENCE).await;
     Ok(Report::new(
-        table.text() + "\n" + &said,
+        table.text() + &undecided + "\n" + &said,
         json,
         Exit::of(is_allowed),
     ))

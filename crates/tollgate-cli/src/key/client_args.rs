@@ -1,6 +1,7 @@
 //! Which client, and under which rules.
 
 use clap::Args;
+use serde_json::Value;
 use tollgate::error::UnknownName;
 use tollgate_redis::Partition;
 use tollgate_rules::{
@@ -10,6 +11,7 @@ use tollgate_rules::{
 
 use crate::{
     failure::Failure, key::states::States, request_args::RequestArgs, rule_args::StateArgs,
+    rules::explained_json,
 };
 
 /// A client of one rule.
@@ -82,7 +84,7 @@ impl ClientArgs {
         if !explained.iter().any(concerns) {
             let why = explained
                 .iter()
-                .map(|rule| format!("\n  {}: {}", rule.rule, rule.outcome));
+                .map(|rule| format!("\n  {}: {}", rule.rule, shown(&rule.outcome)));
             return Err(Failure::usage(format!(
                 "no rule counts this{}\n`tollgate rules explain` says more",
                 why.collect::<String>()
@@ -140,6 +142,26 @@ impl ClientArgs {
             _ => Ok(explained),
         }
     }
+}
+
+/// What a rule does, and what would say more.
+fn shown(outcome: &Explained) -> String {
+    match outcome {
+        Explained::DependsOnRequest => format!("{outcome}: give its head with -H"),
+        outcome => outcome.to_string(),
+    }
+}
+
+/// The rules that may block the client, a line and a part of the JSON for each.
+pub(super) fn undecided(explained: &[Explanation]) -> (String, Vec<Value>) {
+    let depends = |rule: &&Explanation| rule.outcome == Explained::DependsOnRequest;
+    let rules = explained.iter().filter(depends);
+    rules
+        .map(|rule| {
+            let line = format!("\n{}: {}", rule.rule, shown(&rule.outcome));
+            (line, explained_json(rule))
+        })
+        .unzip()
 }
 
 /// Refuses names that no rule has.

@@ -9,7 +9,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     key::{
-        client_args::ClientArgs,
+        client_args::{ClientArgs, undecided},
         credits::{balance_json, shown},
         states::{Said, has_state, outcome, verdict_json},
     },
@@ -88,6 +88,9 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         notes.push_str(&format!("\n{}: {}", rule.rule, rule.outcome));
         json.push(explained_json(rule));
     }
+    let (lines, rules) = undecided(&explained);
+    notes.push_str(&lines);
+    json.extend(rules);
     let mut seen = of_rules.iter().flat_map(|(_, seen)| seen).peekable();
     if seen.peek().is_some() && !seen.any(|seen| seen.is_used || seen.is_denied) {
         notes.push_str(

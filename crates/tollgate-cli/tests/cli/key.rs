@@ -104,6 +104,48 @@ fn a_status_says_since_when_a_growing_block_is_in_force() {
 }
 
 #[test]
+fn by_its_key_alone_a_client_is_blocked_only_where_the_key_says_it() {
+    let server = RedisServer::start(&[]);
+    let lists = "version = 1
+lists.revoked = { file = \"revoked.txt\" }
+[[rules]]
+name = \"revoked\"
+limit = \"none\"
+by = \"header:x-api-key\"
+when = { any = [{ in_list = \"revoked\", by = \"header:X-Api-Key\" }] }
+[[rules]]
+name = \"abusive\"
+limit = \"none\"
+by = \"client_ip\"
+when = { in_list = \"revoked\", by = \"client_ip\" }
+[[rules]]
+name = \"export\"
+limit = \"none\"
+by = \"header:x-api-key\"
+when = { path = \"/export\" }
+unless = { in_list = \"revoked\", by = \"client_ip\" }
+";
+    let rules = RULES.replace("version = 1\n", lists);
+    let listed = "k-listed\n2001:db8:7::7\n";
+    let program = Program::on(&server, &rules).file("revoked.txt", listed);
+    let depends = "export: depends on the request: give its head with -H";
+    for command in ["status", "check"] {
+        let run = |key: &str| program.run(&["key", command, key]);
+        run("k-listed").assert(1, &["denied by revoked", depends]);
+        run("k-123").assert(0, &[depends]).lacks(&["revoked"]);
+        run("2001:db8:7::7").assert(1, &["denied by abusive"]);
+        run("2001:db8:7::8").assert(0, &[]).lacks(&["abusive"]);
+    }
+    program
+        .run(&["key", "status", "k-123", "--rule", "export"])
+        .assert(2, &["no rule counts this", depends]);
+    let export = ["--path", "/export", "-H", "x-api-key: k-123"];
+    program
+        .run(&[&["key", "status"], &export[..]].concat())
+        .assert(1, &["denied by export"]);
+}
+
+#[test]
 fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     let server = RedisServer::start(&[]);
     let program = Program::on(&server, RULES);
