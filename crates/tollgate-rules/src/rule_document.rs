@@ -178,13 +178,12 @@ impl RuleDocument {
     }
 
     /// What is right in it, and probably not meant, a sentence each: a rule by `header:authorization`, whose spellings are clients of their
-    /// own.
+    /// own, and `plans` without a `plan` that says which request has which.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.entries.rules.iter().flat_map(|rule| {
             let name = &rule.name.value;
-            rule.key
-                .warnings()
-                .map(move |warning| format!("{name}: {warning}"))
+            let warnings = rule.key.warnings().chain(rule.unused_plans());
+            warnings.map(move |warning| format!("{name}: {warning}"))
         })
     }
 

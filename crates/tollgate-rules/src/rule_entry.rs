@@ -393,6 +393,19 @@ impl RuleEntry {
         Some((quota.span.clone(), wrong.to_string()))
     }
 
+    /// A warning, where requests have no plan. It is no mistake: code may check by a plan that it names.
+    pub(crate) fn unused_plans(&self) -> Option<String> {
+        let plans: Vec<&str> = self.rule.plan_names().collect();
+        let is_unused = self.plan.is_none() && !plans.is_empty();
+        is_unused.then(|| {
+            format!(
+                "no request has one of its plans ({}), because nothing says which request has which: add plan = \"NAME\", and bind \
+                 NAME in code by Bindings::plan (here: --bind-plan NAME); limits of single clients are overrides",
+                plans.join(", ")
+            )
+        })
+    }
+
     /// The least that a limit may be for a request to pass.
     pub(crate) fn least_limit(&self) -> u64 {
         match &self.cost {

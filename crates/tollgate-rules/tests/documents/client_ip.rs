@@ -221,21 +221,32 @@ async fn a_rule_for_a_handler_has_its_limit_in_the_file() {
 }
 
 #[test]
-fn a_rule_by_credentials_as_they_are_sent_is_warned_of() {
-    for (by, warned) in [
-        ("\"header:authorization\"", true),
-        ("[\"method\", \"header:Proxy-Authorization\"]", true),
-        ("\"header:x-api-key\"", false),
-        ("\"authorization\"", false),
-        ("\"tenant\"", false),
+fn a_rule_by_credentials_as_they_are_sent_is_warned_of_and_so_are_plans_without_a_plan() {
+    let plans = "plans = { gold = \"9/min\", pro = \"7/min\" }";
+    let unused =
+        "one of its plans (gold, pro), because nothing says which request has which: add plan = ";
+    for (by, more, warned) in [
+        ("\"header:authorization\"", "", Some("bearer s")),
+        (
+            "[\"method\", \"header:Proxy-Authorization\"]",
+            "",
+            Some("bearer s"),
+        ),
+        ("\"header:x-api-key\"", "", None),
+        ("\"authorization\"", "", None),
+        ("\"tenant\"", "", None),
+        ("\"tenant\"", plans, Some(unused)),
+        ("\"tenant\"", &*format!("plan = \"plan\"\n{plans}"), None),
     ] {
-        let document = toml(&crate::one(by, "")).expect("valid");
+        let document = toml(&crate::one(by, more)).expect("valid");
         let warnings: Vec<_> = document.warnings().collect();
-        assert_eq!(warnings.len(), usize::from(warned), "{warnings:?}");
-        assert!(
-            warnings
-                .iter()
-                .all(|one| one.starts_with("rule: ") && one.contains("bearer s"))
+        assert_eq!(
+            warnings.len(),
+            usize::from(warned.is_some()),
+            "{warnings:?}"
         );
+        let said =
+            |one: &String| one.starts_with("rule: ") && one.contains(warned.unwrap_or_default());
+        assert!(warnings.iter().all(said), "{warnings:?}");
     }
 }
