@@ -70,7 +70,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
 /// Who hears how many units of a charge a balance has paid.
 #[derive(Default)]
-pub struct PaidHook(OnceLock<Box<dyn Fn(&Check, u64) + Send + Sync>>);
+pub struct PaidHook(OnceLock<Box<Hear>>);
+
+type Hear = dyn Fn(&Check, u64) + Send + Sync;
 
 impl PaidHook {
     /// From now on it is told. The first one stays.

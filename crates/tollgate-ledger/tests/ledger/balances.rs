@@ -66,7 +66,7 @@ async fn lines(ledger: &Ledger) -> Vec<(String, i64, i64)> {
 async fn a_balance_that_redis_has_lost_is_back_before_anything_is_paid_from_it() {
     let (server, postgres) = (RedisServer::start(&[]).await, PostgresServer::start().await);
     let (_folder, file) = file();
-    let until = SystemTime::now() + Duration::from_secs(3_600);
+    let until = crate::now() + Duration::from_secs(3_600);
     for url in [file, postgres.url()] {
         server.command(&["FLUSHALL"]).await;
         let ledger = Ledger::open(&url).await.expect("it opens");
@@ -164,7 +164,7 @@ async fn what_is_left_at_its_end_lapses_and_a_new_memory_has_the_rest() {
     let ledger = Ledger::open(&url).await.expect("it opens");
     let limiter = limiter_of(MemoryStore::new(), rule());
     ledger.attach(&limiter).expect("it has none");
-    let now = SystemTime::now();
+    let now = crate::now();
     grant(&limiter, 30, now + Duration::from_millis(300), "short").await;
     assert!(
         take(&limiter, "acme", 12).await.is_allowed(),

@@ -1,9 +1,6 @@
 //! Any order and repetition of what moves an account, against a model.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use tollgate_core::{Key, Limiter, MAX_PERIOD, MemoryStore, Quota, Rule, Source};
 use tollgate_ledger::{Adjustment, Ledger};
@@ -101,8 +98,7 @@ async fn any_order_and_repetition_of_what_moves_an_account_gives_the_sums_of_a_m
                 12 => {
                     let id = format!("grant-{}", rng.u8(0..9));
                     let units = 10 + id.len() as u64;
-                    let granted =
-                        limiter.grant("units", &key, units, SystemTime::now() + HOUR, &id);
+                    let granted = limiter.grant("units", &key, units, crate::now() + HOUR, &id);
                     sums.granted += granted.expect("valid").await.expect("written").changed as i64;
                 }
                 13 => {
