@@ -18,7 +18,7 @@ const ENTRIES: u32 = 1_000_000;
 
 #[expect(clippy::print_stdout, reason = "it is what this program is for")]
 fn main() -> Result<(), Box<dyn Error>> {
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // It waits for its disk, as a Postgres does.
         let server = PostgresServer::start_with(&["fsync=on"]).await;
