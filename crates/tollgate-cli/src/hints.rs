@@ -9,6 +9,7 @@ const BOUND: &[(&str, &str, &str)] = &[
     ("unknown bound plan", "plan", "plan"),
     ("unknown bound quota", "quota", "quota"),
     ("unknown bound condition", "condition", "condition"),
+    ("unknown bound list", "list", "list"),
     (
         "unknown condition on the response",
         "condition on the response",

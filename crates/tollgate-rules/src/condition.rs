@@ -166,6 +166,12 @@ impl Condition {
     }
 
     fn add_bound(&mut self, reader: Reader<'_>, node: &Node, name: &str, bindings: &Bindings) {
+        if name.contains('/') && !bindings.conditions.contains_key(name) {
+            let route = reader.example(r#"methods = ["POST"], path = "/login""#);
+            let message =
+                format!("this is no name of a bound condition; write a route as {{ {route} }}");
+            return reader.wrong(&node.span, message);
+        }
         let bound = reader.bound(node, "bound condition", name, &bindings.conditions);
         if let Some(bound) = bound {
             self.add_with(bound, |_| None);
@@ -258,8 +264,25 @@ impl Condition {
         bindings: &Bindings,
     ) {
         let name = reader.text(node, "the name of a bound list");
-        let list =
-            name.and_then(|name| reader.bound(node, "bound list", name.value, &bindings.lists));
+        let list = name.and_then(|name| {
+            if !bindings.lists.is_empty() {
+                return reader.bound(node, "bound list", name.value, &bindings.lists);
+            }
+            let file = reader.example(r#"lists = { NAME = { file = "NAME.txt" } }"#);
+            let file = match bindings.is_push {
+                true => String::new(),
+                false => format!(
+                    "name its file at the top, {}, or ",
+                    file.replace("NAME", name.value)
+                ),
+            };
+            let message = format!(
+                "unknown bound list {:?}; there is none: {file}bind it in code by Bindings::list",
+                name.value
+            );
+            reader.wrong(&node.span, message);
+            None
+        });
         let Some(by) = by else {
             let right = reader.example("by = \"client_ip\"");
             let message = format!("the key to look up in the list is missing; add {right}");

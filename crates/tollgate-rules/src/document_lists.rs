@@ -7,7 +7,7 @@ use tollgate::key_list::KeyList;
 use crate::{
     bindings::{Bindings, hashed_list},
     list_file::ListFile,
-    node::{Name, Node},
+    node::{Name, Node, Value},
     reader::Reader,
 };
 
@@ -19,6 +19,11 @@ pub(crate) fn read(
     folder: Option<&Path>,
     bindings: &Bindings,
 ) -> Option<Arc<ListFile>> {
+    if !matches!(node.value, Value::Table(_)) {
+        let file = reader.example("file = \"partners.txt\"");
+        reader.expected(node, &format!("a list as {{ {file} }}"));
+        return None;
+    }
     let fields = reader.fields(node, "a list", "list")?;
     let file = fields.required("file", "\"partners.txt\"");
     let path = file.and_then(|file| reader.text(file, "the name of a file as \"partners.txt\""));

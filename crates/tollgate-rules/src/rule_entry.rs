@@ -369,7 +369,10 @@ impl RuleEntry {
             };
             let span = fields.get(field).map(|node| node.span.clone());
             let span = span.unwrap_or_else(|| self.limit.span.clone());
-            (span, wrong.to_string())
+            // As a document writes it.
+            let message = wrong.to_string();
+            let grow = "[MINUTE, 10 * MINUTE, HOUR]";
+            (span, message.replace(grow, "[\"1min\", \"10min\", \"1h\"]"))
         });
         reader.wrong(&span, without_name(&message));
         false
@@ -718,6 +721,12 @@ fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
 
 fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
     let what = "a block";
+    if !matches!(node.value, Value::Table(_)) {
+        let block = r#"after = 5, within = "10min", for = ["1min", "10min", "1h"]"#;
+        let block = reader.example(block);
+        reader.expected(node, &format!("{what} as {{ {block} }}"));
+        return None;
+    }
     let fields = reader.fields(node, what, "block")?;
     let after = fields.required("after", "5");
     let after = after.and_then(|node| reader.number(node, "a number of denials", 1, 1_000));

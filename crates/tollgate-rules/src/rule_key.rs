@@ -13,6 +13,8 @@ use tollgate::{
     key_list::KeyList,
 };
 
+use tollgate_core::store::did_you_mean;
+
 use crate::{
     bindings::{Bindings, ParseKey, Side},
     descriptor::{Descriptor, for_edge},
@@ -326,8 +328,21 @@ impl Part {
             }
             _ => {
                 let bound = bindings.keys.keys().map(String::as_str);
-                let known = BUILT_IN.iter().copied().chain(bound);
-                reader.unknown(&node.span, "key", written, known);
+                let known: Vec<&str> = BUILT_IN.iter().copied().chain(bound).collect();
+                let is_misspelt = did_you_mean(written, known.iter().copied()).is_some();
+                let is_header = written.contains('-') && HeaderName::try_from(written).is_ok();
+                let meant = match written {
+                    "ip" | "addr" | "address" | "remote_addr" => Some("client_ip".to_owned()),
+                    _ if is_misspelt || !is_header => None,
+                    _ => Some(format!("header:{written}")),
+                };
+                match meant {
+                    Some(meant) => {
+                        let message = format!("unknown key {written:?}; did you mean {meant:?}?");
+                        reader.wrong(&node.span, message);
+                    }
+                    None => reader.unknown(&node.span, "key", written, known),
+                }
                 return None;
             }
         };
