@@ -64,7 +64,7 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
             0,
             &[
                 "at,kind,rule",
-                ",-500,0,\"ticket-1\",\"ann\",\"the outage\"\r\n",
+                ",-500,0,,\"ticket-1\",\"ann\",\"the outage\"\r\n",
             ],
         );
         let ran = program.run(&["--json", "ledger", "usage"]);
