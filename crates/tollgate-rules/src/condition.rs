@@ -367,11 +367,15 @@ impl Condition {
 
 /// Whether all hold. What is not known does not matter next to one that fails.
 fn all_of(each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
-    each.fold(Some(true), |all, one| match (all, one) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (Some(true), Some(true)) => Some(true),
-        _ => None,
-    })
+    let mut all = Some(true);
+    for one in each {
+        match one {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => all = None,
+        }
+    }
+    all
 }
 
 /// Whether it is the name of a gRPC service or method.

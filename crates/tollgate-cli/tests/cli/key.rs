@@ -1,6 +1,6 @@
 //! `tollgate key`.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response};
 use serde_json::json;
@@ -271,6 +271,7 @@ fn the_client_of_a_service_is_found_by_each_partition() {
             let store = RedisStore::builder(&*server.url(), "shop", keys);
             let store = store
                 .partition(partition)
+                .deadline(Duration::from_secs(10))
                 .connect()
                 .expect("a valid address");
             store.connected().await;

@@ -24,7 +24,6 @@ use tollgate_test_servers::{
 use crate::common::{account, sums};
 
 const ACCOUNTS: u64 = 20;
-/// Below what the slowest machine asks for.
 const LIMIT: u64 = 80;
 /// The most units of a request, once more for its settlement: it may be written when its process is killed before its log has it.
 const UNLOGGED: i64 = 10;
@@ -193,7 +192,7 @@ async fn the_ledger_has_what_was_allowed_whatever_is_killed() {
     let mut logs: Vec<PathBuf> = processes.iter().map(|it| it.1.clone()).collect();
     let mut rng = fastrand::Rng::with_seed(11);
     let (mut before, mut most, mut killed) = (Sums::new(), Sums::new(), Vec::new());
-    for round in 0..8 {
+    for round in 0.. {
         let mut begin = |process: &mut Process| {
             let seed = rng.u64(..);
             process.begin(&Load { seed, millis: 400 });
@@ -202,6 +201,8 @@ async fn the_ledger_has_what_was_allowed_whatever_is_killed() {
         let begun = processes.iter_mut().map(|it| begin(&mut it.0));
         sleep(begun.fold(Duration::from_millis(20), Duration::max)).await;
         match round {
+            // A slow machine takes longer to use up a limit.
+            8.. => {}
             6.. => {
                 let mut another = start(round);
                 begin(&mut another.0);
@@ -251,6 +252,9 @@ async fn the_ledger_has_what_was_allowed_whatever_is_killed() {
             let most = most.entry(account.clone()).or_default();
             *most = (units - before.insert(account.clone(), *units).unwrap_or(0)).max(*most);
         }
+        if round >= 8 && before.values().any(|units| *units > LIMIT as i64 * 9 / 10) {
+            break;
+        }
     }
     // Redis was killed three times, and forgot. What was not written at the time may have been admitted again: no more than what was
     // allowed in a round.
@@ -258,8 +262,4 @@ async fn the_ledger_has_what_was_allowed_whatever_is_killed() {
         let bound = LIMIT as i64 + 3 * most[account];
         assert!(*units <= bound, "{account} has used {units} of {LIMIT}");
     }
-    assert!(
-        before.values().any(|units| *units > LIMIT as i64 * 9 / 10),
-        "{before:?}"
-    );
 }
