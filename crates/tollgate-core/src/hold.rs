@@ -22,7 +22,8 @@ pub struct Hold {
     pub check: Check,
     /// Who gave them.
     pub source: Source,
-    /// When units were taken, and until when they weigh.
+    /// When units were taken, and until when they weigh. A charge of units that weigh until 0 is of the quota and its debt alone: no
+    /// balance pays it.
     pub taken: Taken,
     /// The state before, of units that a request waits for: what a refund restores.
     pub before: Option<GcraState>,

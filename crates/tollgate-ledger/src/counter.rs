@@ -28,12 +28,16 @@ pub(crate) fn settle(
     how: Settlement,
 ) -> Result<(), LedgerError> {
     let index = position(store, rule)?;
-    let units = match how {
-        Settlement::Refund(units) | Settlement::Charge(units) => units,
-        _ => 0,
+    let (units, taken) = match how {
+        // A balance pays nothing of it.
+        Settlement::Charge(units) => (units, Taken::new(0, 0)),
+        Settlement::Refund(units) => {
+            let now = Clock::system().now();
+            (units, Taken::new(now.max(window.begin), window.end))
+        }
+        _ => return Ok(()),
     };
     let check = Check::new(index, key, units.max(1));
-    let taken = Taken::new(Clock::system().now().max(window.begin), window.end);
     store.settle(&[Hold::of_store(check, taken)], how);
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
 use tollgate_core::{
     Key, Limiter, MAX_PERIOD, MemoryStore, OnStoreError, Quota, Rule, Source, store::CreditChange,
 };
-use tollgate_ledger::{Ledger, Period, Reconciliation};
+use tollgate_ledger::{Adjustment, Ledger, Period, Reconciliation};
 use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
 
 use crate::common::{file, limiter_of, redis, take, usage};
@@ -193,4 +193,57 @@ async fn what_is_left_at_its_end_lapses_and_a_new_memory_has_the_rest() {
         (balance(&again).await, revoke(&again, "long").await),
         (10, 10)
     );
+}
+
+#[tokio::test]
+async fn a_correction_of_a_window_is_not_paid_by_the_balance() {
+    let server = RedisServer::start(&[]).await;
+    let until = crate::now() + Duration::from_secs(3_600);
+    let quota = Quota::fixed_window(1_000, MAX_PERIOD);
+    let rule = || Rule::new("units", quota).credits().debt(1_000);
+    for is_redis in [false, true] {
+        let of_service = match is_redis {
+            true => limiter_of(redis(&server).await, rule()),
+            false => limiter_of(MemoryStore::new(), rule()),
+        };
+        let (_folder, url) = file();
+        let ledger = Ledger::open(&url).await.expect("it opens");
+        ledger.attach(&of_service).expect("it has none");
+        // As that of the command line, which has no ledger.
+        let alone = limiter_of(redis(&server).await, rule());
+        let limiter = if is_redis { &alone } else { &of_service };
+        assert!(take(&of_service, "acme", 1_000).await.is_allowed());
+        ledger.flush().await.expect("it writes");
+        assert_eq!(grant(&of_service, 500, until, "a").await, 500);
+        for (id, told) in [("b", Some(limiter)), ("c", None)] {
+            let adjustment = Adjustment {
+                account: "acme",
+                rule: "units",
+                units: 300,
+                id,
+                actor: "ops",
+                reason: "an outage",
+                at: None,
+            };
+            let written = ledger.adjust(&adjustment, told).await;
+            assert!(written.expect("it is written"));
+            let how = Reconciliation {
+                again_after: Duration::from_millis(10),
+                repairs: true,
+                ..Reconciliation::default()
+            };
+            for is_second in [false, true] {
+                let mut drifts = Vec::new();
+                let each = |drift: &tollgate_ledger::Drift| {
+                    drifts.push((drift.is_balance, drift.written - drift.counted as i64));
+                    ControlFlow::Continue(())
+                };
+                let compared = ledger.reconcile(limiter, how, each).await;
+                assert_eq!(compared.expect("it answers"), 2);
+                let lacks = (told.is_none() && !is_second).then_some((false, 300));
+                assert_eq!(drifts, Vec::from_iter(lacks));
+                assert_eq!(balance_in(limiter).await, 500);
+            }
+        }
+    }
 }

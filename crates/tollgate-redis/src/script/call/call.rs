@@ -303,14 +303,15 @@ impl Call {
                     at_risk,
                 });
             }
-            if rule_args.durable && rule_args.has_credits && is_charge {
+            // What a ledger corrects is of the quota alone.
+            let is_payable = is_charge && rule_args.has_credits && taken.fresh_at > 0;
+            if rule_args.durable && is_payable {
                 paid.push((self.checks() as u16, *check));
             }
             let first = self.keys.len();
             let mut found =
                 (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
-            if receipt.source == Source::Credits && !is_charge || rule_args.has_credits && is_charge
-            {
+            if receipt.source == Source::Credits && !is_charge || is_payable {
                 found = found.with_balance(self.keys.balance(rules, rule_args, check, first));
             }
             let is_whole = !is_charge && units == check.cost();
