@@ -20,6 +20,7 @@ use tollgate::{
     observe::flush_metrics,
     shed::{Capacity, Priority, ShedLayer},
 };
+use tollgate_ledger::Ledger;
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, LiveRules};
 use tollgate_server::{Settings, install_metrics};
@@ -433,6 +434,11 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
     let log_in = log_in.block(Block::after(1).for_each([HOUR]));
     let tokens = Rule::new("tokens", Quota::gcra(1, HOUR)).debt(1).credits();
     let blocking = Limiter::new(MemoryStore::new(), [log_in, tokens]).expect("valid rules");
+    let written = Rule::new("written", Quota::fixed_window(9, HOUR)).durable(|_| "all".to_owned());
+    let durable = Limiter::new(MemoryStore::new(), [written]).expect("a valid rule");
+    let file = format!("sqlite:{}/ledger.db", folder.path().display());
+    let ledger = Ledger::open(&file).await.expect("it opens");
+    ledger.attach(&durable).expect("it has none");
     let skipping = skipping();
     let shedding = shedding();
     let mut unread = Vec::new();
@@ -468,6 +474,8 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
         }
         preflight(&service).await;
         block(&blocking, round).await;
+        let written = durable.check("written", &Key::of(round)).expect("a rule");
+        let _ = durable.acquire(&[written]).await;
         let tokens = [blocking.check("tokens", &Key::of(round)).expect("a rule")];
         let taken = blocking.acquire(&tokens).await;
         // One is owed, and the rest lapses.
