@@ -160,7 +160,15 @@ fn requests_are_counted_at_once_and_the_last_of_very_many_with_the_end_of_their_
         assert!((requests_so_far - behind..=requests_so_far).contains(&published));
     }
     drop(limiter);
-    assert_eq!(published + requests(&metrics.published(), &[]), MANY);
+    // A thread that hands over the counts of all limiters may hold this one for a moment longer.
+    for _ in 0..10_000 {
+        published += requests(&metrics.published(), &[]);
+        if published >= MANY {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(published, MANY);
 }
 
 #[test]

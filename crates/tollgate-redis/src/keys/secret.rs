@@ -8,7 +8,7 @@
 //!
 //! // As `openssl rand -hex 32` or `openssl rand -base64 32` prints it.
 //! let secret = Secret::from_text("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")?;
-//! assert_eq!(format!("{secret:?}"), "Secret(..)");
+//! assert_eq!(format!("{secret:?}"), "Secret { .. }");
 //! # Ok::<(), tollgate_redis::SetupError>(())
 //! ```
 //!
