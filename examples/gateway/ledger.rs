@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt::Display,
+    hash::{BuildHasher as _, RandomState},
     ops::ControlFlow,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -24,6 +25,7 @@ pub(crate) struct Accounts {
     ledger: Ledger,
     limiter: Limiter,
     operator: Option<String>,
+    seed: RandomState,
 }
 
 impl Accounts {
@@ -39,7 +41,16 @@ impl Accounts {
             ledger,
             limiter,
             operator,
+            seed: RandomState::new(),
         }))
+    }
+
+    /// Whether this is the operator's key. Hashes come first, by a seed that nobody knows: the time of an answer says nothing of the key.
+    fn is_operator(&self, key: &HeaderValue) -> bool {
+        self.operator.as_deref().is_some_and(|operator| {
+            let (key, operator) = (key.as_bytes(), operator.as_bytes());
+            self.seed.hash_one(key) == self.seed.hash_one(operator) && key == operator
+        })
     }
 
     /// The latest entries of a tenant with running sums, as CSV, with those of a moment ago.
@@ -93,10 +104,8 @@ pub(crate) async fn top_up(
     Json(top_up): Json<TopUp>,
 ) -> Result<String, (StatusCode, String)> {
     let failure = |status, error: &dyn Display| (status, format!("{error}\n"));
-    let (key, operator) = (headers.get("x-api-key"), &accounts.operator);
-    if operator.is_none()
-        || key.map(HeaderValue::as_bytes) != operator.as_deref().map(str::as_bytes)
-    {
+    let key = headers.get("x-api-key");
+    if !key.is_some_and(|key| accounts.is_operator(key)) {
         return Err(failure(StatusCode::UNAUTHORIZED, &"this is for operators"));
     }
     let Some(tenant) = Tenant::all().find(|it| it.name() == top_up.tenant) else {
