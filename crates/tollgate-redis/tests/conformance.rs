@@ -1,7 +1,13 @@
 //! The suite that every store has to pass, on a server and by the clock of the suite; with the keys of clients under one
 //! secret and during a change of secrets, and with every consistency.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tollgate_core::{
     Clock, Consistency, RuleError, RuleSet, Store,
@@ -10,7 +16,7 @@ use tollgate_core::{
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_test_servers::blocking_server::RedisServer;
 
-/// A store with a server of its own.
+/// A store, and the server that all tests share that run at the time.
 #[derive(Clone, Debug)]
 struct WithServer {
     store: RedisStore,
@@ -52,12 +58,25 @@ fn secret(byte: u8) -> Secret {
     Secret::from_bytes([byte; 32]).expect("it is long enough")
 }
 
+/// It ends with the last test that has it.
+fn server() -> Arc<RedisServer> {
+    static LAST: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    last.upgrade().unwrap_or_else(|| {
+        let server = Arc::new(RedisServer::start(&[]));
+        *last = Arc::downgrade(&server);
+        server
+    })
+}
+
 async fn store(clock: Clock, keys: Keys) -> WithServer {
-    let server = RedisServer::start(&[]);
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let server = server();
     let address = format!("redis://127.0.0.1:{}", server.port());
+    let namespace = format!("suite-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     // The suite's clock goes back by years; what Redis has forgotten by then cannot come back.
     let margin = Duration::from_secs(1_000_000);
-    let store = RedisStore::builder(&address, "suite", keys)
+    let store = RedisStore::builder(&address, &namespace, keys)
         .caller_clock(clock, margin)
         .deadline(Duration::from_secs(20))
         .connect()
@@ -66,7 +85,7 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
     WithServer {
         store,
         consistency: Consistency::Exact,
-        _server: Arc::new(server),
+        _server: server,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     time::{DAY, ManualClock, SECOND},
 };
 
-const SCHEDULES: usize = 1_500;
+const SCHEDULES: usize = 800;
 
 fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(scenario, SCHEDULES);

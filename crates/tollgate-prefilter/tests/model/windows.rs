@@ -18,7 +18,7 @@ const LENGTH: u64 = 3;
 const STEPS: usize = 12;
 
 /// The same where queries arrive late. The last of these states is 59 steps away.
-const STRAY_STEPS: usize = 24;
+const STRAY_STEPS: usize = 18;
 
 /// Two processes and windows of three units, two of which may be granted.
 fn windows<A: Windowed>() -> World<Window<A>> {
@@ -218,10 +218,12 @@ fn leases_of_a_window_that_are_handed_back_again_let_too_much_pass() {
 #[test]
 fn a_reset_of_a_window_while_leases_are_out_lets_no_more_pass() {
     holds(World {
+        costs: &[1],
         resets: true,
         ..windows::<FixedWindow>()
     });
     holds(World {
+        costs: &[1],
         resets: true,
         ..windows::<SlidingWindow>()
     });

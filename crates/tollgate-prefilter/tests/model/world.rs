@@ -3,6 +3,8 @@
 //! What a process wants and when it returns leases is not decided here: the checker tries everything. The leases, their deadlines
 //! and what is returned are the real [`LeaseHolder`](tollgate_prefilter::LeaseHolder)'s, what the store does is the real grantor's.
 
+use std::sync::Arc;
+
 use smallvec::smallvec;
 use stateright::{Model, Property};
 use tollgate_core::Tick;
@@ -59,10 +61,11 @@ impl<L: ModelStore> World<L> {
 }
 
 impl<L: ModelStore> Model for World<L> {
-    type State = System<L>;
+    /// A state is large, and handed on several times.
+    type State = Arc<System<L>>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<System<L>> {
+    fn init_states(&self) -> Vec<Arc<System<L>>> {
         let mut system = System {
             now: L::START,
             clock: L::START,
@@ -74,10 +77,10 @@ impl<L: ModelStore> Model for World<L> {
             alive: 0,
         };
         system.alive = self.alive(&system);
-        vec![system]
+        vec![Arc::new(system)]
     }
 
-    fn actions(&self, system: &System<L>, actions: &mut Vec<Action>) {
+    fn actions(&self, system: &Arc<System<L>>, actions: &mut Vec<Action>) {
         // An action that is left out here because it changes nothing saves a copy of the state.
         // What breaks a promise once need not be followed further.
         if !system.store.holds() {
@@ -95,6 +98,10 @@ impl<L: ModelStore> Model for World<L> {
             actions.extend(self.steps_back.1.iter().map(|by| Action::StepBack(*by)));
         }
         for (of, process) in system.processes.iter().enumerate() {
+            // Which process is which does not matter.
+            if system.processes[..of].contains(process) {
+                continue;
+            }
             let holds = process.holder.until().is_some();
             if holds {
                 actions.extend(self.costs.iter().map(|cost| Action::Spend(of, *cost)));
@@ -149,25 +156,27 @@ impl<L: ModelStore> Model for World<L> {
         }
     }
 
-    fn next_state(&self, system: &System<L>, action: Action) -> Option<System<L>> {
-        let mut next = system.clone();
+    fn next_state(&self, system: &Arc<System<L>>, action: Action) -> Option<Arc<System<L>>> {
+        let mut next = System::clone(system);
         if !self.step(&mut next, action) {
             return None;
         }
         next.alive = self.alive(&next);
-        Some(next)
+        Some(Arc::new(next))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(NO_MORE_PASSES, |_, system: &System<L>| system.store.holds()),
-            Property::always(NOTHING_IS_LOST, |world: &Self, system: &System<L>| {
+            Property::always(NO_MORE_PASSES, |_, system: &Arc<System<L>>| {
+                system.store.holds()
+            }),
+            Property::always(NOTHING_IS_LOST, |world: &Self, system: &Arc<System<L>>| {
                 // What is lost is followed only there; and a reset forgets who has what.
                 !world.follows_units() || world.resets || system.loses_nothing()
             }),
             Property::always(
                 "what is granted is in the exact limit",
-                |world: &Self, system: &System<L>| {
+                |world: &Self, system: &Arc<System<L>>| {
                     let held = |process: &Process| {
                         let mut holder = process.holder;
                         // As if the answer came now; while it is on its way, nothing is held.

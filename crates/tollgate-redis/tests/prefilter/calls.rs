@@ -92,6 +92,7 @@ fn who_is_far_over_the_limit_costs_a_process_about_a_call_a_second() {
         let load = Load {
             tasks: TASKS,
             at_once: 10,
+            pause: Duration::from_millis(20),
             ..Load::new(
                 [RuleLoad::new(name, bucket(LIMIT, 1, HOUR), consistency)],
                 Duration::from_secs(SECONDS),

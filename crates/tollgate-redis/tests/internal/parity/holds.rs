@@ -11,7 +11,7 @@ use crate::internal_tests::parity::{
 };
 
 /// Steps of each test, where nothing else was said.
-const STEPS: u64 = 20_000;
+const STEPS: u64 = 10_000;
 
 /// Histories of each test by a clock that runs by itself, where nothing else was said.
 const REAL: u64 = 6;
