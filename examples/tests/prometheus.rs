@@ -46,7 +46,7 @@ fn dashboards() -> [Value; 2] {
     })
 }
 
-/// The queries of a dashboard, for a Prometheus that scrapes often, with the titles of their panels.
+/// The queries of a dashboard, with the titles of their panels.
 fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let panels = dashboard["panels"].as_array().expect("panels").iter();
     let of_panel = |panel: &Value| -> Vec<(String, String)> {
@@ -64,7 +64,7 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
 /// What Grafana does with its variables.
 fn filled_in(query: &str) -> String {
     query
-        .replace("$__rate_interval", "5s")
+        .replace("$__rate_interval", "1m")
         .replace("$rule", ".*")
 }
 
@@ -184,7 +184,7 @@ impl Prometheus {
         let folder = tempfile::tempdir().expect("a folder");
         let alerts = repository().join("ops/prometheus/alerts.yml");
         let config = format!(
-            "global: {{ scrape_interval: 250ms, evaluation_interval: 250ms }}\n\
+            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
              rule_files: [{:?}]\n\
              scrape_configs:\n  - job_name: example\n    static_configs: [{{ targets: [{:?}] }}]\n",
             fs::canonicalize(alerts).expect("it is there"),
@@ -496,7 +496,7 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
             let needed = ["quota_conflicts", "redis_namespace", "redis_memory_used"];
             needed.iter().any(|name| query.contains(name))
         };
-        if is_redis_up && round >= 10 && !open.iter().any(of_redis) {
+        if is_redis_up && round >= 3 && !open.iter().any(of_redis) {
             redis.kill();
             is_redis_up = false;
         }
@@ -564,41 +564,6 @@ async fn each_query_of_dashboards_and_alerts_finds_what_a_service_exposes() {
     assert_eq!(alerts.len(), alert_queries().len());
     for alert in alerts {
         assert_eq!(alert["health"], "ok", "{alert}");
-    }
-}
-
-/// The cells of the table behind a heading of a page, by row.
-fn table<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
-    let behind = page.split(&format!("\n## {heading}\n")).nth(1);
-    let lines = behind.expect("a heading").lines();
-    let rows = lines
-        .skip_while(|line| !line.starts_with('|'))
-        .take_while(|line| line.starts_with('|'))
-        .skip(2);
-    let cells = |row: &'a str| {
-        let cells = row.trim_matches('|').split(" | ");
-        cells.map(str::trim).collect()
-    };
-    rows.map(cells).collect()
-}
-
-#[test]
-fn each_failure_of_the_guide_names_a_panel_of_the_dashboards() {
-    let page = read("docs/guide/failures.md");
-    let failures = table(&page, "One by one");
-    assert!(failures.len() > 10, "{failures:?}");
-    let dashboards = dashboards();
-    let panels = dashboards
-        .iter()
-        .flat_map(|it| it["panels"].as_array().expect("panels"));
-    let titles = panels.filter_map(|panel| panel["title"].as_str());
-    let titles: Vec<&str> = titles.collect();
-    for failure in failures {
-        let [failure, .., look] = failure[..] else {
-            panic!("{failure:?}")
-        };
-        let names_panel = titles.iter().any(|title| look.contains(title));
-        assert!(names_panel, "{failure}: {look}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use tollgate_redis::Secret;
 use tollgate_rules::{Author, Bindings, OperatorEntry, redis::RedisRules};
 
-use crate::process::{Answer, Process, redis};
+use crate::process::{Process, redis};
 
 const LIMITS: &str = include_str!("../../limits.toml");
 
@@ -21,7 +21,7 @@ fn limits() -> String {
 /// The service on a file of its own.
 struct Service {
     process: Process,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 impl Service {
@@ -31,71 +31,18 @@ impl Service {
         fs::write(&path, limits()).expect("written");
         let settings = [("LIMITS", path.to_str().expect("a path"))];
         let process = Process::start("rules", folder.path(), &settings);
-        Self { process, folder }
-    }
-
-    /// Writes the file, and waits until the service says so about its rules.
-    fn edit(&self, text: &str, says: &str) -> String {
-        fs::write(self.folder.path().join("limits.toml"), text).expect("written");
-        self.process.until("/rules", |status| status.contains(says))
-    }
-
-    /// The status of a request for items, and the units that its key has left.
-    fn items(&self, key: &str) -> (u16, String) {
-        let answer = items(&self.process, key);
-        let limits = answer.header("ratelimit").unwrap_or_default();
-        let left = limits.split(";t=").next().unwrap_or_default();
-        (answer.status, left.to_owned())
+        Self {
+            process,
+            _folder: folder,
+        }
     }
 }
 
-fn items(process: &Process, key: &str) -> Answer {
-    process.request("GET", "/items", &format!("x-api-key: {key}\r\n"))
-}
-
-/// An answer by which a key has these units left.
-fn left(units: u32) -> (u16, String) {
-    (200, format!("\"items-per-key\";r={units}"))
-}
-
-#[test]
-fn an_edited_file_is_in_force_and_keeps_what_was_used() {
-    let service = Service::start();
-    for units in (0..5).rev() {
-        assert_eq!(service.items("acme"), left(units));
-    }
-    assert_eq!(service.items("acme").0, 429);
-
-    let raised = limits().replace("fixed_window 5/d", "fixed_window 8/d");
-    service.edit(&raised, "revision 2,");
-    assert_eq!(service.items("acme"), left(2));
-
-    // A mistake changes nothing, and is told, on standard error too: the example has no subscriber.
-    let status = service.edit(&raised.replace("8/d", "8/dya"), "1 document rejected");
-    for words in ["revision 2,", "limits.toml:7:25", "8/dya", "did you mean"] {
-        assert!(status.contains(words), "{status}");
-    }
-    service.process.until("/rules", |_| {
-        let errors = service.process.errors();
-        errors.contains("tollgate: the rules are rejected") && errors.contains("limits.toml:7:25")
-    });
-    assert_eq!(service.items("acme").0, 200);
-
-    // What the file's comments show: an override and a switch.
-    let shown = |begin: &str| {
-        let lines = raised.lines().skip_while(|line| *line != begin);
-        let lines = lines.take_while(|line| line.starts_with("# "));
-        lines
-            .map(|line| format!("{}\n", &line[2..]))
-            .collect::<String>()
-    };
-    let overridden = format!("{raised}\n{}", shown("# [[overrides]]"));
-    service.edit(&overridden, "revision 3,");
-    assert_eq!(service.items("acme"), left(12));
-    assert_eq!(service.items("other"), left(7));
-    let switched = format!("{overridden}\n{}", shown("# [[switches]]"));
-    service.edit(&switched, "revision 4,");
-    assert_eq!(service.items("acme"), left(1));
+/// The status of a request for items by this key.
+fn items(process: &Process) -> u16 {
+    process
+        .request("GET", "/items", "x-api-key: acme\r\n")
+        .status
 }
 
 #[test]
@@ -122,28 +69,6 @@ fn a_service_with_a_broken_file_does_not_start_and_ends_with_the_mistake() {
 }
 
 #[test]
-fn a_caller_sees_what_it_has_left_and_an_operator_which_keys_come_most_often() {
-    let service = Service::start();
-    for _ in 0..2 {
-        assert_eq!(service.items("acme-key-4711").0, 200);
-    }
-    let left = service
-        .process
-        .request("GET", "/limits", "x-api-key: acme-key-4711\r\n");
-    let left: serde_json::Value = serde_json::from_str(&left.body).expect("JSON");
-    let left = &left["resources"];
-    assert_eq!(left["items-per-key"]["remaining"], 3, "{left}");
-    assert_eq!(left["weather-per-ip"]["remaining"], 5, "{left}");
-    let top = service.process.request("GET", "/top-keys", "").body;
-    assert!(!top.contains("acme"), "{top}");
-    let top: serde_json::Value = serde_json::from_str(&top).expect("JSON");
-    assert_eq!(top["rules"].as_array().map(Vec::len), Some(1), "{top}");
-    let rule = &top["rules"][0];
-    assert_eq!(rule["rule"], "items-per-key");
-    assert_eq!(rule["keys"][0]["at_least"], 2);
-}
-
-#[test]
 fn the_file_limits_rest_and_grpc() {
     let service = Service::start();
     let process = &service.process;
@@ -159,7 +84,7 @@ fn the_file_limits_rest_and_grpc() {
         let written = process.request("POST", "/items/7", "x-api-key: acme\r\n");
         assert_eq!(written.status, status);
     }
-    assert_eq!(service.items("acme").0, 200);
+    assert_eq!(items(process), 200);
 }
 
 #[test]
@@ -181,7 +106,7 @@ fn a_proxy_that_is_not_trusted_is_told_of_once() {
 #[test]
 fn what_is_counted_is_there_for_prometheus() {
     let service = Service::start();
-    assert_eq!(service.items("acme").0, 200);
+    assert_eq!(items(&service.process), 200);
     let metrics = service.process.request("GET", "/metrics", "").body;
     let counted = |line: &str| {
         line.starts_with("tollgate_requests_total{")
@@ -207,7 +132,6 @@ async fn two_processes_share_rules_and_limits_through_redis() {
         ("LIMITS", path.to_str().expect("a path")),
     ];
     let [one, other] = [(); 2].map(|()| Process::start("rules", folder.path(), &settings));
-    let items = |process: &Process| items(process, "acme").status;
     for process in [&one, &other, &one, &other, &one] {
         assert_eq!(items(process), 200);
     }
@@ -309,4 +233,13 @@ fn what_the_page_shows_of_a_file_is_what_happens() {
         }
     }
     assert_eq!(edits, 5);
+    // A mistake is told on standard error too: the example has no subscriber.
+    let errors = process.errors();
+    for words in [
+        "tollgate: the rules are rejected",
+        "limits.toml:7:25",
+        "did you mean",
+    ] {
+        assert!(errors.contains(words), "{errors}");
+    }
 }

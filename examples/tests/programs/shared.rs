@@ -26,16 +26,6 @@ fn two_processes_on_one_redis_are_one_limit() {
 }
 
 #[test]
-fn a_process_that_starts_later_sees_the_usage() {
-    let (_redis, address) = redis();
-    for _ in 0..5 {
-        // Each is killed after its request.
-        assert_eq!(start(Some(&address)).send("POST", "/login"), 200);
-    }
-    assert_eq!(start(Some(&address)).send("POST", "/login"), 429);
-}
-
-#[test]
 fn without_a_redis_it_starts_its_own_and_ends_it() {
     let process = start(None);
     let line = process

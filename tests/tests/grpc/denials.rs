@@ -2,21 +2,12 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use tokio::{net::TcpListener, sync::oneshot};
-use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, SECOND};
+use tollgate::{Quota, RateLimitLayer, Rule};
 use tollgate_tests::{
-    app::{all, layer, still},
-    grpc::channel,
-    weather::{
-        Mild, city,
-        v1::{weather_client::WeatherClient, weather_server::WeatherServer},
-    },
+    app::{all, still},
+    weather::{Mild, city},
 };
-use tonic::{
-    Code,
-    metadata::MetadataMap,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{Code, metadata::MetadataMap};
 use tonic_types::StatusExt;
 
 use crate::{few, serve};
@@ -83,34 +74,4 @@ async fn a_denied_call_has_every_detail() {
     clock.advance(Duration::from_micros(1));
     let then = client.current(city("Oslo")).await;
     then.expect("it was worth the wait");
-}
-
-#[tokio::test]
-async fn a_graceful_shutdown_ends_calls_whose_denials_are_held_back() {
-    let limits = layer([few(1).slow_denials(MINUTE, 9)]);
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("a bound socket");
-    let (shut_down, ends) = oneshot::channel::<()>();
-    let held = limits.clone();
-    let end = async move {
-        let _ = ends.await;
-        held.end_slow_denials();
-    };
-    let server = Server::builder()
-        .layer(limits.clone())
-        .add_service(WeatherServer::new(Mild::default()))
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener), end);
-    let server = tokio::spawn(server);
-    let mut client = WeatherClient::new(channel(address).await);
-    client.current(city("Oslo")).await.expect("it is allowed");
-    let denied = tokio::spawn(async move { client.current(city("Oslo")).await });
-    while limits.limiter().counts()[0].decided("denied") < 1 {
-        tokio::task::yield_now().await;
-    }
-    shut_down.send(()).expect("it serves");
-    // It hangs otherwise: nobody gets to the end of a minute here.
-    let ended = tokio::time::timeout(20 * SECOND, server).await;
-    ended.expect("nothing is held").unwrap().unwrap();
-    let status = denied.await.unwrap().expect_err("it is denied");
-    assert_eq!(status.code(), Code::ResourceExhausted);
 }
