@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut redis = redis_server(port)?;
     let address = format!("redis://127.0.0.1:{port}");
     let store = RedisStore::builder(address, "outage", Keys::plain()).connect()?;
-    timeout(Duration::from_secs(5), store.connected()).await?;
+    timeout(Duration::from_secs(30), store.connected()).await?;
     let app = app(&store)?;
 
     println!(

@@ -103,15 +103,17 @@ fn a_tenant_is_limited_by_key_and_by_route_and_backends_see_no_secret() {
     let gateway = gateway(&folder, &[]);
     assert_eq!(gateway.send("GET", "/items"), 401);
     let items = |key: &str| gateway.request("GET", "/items", &format!("x-api-key: {key}\r\n"));
-    for n in (0..30).rev() {
-        let answer = items(["acme-1", "acme-2"][n % 2]);
+    for n in (0..30_u64).rev() {
+        let answer = items(["acme-1", "acme-2"][n as usize % 2]);
         assert_eq!((answer.status, &*answer.body), (200, r#"["anvil","rope"]"#));
+        let left = answer.header("x-ratelimit-remaining");
+        let left: u64 = left.expect("GitHub's").parse().expect("a number");
+        // A minute may end meanwhile, and what it had weighs less.
+        assert!((n..30).contains(&left), "{n}: {answer:?}");
         let fields = answer.header("ratelimit").expect("the draft's");
-        assert!(fields.contains(&format!(r#""items";r={n}"#)), "{fields}");
-        let left = answer.header("x-ratelimit-remaining").map(str::parse);
-        assert_eq!(left, Some(Ok(n)));
+        assert!(fields.contains(&format!(r#""items";r={left}"#)), "{fields}");
     }
-    assert_eq!(items("acme-1").status, 429);
+    until(|| (items("acme-1").status == 429).then_some(()));
     assert_eq!(items("globex-1").status, 200);
 }
 
@@ -137,23 +139,31 @@ fn an_answer_costs_what_its_last_event_says_and_the_next_one_waits_for_what_it_o
 }
 
 #[test]
-fn the_model_is_read_on_when_a_client_hangs_up_and_a_fourth_stream_is_denied() {
+fn a_fourth_stream_is_denied() {
+    let folder = folder();
+    let gateway = gateway(&folder, &[("TOKEN_MS", "60000")]);
+    let _streams = [(); 3].map(|()| {
+        let mut stream = asked(&gateway, "acme-1", "one two", false);
+        stream.read_line(&mut String::new()).expect("text");
+        stream
+    });
+    assert_eq!(completion(&gateway, "acme-2", "one", false).status, 429);
+}
+
+#[test]
+fn the_model_is_read_on_when_a_client_hangs_up() {
     let (folder, log) = (folder(), NamedTempFile::new().expect("a file"));
     let path = log.path().to_str().expect("text");
     let gateway = gateway(&folder, &[("MODEL_LOG", path), ("TOKEN_MS", "100")]);
-    let begun = || {
+    for _ in 0..3 {
         let mut stream = asked(&gateway, "acme-1", "one two three four five", false);
         let mut line = String::new();
         while !line.contains("one") {
             line.clear();
             assert!(stream.read_line(&mut line).expect("text") > 0, "it ended");
         }
-        stream
-    };
-    let streams = [begun(), begun(), begun()];
-    assert_eq!(completion(&gateway, "acme-2", "one", false).status, 429);
-    for stream in streams {
-        stream.get_ref().shutdown(Shutdown::Both).expect("open");
+        // It has ended already where the machine is slow.
+        let _ = stream.get_ref().shutdown(Shutdown::Both);
     }
     let logged = until(|| Some(fs::read_to_string(path).expect("text")).filter(|it| it.len() > 20));
     assert_eq!(logged, "acme 10\n".repeat(3));
@@ -169,7 +179,7 @@ fn an_answer_that_is_cut_off_costs_its_estimate() {
     let path = log.path().to_str().expect("text");
     let settings = [
         ("MODEL_LOG", path),
-        ("TOKEN_MS", "20000"),
+        ("TOKEN_MS", "60000"),
         ("READ_ON_MS", "1"),
     ];
     let gateway = gateway(&folder, &settings);

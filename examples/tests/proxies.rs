@@ -390,7 +390,7 @@ async fn passing(url: String, requests: usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn envoy_nginx_and_a_service_share_one_budget() {
-    let rules = "version = 1\n[[rules]]\nname = 'shared'\nlimit = 'gcra 1/d burst 200'\nby = 'constant'\n\
+    let rules = "version = 1\n[[rules]]\nname = 'shared'\nlimit = 'gcra 1/d burst 100'\nby = 'constant'\n\
         when = { path = '/shared' }\non_store_error = 'deny'\n";
     let redis = RedisServer::start(&[]).await;
     let settings = format!(
@@ -414,8 +414,8 @@ async fn envoy_nginx_and_a_service_share_one_budget() {
         passing(format!("http://{}", service.address()), 150),
     );
     let all = passed.0 + passed.1 + passed.2;
-    // A busy server may give up a call that took a unit.
-    assert!(all <= 200 && all > 0, "{passed:?}");
+    // A busy server may give up calls. What the service asks is all answered, and more than there is.
+    assert!(all <= 100 && all > 0, "{passed:?}");
     assert_eq!(passing(envoy.url.clone(), 1).await, 0, "{passed:?}");
     assert_eq!(passing(nginx.url.clone(), 1).await, 0, "{passed:?}");
 }

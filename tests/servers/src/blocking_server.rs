@@ -17,8 +17,8 @@ use std::{
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
-/// Attempts to reach a server before the test fails: half a minute, on a busy machine.
-pub const POLLS: u32 = 6_000;
+/// Attempts to reach a server before the test fails: a minute, on a busy machine.
+pub const POLLS: u32 = 12_000;
 /// Between two attempts.
 pub const PAUSE: Duration = Duration::from_millis(5);
 

@@ -10,12 +10,12 @@ use crate::redis_server::PATIENCE;
 ///
 /// # Panics
 ///
-/// It does not hold within three times [`PATIENCE`]: servers that watch each other come to an end late on a busy machine.
+/// It does not hold within twice [`PATIENCE`]: servers that watch each other come to an end late on a busy machine.
 pub async fn eventually<T: Debug, F: Future<Output = Option<T>>>(
     what: &str,
     condition: impl Fn() -> F,
 ) -> T {
-    let until = Instant::now() + 3 * PATIENCE;
+    let until = Instant::now() + 2 * PATIENCE;
     loop {
         if let Some(found) = condition().await {
             return found;

@@ -13,7 +13,7 @@ use crate::blocking_server::{self, PAUSE, POLLS, PORTS};
 pub use crate::blocking_server::free_port;
 
 /// How long anything may take before a test gives up. It says nothing about how long it does take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that runs until this is dropped.
 #[derive(Debug)]

@@ -6,6 +6,9 @@ use tempfile::TempDir;
 
 use crate::{eventually::eventually, redis_server::RedisServer};
 
+/// Longer than a test, in milliseconds.
+const PATIENT: &str = "600000";
+
 /// A master, its replicas, and three sentinels that watch them.
 #[derive(Debug)]
 pub struct Group {
@@ -68,8 +71,10 @@ impl Group {
         }
     }
 
-    /// Waits until the sentinels have made the replica the master, and all of them name it.
+    /// Waits until the sentinels have made the replica the master, and all of them name it. Before and after that they take no server
+    /// to have failed: on a busy machine one stands still for longer than half a second now and then.
     pub async fn is_promoted(&self) {
+        self.believe_dead_after("500").await;
         eventually("the replica is the master", || async {
             let promoted = self.replica.is_in_role("master").await;
             promoted.then_some(())
@@ -83,6 +88,20 @@ impl Group {
                 named.then_some(())
             })
             .await;
+        }
+        self.believe_dead_after(PATIENT).await;
+    }
+
+    async fn believe_dead_after(&self, millis: &str) {
+        let set = [
+            "SENTINEL",
+            "SET",
+            "mymaster",
+            "down-after-milliseconds",
+            millis,
+        ];
+        for sentinel in &self.sentinels {
+            assert_eq!(sentinel.command(&set).await, "+OK\r\n");
         }
     }
 
@@ -128,7 +147,7 @@ async fn offset(server: &RedisServer) -> Option<u64> {
 async fn sentinel(file: &Path, master: u16) -> RedisServer {
     let settings = format!(
         "sentinel monitor mymaster 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds mymaster 500\n\
+         sentinel down-after-milliseconds mymaster {PATIENT}\n\
          sentinel failover-timeout mymaster 3000\n"
     );
     fs::write(file, settings).expect("the settings are written");

@@ -228,7 +228,7 @@ async fn a_store_that_responds_again_is_reported_with_the_rules_of_its_layer() {
     server.get("/").await;
     store.switch(true);
     // It is not reported before it has not failed for a while.
-    let patience = Instant::now() + Duration::from_secs(30);
+    let patience = Instant::now() + Duration::from_secs(60);
     while events.at(Level::INFO).is_empty() {
         assert!(Instant::now() < patience, "it is not reported");
         server.get("/").await;

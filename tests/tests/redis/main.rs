@@ -21,7 +21,7 @@ fn keys() -> Keys {
 /// A store that is connected.
 async fn store(server: &RedisServer, namespace: &str) -> RedisStore {
     let store = RedisStore::builder(server.url(), namespace, keys())
-        .deadline(Duration::from_secs(2))
+        .deadline(PATIENCE)
         .connect()
         .expect("a valid address");
     store.connected().await;

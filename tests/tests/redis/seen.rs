@@ -46,15 +46,25 @@ async fn what_a_caller_has_left_costs_one_call_for_each_layer_and_at_most_one_a_
     let endpoint = LimitsEndpoint::new([&few, &more], header("x-caller")).expect("valid");
     let app = Router::new().route("/limits", endpoint.route());
     let _ = metrics.counted();
-    for (caller, status, calls) in [("ada", 200, 2), ("ada", 429, 0), ("bob", 200, 2)] {
+    let ask = async |caller: &str| {
         let request = get("/limits")
             .header("x-api-key", "acme")
             .header("x-caller", caller);
-        assert_eq!(send(&app, request).await.status(), status);
+        let status = send(&app, request).await.status().as_u16();
         let counted = metrics.counted();
         let requests = counted.count("tollgate_redis_calls_total{for=requests}");
-        assert_eq!(requests, calls, "{caller}");
-    }
+        (status, requests)
+    };
+    assert_eq!(ask("ada").await, (200, 2));
+    // On a machine that stands still a second may be over.
+    let denied = loop {
+        let answer = ask("ada").await;
+        if answer != (200, 2) {
+            break answer;
+        }
+    };
+    assert_eq!(denied, (429, 0));
+    assert_eq!(ask("bob").await, (200, 2));
 }
 
 #[tokio::test]

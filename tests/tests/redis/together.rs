@@ -204,7 +204,7 @@ async fn works(place: Place, rules: Vec<Rule>, key: String) -> Result<(), RuleEr
                 assert!(after.is_ok_and(|it| it.is_allowed()), "{what}");
             } else {
                 release.await;
-                let after = limiter.acquire_within(&checks, SECOND).await;
+                let after = limiter.acquire_within(&checks, PATIENCE).await;
                 assert!(after.is_ok_and(|it| it.is_allowed()), "{what}");
             }
         }

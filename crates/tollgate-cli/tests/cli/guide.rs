@@ -75,7 +75,7 @@ async fn night_of_operators(page: String, rules: String) -> String {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+        let waited = tokio::time::timeout(Duration::from_secs(60), wait).await;
         waited.expect("it comes to that");
     };
     until(&|| service.status().fleet.is_some_and(|it| it.processes == 1)).await;

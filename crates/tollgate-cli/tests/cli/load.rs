@@ -69,7 +69,8 @@ async fn counts_are_those_of_a_limiter() {
     assert_counts(&json, allowed.count(), seconds);
 }
 
-/// All that the server has allowed, and no more or less than a bucket of fifty that gets twenty a second has.
+/// All that the server has allowed, and no more than a bucket of fifty that gets twenty a second has, nor much less: a machine that stands
+/// still lets it overflow.
 fn assert_counts(json: &Value, allowed: usize, seconds: f64) {
     assert_eq!(
         (&json["requests"], &json["failed"]),
@@ -82,10 +83,8 @@ fn assert_counts(json: &Value, allowed: usize, seconds: f64) {
         "{json}"
     );
     let known = 50.0 + 20.0 * seconds;
-    assert!(
-        (allowed as f64 - known).abs() <= 0.02 * known,
-        "{allowed} of {known} in {seconds} s"
-    );
+    let is_near = (0.6 * known..=1.02 * known).contains(&(allowed as f64));
+    assert!(is_near, "{allowed} of {known} in {seconds} s");
 }
 
 #[tokio::test(flavor = "multi_thread")]

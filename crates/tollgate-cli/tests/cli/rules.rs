@@ -375,7 +375,7 @@ async fn the_history_says_how_many_processes_keep_rules_that_redis_has_lost() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let heard = tokio::time::timeout(Duration::from_secs(30), heard).await;
+    let heard = tokio::time::timeout(Duration::from_secs(60), heard).await;
     heard.expect("Redis has heard of the process");
     let _: i64 = server.ask(&["DEL", "{shop}:rules"]);
     let words =

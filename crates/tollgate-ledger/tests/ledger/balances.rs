@@ -165,7 +165,7 @@ async fn what_is_left_at_its_end_lapses_and_a_new_memory_has_the_rest() {
     let limiter = limiter_of(MemoryStore::new(), rule());
     ledger.attach(&limiter).expect("it has none");
     let now = crate::now();
-    grant(&limiter, 30, now + Duration::from_millis(300), "short").await;
+    grant(&limiter, 30, now + Duration::from_secs(4), "short").await;
     assert!(
         take(&limiter, "acme", 12).await.is_allowed(),
         "a balance pays all of it"

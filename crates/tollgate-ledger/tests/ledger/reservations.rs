@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Key, Limiter, MemoryStore, Reservation, StoreErrorKind};
+use tollgate_core::{Clock, Key, Limiter, ManualClock, MemoryStore, Reservation, StoreErrorKind};
 use tollgate_ledger::Ledger;
 use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
 
@@ -51,7 +51,7 @@ async fn whoever_is_first_releases_what_nobody_has_settled_and_the_store_is_told
         dead.attach(&dying).expect("it has none");
         let (forgotten, extended) = (
             reserve(&dying, 1_000, MOMENT).await,
-            reserve(&dying, 300, Duration::from_secs(2)).await,
+            reserve(&dying, 300, Duration::from_secs(60)).await,
         );
         let (settled, cancelled) = (
             reserve(&dying, 20, HOUR).await,
@@ -92,9 +92,11 @@ async fn a_settlement_that_comes_after_the_release_changes_nothing() {
     let (_folder, url) = file();
     let (ledger, other) = (open(&url).await, Ledger::builder(&url).write_every(HOUR));
     let other = other.open().await.expect("it opens");
+    // In the other process no time passes: it settles what is open, however late.
+    let clock = ManualClock::new(Clock::system().now());
     let limiters = [
         limiter(MemoryStore::new(), QUOTA),
-        limiter(MemoryStore::new(), QUOTA),
+        limiter(MemoryStore::builder().clock(&clock).build(), QUOTA),
     ];
     ledger.attach(&limiters[0]).expect("it has none");
     other.attach(&limiters[1]).expect("it has none");

@@ -131,7 +131,7 @@ async fn four_hundred_callers_of_one_key_read_and_write_it_once_each() {
 async fn in_an_outage_a_charge_is_owed_to_the_local_share_and_one_that_may_have_run_is_not() {
     let mut server = RedisServer::start(&[]).await;
     let store = RedisStore::builder(server.url(), "once", tollgate_redis::Keys::plain())
-        .deadline(DEADLINE)
+        .deadline(20 * DEADLINE)
         .connect()
         .expect("a valid address");
     store.connected().await;

@@ -7,7 +7,10 @@ use std::{
 
 use tollgate_core::{Decision, Key, Limiter, Reason, store::Stepping};
 use tollgate_redis::RedisStore;
-use tollgate_test_servers::redis_server::{RedisServer, free_port};
+use tollgate_test_servers::{
+    eventually::eventually,
+    redis_server::{RedisServer, free_port},
+};
 use tollgate_test_services::{
     instance::{Instance, PATIENCE},
     rules::rules,
@@ -27,8 +30,11 @@ async fn before_a_server_that_stands_still_a_flood_is_answered_at_once_but_for_t
 {
     let server = RedisServer::start(&SERVER).await;
     let mut instance = Instance::start(&server.url()).await;
+    eventually("it trusts the server", || async {
+        instance.is_trusting().then_some(())
+    })
+    .await;
     instance.end().await;
-    assert!(instance.is_trusting());
     let limiter = &instance.limiter;
     let check = limiter.check("deny", &Key::of("flood"));
     let check = [check.expect("the rule is there")];

@@ -10,7 +10,7 @@ use tollgate_test_servers::{
     redis_client::RedisClient,
     redis_server::RedisServer,
 };
-use tollgate_test_services::instance::DEADLINE;
+use tollgate_test_services::instance::PATIENCE;
 
 use crate::seed::Seed;
 
@@ -33,7 +33,7 @@ struct Fleet {
 }
 
 async fn limiter(proxy: &Proxy) -> Limiter {
-    let store = RedisStore::builder(proxy.url(), "ids", Keys::plain()).deadline(DEADLINE);
+    let store = RedisStore::builder(proxy.url(), "ids", Keys::plain()).deadline(PATIENCE);
     let store = store.connect().expect("a valid address");
     store.connected().await;
     let rule = Rule::new("orders", Quota::fixed_window(LIMIT, MAX_PERIOD)).idempotent(HOUR);

@@ -25,8 +25,8 @@ const BURST: u64 = 300;
 /// For one client with one rule: more than it may have, until it is ended.
 fn load(name: &str, limit: Limit, consistency: tollgate_core::Consistency) -> Load {
     Load {
-        pause: Duration::from_millis(8),
-        ..Load::new([RuleLoad::new(name, limit, consistency)], PATIENCE)
+        pause: Duration::from_millis(16),
+        ..Load::new([RuleLoad::new(name, limit, consistency)], 10 * PATIENCE)
     }
 }
 

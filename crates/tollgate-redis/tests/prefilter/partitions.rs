@@ -65,7 +65,7 @@ async fn is_exact(service: &mut Service, limiter: &Limiter, name: &str, limit: u
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_grants_and_counts_under_each_partition() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let url = cluster.url();
     for (name, partition) in [
         ("one", Partition::One),

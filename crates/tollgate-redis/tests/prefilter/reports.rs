@@ -129,7 +129,7 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
 #[tokio::test]
 async fn in_a_cluster_reports_of_one_slot_go_in_calls_of_many() {
     const CLIENTS: u64 = 64;
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     let url = cluster.url();
     let one = |store: RedisStoreBuilder| store.partition(Partition::One).without_heartbeats();
     let service = Service::start_with(&url, Keys::plain(), one).await;

@@ -34,7 +34,7 @@ const TERM: Duration = Duration::from_secs(2);
 const STALL: u64 = 300_000;
 const TICK: Duration = Duration::from_millis(20);
 /// How late a message may be in the store, and how late this process may look: a machine that runs all of them on two cores is late.
-const DELAY: Duration = Duration::from_secs(4);
+const DELAY: Duration = Duration::from_secs(60);
 /// What happens to processes, one thing every 150 ms.
 const EVENTS: u64 = 28;
 
@@ -278,7 +278,7 @@ async fn never_more_than_the_slots_run_among_processes_that_die_and_stand_still(
     let most = most_at_once(&held);
     assert!(most <= LIMIT, "{most} of {LIMIT} at once");
     assert!(
-        held.len() > 100 && most > LIMIT / 2,
+        held.len() > 50 && most > LIMIT / 2,
         "{} starts, {most} at once",
         held.len()
     );

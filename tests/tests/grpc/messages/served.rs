@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tower::service_fn;
 
 /// A wait that no test comes near: it turns a hang into a failure.
-pub(crate) const HANGS: Duration = Duration::from_secs(20);
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
 /// A server, until it is dropped.
 pub(crate) struct Served {

@@ -28,7 +28,7 @@ pub(super) struct ClusterBench {
 }
 
 /// Longer than any machine takes to run a task that is ready, however busy it is.
-const SLACK: Duration = Duration::from_secs(20);
+const SLACK: Duration = Duration::from_secs(60);
 
 impl ClusterBench {
     /// A cluster whose calls have time enough for a busy machine.

@@ -9,13 +9,13 @@ use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use super::{key, secret};
 
-const TERM: Duration = Duration::from_secs(2);
+const TERM: Duration = Duration::from_secs(6);
 const TENANTS: usize = 12;
 
 async fn limiter(cluster: &RedisCluster) -> Limiter {
     let store = RedisStore::builder(cluster.url(), "held", Keys::hashed(secret(7)))
         .partition(Partition::Key)
-        .deadline(Duration::from_secs(10))
+        .deadline(Duration::from_secs(60))
         .slot_term(TERM)
         .connect()
         .expect("a valid address");

@@ -26,7 +26,7 @@ fn secret(byte: u8) -> Secret {
 async fn store(cluster: &RedisCluster, namespace: &str, partition: Partition) -> RedisStore {
     let store = RedisStore::builder(cluster.url(), namespace, Keys::hashed(secret(7)))
         .partition(partition)
-        .deadline(Duration::from_secs(10))
+        .deadline(Duration::from_secs(60))
         .connect()
         .expect("a valid address");
     store.connected().await;
@@ -47,7 +47,7 @@ fn key(name: impl std::fmt::Display) -> Key {
 /// One cluster for all of it: it takes seconds to form.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_one_limit() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_patient().await;
     exactly_the_limit_passes(&cluster).await;
     a_request_in_one_slot_is_one_step(&cluster).await;
     what_was_taken_goes_back_when_a_later_slot_denies(&cluster).await;
@@ -149,7 +149,7 @@ async fn left_after_three(limiter: &Limiter, expected: u64) {
         assert_eq!(decision.verdicts().len(), 2);
         assert_eq!(decision.verdicts()[1].rule(), 1);
     }
-    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    let until = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {
         // What goes back is on its way; no call waits for it.
         let looked = limiter.peek(&[checks[0].with_cost(0)]).await;
@@ -203,7 +203,7 @@ async fn a_cap_on_new_keys_holds_in_each_partition(cluster: &RedisCluster) {
         let store = RedisStore::builder(cluster.url(), namespace, Keys::hashed(secret(7)))
             .partition(partition.clone())
             .cap_new_keys("per-ip", CAP)
-            .deadline(Duration::from_secs(10))
+            .deadline(Duration::from_secs(60))
             .connect()
             .expect("a valid address");
         store.connected().await;

@@ -26,12 +26,12 @@ pub const DEADLINE: Duration = Duration::from_millis(200);
 
 /// No request takes longer, however busy the machine is. That a call ends at its deadline is a test of the connection's,
 /// by a clock that stands.
-pub const PATIENCE: Duration = DEADLINE.saturating_mul(40);
+pub const PATIENCE: Duration = DEADLINE.saturating_mul(300);
 
 /// How many requests of an instance are on their way at once.
 pub const TASKS: usize = 3;
 /// Between two requests of a task, so that the tasks of all tests together leave the machine time for the servers.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(4);
 
 /// One instance.
 #[derive(Debug)]
