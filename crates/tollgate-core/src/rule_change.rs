@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     quota::Quota,
     rule::{Mode, Rule},
     rule_set::RuleSet,
@@ -92,11 +93,25 @@ fn write_change(f: &mut fmt::Formatter<'_>, before: &Rule, after: &Rule) -> fmt:
     if quotas(before).eq(quotas(after)) {
         return Ok(());
     }
-    // On Redis a state belongs to its algorithm.
-    match before.quota().algorithm() == after.quota().algorithm() {
-        true => f.write_str(", used units are kept"),
-        false => f.write_str(", used units are kept in memory; on Redis all begin anew"),
-    }
+    f.write_str(match (state_machine(before), state_machine(after)) {
+        (None, _) | (_, None) => "",
+        (old, new) if old == new => ", used units are kept",
+        // A slot is of a request that runs, and nothing else becomes one.
+        (Some(AlgorithmKind::Concurrent), _) | (_, Some(AlgorithmKind::Concurrent)) => {
+            ", all begin anew"
+        }
+        // On Redis a state is found by its state machine.
+        _ => ", used units are kept in memory; on Redis all begin anew",
+    })
+}
+
+/// The algorithm whose states a rule has: buckets have those of GCRA. `None`: it has none.
+fn state_machine(rule: &Rule) -> Option<AlgorithmKind> {
+    let (_, quota) = quotas(rule).find(|(_, quota)| quota.has_state())?;
+    Some(match quota.algorithm() {
+        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => AlgorithmKind::Gcra,
+        algorithm => algorithm,
+    })
 }
 
 fn quotas(rule: &Rule) -> impl Iterator<Item = (Option<&str>, &Quota)> {
@@ -158,6 +173,21 @@ mod tests {
         assert_eq!(
             changes(rule(slow).off(), rule(slow).plan("gold", fast)),
             ["api: gcra 60/min (off) → gcra 60/min, gold gcra 90/min, used units are kept"]
+        );
+        let bucket = Quota::token_bucket(60).refill(60, MINUTE);
+        assert_eq!(
+            changes(rule(bucket), rule(slow)),
+            ["api: token_bucket 60/min → gcra 60/min, used units are kept"]
+        );
+        assert_eq!(
+            changes(rule(slow), rule(Quota::sliding_log(60, MINUTE))),
+            [
+                "api: gcra 60/min → sliding_log 60/min, used units are kept in memory; on Redis all begin anew"
+            ]
+        );
+        assert_eq!(
+            changes(rule(slow), rule(Quota::concurrent(3))),
+            ["api: gcra 60/min → concurrent 3, all begin anew"]
         );
         assert_eq!(
             changes(rule(slow), rule(slow).wait(5 * SECOND)),
