@@ -11,12 +11,12 @@
 //! | [`fixed_window`] | `L` in each aligned window | `2·L` across a boundary | all units come back at once, for all keys at the same instant | 43 to 64 | quotas that people read: "1 000 an hour" |
 //! | [`sliding_window`] | `L` by its estimate | nearly `2·L` in `W` | units come back evenly, as the window before slides out | 43 to 64 | a window without a hard boundary, at the price of a fixed one |
 //! | [`sliding_buckets`] | `L` in any `W` | `L`; a unit may count for `W·(1 + 1/n)` | units come back in steps of `W/n` | 53 to 80, and `4·(n + 1)` | a hard limit in any window, too large for a log |
-//! | [`sliding_log`] | `L` in any `W` | `L` | each unit comes back exactly `W` after it was taken | 32 to 48, and 32 + 16 an instant | small, hard limits: log-ins, one-time codes, payments |
+//! | [`sliding_log`] | `L` in any `W` | `L` | each unit comes back exactly `W` after it was taken | 64 to 80, and 16 an instant | small, hard limits: log-ins, one-time codes, payments |
 //!
 //! [`concurrent`] is not a rate: it limits how many run at once. A rule of it goes well together with one of a rate.
 //!
-//! The bytes are those of the [memory store](crate::memory): an entry of 32 bytes (40 for sub-buckets, 24 for a log) in a
-//! table that is half to three quarters full.
+//! The bytes are those of the [memory store](crate::memory): an entry of 32 bytes (40 for sub-buckets, 24 for a log, and 32 on the
+//! heap) in a table that is half to three quarters full.
 //!
 //! A bucket whose burst equals its limit is a common surprise. After a pause a client may spend the burst and what comes
 //! back in the same window, so [`Quota::gcra`]`(100, MINUTE)` admits up to 199 in one minute, by definition and in every

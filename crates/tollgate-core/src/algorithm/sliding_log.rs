@@ -16,9 +16,9 @@
 //!
 //! # State
 //!
-//! An entry for each instant at which units were taken; units of one instant are summed. 32 to 48 bytes a key in the
-//! memory store, and on the heap 32 bytes and 16 for each entry there is room for, up to one for each unit of the limit.
-//! That, and the time to add entries up, is why the limit is at most [`MAX_LOG`].
+//! An entry for each instant at which units were taken; units of one instant are summed. 64 to 80 bytes a key in the
+//! memory store (32 to 48 in its table, 32 on the heap), and 16 for each entry that there is room for: 4, 8, 16 and so on, up to one
+//! for each unit of the limit. That, and the time to add entries up, is why the limit is at most [`MAX_LOG`].
 //!
 //! # When to take it, and when not
 //!
@@ -63,7 +63,7 @@ pub struct SlidingLog {
     period: u64,
 }
 
-/// 8 bytes, and on the heap 32 and 16 for each instant at which units were taken.
+/// 8 bytes, and on the heap 32 and 16 for each instant that it has room for: 4, 8, 16 and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLogState(
     // A box of a queue: a key that is empty costs a word, and most keys of a table have few entries.

@@ -65,8 +65,8 @@ impl MemoryStoreBuilder {
     /// See the [module documentation](crate::memory#memory-is-bounded).
     ///
     /// A key of a bucket or a window of counters takes 43 to 64 bytes: 32, in a table that is half to three quarters full.
-    /// While one of a rule's 64 shards grows, its old table is there as well. Sub-buckets take 4 bytes each more, a log
-    /// 16 for each instant.
+    /// While one of a rule's 64 shards grows, its old table is there as well. Sub-buckets take 4 bytes each more, and a log takes
+    /// [64 to 80, and 16 for each instant](crate::algorithm::sliding_log#state).
     pub fn bytes_per_rule(mut self, bytes: usize) -> Self {
         self.bytes_per_rule = bytes.max(LEAST_BYTES);
         self
