@@ -7,6 +7,7 @@ mod edge;
 mod entries;
 mod envoy_import;
 mod explanation;
+mod guide;
 mod keys_and_conditions;
 #[cfg(feature = "redis")]
 mod lists;
