@@ -56,6 +56,8 @@ pub(crate) struct Coordinator {
     pub(crate) observer: Arc<Observer>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) durable: Option<Arc<DurableRules>>,
+    /// The same, also if rules have no more than daily usage.
+    pub(crate) noted: Option<Arc<DurableRules>>,
     /// Whether it has to know the keys of checks.
     pub(crate) notes_keys: bool,
 }
@@ -105,7 +107,9 @@ impl Coordinator {
             Some(fallback) => fallback.clock().clone(),
             None => store.clock(),
         };
-        let durable = DurableRules::new(rules, &journal, fallback.is_none(), clock);
+        let noted = DurableRules::new(rules, &journal, fallback.is_none(), clock);
+        let durable = noted.clone().filter(|it| it.has_durable());
+        let has_daily_usage = noted.as_ref().is_some_and(|it| it.has_daily_usage());
         let is_simple = fallback.is_none()
             && !(rules.has_slots() || rules.has_thresholds() || rules.has_none());
         journal.set_store(&store);
@@ -113,14 +117,14 @@ impl Coordinator {
             paid.set(move |check, units| durable.paid(check, units));
         }
         Self {
-            notes_keys: observer.has_labels() || durable.is_some(),
+            notes_keys: observer.has_labels() || noted.is_some(),
             slot_owners: (rules.has_slots()).then(|| SlotOwners::new(&store, fallback.as_ref())),
             has_waits: rules.has_waits(),
             has_thresholds: rules.has_thresholds(),
             has_none: rules.has_none(),
             is_plain: is_simple && durable.is_none(),
             asks_first: is_simple && !(rules.has_waits() || rules.has_credits()),
-            is_observed: observer.is_on(),
+            is_observed: observer.is_on() || has_daily_usage,
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
             rules: rules.rules().len() as u16,
@@ -130,6 +134,7 @@ impl Coordinator {
             observer,
             journal,
             durable,
+            noted,
         }
     }
 

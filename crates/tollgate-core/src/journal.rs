@@ -20,11 +20,13 @@ use std::{
 
 use smallvec::SmallVec;
 
+mod daily_usage;
 mod movement;
 
-use self::movement::Movements;
+pub use self::daily_usage::DailyUsage;
 pub(crate) use self::movement::UNKNOWN;
 pub use self::movement::{CreditEntry, HoldId, Movement, MovementKind};
+use self::{daily_usage::DayClient, movement::Movements};
 use crate::{
     algorithm_kind::AlgorithmKind,
     check::Check,
@@ -35,7 +37,7 @@ use crate::{
     journal_cells::{CellSum, JournalCells},
     key::{Fingerprint, KeyBuf},
     on_store_error::OnStoreError,
-    quota::Quota,
+    quota::{MAX_UNITS, Quota},
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
@@ -147,8 +149,10 @@ pub struct Journal {
     /// Whether the ledger is behind by more than it should.
     is_behind: AtomicBool,
     accounts: AtomicUsize,
+    day_clients: AtomicUsize,
     most: AtomicUsize,
     lost: AtomicU64,
+    lost_daily: AtomicU64,
 }
 
 impl Journal {
@@ -217,7 +221,7 @@ impl Journal {
         let mut taken = Vec::new();
         let mut accounts = 0;
         for rule in &rules {
-            for shard in &rule.shards {
+            for shard in &rule.accounts.0 {
                 let mut shard = lock(shard);
                 shard.retain(|subject, account| {
                     let is_idle = account.units.is_empty();
@@ -276,7 +280,8 @@ impl Journal {
         let rule = Arc::new(RuleJournal {
             name: Arc::clone(name),
             number: rules.len() as u32,
-            shards: std::array::from_fn(|_| Mutex::new(HashMap::default())),
+            accounts: KeyTable::default(),
+            day_clients: KeyTable::default(),
         });
         rules.push(Arc::clone(&rule));
         rule
@@ -293,7 +298,35 @@ struct RuleJournal {
     name: Arc<str>,
     /// Its index in the journal.
     number: u32,
-    shards: [Mutex<HashMap<Fingerprint, Account, BuildHasherDefault<FingerprintHasher>>>; SHARDS],
+    accounts: KeyTable<Account>,
+    day_clients: KeyTable<DayClient>,
+}
+
+/// What is known of keys.
+struct KeyTable<V>([Mutex<HashMap<Fingerprint, V, BuildHasherDefault<FingerprintHasher>>>; SHARDS]);
+
+impl<V> Default for KeyTable<V> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(HashMap::default())))
+    }
+}
+
+impl<V: Default> KeyTable<V> {
+    /// Changes what is known of a key. One that is new needs room.
+    fn with<T>(
+        &self,
+        subject: Fingerprint,
+        takes_room: impl FnOnce() -> bool,
+        change: impl FnOnce(&mut V) -> T,
+    ) -> Option<T> {
+        // The lowest bits choose the cell.
+        let shard = (subject.bits() >> 64) as usize % SHARDS;
+        let mut shard = lock(&self.0[shard]);
+        if let Some(value) = shard.get_mut(&subject) {
+            return Some(change(value));
+        }
+        takes_room().then(|| change(shard.entry(subject).or_default()))
+    }
 }
 
 #[derive(Default)]
@@ -315,14 +348,7 @@ impl RuleJournal {
         subject: Fingerprint,
         change: impl FnOnce(&mut Account) -> T,
     ) -> Option<T> {
-        // The lowest bits choose the cell.
-        let shard = (subject.bits() >> 64) as usize % SHARDS;
-        let mut shard = lock(&self.shards[shard]);
-        if let Some(account) = shard.get_mut(&subject) {
-            return Some(change(account));
-        }
-        let has_room = journal.takes_room();
-        has_room.then(|| change(shard.entry(subject).or_default()))
+        self.accounts.with(subject, || journal.takes_room(), change)
     }
 
     /// Until when the usage of the account is known to be in the store, if there was room.
@@ -375,11 +401,13 @@ impl Hasher for FingerprintHasher {
     }
 }
 
-/// The durable rules of a rule set, and where they note their usage.
+/// The durable rules of a rule set, and those with daily usage, and where they note it.
 pub(crate) struct DurableRules {
     rules: Arc<RuleSet>,
     journal: Arc<Journal>,
     by_rule: Box<[Option<Arc<RuleJournal>>]>,
+    /// Empty if no rule has daily usage.
+    daily: Box<[Option<Arc<RuleJournal>>]>,
     can_deny: bool,
     /// Whether the store is this process's memory, which knows nothing from before it.
     is_memory: bool,
@@ -388,7 +416,7 @@ pub(crate) struct DurableRules {
 }
 
 impl DurableRules {
-    /// `None` if no rule is durable.
+    /// `None` if no rule is durable or has daily usage.
     pub(crate) fn new(
         rules: &Arc<RuleSet>,
         journal: &Arc<Journal>,
@@ -399,13 +427,21 @@ impl DurableRules {
             rule.durable_setting().filter(|_| rule.is_enforced())
         }
         let all = || rules.rules().iter().map(durable);
-        all().flatten().next()?;
-        let by_rule = rules.rules().iter().map(|rule| {
-            durable(rule)?;
-            Some(journal.rule(rule.shared_name()))
-        });
+        let has_daily_usage = rules.rules().iter().any(Rule::has_daily_usage);
+        if all().flatten().next().is_none() && !has_daily_usage {
+            return None;
+        }
+        let journals = |is_noted: &dyn Fn(&Rule) -> bool| {
+            let rules = rules.rules().iter();
+            let noted = rules.map(|it| is_noted(it).then(|| journal.rule(it.shared_name())));
+            noted.collect()
+        };
         Some(Arc::new(Self {
-            by_rule: by_rule.collect(),
+            by_rule: journals(&|rule| durable(rule).is_some()),
+            daily: match has_daily_usage {
+                true => journals(&Rule::has_daily_usage),
+                false => Box::default(),
+            },
             can_deny: all().flatten().any(|durable| durable.denies_unwritten),
             rules: Arc::clone(rules),
             journal: Arc::clone(journal),
@@ -424,6 +460,11 @@ impl DurableRules {
 
     fn window(rule: &Rule, check: &Check, at: Tick) -> Option<Window> {
         Window::of(&rule.quota_under(usize::from(check.plan())), at)
+    }
+
+    /// Whether a rule is durable.
+    pub(crate) fn has_durable(&self) -> bool {
+        self.by_rule.iter().any(Option::is_some)
     }
 
     /// Whether units of the rule at this index are written.
@@ -470,6 +511,9 @@ impl DurableRules {
         {
             self.note_new_key(rule, of_rule, subject, key);
         }
+        if self.has_daily_usage() {
+            self.note_day_client(rule, subject, key);
+        }
     }
 
     /// Not inlined: its frame would be that of each request.
@@ -482,7 +526,7 @@ impl DurableRules {
             && let Some(durable) = rule.durable_setting()
         {
             // Not under the lock: it is code of the application.
-            let name: Arc<str> = (durable.account)(key).into();
+            let name: Arc<str> = (durable.account.0)(key).into();
             of_rule.with(&self.journal, subject, |account| {
                 account.name = Some(name);
                 // What a ledger takes out before its first units leaves it.
@@ -535,6 +579,11 @@ impl DurableRules {
 
     /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.
     pub(crate) fn settled(&self, hold: &Hold, how: Settlement) {
+        self.settled_by_day(hold, how);
+        self.settled_by_window(hold, how);
+    }
+
+    fn settled_by_window(&self, hold: &Hold, how: Settlement) {
         let (check, now) = (&hold.check, self.clock.now());
         let (units, at) = self.change_of(hold, how);
         if hold.source == Source::Credits && units < 0 {
@@ -552,9 +601,8 @@ impl DurableRules {
             _ if cost == 0 => (0, hold.taken.at),
             Settlement::Refund(units) => (-(units.min(cost) as i64), hold.taken.at),
             Settlement::Cancel => (-(cost as i64), hold.taken.at),
-            Settlement::Charge(units) => {
-                (i64::try_from(units).unwrap_or(i64::MAX), self.clock.now())
-            }
+            // So that sums stay within what a database adds up.
+            Settlement::Charge(units) => (units.min(MAX_UNITS) as i64, self.clock.now()),
         }
     }
 

@@ -335,8 +335,8 @@ impl Limiter {
                 let made = check;
                 self.shared.observer.on_check(&made, key);
             }
-            if let Some(durable) = &self.shared.durable {
-                durable.note_key(rule, subject, key);
+            if let Some(noted) = &self.shared.noted {
+                noted.note_key(rule, subject, key);
             }
         }
         check
@@ -419,6 +419,9 @@ impl Limiter {
     #[inline]
     pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         if self.shared.is_observed {
+            if let Some(noted) = &self.shared.noted {
+                noted.count_by_day(checks, decision);
+            }
             let store = &*self.shared.store;
             (self.shared.observer).decided(store, checks, decision, timer, route);
         }
@@ -683,7 +686,7 @@ impl Limiter {
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
         let ticket = Ticket::new(Arc::clone(&self.shared.store), checks, decision);
-        ticket.telling(self.shared.durable.as_ref())
+        ticket.telling(self.durable_rules())
     }
 
     /// Adds units to the balance of `key` under the rule with this name, which takes [credits](Rule::credits). They may be used until
@@ -881,9 +884,9 @@ impl Limiter {
         &self.shared.journal
     }
 
-    /// The durable rules: the journal hears of their units.
+    /// The rules of whose units the journal hears.
     pub(crate) fn durable_rules(&self) -> Option<&Arc<DurableRules>> {
-        self.shared.durable.as_ref()
+        self.shared.noted.as_ref()
     }
 
     pub(crate) fn wait_queues(&self) -> &WaitQueues {

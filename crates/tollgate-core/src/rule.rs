@@ -6,7 +6,7 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     block::Block,
     consistency::Consistency,
-    durable_setting::Durable,
+    durable_setting::{AccountFn, Durable},
     error::{RuleError, RuleErrorKind},
     idempotency::Idempotency,
     key::KeyBuf,
@@ -65,6 +65,7 @@ struct Settings {
     wait: Option<Duration>,
     debt: Option<u64>,
     durable: Option<Durable>,
+    daily_usage: Option<AccountFn>,
     credits: bool,
     max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
@@ -111,6 +112,7 @@ impl Rule {
             wait: None,
             debt: None,
             durable: None,
+            daily_usage: None,
             credits: false,
             max_waiting: MAX_WAITING,
             variable: None,
@@ -339,7 +341,7 @@ impl Rule {
     pub fn durable(mut self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
         let settings = self.set();
         settings.durable = Some(Durable {
-            account: Arc::new(account),
+            account: AccountFn(Arc::new(account)),
             denies_unwritten: settings
                 .durable
                 .as_ref()
@@ -368,6 +370,42 @@ impl Rule {
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.settings.durable.is_some()
+    }
+
+    /// Counts usage by client and day for analytics, which a ledger writes: requests that were admitted, requests that this rule denied, and
+    /// the units that it took, by `account` and day of UTC. `account` names a key, as in [`durable`](Self::durable); the name is stored in
+    /// the clear, and what it calls `""` is not counted. For any algorithm, and shadows too.
+    ///
+    /// It is no budget: nothing is read from there, and no request waits for it or is denied because of it. What a process has not
+    /// written when it is killed is lost, and so is what has no room: see `tollgate-ledger`.
+    ///
+    /// ```
+    /// use tollgate_core::{KeyBuf, MINUTE, Quota, Rule};
+    ///
+    /// let client = |key: &KeyBuf| match key.parts().next() {
+    ///     Some((_, client)) => String::from_utf8_lossy(client).into_owned(),
+    ///     None => String::new(),
+    /// };
+    /// let rule = Rule::new("search", Quota::gcra(60, MINUTE)).daily_usage(client);
+    /// assert!(rule.has_daily_usage());
+    /// ```
+    pub fn daily_usage(
+        mut self,
+        account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.set().daily_usage = Some(AccountFn(Arc::new(account)));
+        self
+    }
+
+    /// How its clients are called in [daily usage](Self::daily_usage).
+    pub(crate) fn daily_usage_setting(&self) -> Option<&AccountFn> {
+        self.settings.daily_usage.as_ref()
+    }
+
+    /// Whether it counts [usage by client and day](Self::daily_usage).
+    #[must_use]
+    pub fn has_daily_usage(&self) -> bool {
+        self.settings.daily_usage.is_some()
     }
 
     /// How many requests may wait for this rule at once, for one key and in all, in one process. Default: 256 and 16 384. Above

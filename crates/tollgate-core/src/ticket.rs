@@ -381,7 +381,7 @@ pub(crate) fn holds(
     };
     let is_settled = |check: &Check| {
         let rule = rules.rules().get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.debt_of() > 0 || rule.is_durable())
+        rule.is_some_and(|rule| rule.debt_of() > 0 || rule.is_durable() || rule.has_daily_usage())
     };
     let is_enforced = |place: &&Hold| rules.enforces(usize::from(place.check.rule()));
     let queued = places.iter().filter(is_enforced).copied();

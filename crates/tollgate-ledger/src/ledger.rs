@@ -17,6 +17,7 @@ use tollgate_core::{
 };
 
 use crate::{
+    daily_usage::DailyBatch,
     database::Database,
     error::LedgerError,
     writer::{Batch, name_of},
@@ -49,6 +50,7 @@ impl LedgerBuilder {
 
     /// How many accounts wait to be written at most, with those of the last ten minutes. Default: 200 000, some 30 MB. Units
     /// of more are lost to the ledger, and [counted](Backlog::lost); or their rule [denies](tollgate_core::Rule::deny_unwritten).
+    /// As many clients have [daily usage](tollgate_core::Rule::daily_usage) in memory.
     pub fn max_accounts(mut self, accounts: usize) -> Self {
         self.max_accounts = accounts;
         self
@@ -89,6 +91,7 @@ impl LedgerBuilder {
             database,
             journals: Mutex::default(),
             batch: tokio::sync::Mutex::new(Batch::new()),
+            daily: tokio::sync::Mutex::new(DailyBatch::new()),
             unwritten_since: Mutex::default(),
             max_accounts: self.max_accounts,
             max_delay: self.max_delay,
@@ -115,6 +118,7 @@ pub(crate) struct Shared {
     journals: Mutex<Vec<Arc<Journal>>>,
     /// What is being written.
     batch: tokio::sync::Mutex<Batch>,
+    daily: tokio::sync::Mutex<DailyBatch>,
     /// Since when nothing could be written.
     unwritten_since: Mutex<Option<Instant>>,
     max_accounts: usize,
@@ -131,6 +135,8 @@ pub struct Backlog {
     pub delay: Duration,
     /// Units that were lost to the ledger, for want of room. It only grows.
     pub lost: u64,
+    /// Requests and settlements that are not in the [daily usage](tollgate_core::Rule::daily_usage), for want of room. It only grows.
+    pub lost_daily: u64,
 }
 
 impl Ledger {
@@ -186,7 +192,8 @@ impl Ledger {
     ///
     /// Nothing is lost or written twice.
     pub async fn flush(&self) -> Result<(), LedgerError> {
-        self.shared.write_since(Instant::now()).await
+        self.shared.write_since(Instant::now()).await?;
+        self.shared.write_daily().await
     }
 
     /// What is still to be written.
@@ -255,6 +262,15 @@ impl Shared {
         written?;
         batch.complete_at = Some(began);
         Ok(())
+    }
+
+    /// Writes what was counted by day. No request waits for this, and a failure holds nothing else up.
+    async fn write_daily(&self) -> Result<(), LedgerError> {
+        let mut batch = self.daily.lock().await;
+        let journals = self.journals().clone();
+        let write = batch.write(&self.database, &journals);
+        let written = timeout(PATIENCE, write).await;
+        written.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
     }
 
     /// An attempt to write, which began then, has ended.
@@ -340,6 +356,7 @@ impl Shared {
             accounts: journals.iter().map(|journal| journal.accounts()).sum(),
             delay: since.map_or(Duration::ZERO, |since| since.elapsed()),
             lost: journals.iter().map(|journal| journal.lost()).sum(),
+            lost_daily: journals.iter().map(|journal| journal.lost_daily()).sum(),
         }
     }
 
@@ -349,6 +366,7 @@ impl Shared {
         metrics::gauge!("tollgate_ledger_backlog_accounts").set(backlog.accounts as f64);
         metrics::gauge!("tollgate_ledger_backlog_seconds").set(backlog.delay.as_secs_f64());
         metrics::counter!("tollgate_ledger_lost_units_total").absolute(backlog.lost);
+        metrics::counter!("tollgate_ledger_lost_daily_usage_total").absolute(backlog.lost_daily);
     }
 
     #[cfg(not(feature = "metrics"))]
@@ -377,6 +395,7 @@ async fn write_each(shared: Weak<Shared>, every: Duration) {
         let writer = Arc::clone(&shared);
         attempt.spawn(async move {
             writer.write_since(began).await?;
+            let _ = writer.write_daily().await;
             let after = every.saturating_mul(RELEASED_AFTER);
             writer.release(after).await
         });

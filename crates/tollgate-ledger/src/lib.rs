@@ -19,6 +19,7 @@
 
 mod adjustment;
 mod counter;
+mod daily_usage;
 mod database;
 mod dialect;
 mod error;
@@ -31,7 +32,7 @@ mod report;
 mod schema;
 mod writer;
 
-pub use tollgate_core::journal::Window;
+pub use tollgate_core::journal::{DailyUsage, Window};
 
 pub use self::{
     adjustment::Adjustment,

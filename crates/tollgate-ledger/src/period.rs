@@ -65,3 +65,9 @@ pub(crate) fn time_text(at: Tick) -> String {
     let at = at.and_then(|at| jiff::Timestamp::from_microsecond(at).ok());
     at.map_or_else(|| "?".to_owned(), |at| at.to_string())
 }
+
+/// Its day in UTC: `2026-07-31`.
+pub(crate) fn day_text(at: Tick) -> String {
+    let text = time_text(at);
+    text.get(..10).unwrap_or(&text).to_owned()
+}

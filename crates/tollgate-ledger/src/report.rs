@@ -5,12 +5,15 @@ use std::{collections::HashMap, fmt::Write as _, ops::ControlFlow, sync::Arc};
 use serde_json::{Map, Value, json};
 use sqlx::{Row as _, any::AnyRow};
 use tokio_stream::StreamExt as _;
-use tollgate_core::{Tick, journal::Window};
+use tollgate_core::{
+    Tick,
+    journal::{DailyUsage, Window},
+};
 
 use crate::{
     error::LedgerError,
     ledger::Ledger,
-    period::{Period, time_text},
+    period::{Period, day_text, time_text},
     writer::name_of,
 };
 
@@ -165,6 +168,44 @@ impl Ledger {
         }
         Ok(())
     }
+
+    /// Tells `each` what the accounts of rules with [daily usage](tollgate_core::Rule::daily_usage) have used on the days of a period, by
+    /// account, rule and day: of one account, or of all.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    pub async fn daily_usage(
+        &self,
+        account: Option<&str>,
+        period: Period,
+        mut each: impl FnMut(&DailyUsage) -> ControlFlow<()>,
+    ) -> Result<(), LedgerError> {
+        let sql = "SELECT account, rule, day, allowed, denied, units FROM tollgate_daily_usage
+            WHERE ($1 = '' OR account = $1) AND day >= $2 AND day < $3 ORDER BY account, rule, day";
+        let query = sqlx::query(sql)
+            .bind(account.map(name_of).unwrap_or_default())
+            .bind(day_text(period.from))
+            .bind(day_text(period.to));
+        let mut rows = query.fetch(&self.shared.database.pool);
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            let text = |column| row.try_get::<String, _>(column);
+            let count = |column| row.try_get::<i64, _>(column);
+            let usage = DailyUsage {
+                account: text("account")?.into(),
+                rule: text("rule")?.into(),
+                day: text("day")?.parse::<Period>()?.from,
+                allowed: count("allowed")? as u64,
+                denied: count("denied")? as u64,
+                units: count("units")?,
+            };
+            if each(&usage).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn window_of(row: &AnyRow) -> Result<Window, LedgerError> {
@@ -242,6 +283,22 @@ impl ReportRow for Entry {
             json!(self.id),
             json!(self.actor),
             json!(self.reason),
+        ]
+    }
+}
+
+impl ReportRow for DailyUsage {
+    const COLUMNS: &'static [&'static str] =
+        &["day", "account", "rule", "allowed", "denied", "units"];
+
+    fn values(&self) -> Vec<Value> {
+        vec![
+            json!(day_text(self.day)),
+            json!(&*self.account),
+            json!(&*self.rule),
+            json!(self.allowed),
+            json!(self.denied),
+            json!(self.units),
         ]
     }
 }

@@ -7,7 +7,7 @@ use sqlx::{AnyPool, Executor as _, Row as _};
 use crate::{dialect::Dialect, error::LedgerError};
 
 /// The versions of the schema, in order.
-pub(crate) const VERSIONS: [fn(Dialect) -> String; 3] = [entries, totals, balances];
+pub(crate) const VERSIONS: [fn(Dialect) -> String; 4] = [entries, totals, balances, daily_usage];
 
 fn entries(_: Dialect) -> String {
     "CREATE TABLE tollgate_entries (
@@ -159,6 +159,21 @@ fn balances(dialect: Dialect) -> String {
         CREATE INDEX tollgate_reservations_by_end ON tollgate_reservations (rule, until);
         {trigger}"
     )
+}
+
+/// Sums that processes add to, and the number of the last batch of each.
+fn daily_usage(_: Dialect) -> String {
+    "CREATE TABLE tollgate_daily_usage (
+        account TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        day TEXT NOT NULL,
+        allowed BIGINT NOT NULL,
+        denied BIGINT NOT NULL,
+        units BIGINT NOT NULL,
+        PRIMARY KEY (account, rule, day)
+    );
+    CREATE TABLE tollgate_daily_batches (writer BIGINT NOT NULL PRIMARY KEY, n BIGINT NOT NULL);"
+        .to_owned()
 }
 
 /// Brings the tables to the first `versions` of the schema, in one transaction: of several processes that start, one does it.

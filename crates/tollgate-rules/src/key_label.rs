@@ -1,4 +1,4 @@
-//! What a rule's top keys and accounts are called: `label = "key"`, `durable = "key"`, or a part of it.
+//! What a rule's top keys and accounts are called: `label = "key"`, `durable = "key"`, `daily_usage = "key"`, or a part of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -285,6 +285,21 @@ impl RuleEntry {
         {
             rule = rule.durable(move |key| account.of(key));
         }
+        if let (Some(key), Some(node)) = (&key, fields.get("daily_usage"))
+            && let Some(account) = KeyLabel::read_name(reader, node, key)
+        {
+            rule = rule.daily_usage(move |key| account.of(key));
+        }
+        if boolean("deny_unwritten") {
+            rule = rule.deny_unwritten();
+        }
+        if let (Some(node), None) = (fields.get("deny_unwritten"), fields.get("durable")) {
+            let durable = reader.example("durable = \"key\"");
+            let message = format!(
+                "only what a durable rule uses has to be written; add {durable}, or leave this out"
+            );
+            reader.wrong(&node.span, message);
+        }
         let unit = fields.get("unit");
         if let Some(unit) = unit.and_then(|it| reader.text(it, "what is counted, as \"tokens\"")) {
             rule = rule.unit(unit.value);

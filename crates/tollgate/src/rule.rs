@@ -149,6 +149,10 @@ core_setters! {
 
     /// Denies requests while the ledger of this [durable](Self::durable) rule is further behind than its bounds.
     deny_unwritten();
+
+    /// Counts usage by client and day for analytics, under the name that `account` gives a key: see [`tollgate_core::Rule::daily_usage`].
+    daily_usage(account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static);
+
     /// Gives keys a balance next to the quota: units that [`Limiter::grant`](tollgate_core::Limiter::grant) adds, with an end. A request
     /// whose cost does not fit the quota takes all of it from there. See [`tollgate_core::Rule::credits`].
     credits();

@@ -117,7 +117,7 @@ impl DurableRules {
             check.with_cost(units as u64),
             crate::algorithm::Taken::new(now, now),
         );
-        self.settled(&back, Settlement::Cancel);
+        self.settled_by_window(&back, Settlement::Cancel);
         self.note(check, now, -units, MovementKind::Credits);
     }
 
@@ -143,6 +143,9 @@ impl DurableRules {
         }
         for (hold, of) in of_windows(id, holds) {
             let how = hows.get(usize::from(of.1)).copied().flatten();
+            if let Some(how) = how {
+                self.settled_by_day(hold, how);
+            }
             let (units, at) = self.change_of(hold, how.unwrap_or(Settlement::Refund(0)));
             self.note(&hold.check, at, units, MovementKind::Settled(of));
         }

@@ -14,7 +14,7 @@ use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
     Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
     OnStoreError, Pending, Quota, Reason, Rule, SECOND, Ticket,
-    journal::{Base, Journal, Usage, Window},
+    journal::{Base, DailyUsage, Journal, Usage, Window},
 };
 
 const START: u64 = 1_700_000_040_000_000;
@@ -180,6 +180,68 @@ async fn behind_its_bounds_a_rule_goes_on_and_counts_what_is_lost_or_denies() {
         };
         assert_eq!(of("there-is-no-room").await, !denies);
         assert_eq!(journal.lost(), if denies { 0 } else { 3 });
+    }
+}
+
+/// What a journal has of an account by day: allowed, denied and units.
+fn days(journal: &Journal, account: &str) -> BTreeMap<u64, (u64, u64, i64)> {
+    let all = journal.take_daily().into_iter();
+    let of_account = all.filter(|it| &*it.account == account);
+    of_account
+        .map(|it: DailyUsage| (it.day, (it.allowed, it.denied, it.units)))
+        .collect()
+}
+
+#[tokio::test]
+async fn daily_usage_is_what_a_client_was_allowed_and_denied_and_settled_on_each_day() {
+    // 22:14 UTC.
+    let clock = ManualClock::new(START);
+    let first = START - START % 86_400_000_000;
+    for is_shadow in [false, true] {
+        let rule = Rule::new("units", Quota::gcra(10, SECOND)).daily_usage(account);
+        let rule = if is_shadow { rule.shadow() } else { rule };
+        let other = Rule::new("other", Quota::gcra(30, SECOND));
+        let store = MemoryStore::builder().clock(&clock).build();
+        let limiter = Limiter::new(store, [rule, other]).expect("valid");
+        let journal = limiter.journal();
+        let _ = take(&limiter, 1).await;
+        journal.attach(2, |_| Pending::new(async { None }));
+        clock.advance(MINUTE);
+        let check = limiter.check("units", &Key::of("acme")).expect("the rule");
+        let other = limiter.check("other", &Key::of("acme")).expect("the rule");
+        let checks = [check.with_cost(8), other.with_cost(8)];
+        let admitted = limiter.acquire(&checks).await;
+        let ticket = limiter.ticket(&checks, &admitted);
+        assert_eq!(limiter.acquire(&checks).await.is_allowed(), is_shadow);
+        // The other rule denies: this one has neither allowed nor denied it.
+        let denied = [check, other.with_cost(30)];
+        assert!(!limiter.acquire(&denied).await.is_allowed());
+        clock.advance(2 * 60 * MINUTE);
+        let _ = take(&limiter, 3).await;
+        // Written, and settled later: what comes back is of the day on which it was taken.
+        let second = first + 86_400_000_000;
+        let taken = [(first, (1, 1, 8)), (second, (1, 0, 3))];
+        assert_eq!(days(journal, "acme"), BTreeMap::from(taken));
+        ticket.settle(2);
+        let settled: &[_] = if is_shadow {
+            &[]
+        } else {
+            &[(first, (0, 0, -6))]
+        };
+        assert_eq!(days(journal, "acme"), settled.iter().copied().collect());
+        clock.set(START);
+        // There is room for two clients, and one that is written leaves for another.
+        let of = async |name: &'static str| {
+            let check = limiter.check("units", &Key::of(name)).expect("the rule");
+            limiter.acquire(&[check]).await
+        };
+        for client in ["bolt", "cobb"] {
+            let _ = of(client).await;
+        }
+        assert_eq!(journal.lost_daily(), 1, "no place for the third");
+        assert_eq!(days(journal, "bolt").len(), 1);
+        let _ = of("cobb").await;
+        assert_eq!((days(journal, "cobb").len(), journal.lost_daily()), (1, 1));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod balances;
 mod common;
+mod daily_usage;
 mod killed;
 mod model;
 mod reports;

@@ -1,6 +1,7 @@
 //! Groups, switches and overrides.
 
 use http::Method;
+use tollgate_core::{Key, Limiter, MemoryStore, Pending, journal::Base};
 use tollgate_rules::{Format, RuleText};
 
 use crate::{START, bindings, client, get, one, passing, request, toml};
@@ -214,5 +215,21 @@ limit = "9/month Asia/Kathmandu"
         "calendar 7/month Asia/Tokyo from 3",
     ] {
         assert!(quotas.iter().any(|it| it == quota), "{quotas:?}");
+    }
+}
+
+#[tokio::test]
+async fn deny_unwritten_denies_what_a_full_ledger_would_lose() {
+    for (more, passes) in [("", true), ("deny_unwritten = true", false)] {
+        let text = format!(
+            "version = 1\n[[rules]]\nname = 'units'\nlimit = 'fixed_window 5/d'\nby = 'header:x-api-key'\ndurable = 'key'\n{more}\n"
+        );
+        let rules = toml(&text).expect("valid").limiter_rules();
+        let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+        let has_none = |_| Pending::new(async { Some(Base::default()) });
+        assert!(limiter.journal().attach(1, has_none));
+        // Its account takes the only place.
+        let check = limiter.check("units", &Key::of("acme")).expect("the rule");
+        assert_eq!(limiter.acquire(&[check]).await.is_allowed(), passes);
     }
 }
