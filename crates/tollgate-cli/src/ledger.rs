@@ -3,14 +3,15 @@
 use std::{
     io::{self, BufWriter, StdoutLock, Write},
     ops::ControlFlow,
+    time::Duration,
 };
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tollgate_core::Tick;
 use tollgate_ledger::{
-    AccountUsage, Adjustment, Drift, Entry, Ledger, LedgerError, LedgerErrorKind, Period,
-    Reconciliation, ReportRow,
+    AccountUsage, Adjustment, DailyUsage, Drift, Entry, Ledger, LedgerError, LedgerErrorKind,
+    Period, Reconciliation, ReportRow,
 };
 
 use crate::{
@@ -29,6 +30,7 @@ Examples:
   tollgate ledger statement acme --rule units-per-tenant --csv > acme.csv
   tollgate ledger usage --month 2026-07 --csv > july.csv
   tollgate ledger usage acme --json
+  tollgate ledger usage --daily --month 2026-07 --csv > days.csv
 
 (with DATABASE_URL set)
 
@@ -57,7 +59,7 @@ pub(crate) enum LedgerCommand {
     /// The entries of an account, with a running sum for each rule and window.
     #[command(after_help = REPORT_EXAMPLES)]
     Statement(StatementArgs),
-    /// What accounts have used in each window.
+    /// What accounts have used in each window, or on each day.
     #[command(after_help = REPORT_EXAMPLES)]
     Usage(UsageArgs),
     /// Gives or takes units, with a reason.
@@ -111,6 +113,10 @@ pub(crate) struct StatementArgs {
 pub(crate) struct UsageArgs {
     /// Only this account.
     account: Option<String>,
+
+    /// By day, of rules with daily usage: requests that were allowed and denied, and units.
+    #[arg(long)]
+    daily: bool,
 
     #[command(flatten)]
     rows: RowArgs,
@@ -180,10 +186,17 @@ pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Fa
         }
         LedgerCommand::Usage(args) => {
             let ledger = Ledger::open(&args.rows.database.database).await?;
-            let mut rows = Rows::begin::<AccountUsage>(json, args.rows.csv)?;
+            let (account, csv) = (args.account.as_deref(), args.rows.csv);
             let period = args.rows.month.unwrap_or(Period::ALL);
+            if args.daily {
+                let mut rows = Rows::begin::<DailyUsage>(json, csv)?;
+                let each = |usage: &DailyUsage| rows.row(usage, daily_text);
+                ledger.daily_usage(account, period, each).await?;
+                return rows.end();
+            }
+            let mut rows = Rows::begin::<AccountUsage>(json, csv)?;
             let each = |usage: &AccountUsage| rows.row(usage, usage_text);
-            ledger.usage(args.account.as_deref(), period, each).await?;
+            ledger.usage(account, period, each).await?;
             rows.end()
         }
         LedgerCommand::Adjust(args) => adjust(&args).await,
@@ -221,7 +234,7 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let ledger = Ledger::open(&args.database.database).await?;
     let document = args.states.document().await?;
-    let limiter = args.states.limiter(&document).await?;
+    let (limiter, store) = args.states.limiter(&document).await?;
     let how = Reconciliation {
         per_second: args.per_second,
         repairs: args.repair,
@@ -251,6 +264,8 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         ControlFlow::Continue(())
     };
     let compared = ledger.reconcile(&limiter, how, each).await?;
+    // What it repairs is sent behind it.
+    store.flush(Duration::from_secs(10)).await;
     let text = match (drifts.is_empty(), args.repair) {
         (true, _) => format!("{compared} counters are as the ledger has them"),
         (false, true) => format!(
@@ -294,6 +309,18 @@ fn usage_text(usage: &AccountUsage) -> String {
     format!("{units:>15} {corrections:>12} {credits:>12}  {closed:<6}  {rule}  {account}")
 }
 
+fn daily_text(usage: &DailyUsage) -> String {
+    let DailyUsage {
+        account,
+        rule,
+        allowed,
+        denied,
+        units,
+        ..
+    } = usage;
+    format!("{allowed:>12} allowed {denied:>12} denied {units:>15} units  {rule}  {account}")
+}
+
 /// Rows that are printed as they come.
 struct Rows {
     out: BufWriter<StdoutLock<'static>>,
@@ -335,7 +362,8 @@ impl Rows {
         let written = match self.format {
             Format::Text => {
                 let columns = R::COLUMNS.iter().zip(row.values());
-                let times = columns.filter(|(name, _)| ["at", "window_begin"].contains(name));
+                let times =
+                    columns.filter(|(name, _)| ["at", "day", "window_begin"].contains(name));
                 let time = times.map(|(_, value)| value).next().unwrap_or_default();
                 let (time, text) = (time.as_str().unwrap_or_default(), text(row));
                 writeln!(self.out, "{time:<27} {}", printable::line(&text, 2_000))

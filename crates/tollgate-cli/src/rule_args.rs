@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tokio::task::spawn_blocking;
 use tollgate::{Consistency, Limiter};
-use tollgate_redis::Partition;
+use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::{Bindings, DocumentError, RuleDocument, RuleText};
 
 use crate::{
@@ -71,12 +71,16 @@ impl StateArgs {
     }
 
     /// All rules of a document on their states. Whatever processes decide by themselves, it asks Redis.
-    pub(crate) async fn limiter(&self, document: &RuleDocument) -> Result<Limiter, Failure> {
+    pub(crate) async fn limiter(
+        &self,
+        document: &RuleDocument,
+    ) -> Result<(Limiter, RedisStore), Failure> {
         let partition = self.keys.partition.clone().unwrap_or(Partition::One);
         let store = self.redis.store(&self.keys, partition).await?;
         let rules = document.limiter_rules().into_iter();
         let exact = rules.map(|rule| rule.consistency(Consistency::Exact));
-        Limiter::new(store, exact).map_err(Failure::failed)
+        let limiter = Limiter::new(store.clone(), exact).map_err(Failure::failed)?;
+        Ok((limiter, store))
     }
 }
 

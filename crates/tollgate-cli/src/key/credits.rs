@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tollgate::{Clock, Key, Limiter, RuleError, decision::Balance};
 use tollgate_core::{Step, StoreError};
+use tollgate_ledger::Ledger;
 use tollgate_rules::AuditKind;
 
 use crate::{
@@ -31,6 +32,15 @@ pub(crate) struct CreditArgs {
 
     #[command(flatten)]
     because: BecauseArgs,
+
+    /// The ledger of a durable rule, which writes what changes: sqlite:path or postgres://user:password@host/database.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "DATABASE_URL",
+        hide_env_values = true
+    )]
+    database: Option<String>,
 
     #[command(flatten)]
     yes: YesArgs,
@@ -128,6 +138,16 @@ impl CreditArgs {
                 "{rule}: it takes no credits; add `credits = true` to the rule"
             )));
         }
+        let ledger = match &self.database {
+            _ if !client.limiter_rule.is_durable() => None,
+            Some(database) => Some(Ledger::open(database).await?),
+            None => {
+                return Err(Failure::usage(format!(
+                    "{}: the rule is durable, and its ledger would not know of this; set DATABASE_URL",
+                    client.rule
+                )));
+            }
+        };
         let what = format!("{what}, by the id {:?}", self.id);
         self.yes.ask(&printable::line(
             &format!("{}: the client {what}", client.rule),
@@ -143,6 +163,9 @@ impl CreditArgs {
             |_| true,
         )
         .await?;
+        if let Some(ledger) = &ledger {
+            ledger.attach(&states.limiter)?;
+        }
         let answer = change(&states.limiter, client.limiter_rule.name(), key);
         let answer = answer
             .map_err(|wrong| Failure::usage(wrong.to_string()))?

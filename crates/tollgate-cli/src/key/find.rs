@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             "among which clients? Name them, or give a file with one in each line: --names-from clients.txt",
         ));
     }
-    let limiter = args.states.limiter(&document).await?;
+    let (limiter, _store) = args.states.limiter(&document).await?;
     let letters = |rule: &str, key: &Key| {
         let check = limiter.check(rule, key).ok()?;
         Some(check.key().prefix().to_string())

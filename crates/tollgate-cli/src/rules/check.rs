@@ -24,7 +24,7 @@ Examples:
   tollgate rules check limits.toml --bind-key tenant --bind-plan plan   # names that the code binds
 
 Exit code 1 if anything is wrong, so that it can stand before a deployment. What is right and probably not meant is a
-warning.";
+warning. Whether a service has a ledger for `durable` and `daily_usage` is not in its rules: `tollgate-server check` knows.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -25,7 +25,8 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
     let store = store.connect().expect("valid");
     store.connected().await;
     let account = |_: &KeyBuf| String::from("acme\u{1b}[2J");
-    let rule = Rule::new("units", Quota::fixed_window(1_000, MAX_PERIOD)).durable(account);
+    let rule = Rule::new("units", Quota::fixed_window(1_000, MAX_PERIOD));
+    let rule = rule.durable(account).daily_usage(account);
     let limiter = Limiter::new(store, [rule]).expect("valid");
     ledger.attach(&limiter).expect("it has none");
     for units in [300, 200] {
@@ -71,6 +72,20 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
         ran.assert(0, &[]);
         let json: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
         assert_eq!(json[0]["units"], 0);
+        program
+            .run(&["ledger", "usage", "--daily"])
+            .assert(0, &["2 allowed", "0 denied", "500 units  units  acme"]);
+        let ran = program.run(&["ledger", "usage", account, "--daily", "--csv"]);
+        ran.assert(
+            0,
+            &[
+                "day,account,rule,allowed,denied,units\r\n",
+                "\"units\",2,0,500\r\n",
+            ],
+        );
+        program
+            .run(&["ledger", "usage", "--daily", "--month", "1999"])
+            .assert(1, &[]);
         // No window that is open has its middle there.
         program
             .run(&["ledger", "statement", account, "--month", "1999-12"])
@@ -95,4 +110,27 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
     })
     .await
     .expect("it runs");
+}
+
+#[test]
+fn a_grant_under_a_durable_rule_is_in_its_ledger_or_refused() {
+    let server = RedisServer::start(&[]);
+    let rules = format!("{RULES}credits = true\ndurable = \"key\"\n");
+    let program = Program::on(&server, &rules);
+    let grant = "key grant units acme --id invoice-1 --units 10 --until 2d --because launch --yes";
+    let grant: Vec<&str> = grant.split(' ').collect();
+    program
+        .run(&grant)
+        .assert(2, &["units: the rule is durable", "DATABASE_URL"]);
+    let url = format!("sqlite:{}/ledger.db", program.folder().display());
+    let program = program.set("DATABASE_URL", &url);
+    for said in ["10 units were granted", "granted before"] {
+        program.run(&grant).assert(0, &[said]);
+    }
+    let ran = program.run(&["ledger", "statement", "acme", "--csv"]);
+    ran.assert(0, &["\"grant\",\"units\"", ",10,10,", "\"invoice-1\""]);
+    assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
+    program
+        .run(&["ledger", "reconcile"])
+        .assert(0, &["1 counters are as the ledger has them"]);
 }
