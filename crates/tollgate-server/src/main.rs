@@ -27,7 +27,9 @@ fn main() -> ExitCode {
             eprint!("{HELP}");
             return ExitCode::from(if arguments.is_empty() { 2 } else { 0 });
         }
-        ["check", file] => Settings::read(file).and_then(|settings| Server::check(&settings)),
+        ["check", file] => Settings::read(file)
+            .and_then(|settings| Server::check(&settings))
+            .map(|warnings| warnings.iter().for_each(|it| eprintln!("warning: {it}"))),
         [file] if !file.starts_with('-') => serve(file),
         _ => {
             eprint!("{HELP}");

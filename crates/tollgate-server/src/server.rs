@@ -23,7 +23,7 @@ use tollgate_console::{Access, Console};
 use tollgate_ledger::Ledger;
 use tollgate_redis::{Address, RedisStore};
 use tollgate_rules::{
-    Bindings, LiveRules, RuleText,
+    Bindings, LiveRules, RuleDocument, RuleText,
     redis::{Certificates, RedisRules},
 };
 use tonic_health::{ServingStatus, server::health_reporter};
@@ -92,6 +92,9 @@ impl Server {
         let (health, health_server) = health_reporter();
         let draining = Arc::new(AtomicBool::new(false));
         let (mut doors, mut follows) = (JoinSet::new(), JoinSet::new());
+        if ledger.is_none() {
+            follows.spawn(warn_without_ledger(rules.clone()));
+        }
         let mut addresses = Vec::new();
         let Settings {
             grpc,
@@ -155,20 +158,26 @@ impl Server {
         })
     }
 
-    /// Looks at the settings and all that they name, without starting: rules that are pushed to Redis are not read.
+    /// Looks at the settings and all that they name, without starting: rules that are pushed to Redis are not read. Returns what is right
+    /// and probably not meant.
     ///
     /// # Errors
     ///
     /// All that is wrong, a line each.
-    pub fn check(settings: &Settings) -> Result<(), Mistakes> {
-        let mut mistakes = Mistakes::default();
-        if let Some(file) = &settings.rules
-            && let Err(wrong) = rule_text(file).and_then(|text| {
+    pub fn check(settings: &Settings) -> Result<Vec<String>, Mistakes> {
+        let (mut mistakes, mut warnings) = (Mistakes::default(), Vec::new());
+        if let Some(file) = &settings.rules {
+            let document = rule_text(file).and_then(|text| {
                 text.parse(&bindings(settings.redis.as_ref())?)
                     .map_err(Mistakes::one)
-            })
-        {
-            mistakes.add(wrong);
+            });
+            match document {
+                Ok(document) if settings.ledger.is_none() => {
+                    warnings.extend(unwritten(&document));
+                }
+                Ok(_) => {}
+                Err(wrong) => mistakes.add(wrong),
+            }
         }
         if let Some(redis) = &settings.redis {
             let connects = redis.address().and_then(|address| {
@@ -188,7 +197,7 @@ impl Server {
                 mistakes.add(wrong);
             }
         }
-        mistakes.or(())
+        mistakes.or(warnings)
     }
 
     /// Where it listens: the door for gRPC, those for HTTP, that for operators, and that for metrics.
@@ -242,6 +251,33 @@ async fn keep_up(recorder: PrometheusHandle) {
         ticks.tick().await;
         recorder.run_upkeep();
     }
+}
+
+/// Says, now and when the rules change, which of them have no ledger.
+async fn warn_without_ledger(rules: LiveRules) {
+    let (mut updates, mut said) = (rules.subscribe(), None);
+    loop {
+        let warning = unwritten(&rules.document());
+        if let Some(warning) = warning.as_ref().filter(|_| warning != said) {
+            tracing::warn!(target: "tollgate", "{warning}");
+        }
+        said = warning;
+        let _ = updates.next().await;
+    }
+}
+
+fn unwritten(document: &RuleDocument) -> Option<String> {
+    let rules = document.limiter_rules();
+    let unwritten = rules
+        .iter()
+        .filter(|it| it.is_durable() || it.has_daily_usage());
+    let names: Vec<&str> = unwritten.map(|it| it.name()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "what these rules use is not written, because the settings have no ledger: {}; add ledger = {{ url = \"sqlite:ledger.db\" }}",
+            names.join(", ")
+        )
+    })
 }
 
 /// The listener of a door, with its certificates followed, and the layer as it answers there.

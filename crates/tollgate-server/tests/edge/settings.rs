@@ -4,7 +4,7 @@ use std::{fs, ops::ControlFlow};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use reqwest::Client;
-use tollgate_ledger::{AccountUsage, Ledger, Period};
+use tollgate_ledger::{AccountUsage, DailyUsage, Ledger, Period};
 use tollgate_server::proto::{RateLimitRequest, rate_limit_service_client::RateLimitServiceClient};
 use tollgate_test_servers::eventually::eventually;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -131,7 +131,15 @@ async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_h
     let settings = "rules = 'limits.toml'\ndrain_seconds = 0\nledger = { url = 'sqlite:ledger.db' }\n[[http]]\nlisten = '127.0.0.1:0'\n\
                     style = 'envoy'\n";
     let rules = "version = 1\n[[rules]]\nname = 'per-tenant'\nlimit = 'fixed_window 5/24h'\nby = ['method', 'header:x-tenant']\n\
-                 durable = 'header:x-tenant'\n";
+                 durable = 'header:x-tenant'\ndaily_usage = 'method'\n";
+    let without = folder(&settings.replace("ledger =", "# ledger ="), rules);
+    let (code, said) = run(without.path(), &["check", "server.toml"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("warning: what these rules use is not written"),
+        "{said}"
+    );
+    assert!(said.contains(": per-tenant; add ledger = { url"), "{said}");
     let mut server = Server::start(settings, rules);
     for status in [200, 200, 200, 200, 200, 429] {
         let url = format!("http://{}/check/", server.addresses[0]);
@@ -154,6 +162,17 @@ async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_h
     let read = ledger.usage(None, Period::ALL, each).await;
     read.expect("it answers");
     assert_eq!(used, [("acme".to_owned(), 5)]);
+    let mut by_day = (0, 0, 0);
+    let each = |usage: &DailyUsage| {
+        assert_eq!(&*usage.account, "GET");
+        by_day.0 += usage.allowed;
+        by_day.1 += usage.denied;
+        by_day.2 += usage.units;
+        ControlFlow::Continue(())
+    };
+    let read = ledger.daily_usage(None, Period::ALL, each).await;
+    read.expect("it answers");
+    assert_eq!(by_day, (5, 1, 5));
 }
 
 #[tokio::test]
