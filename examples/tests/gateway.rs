@@ -98,23 +98,44 @@ fn the_gateway_answers_as_it_is_shown() {
 }
 
 #[test]
-fn a_tenant_is_limited_by_key_and_by_route_and_backends_see_no_secret() {
-    let folder = folder();
-    let gateway = gateway(&folder, &[]);
-    assert_eq!(gateway.send("GET", "/items"), 401);
-    let items = |key: &str| gateway.request("GET", "/items", &format!("x-api-key: {key}\r\n"));
-    for n in (0..30_u64).rev() {
-        let answer = items(["acme-1", "acme-2"][n as usize % 2]);
-        assert_eq!((answer.status, &*answer.body), (200, r#"["anvil","rope"]"#));
-        let left = answer.header("x-ratelimit-remaining");
-        let left: u64 = left.expect("GitHub's").parse().expect("a number");
-        // A minute may end meanwhile, and what it had weighs less.
-        assert!((n..30).contains(&left), "{n}: {answer:?}");
-        let fields = answer.header("ratelimit").expect("the draft's");
-        assert!(fields.contains(&format!(r#""items";r={left}"#)), "{fields}");
+fn a_tenant_is_limited_by_key_and_by_route_in_memory_and_on_redis_and_backends_see_no_secret() {
+    let (_redis, address) = redis();
+    // On Redis, two share what a tenant may do.
+    for settings in [&[][..], &[("REDIS_URL", &*address)]] {
+        let folder = folder();
+        let start = |_| gateway(&folder, settings);
+        let gateways: Vec<_> = (0..=settings.len()).map(start).collect();
+        let items = |gateway: &Process, key: &str| {
+            gateway.request("GET", "/items", &format!("x-api-key: {key}\r\n"))
+        };
+        assert_eq!(gateways[0].send("GET", "/items"), 401);
+        for n in (0..30_u64).rev() {
+            let index = n as usize;
+            let gateway = &gateways[index % gateways.len()];
+            let answer = items(gateway, ["acme-1", "acme-2"][index % 3 % 2]);
+            assert_eq!((answer.status, &*answer.body), (200, r#"["anvil","rope"]"#));
+            let left = answer.header("x-ratelimit-remaining");
+            let left: u64 = left.expect("GitHub's").parse().expect("a number");
+            // A minute may end meanwhile, and what it had weighs less.
+            assert!((n..30).contains(&left), "{n}: {answer:?}");
+            let fields = answer.header("ratelimit").expect("the draft's");
+            assert!(fields.contains(&format!(r#""items";r={left}"#)), "{fields}");
+            assert!(fields.contains(r#""key";r="#), "{fields}");
+        }
+        for gateway in &gateways {
+            let denied = until(|| Some(items(gateway, "acme-1")).filter(|it| it.status == 429));
+            assert!(denied.body.contains("#quota-exceeded"), "{denied:?}");
+            let fields = denied.header("ratelimit").expect("the draft's");
+            assert!(fields.contains(r#""items";r=0"#), "{fields}");
+            assert_eq!(denied.header("x-ratelimit-remaining"), Some("0"));
+            let retry_after = denied.header("retry-after").map(str::parse::<u32>);
+            assert!(matches!(retry_after, Some(Ok(1..))), "{denied:?}");
+            // Other routes and tenants go on.
+            let statement = gateway.request("GET", "/statement", "x-api-key: acme-1\r\n");
+            assert_eq!(statement.status, 200);
+            assert_eq!(items(gateway, "globex-1").status, 200);
+        }
     }
-    until(|| (items("acme-1").status == 429).then_some(()));
-    assert_eq!(items("globex-1").status, 200);
 }
 
 #[test]
