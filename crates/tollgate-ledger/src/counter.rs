@@ -27,19 +27,30 @@ pub(crate) fn settle(
     window: Window,
     how: Settlement,
 ) -> Result<(), LedgerError> {
-    let index = position(store, rule)?;
-    let (units, taken) = match how {
+    let hold = match how {
         // A balance pays nothing of it.
-        Settlement::Charge(units) => (units, Taken::new(0, 0)),
-        Settlement::Refund(units) => {
-            let now = Clock::system().now();
-            (units, Taken::new(now.max(window.begin), window.end))
+        Settlement::Charge(units) => {
+            let check = Check::new(position(store, rule)?, key, units.max(1));
+            Hold::of_store(check, Taken::new(0, 0))
         }
+        Settlement::Refund(units) => hold_of(store, rule, key, window, units)?,
         _ => return Ok(()),
     };
-    let check = Check::new(index, key, units.max(1));
-    store.settle(&[Hold::of_store(check, taken)], how);
+    store.settle(&[hold], how);
     Ok(())
+}
+
+/// Units that were taken in a window.
+pub(crate) fn hold_of(
+    store: &dyn RuleStore,
+    rule: &str,
+    key: Fingerprint,
+    window: Window,
+    units: u64,
+) -> Result<Hold, LedgerError> {
+    let check = Check::new(position(store, rule)?, key, units.max(1));
+    let at = Clock::system().now().max(window.begin);
+    Ok(Hold::of_store(check, Taken::new(at, window.end)))
 }
 
 /// The number of a rule.

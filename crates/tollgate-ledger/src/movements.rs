@@ -10,11 +10,11 @@ use sqlx::Row as _;
 use tollgate_core::{
     Tick,
     journal::{BaseQuery, CreditEntry, Movement, MovementKind, Window},
-    store::{CreditChange, CreditState, MOST_GRANTS, RuleStore, Settlement, grant_hash},
+    store::{CreditChange, CreditState, MOST_GRANTS, RuleStore, grant_hash},
 };
 
 use crate::{
-    counter::{key_of, settle, subject},
+    counter::{hold_of, key_of, subject},
     database::Database,
     dialect::Dialect,
     error::LedgerError,
@@ -260,8 +260,9 @@ impl Database {
             if released > 0 && now < end {
                 let (begin, end) = (begin as Tick, end as Tick);
                 let key = key_of(row.try_get("subject")?);
-                let how = Settlement::Refund(units as u64);
-                settle(store, rule, key, Window { begin, end }, how)?;
+                let hold = hold_of(store, rule, key, Window { begin, end }, units as u64)?;
+                let record = id.split_once('-').map_or(&*id, |(record, _)| record);
+                store.release_reserved(u128::from_str_radix(record, 16).unwrap_or(0), &hold);
             }
         }
         Ok(())

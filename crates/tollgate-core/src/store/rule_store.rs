@@ -233,6 +233,13 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// A ledger has released the units of a hold, whose [reservation](crate::Reservation) with this id was open after its term: they
+    /// come back. Default: [`settle`](Self::settle), for stores whose settlements no ledger misses.
+    fn release_reserved(&self, id: u128, hold: &Hold) {
+        let _ = id;
+        self.settle(&[*hold], Settlement::Refund(hold.check.cost()));
+    }
+
     /// What keeps [reservations](crate::Reservation), if the store does.
     fn reservations(&self) -> Option<&dyn ReservationStore> {
         None

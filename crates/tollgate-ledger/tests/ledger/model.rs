@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tollgate_core::{Key, Limiter, MAX_PERIOD, MemoryStore, Quota, Rule, Source};
+use tollgate_core::{Key, Limiter, MAX_PERIOD, MemoryStore, Quota, Rule, Source, Store};
 use tollgate_ledger::{Adjustment, Ledger};
-use tollgate_test_servers::postgres_server::PostgresServer;
+use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
 
-use crate::common::{file, limiter_of, take, usage};
+use crate::common::{file, limiter_of, redis, take, usage};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Less than what is used.
@@ -19,10 +19,10 @@ struct Sums {
     granted: i64,
 }
 
-fn new_memory(ledger: &Ledger) -> Limiter {
+fn limiter_on(ledger: &Ledger, store: impl Store) -> Limiter {
     let quota = Quota::fixed_window(LIMIT, MAX_PERIOD);
     let rule = Rule::new("units", quota).credits().debt(4_200);
-    let limiter = limiter_of(MemoryStore::new(), rule);
+    let limiter = limiter_of(store, rule);
     ledger.attach(&limiter).expect("it has none");
     limiter
 }
@@ -34,16 +34,22 @@ async fn balance(limiter: &Limiter, account: &str) -> i64 {
 
 #[tokio::test]
 async fn any_order_and_repetition_of_what_moves_an_account_gives_the_sums_of_a_model() {
-    let (_folder, file) = file();
-    let server = PostgresServer::start().await;
-    for (seed, url) in [(7, file), (8, server.url())] {
+    let (_folder, url) = file();
+    let (_another, other_file) = file();
+    let (server, in_redis) = (PostgresServer::start().await, RedisServer::start(&[]).await);
+    for (seed, steps, url) in [(7, 600, url), (8, 600, server.url()), (9, 300, other_file)] {
+        let is_redis = seed == 9;
+        let new_limiter = async |ledger: &Ledger| match is_redis {
+            true => limiter_on(ledger, redis(&in_redis).await),
+            false => limiter_on(ledger, MemoryStore::new()),
+        };
         let mut rng = fastrand::Rng::with_seed(seed);
         let ledger = Ledger::builder(&url).write_every(Duration::from_millis(50));
         let ledger = ledger.open().await.expect("it opens");
-        let limiter = new_memory(&ledger);
+        let limiter = new_limiter(&ledger).await;
         let mut model: BTreeMap<String, Sums> = BTreeMap::new();
         let (mut tickets, mut reservations, mut ids) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for _ in 0..600 {
+        for _ in 0..steps {
             let name = format!("account-{}", rng.u8(0..5));
             let key = Key::of(&*name);
             let sums = model.entry(name.clone()).or_default();
@@ -77,21 +83,29 @@ async fn any_order_and_repetition_of_what_moves_an_account_gives_the_sums_of_a_m
                         }
                         _ => {
                             let reservation = ticket.into_reservation(HOUR).await;
-                            reservations.push((name, units, reservation.expect("there is room")));
+                            let reservation = reservation.expect("there is room");
+                            reservations.push((name, units, reservation, true));
                         }
                     }
                 }
                 10..12 if !reservations.is_empty() => {
                     let of = rng.usize(0..reservations.len());
-                    let (name, units, reservation) = &reservations[of];
+                    let (name, units, reservation, is_open) = &mut reservations[of];
                     let cost = rng.u64(0..100);
-                    // One that was settled before is gone.
-                    if let Ok(ticket) = limiter.redeem(reservation) {
-                        if rng.bool() {
-                            ticket.extend(HOUR).await.expect("it is open");
+                    // One that was settled before is gone: memory says so at once.
+                    let is_settled = match limiter.redeem(reservation) {
+                        Ok(ticket) => {
+                            if rng.bool() {
+                                assert_eq!(ticket.extend(HOUR).await.is_ok(), *is_open);
+                            }
+                            let settled = ticket.settle(cost).await;
+                            assert!(ticket.cancel().await.is_err(), "it was settled");
+                            settled.is_ok()
                         }
-                        ticket.settle(cost).await.expect("it is open");
-                        assert!(ticket.cancel().await.is_err(), "it was settled");
+                        Err(_) => false,
+                    };
+                    assert_eq!(is_settled, *is_open);
+                    if std::mem::take(is_open) {
                         model.entry(name.clone()).or_default().used += cost as i64 - *units as i64;
                     }
                 }
@@ -133,8 +147,9 @@ async fn any_order_and_repetition_of_what_moves_an_account_gives_the_sums_of_a_m
         let expected: Vec<i64> = model.values().map(|sums| sums.used).collect();
         let mut paid = BTreeMap::new();
         let mut written = Vec::new();
-        // Until those that nobody has settled are released.
-        while written != expected {
+        // Until those that nobody has settled are released, and Redis has said what balances have paid.
+        let mut is_told = false;
+        while written != expected || !is_told {
             tokio::time::sleep(Duration::from_millis(20)).await;
             ledger.flush().await.expect("it writes");
             let usage = usage(&ledger).await.into_iter();
@@ -144,16 +159,19 @@ async fn any_order_and_repetition_of_what_moves_an_account_gives_the_sums_of_a_m
                 paid.insert(account, credits);
                 written.push(units + credits);
             }
+            is_told = true;
+            for (account, sums) in &model {
+                let left = sums.granted - paid.get(account).unwrap_or(&0);
+                is_told &= balance(&limiter, account).await == left;
+            }
+            assert!(is_told || is_redis, "memory says it at once");
         }
-        // A memory that is new has the same balances, and what was used.
-        let again = new_memory(&ledger);
+        // A store that is new has the same balances, and what was used.
+        in_redis.command(&["FLUSHALL"]).await;
+        let again = new_limiter(&ledger).await;
         for (account, sums) in &model {
             let left = sums.granted - paid[account];
-            let balances = (
-                balance(&limiter, account).await,
-                balance(&again, account).await,
-            );
-            assert_eq!(balances, (left, left), "{account}");
+            assert_eq!(balance(&again, account).await, left, "{account}");
             let check = again
                 .check("units", &Key::of(&**account))
                 .expect("the rule");

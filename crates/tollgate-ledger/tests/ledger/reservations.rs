@@ -88,6 +88,42 @@ async fn whoever_is_first_releases_what_nobody_has_settled_and_the_store_is_told
 }
 
 #[tokio::test]
+async fn what_was_settled_just_before_its_process_was_killed_comes_back_once() {
+    let server = RedisServer::start(&[]).await;
+    let (_folder, url) = file();
+    let (ledger, limiter_here) = (open(&url).await, limiter(redis(&server).await, QUOTA));
+    ledger.attach(&limiter_here).expect("it has none");
+    let dead = Ledger::builder(&url).write_every(HOUR).open().await;
+    let (dead, dying) = (
+        dead.expect("it opens"),
+        limiter(redis(&server).await, QUOTA),
+    );
+    dead.attach(&dying).expect("it has none");
+    let (settled, forgotten) = (
+        reserve(&dying, 300, HOUR).await,
+        reserve(&dying, 5_000, HOUR).await,
+    );
+    assert!(take(&dying, "acme", 1_000).await.is_allowed());
+    dead.flush().await.expect("it writes");
+    let ticket = dying.redeem(&settled).expect("it was written here");
+    ticket.settle(20).await.expect("it is open");
+    drop((dead, dying));
+    // An hour later, one after the other.
+    sqlx::any::install_default_drivers();
+    let pool = sqlx::AnyPool::connect(&url).await.expect("the file");
+    let later = sqlx::query("UPDATE tollgate_reservations SET until = units");
+    later.execute(&pool).await.expect("both are open");
+    while counted(&limiter_here).await >= 5_000 {
+        tokio::time::sleep(MOMENT).await;
+    }
+    assert_eq!(counted(&limiter_here).await, 1_020);
+    assert_eq!(sums(&ledger).await["acme"], 1_000, "it was never written");
+    let ticket = limiter_here.redeem(&forgotten).expect("written here");
+    let late = ticket.settle(1).await.expect_err("it was released");
+    assert_eq!(late.kind(), StoreErrorKind::Gone);
+}
+
+#[tokio::test]
 async fn a_settlement_that_comes_after_the_release_changes_nothing() {
     let (_folder, url) = file();
     let (ledger, other) = (open(&url).await, Ledger::builder(&url).write_every(HOUR));

@@ -261,6 +261,10 @@ impl RuleStore for Bound {
         counts.map_or(0, |counts| counts.lapsed_units())
     }
 
+    fn release_reserved(&self, id: u128, hold: &Hold) {
+        self.release_record(id, *hold);
+    }
+
     fn reservations(&self) -> Option<&dyn ReservationStore> {
         Some(self)
     }

@@ -9,7 +9,10 @@ use std::{
 
 use tollgate_core::{
     Check, Pending, Reservation, Source, Step, StoreError, StoreErrorKind,
-    store::{Checks, Fingerprint, ReservationStore, Reserved, ReservedSettlement, foreign, gone},
+    store::{
+        Checks, Fingerprint, Hold, ReservationStore, Reserved, ReservedSettlement, Settlement,
+        foreign, gone,
+    },
 };
 
 use crate::{
@@ -26,6 +29,9 @@ use crate::{
     },
     store::{bound::Bound, inner::Inner, shared::did_not_run},
 };
+
+/// Settles, and says so until ten minutes after the term: by then a ledger has heard of it, or has released the reservation.
+const SETTLE_AND_SAY_SO: &str = "-600000";
 
 static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT_WITH_RECORD)));
 
@@ -69,34 +75,11 @@ impl ReservationStore for Bound {
         reserved: &Reserved,
         settlements: &[ReservedSettlement],
     ) -> Step<Result<(), StoreError>> {
-        let inner = Arc::clone(self.inner());
-        let mut call = inner.shared.new_call();
-        let settled = settlements.iter();
-        let settled = settled.map(|it| call.settle_all(&inner.encoder, &it.holds, it.how));
-        let settled: Option<Vec<Settled>> = settled.collect();
-        let told = settled.ok_or_else(too_many);
-        let told = told.and_then(|settled| {
-            tell_slots(&inner, &mut call, reserved, None)?;
-            Ok(settled)
-        });
-        let settled = match told {
-            Ok(settled) => settled,
-            Err(refused) => return Step::Ready(Err(refused)),
-        };
-        let answer = send(&inner, &call, reserved, "-");
-        let settlements = settlements.to_vec();
-        Step::Wait(Pending::new(async move {
-            let reply = answer.await;
-            for (settled, settlement) in settled.iter().zip(&settlements) {
-                // More may be left by now, whatever the answer was.
-                let checks = settlement.holds.iter().map(|hold| hold.check);
-                checks.for_each(|check| inner.local.unlearn(&check));
-                if let Ok(Some(reply)) = &reply {
-                    inner.on_settled(settled, &settlement.holds, reply);
-                }
-            }
-            reply.map(drop)
-        }))
+        let rules = self.inner().rules.rules();
+        let mut checks = reserved.checks();
+        let is_durable = checks.any(|check| rules[usize::from(check.rule())].is_durable());
+        let step = if is_durable { SETTLE_AND_SAY_SO } else { "-" };
+        self.settle_record(reserved, settlements, step)
     }
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
@@ -114,6 +97,65 @@ impl ReservationStore for Bound {
     }
 }
 
+impl Bound {
+    /// What the ledger has released, after its term.
+    pub(super) fn release_record(&self, id: u128, hold: Hold) {
+        let how = Settlement::Refund(hold.check.cost());
+        let (holds, slots) = (vec![hold], Vec::new());
+        let reserved = Reserved { id, holds, slots };
+        let holds = reserved.holds.clone();
+        let released = self.settle_record(&reserved, &[ReservedSettlement { holds, how }], "!");
+        self.finish(released);
+    }
+
+    /// Waits for a call that nobody waits for.
+    fn finish(&self, call: Step<Result<(), StoreError>>) {
+        let shared = &self.inner().shared;
+        let in_flight = shared.in_flight_calls.begin();
+        shared.spawn(async move {
+            let _ = call.await;
+            drop(in_flight);
+        });
+    }
+
+    /// Settles units if the step of the record lets it.
+    fn settle_record(
+        &self,
+        reserved: &Reserved,
+        settlements: &[ReservedSettlement],
+        step: &str,
+    ) -> Step<Result<(), StoreError>> {
+        let inner = Arc::clone(self.inner());
+        let mut call = inner.shared.new_call();
+        let settled = settlements.iter();
+        let settled = settled.map(|it| call.settle_all(&inner.encoder, &it.holds, it.how));
+        let settled: Option<Vec<Settled>> = settled.collect();
+        let told = settled.ok_or_else(too_many);
+        let told = told.and_then(|settled| {
+            tell_slots(&inner, &mut call, reserved, None)?;
+            Ok(settled)
+        });
+        let settled = match told {
+            Ok(settled) => settled,
+            Err(refused) => return Step::Ready(Err(refused)),
+        };
+        let answer = send(&inner, &call, reserved, step);
+        let settlements = settlements.to_vec();
+        Step::Wait(Pending::new(async move {
+            let reply = answer.await;
+            for (settled, settlement) in settled.iter().zip(&settlements) {
+                // More may be left by now, whatever the answer was.
+                let checks = settlement.holds.iter().map(|hold| hold.check);
+                checks.for_each(|check| inner.local.unlearn(&check));
+                if let Ok(Some(reply)) = &reply {
+                    inner.on_settled(settled, &settlement.holds, reply);
+                }
+            }
+            reply.map(drop)
+        }))
+    }
+}
+
 /// A record that is opened, until it has a text. Dropped before, it is taken away again, as far as that goes: its slots are not in use.
 struct OpenedRecord(Option<(Bound, Reserved)>);
 
@@ -126,12 +168,7 @@ impl OpenedRecord {
 impl Drop for OpenedRecord {
     fn drop(&mut self) {
         if let Some((bound, reserved)) = self.0.take() {
-            let shared = &bound.inner().shared;
-            let (taken, in_flight) = (bound.redeem(&reserved, &[]), shared.in_flight_calls.begin());
-            shared.spawn(async move {
-                let _ = taken.await;
-                drop(in_flight);
-            });
+            bound.finish(bound.settle_record(&reserved, &[], "-"));
         }
     }
 }

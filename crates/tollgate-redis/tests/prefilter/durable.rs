@@ -151,12 +151,15 @@ async fn without_an_answer_of_the_ledger_the_rule_says_what_happens() {
     let server = RedisServer::start(&[]).await;
     let window = Quota::fixed_window(100, MAX_PERIOD);
     let rule = durable("units", window).on_store_error(OnStoreError::Deny);
-    let limiter = limiter_on(&server, Partition::One, vec![rule]).await;
+    let rules = vec![rule, Rule::new("other", window)];
+    let limiter = limiter_on(&server, Partition::One, rules).await;
     let ledger = Ledger::default();
     ledger.used.store(u64::MAX, Ordering::SeqCst);
     ledger.attach(&limiter);
     let decision = take(&limiter, 1).await;
     assert_eq!(decision.reason(), Some(Reason::StoreFailed));
+    let other = limiter.acquire(&[check(&limiter, "other")]).await;
+    assert!(other.is_allowed(), "other rules never stop");
     ledger.used.store(99, Ordering::SeqCst);
     assert!(take(&limiter, 1).await.is_allowed());
     // Without a ledger nothing is asked, and nothing kept.
