@@ -32,18 +32,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         // A key that is new asks for its sum. That is not measured: it is known to be 0.
         limiter.journal().detach();
         note(limiter.journal());
-        println!("accounts a second into Postgres, {ACCOUNTS} in each round:");
+        sqlx::any::install_default_drivers();
+        let pool = sqlx::AnyPool::connect(&server.url()).await?;
+        println!("accounts a second into Postgres, {ACCOUNTS} in each round, and the seconds of processors that it took:");
         for round in 0..ROUNDS {
             for name in 0..ACCOUNTS {
                 let _ = limiter.acquire(&[check(name)?]).await;
             }
-            let start = Instant::now();
+            let (start, before) = (Instant::now(), processor_seconds(&pool).await?);
             ledger.flush().await?;
             let rate = f64::from(ACCOUNTS) / start.elapsed().as_secs_f64();
-            println!("round {round}: {rate:.0}");
+            let after = processor_seconds(&pool).await?;
+            let (ours, its) = (after.0 - before.0, after.1 - before.1);
+            println!("round {round}: {rate:.0}, {ours:.2} s here and {its:.2} s in Postgres");
         }
-        sqlx::any::install_default_drivers();
-        let pool = sqlx::AnyPool::connect(&server.url()).await?;
         let fill = format!(
             "INSERT INTO tollgate_entries SELECT 0, n, 'usage', 'units', 'acme', 0, 2000000000000000, 1, n
             FROM generate_series(1, {ENTRIES}) AS n"
@@ -63,6 +65,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("a statement of {sum} entries: {took:.1} s, at most {after} kB of memory, {more} kB more than before");
         Ok(())
     })
+}
+
+/// Those that this process has used, and those of Postgres.
+async fn processor_seconds(pool: &sqlx::AnyPool) -> Result<(f64, f64), Box<dyn Error>> {
+    let of = |process: &str| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        // Hundredths of a second, in user space and in the kernel.
+        let times = fields.split_whitespace().skip(11).take(2);
+        times.filter_map(|it| it.parse::<f64>().ok()).sum::<f64>() / 100.0
+    };
+    let sql = "SELECT CAST(pid AS TEXT) FROM pg_stat_activity";
+    let pids = sqlx::query_scalar::<_, String>(sql).fetch_all(pool).await?;
+    Ok((of("self"), pids.iter().map(|pid| of(pid)).sum()))
 }
 
 /// The most memory that this process has had.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{AnyPool, Executor as _, any::AnyPoolOptions};
+use sqlx::{AnyPool, Executor as _, any::AnyPoolOptions, postgres::PgConnectOptions};
 
 use crate::{
     dialect::Dialect,
@@ -17,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Database {
     pub(crate) pool: AnyPool,
     pub(crate) dialect: Dialect,
-    pub(crate) connections: u32,
+    /// How writers connect to Postgres, beside the pool.
+    pub(crate) postgres: Option<PgConnectOptions>,
+    /// How many transactions write entries at once.
+    pub(crate) writers: usize,
 }
 
 impl Database {
@@ -59,6 +62,12 @@ impl Database {
                 ));
             }
         };
+        let postgres = match dialect {
+            Dialect::Sqlite => None,
+            Dialect::Postgres => Some(url.parse::<PgConnectOptions>()?),
+        };
+        // In Postgres, the other half is for requests that wait for a sum.
+        let writers = postgres.as_ref().map_or(0, |_| connections.div_ceil(2));
         sqlx::any::install_default_drivers();
         let pages = most_bytes.map(|bytes| format!("PRAGMA max_page_count = {};", bytes / 4096));
         let prepare = match dialect {
@@ -70,7 +79,7 @@ impl Database {
             Dialect::Postgres => "SET application_name = 'tollgate-ledger'".to_owned(),
         };
         let pool = AnyPoolOptions::new()
-            .max_connections(connections)
+            .max_connections((connections - writers).max(1))
             .acquire_timeout(PATIENCE)
             .after_connect(move |connection, _| {
                 let prepare = prepare.clone();
@@ -84,7 +93,8 @@ impl Database {
         Ok(Self {
             pool,
             dialect,
-            connections,
+            postgres: postgres.map(|it| it.application_name("tollgate-ledger")),
+            writers: writers.max(1) as usize,
         })
     }
 }
@@ -114,7 +124,7 @@ mod tests {
                 let query = sqlx::query(sql).bind(n).bind(end).bind(units);
                 query.execute(pool).await.expect("an entry");
             }
-            for version in [2, 2, 3, 3] {
+            for version in [2, 2, 3, 4, 5, 5] {
                 let migrated = migrate(pool, dialect, &VERSIONS[..version]).await;
                 migrated.expect("as many as that");
             }

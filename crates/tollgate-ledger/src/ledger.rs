@@ -63,7 +63,7 @@ impl LedgerBuilder {
         self
     }
 
-    /// How many connections it opens at most. Default: 4.
+    /// How many connections it opens at most. To Postgres it takes at least two, and half of them write. Default: 4.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;
         self

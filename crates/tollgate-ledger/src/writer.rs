@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use sqlx::{AnyPool, Row as _};
+use serde_json::{Value, json};
+use sqlx::{AnyPool, Connection as _, PgConnection, Row as _, postgres::PgConnectOptions};
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
 use crate::{
     counter::subject, database::Database, dialect::Dialect, error::LedgerError,
-    movements::Movements,
+    movements::Movements, report::CLOSES_AFTER,
 };
 
 /// The entries of a transaction.
@@ -19,7 +20,7 @@ const KNOWN: usize = 1 << 20;
 const LONGEST: usize = 200;
 
 /// Entries that are written next, and their numbers. An entry keeps its number until the database has said that it is there: after an
-/// unknown outcome it is written again, and found.
+/// unknown outcome it is written again, in the same transaction with the same others, and found.
 pub(crate) struct Batch {
     /// Of this process, by chance.
     writer: i64,
@@ -27,6 +28,9 @@ pub(crate) struct Batch {
     first: i64,
     entries: Vec<Usage>,
     known: HashSet<u128>,
+    /// Those to Postgres that wait for the next entries. One whose transaction has not ended well is closed: it may be in the middle of a
+    /// `COPY`.
+    idle: Vec<PgConnection>,
     pub(crate) movements: Movements,
     /// Everything from before then is written.
     pub(crate) complete_at: Option<Instant>,
@@ -41,6 +45,7 @@ impl Batch {
             first: 0,
             entries: Vec::new(),
             known: HashSet::new(),
+            idle: Vec::new(),
             movements: Movements::new(),
             complete_at: None,
             written_since: None,
@@ -49,25 +54,26 @@ impl Batch {
 
     pub(crate) fn add(&mut self, usage: impl Iterator<Item = Usage>) {
         self.entries.extend(usage);
+        // As the database orders them: neighbours in its tables are written together, and it has nothing to sort.
+        let order = |it: &Usage| (it.window.end, it.window.begin);
+        self.entries.sort_unstable_by(|one, other| {
+            let accounts = (&one.account, &one.rule).cmp(&(&other.account, &other.rule));
+            accounts.then_with(|| order(one).cmp(&order(other)))
+        });
     }
 
     /// Writes all of it, in as many transactions as it takes: in Postgres, some at once.
     pub(crate) async fn write(&mut self, database: &Database) -> Result<(), LedgerError> {
-        let at_once = match database.dialect {
-            Dialect::Sqlite => 1,
-            // The other connections are for requests that wait for a sum.
-            Dialect::Postgres => database.connections.div_ceil(2) as usize,
-        };
         while !self.entries.is_empty() {
             let mut transactions = JoinSet::new();
             let (mut first, mut new) = (self.first, HashSet::new());
-            let written = self.entries.len().min(at_once * CHUNK);
+            let written = self.entries.len().min(database.writers * CHUNK);
             for entries in self.entries[..written].chunks(CHUNK) {
                 let mut chunk = Chunk {
                     writer: self.writer,
                     first,
-                    rows: Columns::new(database.dialect),
-                    subjects: None,
+                    entries: Vec::with_capacity(entries.len()),
+                    subjects: Default::default(),
                 };
                 for usage in entries {
                     let (rule, key) = (&usage.rule, usage.subject);
@@ -75,25 +81,27 @@ impl Batch {
                         .name_of(rule, key, usage.account.as_deref())
                         .await?;
                     let known = known(usage);
-                    if !self.known.contains(&known) && usage.account.is_some() && new.insert(known)
+                    if usage.account.is_some() && !self.known.contains(&known) && new.insert(known)
                     {
-                        let subjects = chunk
-                            .subjects
-                            .get_or_insert_with(|| Columns::new(database.dialect));
-                        subjects.row(&[&usage.rule, &subject(usage.subject), &account], &[]);
+                        let row = [rule.to_string(), subject(key), account.clone()];
+                        for (column, text) in chunk.subjects.iter_mut().zip(row) {
+                            column.push(text);
+                        }
                     }
-                    // A time is below 2^53.
-                    let (begin, end) = (usage.window.begin as i64, usage.window.end as i64);
-                    chunk
-                        .rows
-                        .row(&[&usage.rule, &account], &[begin, end, usage.units]);
+                    chunk.entries.push((usage.clone(), account));
                 }
                 first += entries.len() as i64;
-                transactions.spawn(chunk.insert(database.pool.clone()));
+                match &database.postgres {
+                    Some(options) => {
+                        transactions.spawn(chunk.copy(self.idle.pop(), options.clone()))
+                    }
+                    None => transactions.spawn(chunk.insert(database.pool.clone())),
+                };
             }
             while let Some(inserted) = transactions.join_next().await {
                 // After a panic, too.
-                inserted.map_err(|_| sqlx::Error::WorkerCrashed)??;
+                let idle = inserted.map_err(|_| sqlx::Error::WorkerCrashed)??;
+                self.idle.extend(idle);
             }
             if self.known.len() + new.len() > KNOWN {
                 self.known.clear();
@@ -108,35 +116,128 @@ impl Batch {
     }
 }
 
-/// The entries of a transaction. All lock accounts in the same order.
+/// The entries of a transaction, with the names of their accounts. All lock accounts in the same order.
 struct Chunk {
     writer: i64,
     /// The number of the first entry.
     first: i64,
-    rows: Columns,
-    /// Keys whose accounts may not be written.
-    subjects: Option<Columns>,
+    entries: Vec<(Usage, String)>,
+    /// Keys whose accounts may not be written: their rules, what stands for them, and the accounts.
+    subjects: [Vec<String>; 3],
 }
 
 impl Chunk {
-    async fn insert(self, pool: AnyPool) -> Result<(), sqlx::Error> {
-        let dialect = self.rows.dialect;
-        let mut transaction = pool.begin_with(dialect.begin()).await?;
-        if let Some(subjects) = self.subjects {
-            let sql = insert_subjects(dialect);
+    /// In SQLite. It takes JSON apart faster than it reads as many parameters. Entries whose number is there are left alone, and so are
+    /// their sums.
+    async fn insert(self, pool: AnyPool) -> Result<Option<PgConnection>, sqlx::Error> {
+        let mut transaction = pool.begin_with(Dialect::Sqlite.begin()).await?;
+        let [rules, subjects, accounts] = &self.subjects;
+        if !rules.is_empty() {
+            let rows = rules.iter().zip(subjects).zip(accounts);
+            let rows = rows.map(|((rule, subject), account)| json!([rule, subject, account]));
+            let sql = insert_subjects(
+                "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true",
+            );
+            let query = sqlx::query(&sql).bind(Value::from_iter(rows).to_string());
+            query.execute(&mut *transaction).await?;
+        }
+        let rows = self.entries.iter().map(|(usage, account)| {
+            let window = usage.window;
+            json!([&*usage.rule, account, window.begin, window.end, usage.units])
+        });
+        let sql = format!(
+            "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
+            SELECT $1, $2 + key, CASE WHEN now.at < value ->> 3 + {CLOSES_AFTER} THEN 'usage' ELSE 'correction' END,
+                value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, now.at
+            FROM json_each($3), (SELECT {} AS at) AS now WHERE true ON CONFLICT DO NOTHING",
+            Dialect::Sqlite.now()
+        );
+        let query = sqlx::query(&sql).bind(self.writer).bind(self.first);
+        let query = query.bind(Value::from_iter(rows).to_string());
+        query.execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(None)
+    }
+
+    /// In Postgres. The first entry that is there ends the `COPY`, and then all of them are there.
+    async fn copy(
+        self,
+        mut idle: Option<PgConnection>,
+        options: PgConnectOptions,
+    ) -> Result<Option<PgConnection>, sqlx::Error> {
+        if let Some(connection) = &mut idle
+            && connection.ping().await.is_err()
+        {
+            idle = None;
+        }
+        let mut connection = match idle {
+            Some(idle) => idle,
+            None => PgConnection::connect_with(&options).await?,
+        };
+        let mut transaction = connection.begin().await?;
+        if !self.subjects[0].is_empty() {
+            let sql = insert_subjects(
+                "SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ORDER BY 1, 2",
+            );
             let mut query = sqlx::query(&sql);
-            for column in subjects.texts() {
+            for column in &self.subjects {
                 query = query.bind(column);
             }
             query.execute(&mut *transaction).await?;
         }
-        let sql = insert_entries(dialect);
-        let mut query = sqlx::query(&sql).bind(self.writer).bind(self.first);
-        for column in self.rows.texts() {
-            query = query.bind(column);
+        let sql = format!("SELECT {}", Dialect::Postgres.now());
+        let at = sqlx::query_scalar(&sql)
+            .fetch_one(&mut *transaction)
+            .await?;
+        let sql = "COPY tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
+            FROM STDIN (FORMAT binary)";
+        let mut copy = transaction.copy_in_raw(sql).await?;
+        copy.send(self.binary(at)).await?;
+        match copy.finish().await {
+            Ok(_) => transaction.commit().await?,
+            Err(sqlx::Error::Database(wrong))
+                if wrong.constraint() == Some("tollgate_entries_pkey") =>
+            {
+                return Ok(None);
+            }
+            Err(wrong) => return Err(wrong),
         }
-        query.execute(&mut *transaction).await?;
-        transaction.commit().await
+        Ok(Some(connection))
+    }
+
+    /// The entries as a `COPY` reads them, written then.
+    fn binary(&self, at: i64) -> Vec<u8> {
+        let mut bytes = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+        for (n, (usage, account)) in (self.first..).zip(&self.entries) {
+            // A time is below 2^53.
+            let (begin, end) = (usage.window.begin as i64, usage.window.end as i64);
+            let kind = match at < end + CLOSES_AFTER as i64 {
+                true => "usage",
+                false => "correction",
+            };
+            let number = i64::to_be_bytes;
+            let (writer, n, units) = (number(self.writer), number(n), number(usage.units));
+            let (begin, end, at) = (number(begin), number(end), number(at));
+            let (rule, account) = (usage.rule.as_bytes(), account.as_bytes());
+            let fields: [&[u8]; 9] = [
+                &writer,
+                &n,
+                kind.as_bytes(),
+                rule,
+                account,
+                &begin,
+                &end,
+                &units,
+                &at,
+            ];
+            bytes.extend((fields.len() as i16).to_be_bytes());
+            for field in fields {
+                bytes.extend((field.len() as i32).to_be_bytes());
+                bytes.extend(field);
+            }
+        }
+        bytes.extend((-1_i16).to_be_bytes());
+        bytes
     }
 }
 
@@ -152,7 +253,7 @@ fn known(usage: &Usage) -> u128 {
     usage.subject.bits() ^ u128::from(rule)
 }
 
-/// The name of an account as it is written: without what separates columns, or breaks a line.
+/// The name of an account as it is written: without what breaks a line.
 pub(crate) fn name_of(account: &str) -> String {
     let mut end = account.len().min(LONGEST);
     while !account.is_char_boundary(end) {
@@ -161,93 +262,10 @@ pub(crate) fn name_of(account: &str) -> String {
     account[..end].replace(|c: char| c.is_control(), "?")
 }
 
-/// Rows for one statement: of SQLite as JSON, of Postgres a text for each column. Both take them apart faster than they read as many
-/// parameters.
-struct Columns {
-    dialect: Dialect,
-    columns: Vec<String>,
-}
-
-impl Columns {
-    fn new(dialect: Dialect) -> Self {
-        let columns = Vec::new();
-        Self { dialect, columns }
-    }
-
-    fn row(&mut self, texts: &[&str], numbers: &[i64]) {
-        match self.dialect {
-            Dialect::Sqlite => {
-                let mut row: Vec<serde_json::Value> = texts.iter().map(|it| (*it).into()).collect();
-                row.extend(numbers.iter().map(|it| serde_json::Value::from(*it)));
-                self.columns.resize(1, String::new());
-                let separator = if self.columns[0].is_empty() { '[' } else { ',' };
-                self.columns[0].push(separator);
-                self.columns[0] += &serde_json::Value::from(row).to_string();
-            }
-            Dialect::Postgres => {
-                self.columns
-                    .resize(texts.len() + numbers.len(), String::new());
-                let (of_texts, of_numbers) = self.columns.split_at_mut(texts.len());
-                for (column, text) in of_texts.iter_mut().zip(texts) {
-                    column.push_str(text);
-                    column.push('\u{1f}');
-                }
-                for (column, number) in of_numbers.iter_mut().zip(numbers) {
-                    column.push_str(&number.to_string());
-                    column.push(',');
-                }
-            }
-        }
-    }
-
-    fn texts(mut self) -> Vec<String> {
-        for column in &mut self.columns {
-            match self.dialect {
-                Dialect::Sqlite => column.push(']'),
-                Dialect::Postgres => drop(column.pop()),
-            }
-        }
-        self.columns
-    }
-}
-
-fn insert_subjects(dialect: Dialect) -> String {
-    let rows = match dialect {
-        Dialect::Sqlite => {
-            "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true"
-        }
-        Dialect::Postgres => {
-            "SELECT * FROM unnest(string_to_array($1, E'\\x1f'), string_to_array($2, E'\\x1f'),
-                string_to_array($3, E'\\x1f')) AS u (rule, subject, account) ORDER BY rule, subject"
-        }
-    };
+fn insert_subjects(rows: &str) -> String {
     format!(
         "INSERT INTO tollgate_subjects (rule, subject, account) {rows} ON CONFLICT (rule, subject) DO UPDATE
             SET account = excluded.account WHERE tollgate_subjects.account <> excluded.account"
-    )
-}
-
-/// Entries whose number is there are left alone, and so are their sums.
-fn insert_entries(dialect: Dialect) -> String {
-    let rows = match dialect {
-        Dialect::Sqlite => {
-            "SELECT key AS i, value ->> 0 AS rule, value ->> 1 AS account, value ->> 2 AS window_begin,
-                value ->> 3 AS window_end, value ->> 4 AS units FROM json_each($3)"
-        }
-        Dialect::Postgres => {
-            "SELECT i - 1 AS i, rule, account, window_begin, window_end, units FROM unnest(
-                string_to_array($3, E'\\x1f'), string_to_array($4, E'\\x1f'), string_to_array($5, ',')::bigint[],
-                string_to_array($6, ',')::bigint[], string_to_array($7, ',')::bigint[]
-            ) WITH ORDINALITY AS u (rule, account, window_begin, window_end, units, i)"
-        }
-    };
-    let now = dialect.now();
-    format!(
-        "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
-        SELECT $1, $2 + i, CASE WHEN now.at < window_end + 600000000 THEN 'usage' ELSE 'correction' END,
-            rule, account, window_begin, window_end, units, now.at
-        FROM ({rows}) AS entries, (SELECT {now} AS at) AS now WHERE true
-        ON CONFLICT DO NOTHING"
     )
 }
 
