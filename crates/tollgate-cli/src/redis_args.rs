@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
-use tollgate_rules::{
-    AuditKind, Author,
-    operators::Explanation,
-    redis::{Certificates, RedisRules},
-};
+use tollgate_rules::{AuditKind, Author, operators::Explanation, redis::RedisRules};
 
 use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
 
@@ -78,15 +74,10 @@ impl RedisArgs {
 
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        let Some(trusted) = self.trust.certificates(&self.address()?)? else {
-            return Ok(RedisRules::new(&*self.redis, &self.namespace, secret)?);
-        };
-        let trusted = match trusted.root_cert {
-            Some(authorities) => Certificates::of_authorities(authorities),
-            None => Certificates::of_system(),
-        };
-        let rules = RedisRules::with_tls(&*self.redis, &self.namespace, secret, trusted);
-        Ok(rules?)
+        Ok(match self.trust.certificates(&self.address()?)? {
+            None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
+            Some(it) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, it)?,
+        })
     }
 
     /// The states in Redis, by one partition.
@@ -100,8 +91,8 @@ impl RedisArgs {
             false => Keys::hashed(self.secret()?),
         };
         let mut builder = RedisStore::builder(&*self.redis, &self.namespace, keys);
-        if let Some(config) = self.trust.config(&self.address()?)? {
-            builder = builder.tls(config);
+        if let Some(trusted) = self.trust.certificates(&self.address()?)? {
+            builder = builder.tls(trusted.client_config()?);
         }
         // It is no instance of the service, whose shares it must not make smaller.
         let builder = builder

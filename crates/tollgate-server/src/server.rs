@@ -17,7 +17,7 @@ use tokio::{
     task::JoinSet,
     time::{interval, sleep, timeout},
 };
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
+use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
 use tollgate_ledger::Ledger;
@@ -35,7 +35,7 @@ use crate::{
     pages::Pages,
     rls::{MAX_WAIT, RlsDoor},
     settings::{DoorSettings, RedisSettings, Settings},
-    tls::{Tls, authorities},
+    tls::Tls,
 };
 
 /// How Envoy calls the service.
@@ -44,6 +44,7 @@ const RLS: &str = "envoy.service.ratelimit.v3.RateLimitService";
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// A server that has started: see [`start`](Self::start).
+#[derive(Debug)]
 pub struct Server {
     doors: JoinSet<()>,
     /// What goes on until the end.
@@ -183,7 +184,7 @@ impl Server {
             let connects = redis.address().and_then(|address| {
                 let _ = redis.keys()?;
                 let address: Address = address.parse().map_err(Mistakes::one)?;
-                client_config(redis, &address)
+                trusted(redis, &address)
             });
             if let Err(wrong) = connects {
                 mistakes.add(wrong);
@@ -233,14 +234,6 @@ impl Server {
         {
             tracing::error!(target: "tollgate", "what the ledger has not written is lost: {wrong}");
         }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("addresses", &self.addresses)
-            .finish_non_exhaustive()
     }
 }
 
@@ -325,33 +318,23 @@ async fn rules_and_store(settings: &Settings) -> Result<RulesAndStore, Mistakes>
     };
     let address = redis.address()?;
     let parsed: Address = address.parse().map_err(Mistakes::one)?;
-    let tls = client_config(redis, &parsed)?;
+    let trusted = trusted(redis, &parsed)?;
     let mut builder =
         RedisStore::builder(&*address, &redis.namespace, redis.keys()?).deadline(MAX_WAIT);
     if let Some(partition) = &redis.partition {
         builder = builder.partition(partition.clone());
     }
-    if let Some(config) = tls.clone() {
-        builder = builder.tls(config);
+    if let Some(trusted) = &trusted {
+        builder = builder.tls(trusted.client_config().map_err(Mistakes::one)?);
     }
     let store = builder.connect().map_err(Mistakes::one)?;
     if !redis.rules {
         return Ok((of_file(settings, bindings)?, Some(store), None));
     }
     let secret = redis.secret()?;
-    let pushed = match tls {
+    let pushed = match trusted {
         None => RedisRules::new(&*address, &redis.namespace, &secret),
-        Some(_) => {
-            // It may have been done before.
-            let _ = default_provider().install_default();
-            let trusted = match &redis.ca {
-                Some(file) => {
-                    Certificates::of_authorities(std::fs::read(file).map_err(Mistakes::one)?)
-                }
-                None => Certificates::of_system(),
-            };
-            RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted)
-        }
+        Some(trusted) => RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted),
     };
     let pushed = pushed.map_err(Mistakes::one)?;
     let source = pushed.source().named("tollgate-server");
@@ -371,10 +354,7 @@ fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistake
 }
 
 /// Whom an encrypted connection to Redis trusts.
-fn client_config(
-    redis: &RedisSettings,
-    address: &Address,
-) -> Result<Option<Arc<ClientConfig>>, Mistakes> {
+fn trusted(redis: &RedisSettings, address: &Address) -> Result<Option<Certificates>, Mistakes> {
     if !address.parts().is_encrypted {
         return match &redis.ca {
             Some(_) => Err(Mistakes::one(
@@ -383,25 +363,14 @@ fn client_config(
             None => Ok(None),
         };
     }
-    let roots = match &redis.ca {
-        Some(file) => authorities(file)?,
-        None => {
-            let mut roots = RootCertStore::empty();
-            // A system may have certificates that cannot be read; the others are used.
-            let known = rustls_native_certs::load_native_certs().certs;
-            let _ = roots.add_parsable_certificates(known);
-            roots
-        }
+    // It may have been done before.
+    let _ = default_provider().install_default();
+    let Some(file) = &redis.ca else {
+        return Ok(Some(Certificates::of_system()));
     };
-    if roots.is_empty() {
-        return Err(Mistakes::one(
-            "no authority is known for the certificate of Redis; name a file of them: ca = \"redis-ca.pem\"",
-        ));
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(Mistakes::one)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Some(Arc::new(config)))
+    let wrong = |why: &dyn fmt::Display| Mistakes::one(format!("{}: {why}", file.display()));
+    let pem = std::fs::read(file).map_err(|why| wrong(&why))?;
+    let trusted = Certificates::of_authorities(pem);
+    trusted.client_config().map_err(|why| wrong(&why))?;
+    Ok(Some(trusted))
 }

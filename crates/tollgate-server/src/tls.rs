@@ -112,7 +112,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistakes> {
 }
 
 /// The authorities whose certificates are in a file.
-pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, Mistakes> {
+fn authorities(file: &Path) -> Result<RootCertStore, Mistakes> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
         roots.add(certificate).map_err(|why| wrong(file, why))?;

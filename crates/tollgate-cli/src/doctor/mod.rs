@@ -3,11 +3,11 @@
 //! `examination` asks each server, and hands what it says to the checks, which make findings of it.
 
 mod access;
+mod clock;
 mod doctor_command;
 mod examination;
 mod finding;
 mod namespace;
-mod pace;
 mod server_info;
 mod servers;
 

@@ -24,13 +24,14 @@ pub(crate) async fn instances(
     const CHECK: &str = "instances";
     let [processes, said] = ["instances", "quotas"].map(|name| format!("{{{namespace}}}:{name}"));
     let processes = server.ask::<u64>(&["ZCARD", &processes]).await;
-    let said = ["ZRANGE", &said, "0", "-1"];
-    let said = server.ask::<Vec<String>>(&said).await;
-    let (processes, said) = match (processes, said) {
-        (Ok(processes), Ok(said)) => (processes, said),
+    let said = server
+        .ask::<Vec<String>>(&["ZRANGE", &said, "0", "-1"])
+        .await;
+    let (processes, said) = match processes.and_then(|processes| Ok((processes, said?))) {
+        Ok(answered) => answered,
         // Another server of the cluster has them.
-        (Err(wrong), _) | (_, Err(wrong)) if wrong.code() == Some("MOVED") => return Vec::new(),
-        (Err(wrong), _) | (_, Err(wrong)) => {
+        Err(wrong) if wrong.code() == Some("MOVED") => return Vec::new(),
+        Err(wrong) => {
             let why = words(&wrong);
             return vec![Note.of(
                 CHECK,
@@ -39,16 +40,14 @@ pub(crate) async fn instances(
             )];
         }
     };
+    let says = format!("processes that use the namespace {namespace}: {processes}");
     let mut findings = vec![match processes {
         0 => Note.of(
             CHECK,
             format!("no process says that it uses the namespace {namespace}"),
             "is this the namespace of the service, and does it run? Services without heartbeats are not seen",
         ),
-        _ => {
-            let says = format!("processes that use the namespace {namespace}: {processes}");
-            Fine.of(CHECK, says, "")
-        }
+        _ => Fine.of(CHECK, says, ""),
     }];
     let mut by_rule: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (rule, words) in said.iter().filter_map(|member| member.split_once('\n')) {
@@ -79,48 +78,44 @@ fn listed(words: &BTreeSet<&str>) -> String {
 
 /// `partition tag [tag…]` of each writer, and the tag of the secret that this command was given.
 fn writers_differ(writers: &BTreeSet<&str>, own: Option<&str>) -> Vec<Finding> {
-    let writers = || {
-        writers
-            .iter()
-            .map(|writer| writer.split_once(' ').unwrap_or((writer, "")))
-    };
-    let partitions: BTreeSet<&str> = writers().map(|(partition, _)| partition).collect();
+    let writers = writers
+        .iter()
+        .map(|it| it.split_once(' ').unwrap_or((it, "")));
+    let writers: Vec<(&str, &str)> = writers.collect();
+    let partitions: BTreeSet<&str> = writers.iter().map(|(partition, _)| *partition).collect();
     // The first tag is that by which a process writes; it finds what the others have written too.
     let knows = |tags: &str, tag: &str| tag.is_empty() || tags.split(' ').any(|it| it == tag);
-    let mut written = writers().map(|(_, tags)| tags.split(' ').next().unwrap_or_default());
+    let mut written = writers
+        .iter()
+        .map(|(_, tags)| tags.split(' ').next().unwrap_or_default());
     let mut errors = Vec::new();
     if partitions.len() > 1 {
-        errors.push((
-            format!(
-                "processes have different partitions, {}: a client has a budget by each",
-                listed(&partitions)
-            ),
-            "give all processes one Partition",
-        ));
+        let partitions = listed(&partitions);
+        let says = format!(
+            "processes have different partitions, {partitions}: a client has a budget by each"
+        );
+        errors.push(Error.of("keys", says, "give all processes one Partition"));
     }
-    if written.any(|tag| writers().any(|(_, tags)| !knows(tags, tag))) {
-        errors.push((
-            "processes write keys by different secrets: a client has a budget by each".to_owned(),
+    if written.any(|tag| writers.iter().any(|(_, tags)| !knows(tags, tag))) {
+        errors.push(Error.of(
+            "keys",
+            "processes write keys by different secrets: a client has a budget by each",
             "give all processes the same secret; to change it, take the three steps of tollgate_redis::Keys",
         ));
     }
-    if let Some(own) = own
-        && !partitions.is_empty()
-        && !writers().any(|(_, tags)| knows(tags, own))
+    if own.is_some_and(|own| !writers.iter().any(|(_, tags)| knows(tags, own)))
+        && !writers.is_empty()
     {
-        errors.push((
-            "the secret here is not that of the processes: `tollgate key` finds none of their states"
-                .to_owned(),
+        errors.push(Error.of(
+            "keys",
+            "the secret here is not that of the processes: `tollgate key` finds none of their states",
             "take the secret of the service, by TOLLGATE_SECRET or --secret-file",
         ));
     }
-    if errors.is_empty() && !partitions.is_empty() {
-        return vec![Fine.of("keys", "all processes write keys alike", "")];
+    if errors.is_empty() && !writers.is_empty() {
+        errors.push(Fine.of("keys", "all processes write keys alike", ""));
     }
-    let findings = errors
-        .into_iter()
-        .map(|(says, remedy)| Error.of("keys", says, remedy));
-    findings.collect()
+    errors
 }
 
 #[cfg(test)]

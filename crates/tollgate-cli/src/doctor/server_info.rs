@@ -53,25 +53,15 @@ impl ServerInfo {
     /// Whether it is the master, and what a failover would cost.
     fn role(&self) -> Finding {
         const CHECK: &str = "role";
-        match self.field("role") {
-            "active-replica" => {
-                return Error.of(
-                    CHECK,
-                    "KeyDB as active replica: two masters are two limits",
-                    "use one master, with replicas that take no writes",
-                );
-            }
-            "slave" => {
-                let [host, port] = ["master_host", "master_port"].map(|name| self.field(name));
-                return Error.of(
-                    CHECK,
-                    format!(
-                        "this is a replica of {host}:{port}: it refuses writes, and its states lag behind those of the master"
-                    ),
-                    "give the address of the master, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master",
-                );
-            }
-            _ => {}
+        if self.field("role") == "slave" {
+            let [host, port] = ["master_host", "master_port"].map(|name| self.field(name));
+            return Error.of(
+                CHECK,
+                format!(
+                    "this is a replica of {host}:{port}: it refuses writes, and its states lag behind those of the master"
+                ),
+                "give the address of the master, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master",
+            );
         }
         let least = self.min_replicas_to_write.as_deref();
         match (self.number("connected_slaves"), least) {
@@ -96,23 +86,22 @@ impl ServerInfo {
     fn memory(&self) -> Finding {
         let (used, most) = (self.number("used_memory"), self.number("maxmemory"));
         let says = format!("{} of {} used", bytes_text(used), bytes_text(most));
-        let (level, says) = match used.saturating_mul(100).checked_div(most) {
-            Some(..ALARM) => return Fine.of("memory", says, ""),
-            Some(percent @ ..100) => (Warning, format!("{says}, {percent} %")),
-            Some(_) => (
-                Error,
-                format!("{says}: full, takes are refused, and each rule's on_store_error answers"),
-            ),
-            None => {
-                let says = format!(
-                    "{} used, without a bound: a flood of keys ends with the server being killed",
-                    bytes_text(used)
-                );
-                let remedy = "set maxmemory; the guide on Redis says how much your rules need";
-                return Warning.of("memory", says, remedy);
-            }
+        let Some(percent) = used.saturating_mul(100).checked_div(most) else {
+            let used = bytes_text(used);
+            return Warning.of(
+                "memory",
+                format!("{used} used, without a bound: a flood of keys ends with the server being killed"),
+                "set maxmemory; the guide on Redis says how much your rules need",
+            );
         };
-        level.of("memory", says, MORE)
+        match percent {
+            ..ALARM => Fine.of("memory", says, ""),
+            ..100 => Warning.of("memory", format!("{says}, {percent} %"), MORE),
+            _ => {
+                let full = "full, takes are refused, and each rule's on_store_error answers";
+                Error.of("memory", format!("{says}: {full}"), MORE)
+            }
+        }
     }
 
     /// What is forgotten when it is full, and what was.
@@ -125,11 +114,6 @@ impl ServerInfo {
                 format!("{evicted} keys were evicted since the server started: those limits began anew"),
                 "keep maxmemory-policy at noeviction, in redis.conf too, and raise maxmemory",
             ),
-            ("", _) => Note.of(
-                CHECK,
-                "the server does not say its maxmemory-policy",
-                "make sure that it is noeviction",
-            ),
             (policy, _) => Error.of(
                 CHECK,
                 format!("maxmemory-policy is {policy}: when memory is full, limits are forgotten, and those clients begin anew"),
@@ -141,10 +125,8 @@ impl ServerInfo {
     /// What a restart costs.
     fn persistence(&self, longest: Option<Duration>) -> Finding {
         const CHECK: &str = "persistence";
-        if ["rdb_last_bgsave_status", "aof_last_write_status"]
-            .iter()
-            .any(|status| self.field(status) == "err")
-        {
+        let mut writes = ["rdb_last_bgsave_status", "aof_last_write_status"].into_iter();
+        if writes.any(|status| self.field(status) == "err") {
             return Error.of(
                 CHECK,
                 "the last write to disk has failed: with stop-writes-on-bgsave-error the server refuses all takes (MISCONF)",
@@ -157,22 +139,22 @@ impl ServerInfo {
             (_, Some(_)) => "snapshots are written now and then",
             (_, None) => "no file is appended to; whether snapshots are written may not be read",
         };
-        match longest {
-            Some(longest) if longest >= LONG => Warning.of(
-                CHECK,
-                format!(
-                    "{says}, and a quota lasts {}: after a restart every client has the whole of it again",
-                    time_text::duration(longest)
-                ),
-                "appendonly yes with appendfsync everysec, and stop-writes-on-bgsave-error no",
-            ),
-            Some(_) => Fine.of(CHECK, says, ""),
-            None => Note.of(
+        let Some(longest) = longest else {
+            return Note.of(
                 CHECK,
                 format!("{says}: after a restart all clients begin anew"),
                 "give --rules to learn whether that matters; it does for quotas of an hour and more",
-            ),
+            );
+        };
+        if longest < LONG {
+            return Fine.of(CHECK, says, "");
         }
+        let lasts = time_text::duration(longest);
+        Warning.of(
+            CHECK,
+            format!("{says}, and a quota lasts {lasts}: after a restart every client has the whole of it again"),
+            "appendonly yes with appendfsync everysec, and stop-writes-on-bgsave-error no",
+        )
     }
 }
 
@@ -198,9 +180,7 @@ mod tests {
         memory      | used_memory:1536;maxmemory:1536      |   |        |      | error   | 1.5 KiB of
         eviction    | maxmemory_policy:noeviction          |   |        |      | ok      | no key was
         eviction    | maxmemory_policy:noeviction;evicted_keys:1 | |     |      | warning | 1 keys were
-        eviction    |                                      |   |        |      | note    | does not say
         eviction    | maxmemory_policy:volatile-ttl        |   |        |      | error   | are forgotten
-        role        | role:active-replica                  |   |        |      | error   | two limits
         role        | connected_slaves:0                   | 1 |        |      | error   | NOREPLICAS
         role        | connected_slaves:1                   | 0 |        |      | ok      | replicas: 1
         role        | connected_slaves:2                   | 0 |        |      | note    | one limit more

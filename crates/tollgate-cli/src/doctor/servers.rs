@@ -1,13 +1,10 @@
 //! The servers of an address, and what each answers.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates, aio::MultiplexedConnection,
-};
-use tokio::time::timeout;
+use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
 use tollgate_redis::{AddressParts, Place};
+use tollgate_rules::redis::{Certificates, client_of};
 
 use crate::{failure::Failure, redis_args::RedisArgs};
 
@@ -18,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Servers {
     pub(crate) parts: AddressParts,
-    trust: Option<TlsCertificates>,
+    trusted: Option<Certificates>,
 }
 
 /// A connection to one server.
@@ -31,68 +28,32 @@ impl Servers {
     pub(crate) fn of(args: &RedisArgs) -> Result<Self, Failure> {
         let address = args.address()?;
         Ok(Self {
-            trust: args.trust.certificates(&address)?,
+            trusted: args.trust.certificates(&address)?,
             parts: address.parts(),
         })
     }
 
-    pub(crate) async fn connect(
-        &self,
-        place: &Place,
-        is_sentinel: bool,
-    ) -> Result<Server, Failure> {
-        let parts = &self.parts;
-        let (login, database) = match is_sentinel {
-            true => (&parts.sentinel_login, 0),
-            false => (&parts.login, parts.database),
-        };
-        let mut settings = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP2)
-            .set_db(database.into());
-        if let Some(user) = &login[0] {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &login[1] {
-            settings = settings.set_password(password);
-        }
-        let addr = match place {
-            Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
-            Place::Tcp(host, port) if parts.is_encrypted => ConnectionAddr::TcpTls {
-                host: host.clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            },
-            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
-        };
+    /// One server of a cluster; or `None`: the only server, or the master that the sentinels name.
+    pub(crate) async fn connect(&self, place: Option<&Place>) -> Result<Server, Failure> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE));
-        let connect = async {
-            let info = addr.into_connection_info()?.set_redis_settings(settings);
-            let client = match &self.trust {
-                None => Client::open(info)?,
-                Some(trusted) => Client::build_with_tls(info, trusted.clone())?,
-            };
+        let connection = async {
+            let client = client_of(&self.parts, place, self.trusted.as_ref()).await?;
             client
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
         };
-        let connection = timeout(PATIENCE, connect).await.unwrap_or_else(|_| {
-            Err(RedisError::from(std::io::Error::from(
-                std::io::ErrorKind::TimedOut,
-            )))
-        });
-        match connection {
-            Ok(connection) => Ok(Server {
-                name: name(place),
-                connection,
-            }),
+        let name = match (&self.parts.master, place.or(self.parts.places.first())) {
+            (Some(master), _) => format!("the master {master:?}"),
+            (None, place) => place.map_or_else(String::new, name),
+        };
+        match connection.await {
+            Ok(connection) => Ok(Server { name, connection }),
             Err(wrong) => Err(Failure::failed(format!(
-                "{} cannot be asked: {}; {}",
-                name(place),
+                "{name} cannot be asked: {}; {}",
                 words(&wrong),
-                remedy(&wrong, parts.is_encrypted)
+                remedy(&wrong, self.parts.is_encrypted)
             ))),
         }
     }
@@ -115,12 +76,6 @@ impl Server {
     pub(crate) async fn setting(&mut self, name: &str) -> Option<String> {
         let found: Vec<String> = self.ask(&["CONFIG", "GET", name]).await.ok()?;
         found.into_iter().nth(1)
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
     }
 }
 

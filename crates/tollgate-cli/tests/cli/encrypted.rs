@@ -47,7 +47,7 @@ fn each_command_that_asks_redis_does_so_encrypted() {
     program.run(&["rules", "history"]).assert(0, &["alice"]);
     let key = ["key", "check", "-H", "x-api-key: acme"];
     program.run(&key).assert(0, &["api", "59"]);
-    let (_, found) = program.json(&["doctor", "--deadline", "10000"]);
+    let (_, found) = program.json(&["doctor"]);
     let access = found["findings"].as_array().expect("findings").iter();
     let access = access
         .clone()
@@ -69,8 +69,8 @@ fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_nam
         ran.assert(3, &["certificate"]);
     }
     for (file, words) in [
-        ("no.pem", "there is no certificate in it"),
-        ("nowhere.pem", "-----BEGIN CERTIFICATE-----"),
+        ("no.pem", "-----BEGIN CERTIFICATE-----"),
+        ("nowhere.pem", "No such file"),
     ] {
         let ran = program.run(&["doctor", "--ca", file]);
         ran.assert(2, &[file, words]);

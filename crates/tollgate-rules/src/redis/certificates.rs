@@ -1,14 +1,20 @@
 //! Whom encrypted connections trust.
 
-use ::redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates};
-use tokio_rustls::rustls::crypto::CryptoProvider;
+use std::{fmt::Display, sync::Arc};
+
+use ::redis::{ClientTlsConfig, TlsCertificates};
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 
 use crate::redis::push_error::{PushError, PushErrorKind};
 
 /// The certificates of encrypted connections, in PEM: those of the authorities that are trusted, and one of one's own.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Certificates(TlsCertificates);
+pub struct Certificates(pub(super) TlsCertificates);
 
 impl Certificates {
     /// Trusts the authorities that the system knows.
@@ -36,39 +42,48 @@ impl Certificates {
         self
     }
 
-    /// As redis-rs has them.
+    /// The same for a store, by [`RedisStoreBuilder::tls`](tollgate_redis::RedisStoreBuilder::tls).
     ///
     /// # Errors
     ///
-    /// They cannot be read; or there is no cryptography, which redis-rs takes from the process.
-    pub(crate) fn checked(self) -> Result<TlsCertificates, PushError> {
-        let wrong = |message: String| Err(PushError::new(PushErrorKind::Setting, message));
+    /// They cannot be read, or no authority is among them; or there is no cryptography, which is taken from the process.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, PushError> {
+        let wrong = |message: &str| PushError::new(PushErrorKind::Setting, message);
+        let unreadable =
+            |why: &dyn Display| wrong(&format!("the certificates cannot be read: {why}"));
         if CryptoProvider::get_default().is_none() {
-            return wrong(
+            return Err(wrong(
                 "rustls has no cryptography in this process; call rustls::crypto::ring::default_provider().install_default(), \
-                 or that of another provider, when the program starts"
-                    .to_owned(),
-            );
+                 or that of another provider, when the program starts",
+            ));
         }
-        const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
-        if let Some(roots) = &self.0.root_cert
-            && !roots.windows(BEGIN.len()).any(|text| text == BEGIN)
-        {
-            return wrong(
-                "there is no authority to trust: certificates in PEM begin with -----BEGIN CERTIFICATE-----"
-                    .to_owned(),
-            );
+        let mut roots = RootCertStore::empty();
+        if let Some(authorities) = &self.0.root_cert {
+            for authority in CertificateDer::pem_slice_iter(authorities) {
+                let authority = authority.map_err(|why| unreadable(&why))?;
+                roots.add(authority).map_err(|why| unreadable(&why))?;
+            }
+        } else {
+            // A system may have certificates that cannot be read; the others are used.
+            let known = rustls_native_certs::load_native_certs().certs;
+            let _ = roots.add_parsable_certificates(known);
         }
-        // Nothing is connected yet.
-        let anywhere = ConnectionAddr::TcpTls {
-            host: "localhost".to_owned(),
-            port: 6379,
-            insecure: false,
-            tls_params: None,
+        if roots.is_empty() {
+            return Err(wrong(
+                "there is no authority to trust: certificates in PEM begin with -----BEGIN CERTIFICATE-----",
+            ));
+        }
+        let builder = ClientConfig::builder().with_root_certificates(roots);
+        let Some(identity) = &self.0.client_tls else {
+            return Ok(Arc::new(builder.with_no_client_auth()));
         };
-        match Client::build_with_tls(anywhere, self.0.clone()) {
-            Ok(_) => Ok(self.0),
-            Err(why) => wrong(format!("the certificates cannot be read: {why}")),
-        }
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(&identity.client_cert).collect();
+        let key = PrivateKeyDer::from_pem_slice(&identity.client_key);
+        let (chain, key) = chain
+            .and_then(|chain| Ok((chain, key?)))
+            .map_err(|why| unreadable(&why))?;
+        let config = builder.with_client_auth_cert(chain, key);
+        config.map(Arc::new).map_err(|why| unreadable(&why))
     }
 }

@@ -89,7 +89,7 @@ mod servers;
 pub(crate) mod stored_rules;
 
 #[cfg(feature = "tls")]
-pub use self::certificates::Certificates;
+pub use self::{certificates::Certificates, servers::client_of};
 pub use self::{
     push_error::{PushError, PushErrorKind},
     redis_audit::RedisAudit,

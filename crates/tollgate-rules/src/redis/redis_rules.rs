@@ -76,8 +76,9 @@ impl RedisRules {
                 "the address of Redis does not ask for encryption; write it as rediss://host:6379";
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
+        certificates.client_config()?;
         let mut servers = Servers::new(address.parts());
-        servers.certificates = Some(certificates.checked()?);
+        servers.certificates = Some(certificates.0);
         Self::of_servers(servers, namespace, secret)
     }
 

@@ -15,6 +15,9 @@ use ::redis::{
 use tokio::time::timeout;
 use tollgate_redis::{AddressParts, Place};
 
+#[cfg(feature = "tls")]
+use crate::redis::certificates::Certificates;
+
 /// How long a connection may take, and then each reply.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -186,6 +189,28 @@ impl Servers {
             Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
             Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
         }
+    }
+}
+
+/// A client of one server; without a place, of the only one, or of the master that the sentinels name. It is for other crates of tollgate.
+///
+/// # Errors
+///
+/// The sentinels name no master, or the certificates cannot be read.
+#[cfg(feature = "tls")]
+#[doc(hidden)]
+pub async fn client_of(
+    address: &AddressParts,
+    place: Option<&Place>,
+    trusted: Option<&Certificates>,
+) -> RedisResult<Client> {
+    let servers = Servers {
+        address: address.clone(),
+        certificates: trusted.map(|it| it.0.clone()),
+    };
+    match place {
+        Some(place) => servers.open(place),
+        None => servers.client().await,
     }
 }
 
