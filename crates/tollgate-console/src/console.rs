@@ -171,17 +171,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Console {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts {
-            access,
-            sources,
-            rules,
-            ..
-        } = &self.parts;
-        let names: Vec<&str> = sources.iter().map(|(name, _)| &**name).collect();
+        let names = self.parts.sources.iter().map(|(name, _)| name);
         f.debug_struct("Console")
-            .field("access", access)
-            .field("sources", &names)
-            .field("rules", rules)
+            .field("access", &self.parts.access)
+            .field("sources", &names.collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

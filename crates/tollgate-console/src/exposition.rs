@@ -177,3 +177,40 @@ impl Scrapes {
         json!({ "p50": self.quantile(CHECK, 0.5), "p99": self.quantile(CHECK, 0.99), "redis": redis })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_grown_since_the_first_text_is_shown() {
+        let text = |fast: u64, all: u64| {
+            let buckets = [("0.001", fast), ("0.002", all), ("+Inf", all)];
+            let buckets =
+                buckets.map(|(le, count)| format!("{CHECK}{{rule=\"a\",le=\"{le}\"}} {count}\n"));
+            let calls = format!(
+                "{CALLS}{{for=\"requests\"}} {all}\n{ERRORS}{{error=\"expired\"}} {fast}\n"
+            );
+            buckets.concat() + &calls + &format!("{INSTANCES} 3\n{NEAR}{{rule=\"a\"}} {all}\n")
+        };
+        let mut scrapes = Scrapes::default();
+        assert_eq!(scrapes.shown(), Value::Null);
+        scrapes.add(1_000_000, &text(100, 1_000), 0);
+        scrapes.add(3_000_000, &text(150, 1_100), 0);
+        let shown = scrapes.shown();
+        assert_eq!(shown["p50"], 1.0);
+        let p99 = shown["p99"].as_f64().expect("a time");
+        assert!((p99 - 1.98).abs() < 1e-9, "{p99}");
+        let redis = &shown["redis"];
+        assert_eq!(redis["calls_per_request"], 1.0);
+        assert_eq!(
+            (&redis["calls"], &redis["instances"]),
+            (&json!(50.0), &json!(3.0))
+        );
+        assert_eq!(scrapes.deadline_misses(), 50.0);
+        assert_eq!(scrapes.near_limit(), HashMap::from([("a", 100.0)]));
+        // What is older than ten seconds is not compared with.
+        scrapes.add(12_000_000, &text(150, 1_100), 0);
+        assert_eq!(scrapes.deadline_misses(), 0.0);
+    }
+}

@@ -1,7 +1,5 @@
 //! What a console looks at.
 
-use std::fmt;
-
 use tollgate::{Limiter, LiveLimiter, RateLimitLayer};
 
 /// A layer, or a limiter of workers.
@@ -18,11 +16,5 @@ impl Source {
             Self::Layer(layer) => layer.limiter(),
             Self::Limiter(limiter) => limiter.limiter(),
         }
-    }
-}
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.limiter().rules().fmt(f)
     }
 }

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -222,16 +221,6 @@ impl Browser {
             .await;
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", features).await;
-    }
-
-    /// The page as a picture.
-    pub(crate) async fn picture(&mut self) -> Vec<u8> {
-        let picture = self
-            .call("Page.captureScreenshot", json!({ "format": "png" }))
-            .await;
-        STANDARD
-            .decode(picture["data"].as_str().expect("a picture"))
-            .expect("base64")
     }
 }
 

@@ -4,5 +4,4 @@ mod browser;
 mod by_hand;
 mod fleet;
 mod pages;
-mod pictures;
 mod service;
