@@ -20,7 +20,7 @@ use crate::{
     hidden_keys::HiddenKeys,
     json_text::one_line,
     json_tree,
-    node::{Node, Value, field},
+    node::{Node, Value, field, field_node, text_field},
     override_entry::Override,
     problems::{Problems, SHOWN},
     reader::Reader,
@@ -131,9 +131,8 @@ pub(crate) fn is_schema(text: &str, format: Format) -> bool {
         return false;
     }
     let root = parse(text, format, &Problems::default());
-    let names_meta =
-        matches!(field(&root, "$schema"), Some(Value::Text(meta)) if meta.contains(META));
-    names_meta && field(&root, "version").is_none()
+    text_field(&root, "$schema").is_some_and(|meta| meta.contains(META))
+        && field(&root, "version").is_none()
 }
 
 /// Puts the tables of all texts together.
@@ -266,12 +265,7 @@ impl<'a> Assembly<'a> {
     /// A field of a text that could be read as a whole.
     fn field_of(&self, part: usize, name: &str) -> Option<&'a Node> {
         let tables = Some(&self.tables[part]).filter(|tables| tables.is_whole)?;
-        let Value::Table(fields) = &tables.root.value else {
-            return None;
-        };
-        let mut fields = fields.iter();
-        let found = fields.find(|(field, _)| field.text == name);
-        found.map(|(_, node)| node)
+        field_node(&tables.root, name)
     }
 
     /// How addresses are found, which rules of all texts have to know.
@@ -337,7 +331,8 @@ impl<'a> Assembly<'a> {
     fn add_rule(&mut self, part: usize, node: &'a Node) {
         let reader = self.reader(part);
         let Some(rule) = RuleEntry::read(reader, node, &self.bindings) else {
-            match name_of(node) {
+            // It cannot be used for another reason.
+            match text_field(node, "name") {
                 Some(name) => {
                     self.wrong_names.insert(name.to_owned());
                 }
@@ -457,17 +452,5 @@ impl<'a> Assembly<'a> {
             (one, other) => one.is_none() && other.is_none(),
         };
         shares_paths && shares_method
-    }
-}
-
-/// The name of a rule that cannot be used for another reason.
-fn name_of(rule: &Node) -> Option<&str> {
-    let Value::Table(fields) = &rule.value else {
-        return None;
-    };
-    let (_, node) = fields.iter().find(|(name, _)| name.text == "name")?;
-    match &node.value {
-        Value::Text(name) => Some(name),
-        _ => None,
     }
 }

@@ -102,59 +102,23 @@ pub(crate) struct BoundKey {
     pub(crate) parse: Option<Arc<ParseKey>>,
 }
 
-impl Bindings {
-    /// The built-in names alone.
-    pub fn new() -> Self {
-        Self::default()
-    }
+/// What code computes of a request or a response, each kind under names of its own.
+macro_rules! binders {
+    ($($(#[$doc:meta])* $name:ident in $map:ident: $code:ty;)*) => {
+        impl Bindings {
+            $($(#[$doc])*
+            pub fn $name(mut self, name: impl Into<String>, $name: $code) -> Self {
+                self.$map.insert(name.into(), Arc::new($name));
+                self
+            })*
+        }
+    };
+}
 
-    /// Binds a key, for `by = "tenant"`.
-    ///
-    /// An override names a key as text: where documents may override limits of this key, bind it with
-    /// [`key_with_text`](Self::key_with_text).
-    pub fn key(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
-        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
-        let parse = None;
-        self.keys.insert(name.into(), BoundKey { extractor, parse });
-        self
-    }
-
-    /// Binds a key, and makes it from the text in an override: the same key as the extractor makes for that client. `None`:
-    /// the text is no key.
-    pub fn key_with_text(
-        mut self,
-        name: impl Into<String>,
-        extractor: impl KeyExtractor,
-        parse: impl Fn(&str) -> Option<Key> + Send + Sync + 'static,
-    ) -> Self {
-        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
-        let parse: Option<Arc<ParseKey>> = Some(Arc::new(parse));
-        self.keys.insert(name.into(), BoundKey { extractor, parse });
-        self
-    }
-
+binders! {
     /// Binds the cost of a request in units, for `cost = "words"`. See
     /// [`RequestRule::cost_by`](tollgate::RequestRule::cost_by).
-    pub fn cost(
-        mut self,
-        name: impl Into<String>,
-        cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
-    ) -> Self {
-        self.costs.insert(name.into(), Arc::new(cost));
-        self
-    }
-
-    /// Binds the plan of a request by name, for `plan = "plan"`. See
-    /// [`RequestRule::plan_by`](tollgate::RequestRule::plan_by).
-    pub fn plan<P: AsRef<str>>(
-        mut self,
-        name: impl Into<String>,
-        plan: impl Fn(&Head<'_>) -> Option<P> + Send + Sync + 'static,
-    ) -> Self {
-        let plan = move |head: &Head<'_>| plan(head).map(|plan| plan.as_ref().into());
-        self.plans.insert(name.into(), Arc::new(plan));
-        self
-    }
+    cost in costs: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static;
 
     /// Binds the quota of a request, for `quota_by = "tenant-quota"`: a number that a tenant has in a database or in a token.
     /// `None` is the rule's plan or its own limit. See [`RequestRule::quota_by`](tollgate::RequestRule::quota_by) for the quotas
@@ -186,24 +150,10 @@ impl Bindings {
     /// assert_eq!(RuleDocument::parse(text, Format::Toml, &bindings)?.rules().len(), 1);
     /// # Ok::<(), tollgate_rules::DocumentError>(())
     /// ```
-    pub fn quota(
-        mut self,
-        name: impl Into<String>,
-        quota: impl Fn(&Head<'_>) -> Option<Quota> + Send + Sync + 'static,
-    ) -> Self {
-        self.quotas.insert(name.into(), Arc::new(quota));
-        self
-    }
+    quota in quotas: impl Fn(&Head<'_>) -> Option<Quota> + Send + Sync + 'static;
 
     /// Binds a condition, for `when = "beta"`.
-    pub fn condition(
-        mut self,
-        name: impl Into<String>,
-        condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.conditions.insert(name.into(), Arc::new(condition));
-        self
-    }
+    condition in conditions: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static;
 
     /// Binds a condition on the response of the service, for `count_if = "wrong-password"`: see
     /// [`RequestRule::count_if`](tollgate::RequestRule::count_if). Statuses and headers need none:
@@ -227,26 +177,54 @@ impl Bindings {
     /// assert_eq!(RuleDocument::parse(text, Format::Toml, &bindings)?.rules().len(), 1);
     /// # Ok::<(), tollgate_rules::DocumentError>(())
     /// ```
-    pub fn response_condition(
-        mut self,
-        name: impl Into<String>,
-        condition: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        let condition: Arc<ResponseFn> = Arc::new(condition);
-        self.response_conditions.insert(name.into(), condition);
-        self
-    }
+    response_condition in response_conditions: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static;
 
     /// Binds what a request has cost in units by its response, for `cost_by_response = "tokens"`: see
     /// [`RequestRule::cost_by_response`](tollgate::RequestRule::cost_by_response). A number in a header field needs none:
     /// `cost_by_response = { header = "x-tokens-used" }`.
-    pub fn response_cost(
+    response_cost in response_costs: impl Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync + 'static;
+}
+
+impl Bindings {
+    /// The built-in names alone.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Binds a key, for `by = "tenant"`.
+    ///
+    /// An override names a key as text: where documents may override limits of this key, bind it with
+    /// [`key_with_text`](Self::key_with_text).
+    pub fn key(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
+        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
+        let parse = None;
+        self.keys.insert(name.into(), BoundKey { extractor, parse });
+        self
+    }
+
+    /// Binds a key, and makes it from the text in an override: the same key as the extractor makes for that client. `None`:
+    /// the text is no key.
+    pub fn key_with_text(
         mut self,
         name: impl Into<String>,
-        cost: impl Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync + 'static,
+        extractor: impl KeyExtractor,
+        parse: impl Fn(&str) -> Option<Key> + Send + Sync + 'static,
     ) -> Self {
-        let cost: Arc<ResponseCostFn> = Arc::new(cost);
-        self.response_costs.insert(name.into(), cost);
+        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
+        let parse: Option<Arc<ParseKey>> = Some(Arc::new(parse));
+        self.keys.insert(name.into(), BoundKey { extractor, parse });
+        self
+    }
+
+    /// Binds the plan of a request by name, for `plan = "plan"`. See
+    /// [`RequestRule::plan_by`](tollgate::RequestRule::plan_by).
+    pub fn plan<P: AsRef<str>>(
+        mut self,
+        name: impl Into<String>,
+        plan: impl Fn(&Head<'_>) -> Option<P> + Send + Sync + 'static,
+    ) -> Self {
+        let plan = move |head: &Head<'_>| plan(head).map(|plan| plan.as_ref().into());
+        self.plans.insert(name.into(), Arc::new(plan));
         self
     }
 

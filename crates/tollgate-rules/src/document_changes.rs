@@ -10,7 +10,7 @@ use tollgate_core::{Quota, RuleChange, RuleSet};
 use crate::{
     entries::Entries,
     json_text::one_line,
-    node::{Node, Value, field},
+    node::{Node, Value, field, text_field},
     override_entry::{Client, Override},
     reader::Term,
     rule_document::ReadText,
@@ -145,10 +145,7 @@ fn named<'a>(trees: &'a [Node], list: &str) -> BTreeMap<&'a str, &'a Node> {
         Value::List(nodes) => &nodes[..],
         _ => &[],
     });
-    let named = nodes.filter_map(|node| match field(node, "name") {
-        Some(Value::Text(name)) => Some((&**name, node)),
-        _ => None,
-    });
+    let named = nodes.filter_map(|node| Some((text_field(node, "name")?, node)));
     named.collect()
 }
 

@@ -115,13 +115,26 @@ impl Node {
     }
 }
 
+/// The value of the field of a table with this name.
+pub(crate) fn field<'a>(table: &'a Node, name: &str) -> Option<&'a Value> {
+    field_node(table, name).map(|node| &node.value)
+}
+
 /// The field of a table with this name.
-pub(crate) fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Value> {
+pub(crate) fn field_node<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     let Value::Table(fields) = &node.value else {
         return None;
     };
     let found = fields.iter().find(|(field, _)| field.text == name);
-    found.map(|(_, node)| &node.value)
+    found.map(|(_, node)| node)
+}
+
+/// The text of the field of a table with this name.
+pub(crate) fn text_field<'a>(table: &'a Node, name: &str) -> Option<&'a str> {
+    match field(table, name)? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
 }
 
 /// A value that was not read from a text.

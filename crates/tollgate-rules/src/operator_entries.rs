@@ -156,7 +156,7 @@ mod reading {
     use super::*;
     use crate::{
         json_tree,
-        node::{field, node},
+        node::{field, node, text_field},
         operator_entry::EntryKind,
         problems::Problems,
     };
@@ -202,21 +202,14 @@ mod reading {
         let (kind, said) = kinds.find_map(|kind| Some((kind, field(stored, kind.name())?)))?;
         let (by, at) = signature(stored);
         let mut entry = OperatorEntry::new(kind, node(said.clone()));
-        entry.counted_by = text(stored, "counted_by");
+        entry.counted_by = text_field(stored, "counted_by").map(str::to_owned);
         Some(Arc::new(entry.set(integer(stored, "id"), &by, at)))
     }
 
     fn signature(node: &Node) -> (Author, Tick) {
-        let by = Author::new(text(node, "by").unwrap_or_default());
-        let because = text(node, "because").unwrap_or_default();
+        let by = Author::new(text_field(node, "by").unwrap_or_default());
+        let because = text_field(node, "because").unwrap_or_default();
         (by.because(because), integer(node, "at"))
-    }
-
-    fn text(node: &Node, name: &str) -> Option<String> {
-        match field(node, name)? {
-            Value::Text(text) => Some(text.clone()),
-            _ => None,
-        }
     }
 
     fn integer(node: &Node, name: &str) -> u64 {

@@ -9,7 +9,7 @@ use crate::{
     author::Author,
     format::Format,
     json_text::{json_text, one_line},
-    node::{Name, Node, Value, field, node, table},
+    node::{Name, Node, Value, field, node, table, text_field},
     reader::Term,
 };
 
@@ -203,10 +203,8 @@ impl OperatorEntry {
 
     /// When it ends; `Tick::MAX`: never, or this is no time. Before 1970 it is over.
     pub(crate) fn end(&self) -> Tick {
-        let until = match field(&self.node, "until") {
-            Some(Value::Text(until)) => until.parse::<Timestamp>().ok(),
-            _ => None,
-        };
+        let until = text_field(&self.node, "until");
+        let until = until.and_then(|until| until.parse::<Timestamp>().ok());
         until.map_or(Tick::MAX, |end| {
             Tick::try_from(end.as_microsecond()).unwrap_or(0)
         })

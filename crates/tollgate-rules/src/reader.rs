@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
-use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean};
+use tollgate_core::{MAX_UNITS, ParseQuotaError, Quota, Tick, store::did_you_mean};
 
 use crate::{
     bindings::Side,
@@ -383,13 +383,17 @@ impl<'a> Reader<'a> {
                 value: as_in(own, quota, text),
             }),
             Err(error) => {
-                let span = error.span();
-                let back = |at: usize| at.saturating_sub(prefix.len()).min(text.len());
-                let part = node.part(self.text, back(span.start)..back(span.end));
-                self.wrong(&part, error.message());
+                self.wrong_part(node, prefix.len(), &error);
                 None
             }
         }
+    }
+
+    /// What is wrong with the text of a node, in front of which so many bytes were put.
+    fn wrong_part(&self, node: &Node, prefix: usize, error: &ParseQuotaError) {
+        let back = |at: usize| at.saturating_sub(prefix);
+        let part = back(error.span().start)..back(error.span().end);
+        self.wrong(&node.part(self.text, part), error.message());
     }
 
     /// A span of time: `50ms`, `1h30min`.
@@ -399,16 +403,9 @@ impl<'a> Reader<'a> {
             self.expected(node, "a time as \"50ms\", \"10s\" or \"1h30min\"");
             return None;
         };
-        match format!("{PREFIX}{text}").parse::<Quota>() {
-            Ok(quota) => Some(quota.period()),
-            Err(error) => {
-                let span = error.span();
-                let back = |at: usize| at.saturating_sub(PREFIX.len()).min(text.len());
-                let part = node.part(self.text, back(span.start)..back(span.end));
-                self.wrong(&part, error.message());
-                None
-            }
-        }
+        let read = format!("{PREFIX}{text}").parse::<Quota>();
+        let read = read.map_err(|error| self.wrong_part(node, PREFIX.len(), &error));
+        read.ok().map(|quota| quota.period())
     }
 
     /// Hundredths, as `5` or `"5%"`, in thousandths.
@@ -479,7 +476,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A quota in the place of another has as many sub-buckets.
 /// A quota with what its text leaves to that of its rule: the number of sub-buckets, or the zone and the first day.
 fn as_in(own: Option<&Quota>, quota: Quota, text: &str) -> Quota {
     let Some(own) = own.filter(|own| own.algorithm() == quota.algorithm()) else {

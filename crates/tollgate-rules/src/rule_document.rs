@@ -12,7 +12,7 @@ use crate::{
     explanation::Explanation,
     format::Format,
     key_label::KeyLabel,
-    node::{Node, Value},
+    node::{Node, Value, node},
     problems::Problems,
     reader::Reader,
 };
@@ -136,14 +136,10 @@ impl RuleDocument {
             let unknown = UnknownName::new("rule", rule, self.names());
             return Err(DocumentError::of_whole(rule, unknown.to_string()));
         };
-        let nodes = texts.iter().map(|text| Node {
-            span: 0..0,
-            value: Value::Text((*text).to_owned()),
-        });
-        let node = Node {
-            span: 0..0,
-            value: Value::List(nodes.collect()),
-        };
+        let nodes = texts
+            .iter()
+            .map(|text| node(Value::Text((*text).to_owned())));
+        let node = node(Value::List(nodes.collect()));
         let problems = Problems::default();
         let reader = Reader {
             text: "",

@@ -1,6 +1,6 @@
 //! What a rule of a document counts by: `by = "header:x-api-key"`.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
 use tollgate::{
@@ -558,11 +558,4 @@ fn percent(text: &str) -> String {
         _ => format!("%{byte:02X}"),
     });
     bytes.collect()
-}
-
-impl fmt::Debug for RuleKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.parts.iter().map(|part| &part.name);
-        f.debug_list().entries(names).finish()
-    }
 }

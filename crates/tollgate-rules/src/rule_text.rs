@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     collections::hash_map::DefaultHasher,
-    fmt,
     hash::{Hash, Hasher},
     sync::Arc,
 };
@@ -194,13 +193,7 @@ impl RuleText {
     }
 }
 
-/// Shows where the texts are from. They may hold the keys of clients.
-impl fmt::Debug for RuleText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let origins: Vec<_> = self.texts.iter().map(|text| &text.origin).collect();
-        f.debug_struct("RuleText")
-            .field("origins", &origins)
-            .field("revision", &self.revision)
-            .finish_non_exhaustive()
-    }
-}
+// Shows where the texts are from. They may hold the keys of clients.
+tollgate_core::debug_fields!(RuleText, it =>
+    origins: it.texts.iter().map(|text| &text.origin).collect::<Vec<_>>(), revision: it.revision
+);

@@ -1,6 +1,6 @@
 //! How a document says that load is shed: `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tollgate::shed::{Capacity, ShedError, ShedLayer, TrustedHeaders};
 
@@ -58,7 +58,7 @@ impl ShedEntry {
             return None;
         }
         let make = move || {
-            let mut layer = ShedLayer::new(capacity.make()?);
+            let mut layer = ShedLayer::new(capacity()?);
             if let Some([p1, p2, p3]) = thresholds {
                 layer = layer.thresholds(p1, p2, p3)?;
             }
@@ -99,36 +99,16 @@ impl ShedEntry {
     }
 }
 
-impl fmt::Debug for ShedEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ShedEntry({})", self.said)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum CapacityEntry {
-    Adaptive,
-    AdaptiveWithin(usize, usize),
-    InFlight(usize),
-    WorkerDelay(std::time::Duration),
-}
-
-impl CapacityEntry {
-    fn make(self) -> Result<Capacity, ShedError> {
-        match self {
-            Self::Adaptive => Ok(Capacity::adaptive()),
-            Self::AdaptiveWithin(least, most) => Capacity::adaptive_within(least, most),
-            Self::InFlight(requests) => Capacity::in_flight(requests),
-            Self::WorkerDelay(full) => Capacity::worker_delay(full),
-        }
-    }
-}
+type MakeCapacity = Box<dyn Fn() -> Result<Capacity, ShedError> + Send + Sync>;
 
 /// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
-fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<CapacityEntry> {
+fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {
     const MOST: u64 = 1_000_000;
     match &node.value {
-        Value::Text(_) => reader.word(node, "capacity", &[("adaptive", CapacityEntry::Adaptive)]),
+        Value::Text(_) => {
+            reader.word(node, "capacity", &[("adaptive", ())])?;
+            Some(Box::new(|| Ok(Capacity::adaptive())))
+        }
         Value::Table(_) => {
             let fields = reader.fields(node, "a capacity", "shed_capacity")?;
             if let Some(delay) = fields.get("worker_delay") {
@@ -139,21 +119,20 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<CapacityEntry> {
                     );
                     return None;
                 }
-                return Some(CapacityEntry::WorkerDelay(reader.duration(delay)?));
+                let full = reader.duration(delay)?;
+                return Some(Box::new(move || Capacity::worker_delay(full)));
             }
             let bound = |name| {
                 let node = fields.required(name, "100")?;
                 // At most a million.
                 Some(reader.number(node, "requests in flight", 1, MOST)? as usize)
             };
-            Some(CapacityEntry::AdaptiveWithin(
-                bound("least")?,
-                bound("most")?,
-            ))
+            let (least, most) = (bound("least")?, bound("most")?);
+            Some(Box::new(move || Capacity::adaptive_within(least, most)))
         }
         _ => {
-            let requests = reader.number(node, "requests in flight", 1, MOST)?;
-            Some(CapacityEntry::InFlight(requests as usize))
+            let requests = reader.number(node, "requests in flight", 1, MOST)? as usize;
+            Some(Box::new(move || Capacity::in_flight(requests)))
         }
     }
 }

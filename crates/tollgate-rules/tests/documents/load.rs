@@ -49,10 +49,7 @@ async fn a_response_counts_if_the_condition_holds() {
     for (condition, status, fields, counts) in [
         ("'failure'", 401, &[][..], true),
         ("'failure'", 303, &[], false),
-        ("{ status = 401 }", 401, &[], true),
-        ("{ status = 401 }", 403, &[], false),
         ("{ status = [401, '5xx'] }", 401, &[], true),
-        ("{ status = [401, '5xx'] }", 500, &[], true),
         ("{ status = [401, '5xx'] }", 599, &[], true),
         ("{ status = [401, '5xx'] }", 499, &[], false),
         (
@@ -68,14 +65,6 @@ async fn a_response_counts_if_the_condition_holds() {
             false,
         ),
         (
-            "{ grpc_status = ['OK', 'ABORTED'] }",
-            200,
-            &grpc("10"),
-            true,
-        ),
-        ("{ header = 'x-failed' }", 200, &[("x-failed", "")], true),
-        ("{ header = 'x-failed' }", 200, &[], false),
-        (
             "{ header = { name = 'x-cache', equals = 'miss' } }",
             200,
             &[("x-cache", "miss")],
@@ -87,7 +76,6 @@ async fn a_response_counts_if_the_condition_holds() {
             &[("x-cache", "hit")],
             false,
         ),
-        ("{ not = { status = 200 } }", 401, &[], true),
         (
             "{ not = [{ status = 200 }, 'slow'] }",
             401,
@@ -108,7 +96,6 @@ async fn a_response_counts_if_the_condition_holds() {
             true,
         ),
         ("{ status = 200, is = 'slow' }", 200, &[], false),
-        ("'slow'", 200, &[], false),
     ] {
         let rule = one("\"client_ip\"", &format!("count_if = {condition}"));
         let rule = rule.replace("fixed_window 2/min", "sliding_log 1/min");

@@ -58,60 +58,6 @@ async fn a_document_without_a_right_signature_is_rejected() {
 }
 
 #[tokio::test]
-async fn an_older_document_that_is_put_back_is_rejected() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
-    let older: Vec<String> = server.ask(&["HGETALL", DOCUMENT]).await;
-    push(&redis, limits("4/h")).await;
-    let rules = follow(&redis).await;
-    assert_eq!(limit_of(&rules), 4);
-    let mut put_back = vec!["HSET", DOCUMENT];
-    put_back.extend(older.iter().map(String::as_str));
-    let _: i64 = server.ask(&put_back).await;
-    let _: i64 = server.ask(&["PUBLISH", DOCUMENT, "1"]).await;
-    until("it is rejected", || rules.status().rejected == 1).await;
-    let status = rules.status().to_string();
-    assert!(
-        status.contains("revision 1 is older than revision 2"),
-        "{status}"
-    );
-    assert_eq!((rules.status().revision, limit_of(&rules)), (2, 4));
-}
-
-#[tokio::test]
-async fn without_redis_a_service_starts_with_its_fallback_or_not_at_all() {
-    let mut server = RedisServer::start().await;
-    let redis = redis(&server);
-    server.kill();
-    let refused = LiveRules::follow(redis.source(), Bindings::new()).await;
-    let refused = refused.expect_err("there is no Redis").to_string();
-    assert!(
-        refused.contains("the source of the rules: Redis"),
-        "{refused}"
-    );
-
-    let fallback = LiveRules::builder(Bindings::new()).fallback(limits("2/h"));
-    let rules = fallback.follow(redis.source()).await.expect("a fallback");
-    let status = rules.status();
-    assert_eq!((status.revision, limit_of(&rules)), (0, 2));
-    assert!(
-        status.source_error.is_some() && status.rejected == 0,
-        "{status}"
-    );
-    server.start_again().await;
-    push(&redis, limits("3/h")).await;
-    until("Redis has rules", || rules.status().revision == 1).await;
-    assert_eq!(limit_of(&rules), 3);
-
-    server.kill();
-    let (bindings, author) = (Bindings::new(), crate::alice());
-    let unreachable = redis.push(limits("4/h"), &bindings, &author).await;
-    let unreachable = unreachable.expect_err("there is no Redis");
-    assert_eq!(unreachable.kind(), PushErrorKind::Unavailable);
-}
-
-#[tokio::test]
 async fn a_user_who_may_not_subscribe_follows_all_the_same() {
     let server = RedisServer::start().await;
     let redis = redis(&server);
