@@ -1,6 +1,6 @@
 //! The client's own limit.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::request::Parts;
 use tollgate_core::{
@@ -120,8 +120,4 @@ fn refuse_slots(rule: &Rule) -> RuleError {
     )
 }
 
-impl fmt::Debug for ClientLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.limiter().rules().fmt(f)
-    }
-}
+tollgate_core::debug_fields!(ClientLimit, it => limiter: it.limiter);

@@ -138,9 +138,7 @@ impl Drop for Permit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
-
-    use tokio::task::JoinSet;
+    use std::time::Duration;
 
     use super::*;
 
@@ -282,32 +280,6 @@ mod tests {
         assert_eq!(partition.closed_until(), Some(start + 55 * SECOND));
         fourth.on_response(&[], cooldown(55, 4));
         assert_eq!(partition.closed_until(), Some(start + 55 * SECOND));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_queue_is_fifo() {
-        let partition = Arc::new(after(0, 5));
-        let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
-        let mut tasks = JoinSet::new();
-        for number in 0..10 {
-            let (partition, sender) = (Arc::clone(&partition), sender.clone());
-            tasks.spawn(async move {
-                loop {
-                    let _head = partition.wait(far()).await.unwrap();
-                    if let Ok(permit) = partition.take() {
-                        sender.send(number).unwrap();
-                        permit.on_response(&budget(9, 5), None);
-                        return;
-                    }
-                }
-            });
-            tokio::task::yield_now().await;
-        }
-        tasks.join_all().await;
-        drop(sender);
-        for number in 0..10 {
-            assert_eq!(order.recv().await, Some(number));
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -44,12 +43,8 @@ impl Partitions {
     }
 }
 
-/// Shows the number only: a name may identify a customer.
-impl fmt::Debug for Partitions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Partitions({})", self.len())
-    }
-}
+// The number only: a name may identify a customer.
+tollgate_core::debug_fields!(Partitions, it => number: it.len());
 
 #[cfg(test)]
 mod tests {

@@ -476,23 +476,6 @@ mod tests {
     }
 
     #[test]
-    fn the_size_hint_is_what_remains() {
-        let known = Frames {
-            hint: Some(3),
-            ..body(&["abc"])
-        };
-        let (mut first, replay) = ReplayBody::buffered(known, 100);
-        assert_eq!(first.size_hint().exact(), Some(3));
-        assert!(!first.is_end_stream());
-        read(&mut first);
-        assert_eq!(first.size_hint().exact(), Some(0));
-        assert!(first.is_end_stream());
-        let again = replay.unwrap().replay().unwrap();
-        assert_eq!(again.size_hint().exact(), Some(3));
-        assert!(!again.is_end_stream());
-    }
-
-    #[test]
     fn the_size_hint_of_a_half_sent_body_is_what_is_kept_and_the_rest() {
         let half = Frames {
             hint: Some(2),

@@ -1,7 +1,6 @@
 //! The service.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -18,7 +17,7 @@ use crate::{
 /// Sends requests to `S` as fast as their servers allow. Made by [`ClientRateLimitLayer`](crate::ClientRateLimitLayer).
 ///
 /// See the [crate documentation](crate).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClientRateLimit<S> {
     inner: S,
     config: Arc<Config>,
@@ -39,16 +38,6 @@ impl<S> ClientRateLimit<S> {
     #[must_use]
     pub fn get_ref(&self) -> &S {
         &self.inner
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for ClientRateLimit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientRateLimit")
-            .field("inner", &self.inner)
-            .field("config", &self.config)
-            .field("limit", &self.limit)
-            .finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! The service.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -33,7 +32,7 @@ use crate::{
 /// [`Bytes`](bytes::Bytes), as in axum, tonic and hyper.
 ///
 /// See the [module documentation](crate::message).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct MessageLimit<S> {
     inner: S,
     config: ServiceConfig,
@@ -53,15 +52,6 @@ impl<S> MessageLimit<S> {
     #[must_use]
     pub fn get_ref(&self) -> &S {
         &self.inner
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for MessageLimit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageLimit")
-            .field("inner", &self.inner)
-            .field("config", &self.config)
-            .finish()
     }
 }
 
