@@ -89,6 +89,8 @@ else
   cp tests/servers.txt target/servers/
 fi
 
+[ "${1:-}" != --without-proxies ] || exit 0
+
 # nginx without installing it: its package would start a server on port 80.
 if command -v nginx >/dev/null || [ -x target/servers/nginx ]; then
   printf 'there is an nginx\n'
@@ -102,8 +104,6 @@ else
   printf 'missing: nginx\nThere is no apt-get to get it with. Install it by hand, and run this again.\n' >&2
   exit 1
 fi
-
-[ "${1:-}" != --without-proxies ] || exit 0
 
 # Envoy, which tollgate-server answers: the newest, and one that knows less of the protocol.
 for version in 1.40.0 1.36.4; do

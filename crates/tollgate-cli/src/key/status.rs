@@ -49,14 +49,13 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     ]);
     let (mut json, mut is_denied, mut notes) = (Vec::new(), false, String::new());
     for (rule, seen) in &of_rules {
+        let mut note = |text: &str| notes.push_str(&format!("\n{}: {text}", rule.rule));
         let used = seen.iter().any(|seen| seen.is_used);
         // Where nothing is used anywhere, one line says so.
         let shown = seen.iter().filter(|seen| seen.is_used || !used);
         for seen in shown.take(if used { usize::MAX } else { 1 }) {
             table.row(seen.cells.clone());
-            if let Some(window) = &seen.window {
-                notes.push_str(&format!("\n{}: {window}", rule.rule));
-            }
+            seen.window.iter().for_each(|window| note(window));
             let is_enforced = rule.outcome == Explained::Enforces;
             is_denied |= seen.is_denied && is_enforced;
             json.push(seen.json.clone());
@@ -64,20 +63,16 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         let places = seen.iter().filter(|seen| seen.is_used);
         let places: Vec<&str> = places.map(|seen| &*seen.partition).collect();
         if places.len() > 1 {
-            notes.push_str(&format!(
-                "\n{}: there are states by the partitions {}; services with two partitions give a client two budgets",
-                rule.rule,
-                places.join(" and ")
+            let places = places.join(" and ");
+            note(&format!(
+                "there are states by the partitions {places}; services with two partitions give a client two budgets"
             ));
         }
         if rule.is_shared() {
-            notes.push_str(&format!(
-                "\n{}: the request has no key; this is the bucket that all such requests share",
-                rule.rule
-            ));
+            note("the request has no key; this is the bucket that all such requests share");
         }
         if rule.outcome == Explained::Shadows {
-            notes.push_str(&format!("\n{}: a shadow, which denies nothing", rule.rule));
+            note("a shadow, which denies nothing");
         }
     }
     for rule in explained

@@ -65,54 +65,46 @@ pub(crate) async fn run(args: &ExplainArgs) -> Result<Report, Failure> {
 fn notes(explained: &[Explanation]) -> String {
     let mut notes = String::new();
     for rule in explained {
-        let name = &rule.rule;
-        if rule.counts() && rule.is_shared() {
-            notes.push_str(&format!(
-                "\n{name}: the request has no key, and counts against the bucket that all such requests share"
-            ));
-        }
-        if rule.counts()
-            && !rule.is_shared()
-            && let Some(hash) = rule.key_hash
-        {
-            notes.push_str(&format!("\n{name}: the client is {hash:032x}"));
-        }
-        if let Some(at_most) = rule.limiter_rule.at_most_wait().filter(|_| rule.counts()) {
-            notes.push_str(&format!(
-                "\n{name}: a request that does not fit waits for up to {}",
-                time_text::duration(at_most)
-            ));
-        }
-        if rule.limiter_rule.debt_of() > 0 && rule.counts() {
-            notes.push_str(&format!(
-                "\n{name}: a client may owe up to {} units, and waits until they are paid back",
-                rule.limiter_rule.debt_of()
-            ));
-        }
-        if let Some((period, repeats)) = rule.limiter_rule.idempotent_for()
-            && rule.counts()
-        {
-            notes.push_str(&format!(
-                "\n{name}: with an id, a request may be repeated {repeats} times within {}",
-                time_text::duration(period)
-            ));
-        }
-        if rule.limiter_rule.has_credits() && rule.counts() {
-            notes.push_str(&format!(
-                "\n{name}: takes credits, if the limit has too little left"
-            ));
-        }
-        if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
-            notes.push_str(&format!(
-                "\n{name}: gives the units back unless the response is {}",
-                printable::line(condition, 300)
-            ));
+        let mut note = |text: &str| notes.push_str(&format!("\n{}: {text}", rule.rule));
+        if rule.counts() {
+            let of_limiter = &rule.limiter_rule;
+            match rule.key_hash {
+                _ if rule.is_shared() => note(
+                    "the request has no key, and counts against the bucket that all such requests share",
+                ),
+                Some(hash) => note(&format!("the client is {hash:032x}")),
+                None => {}
+            }
+            if let Some(at_most) = of_limiter.at_most_wait() {
+                let at_most = time_text::duration(at_most);
+                note(&format!(
+                    "a request that does not fit waits for up to {at_most}"
+                ));
+            }
+            if of_limiter.debt_of() > 0 {
+                note(&format!(
+                    "a client may owe up to {} units, and waits until they are paid back",
+                    of_limiter.debt_of()
+                ));
+            }
+            if let Some((period, repeats)) = of_limiter.idempotent_for() {
+                let period = time_text::duration(period);
+                note(&format!(
+                    "with an id, a request may be repeated {repeats} times within {period}"
+                ));
+            }
+            if of_limiter.has_credits() {
+                note("takes credits, if the limit has too little left");
+            }
+            if let Some(condition) = rule.counts_if.as_deref() {
+                let condition = printable::line(condition, 300);
+                note(&format!(
+                    "gives the units back unless the response is {condition}"
+                ));
+            }
         }
         for switch in &rule.switches {
-            notes.push_str(&format!(
-                "\n{name}: switched, {}",
-                printable::line(switch, 300)
-            ));
+            note(&format!("switched, {}", printable::line(switch, 300)));
         }
     }
     match explained.iter().any(Explanation::counts) {

@@ -8,18 +8,19 @@ use std::{
 use axum::{Router, extract::Request, http::StatusCode, middleware, routing::get};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, Store, key::header};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::header};
 use tollgate_tests::server::Server;
 
-use crate::support::{Nginx, Program, Ran, assert_harmless};
+use crate::support::{Program, Ran, assert_harmless};
 
 /// What a server has answered, and when by its clock.
 type Log = Arc<Mutex<Vec<(Instant, StatusCode)>>>;
 
-/// A service with twenty requests a second and fifty at once for each client, and what it logs.
-async fn service(store: impl Store) -> (Server, Log) {
+/// A service with twenty requests a second and fifty at once for each client, which denies with a status, and what it logs.
+async fn service(denied: StatusCode) -> (Server, Log) {
     let rule = Rule::new("api", Quota::token_bucket(50).refill(20, SECOND)).by(header("x-api-key"));
-    let layer = RateLimitLayer::new(store, [rule]).expect("a rule");
+    let layer = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a rule");
+    let layer = layer.denied_status(denied).expect("a denial");
     let log = Log::default();
     let note = Arc::clone(&log);
     let app = Router::new()
@@ -54,60 +55,31 @@ async fn load(url: String, args: &[&str]) -> (Ran, Value) {
     tokio::task::spawn_blocking(run).await.expect("it runs")
 }
 
-/// Against the server's clock.
+/// All that the server has allowed, and no more than a bucket of fifty has that gets twenty a second by the server's clock, nor much
+/// less: a machine that stands still lets it overflow.
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_are_those_of_a_limiter() {
-    let (server, log) = service(MemoryStore::new()).await;
+    // As nginx denies.
+    let (server, log) = service(StatusCode::SERVICE_UNAVAILABLE).await;
     let args = [
-        "--rate", "60", "--burst", "100", "--keys", "1", "--obey", "0", "--json",
+        "--rate", "60", "--burst", "100", "--keys", "1", "--denied", "503", "--obey", "0", "--json",
     ];
     let (ran, json) = load(format!("http://{}/", server.address()), &args).await;
     ran.assert(0, &[]);
     let log = log.lock().expect("no test has failed");
     let seconds = (log[log.len() - 1].0 - log[0].0).as_secs_f64();
     let allowed = log.iter().filter(|(_, status)| *status == StatusCode::OK);
-    assert_counts(&json, allowed.count(), seconds);
-}
-
-/// All that the server has allowed, and no more than a bucket of fifty that gets twenty a second has, nor much less: a machine that stands
-/// still lets it overflow.
-fn assert_counts(json: &Value, allowed: usize, seconds: f64) {
-    assert_eq!(
-        (&json["requests"], &json["failed"]),
-        (&700.into(), &0.into()),
-        "{json}"
-    );
-    assert_eq!(
-        (&json["allowed"], &json["denied"]),
-        (&allowed.into(), &(700 - allowed).into()),
-        "{json}"
-    );
+    let allowed = allowed.count();
+    let counted = ["requests", "failed", "allowed", "denied"].map(|name| json[name].clone());
+    assert_eq!(counted, [700, 0, allowed, 700 - allowed].map(Value::from));
     let known = 50.0 + 20.0 * seconds;
     let is_near = (0.6 * known..=1.02 * known).contains(&(allowed as f64));
     assert!(is_near, "{allowed} of {known} in {seconds} s");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_are_those_of_nginx() {
-    let zone = "limit_req_zone $binary_remote_addr zone=clients:1m rate=20r/s;";
-    let nginx = Nginx::start(zone, "limit_req zone=clients burst=49 nodelay;");
-    let args = [
-        "--rate", "60", "--burst", "100", "--denied", "503", "--obey", "0", "--json",
-    ];
-    let (ran, json) = load(nginx.url(), &args).await;
-    ran.assert(0, &[]);
-    let answers = nginx.answers();
-    let allowed = answers.iter().filter(|(_, status)| *status == 200).count();
-    assert_counts(
-        &json,
-        allowed,
-        (answers[answers.len() - 1].0 - answers[0].0) as f64 / 1_000.0,
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_obeys_is_not_denied_again_and_one_that_cannot_is_told() {
-    let (server, log) = service(MemoryStore::new()).await;
+    let (server, log) = service(StatusCode::TOO_MANY_REQUESTS).await;
     let url = format!("http://{}/", server.address());
     let args = [
         "--rate",

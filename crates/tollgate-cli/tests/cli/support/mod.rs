@@ -1,12 +1,10 @@
 //! What the tests share: the program, servers, and files of rules.
 
-mod nginx;
 mod program;
 mod redis_cluster;
 mod redis_server;
 
 pub(crate) use self::{
-    nginx::Nginx,
     program::{Program, Ran, SECRET, assert_harmless, words},
     redis_cluster::RedisCluster,
     redis_server::{RedisServer, server_program},
