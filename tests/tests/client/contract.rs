@@ -1,6 +1,5 @@
 //! The contract of Tower.
 
-use axum::body::Body;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
@@ -67,14 +66,4 @@ async fn a_dropped_future_frees_the_inner_permit() {
     drop(readied(&mut client).await.call(get()));
     readied(&mut client).await.call(get()).await.unwrap();
     assert_eq!(provider.calls(), 2);
-}
-
-#[test]
-fn its_types_are_send_and_sync() {
-    fn both<T: Send + Sync>() {}
-    fn sent<T: Send>() {}
-    both::<ClientRateLimitLayer>();
-    both::<tollgate_client::ClientRateLimit<Provider>>();
-    both::<ReplayBody<Bytes>>();
-    sent::<tollgate_client::ResponseFuture<Body>>();
 }

@@ -99,15 +99,6 @@ async fn after_a_cooldown_one_request_probes_and_the_others_follow_its_response(
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_on_a_redirect_is_ignored() {
-    let provider = Provider::new([answer(301, &[("retry-after", "9")])]);
-    let client = client(ClientRateLimitLayer::new(), &provider);
-    assert_eq!(send(&client, get()).await.unwrap(), 301);
-    send(&client, get()).await.unwrap();
-    assert_eq!(provider.seconds(), [0, 0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_response_with_room_wakes_waiting_requests() {
     let reported = |fields: &str| answer(200, &[("ratelimit", fields)]);
     let provider = Provider::new([reported(r#""a";r=1;t=20"#), reported(r#""a";r=9;t=20"#)]);

@@ -104,8 +104,3 @@ fn fields(head: &str) -> Vec<(&str, &str)> {
     fields.sort_unstable();
     fields
 }
-
-/// Whether any of these fields shows a budget.
-pub(crate) fn tell_budget(fields: &[(&str, &str)]) -> bool {
-    fields.iter().any(|(name, _)| name.contains("ratelimit"))
-}

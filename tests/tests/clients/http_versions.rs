@@ -1,12 +1,11 @@
 //! The same over HTTP/1.1 and HTTP/2.
 
 use axum::{Router, routing};
-use http::header;
 use tollgate::RateLimitLayer;
 use tollgate_tests::server::Server;
 
 use crate::{
-    curl::{BOTH, Version, curl, tell_budget},
+    curl::{BOTH, Version, curl},
     per_minute,
 };
 use tollgate_tests::app::layer;
@@ -52,28 +51,5 @@ async fn a_denied_head_has_the_fields_of_get_and_no_body() {
         assert_eq!(head.fields(), get.fields(), "{version:?}");
         assert!(!get.body.is_empty());
         assert!(head.body.is_empty(), "{version:?}");
-    }
-}
-
-#[tokio::test]
-async fn responses_for_shared_caches_have_no_quota_fields() {
-    for version in BOTH {
-        for control in [
-            "public, max-age=60",
-            "s-maxage=60",
-            "max-age=5, S-MAXAGE=60",
-        ] {
-            let page = routing::get(move || async move { [(header::CACHE_CONTROL, control)] });
-            let app = Router::new()
-                .route("/", page)
-                .layer(layer([per_minute("one", 1)]));
-            let server = Server::start(app).await;
-            let page = curl(version, server.address(), "/", &[]).await;
-            assert_eq!(page.field("cache-control"), Some(control));
-            assert!(!tell_budget(&page.fields()), "{page:?}");
-            let denied = curl(version, server.address(), "/", &[]).await;
-            assert_eq!(denied.field("cache-control"), Some("no-store"));
-            assert!(tell_budget(&denied.fields()), "{denied:?}");
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! The layer around gRPC services, with tonic's server and client on sockets.
 
-mod denials;
 mod handler;
 mod messages;
 mod peers;

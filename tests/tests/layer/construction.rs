@@ -178,3 +178,17 @@ fn settings_without_effect_on_a_rule_for_handlers_are_rejected() {
     }
     assert!(new([rule()]).is_ok());
 }
+
+#[test]
+fn a_message_holds_no_slot_and_has_no_response() {
+    let slots = all("named", Quota::concurrent(1));
+    let settled = by(constant("all")).count_if(|response| response.is_failure());
+    for rule in [slots, settled] {
+        let layer = tollgate::MessageLimitLayer::new(MemoryStore::new(), [rule]);
+        let error = layer.expect_err("it is refused").to_string();
+        assert!(
+            error.contains("put the rule into a RateLimitLayer"),
+            "{error}"
+        );
+    }
+}

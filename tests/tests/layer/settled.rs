@@ -15,12 +15,12 @@ use http::{
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tollgate::{
-    Admission, HeaderStyle, MINUTE, MessageLimitLayer, Protocol, Quota, RateLimitLayer, Refund,
-    RequestRule, Rule, key::header, service::ResponseBody,
+    Admission, HeaderStyle, MINUTE, Protocol, Quota, RateLimitLayer, Refund, RequestRule, Rule,
+    key::header, service::ResponseBody,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{field, get, layer, per_minute, send, status, still, stores},
+    app::{field, get, layer, per_minute, send, status, stores},
     server::Server,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -237,32 +237,6 @@ async fn count_if_goes_before_a_cost() {
         status(&app, asking(status_code)).await;
         assert_eq!(left(&limits), expected, "{status_code}");
     }
-}
-
-#[test]
-fn a_rule_for_handlers_is_not_settled_by_response() {
-    let refused = |rule: RequestRule| {
-        let error = RateLimitLayer::new(still().0, [rule]).expect_err("it is refused");
-        error.to_string()
-    };
-    let of_handlers = per_minute("each", 5).by_handler();
-    let error = refused(of_handlers.count_if(|response| response.is_failure()));
-    assert!(error.contains("remove count_if"), "{error}");
-    let of_handlers = per_minute("each", 5).by_handler();
-    let error = refused(of_handlers.cost_by_response(|_| None));
-    assert!(error.contains("remove cost_by_response"), "{error}");
-}
-
-#[test]
-fn messages_have_no_responses() {
-    let rule = failures(5);
-    let error = MessageLimitLayer::new(still().0, [rule]).expect_err("it is refused");
-    assert!(
-        error
-            .to_string()
-            .contains("put the rule into a RateLimitLayer"),
-        "{error}"
-    );
 }
 
 // gRPC

@@ -15,8 +15,8 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tollgate::{
-    Admission, Denied, HeaderStyle, Key, MessageLimitLayer, Quota, RateLimitLayer, Refund,
-    RequestRule, Rule, key::header, service::ResponseBody,
+    Admission, Denied, HeaderStyle, Key, Quota, RateLimitLayer, Refund, RequestRule, Rule,
+    key::header, service::ResponseBody,
 };
 use tollgate_tests::app::{field, get, layer, per_minute, send, still, text};
 use tower::{Layer, ServiceExt, service_fn};
@@ -309,17 +309,6 @@ async fn fields_have_the_free_slots_and_no_window() {
         assert_eq!(field(&answer, name), "");
         assert_eq!(field(&answer, "ratelimit-policy"), "");
     }
-}
-
-#[test]
-fn a_message_holds_no_slot() {
-    let error = MessageLimitLayer::new(still().0, [at_once(1)]).expect_err("it is refused");
-    assert!(
-        error
-            .to_string()
-            .contains("put the rule into a RateLimitLayer"),
-        "{error}"
-    );
 }
 
 #[test]

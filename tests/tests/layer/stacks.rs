@@ -9,20 +9,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use axum::{Router, body::Body, routing};
+use axum::{Router, routing};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use tollgate::{
-    HeaderStyle, RateLimitLayer, Rejection, RequestRule,
-    key::matched_path,
-    service::{RateLimit, ResponseBody, ResponseFuture},
-};
-use tollgate_tests::{
-    app::{self, all, per_minute, status, stores},
-    probe::Leaf,
-};
+use tollgate::{RateLimitLayer, RequestRule, key::matched_path, service::RateLimit};
+use tollgate_tests::app::{self, all, per_minute, status, stores};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn two() -> RequestRule {
@@ -61,22 +54,6 @@ async fn around_routes_it_knows_them_and_leaves_the_fallback_alone() {
         .route_layer(layer);
     let paths = ["/items/1", "/items/2", "/other", "/nowhere", "/nowhere"];
     assert_eq!(statuses(&app, paths).await, [200, 429, 200, 404, 404]);
-}
-
-#[test]
-fn layers_and_services_are_send_and_sync() {
-    fn everything<T: Clone + Send + Sync + Unpin + fmt::Debug + 'static>() {}
-    fn sent<T: Send + 'static>() {}
-    everything::<RateLimitLayer>();
-    everything::<RateLimit<Leaf>>();
-    everything::<RequestRule>();
-    everything::<HeaderStyle>();
-    everything::<Rejection>();
-    everything::<tollgate::Admission>();
-    everything::<tollgate::Limiter>();
-    sent::<ResponseFuture<Leaf, Body>>();
-    sent::<ResponseBody<Body>>();
-    sent::<tollgate::Denied>();
 }
 
 /// A third-party body: no default, not `Unpin`, with errors of its own.

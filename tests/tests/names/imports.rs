@@ -144,18 +144,3 @@ fn no_files_and_no_folders_import_each_other_in_a_circle() {
     let shown: BTreeSet<String> = shown.collect();
     assert!(shown.is_empty(), "{shown:#?}");
 }
-
-#[test]
-fn imports_are_read_as_trees_and_circles_are_found_in_them() {
-    let text = "use crate::{a::{self, B as C, d::{E}}, f};\ncrate::g::h(i);";
-    let found = [
-        vec!["a"],
-        vec!["a", "B"],
-        vec!["a", "d", "E"],
-        vec!["f"],
-        vec!["g", "h"],
-    ];
-    assert_eq!(all_paths(text, "crate::"), found);
-    let imports = BTreeSet::from([(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)]);
-    assert!(circles(&imports).iter().eq(&[(1, 2), (2, 3), (3, 1)]));
-}

@@ -59,14 +59,3 @@ fn every_link_between_pages_leads_to_a_file_and_a_heading() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert!(checked > 200, "{checked}");
 }
-
-#[test]
-fn a_link_out_of_the_repository_is_none() {
-    let folder = repository().join("docs");
-    assert_eq!(
-        joined(&folder, "../README.md"),
-        Some(repository().join("README.md"))
-    );
-    assert_eq!(joined(&folder, "../../else/README.md"), None);
-    assert_eq!(joined(&folder, "/etc/hosts"), None);
-}

@@ -8,7 +8,7 @@ use std::{
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-/// Headings, links and text of a page.
+/// Headings and links of a page.
 #[derive(Default)]
 pub(crate) struct Page {
     /// The anchors of its headings.
@@ -17,8 +17,6 @@ pub(crate) struct Page {
     pub(crate) links: Vec<String>,
     /// Labels of links, such as `[text][label]`, that the page does not define.
     pub(crate) undefined: BTreeSet<String>,
-    /// Its text without code, a line for each paragraph, heading and cell.
-    pub(crate) prose: Vec<String>,
 }
 
 impl Page {
@@ -39,7 +37,7 @@ impl Page {
         };
         let options = Options::ENABLE_TABLES;
         let parser = Parser::new_with_broken_link_callback(text, options, Some(&mut note));
-        let (mut heading, mut prose, mut in_code) = (String::new(), String::new(), false);
+        let (mut heading, mut in_code) = (String::new(), false);
         let mut times = BTreeMap::new();
         for event in parser {
             match event {
@@ -49,32 +47,15 @@ impl Page {
                     page.links.push(dest_url.into_string());
                 }
                 Event::Text(_) if in_code => {}
-                Event::Text(text) => {
-                    heading.push_str(&text);
-                    prose.push_str(&text);
-                }
-                Event::Code(text) => {
-                    heading.push_str(&text);
-                    prose.push('`');
-                }
-                Event::SoftBreak | Event::HardBreak => prose.push(' '),
+                Event::Text(text) | Event::Code(text) => heading.push_str(&text),
                 Event::End(TagEnd::CodeBlock) => in_code = false,
-                Event::End(end) => {
-                    if let TagEnd::Heading(_) = end {
-                        let anchor = anchor(&heading);
-                        let before: &mut usize = times.entry(anchor.clone()).or_default();
-                        let numbered = format!("{anchor}-{before}");
-                        page.anchors
-                            .insert(if *before == 0 { anchor } else { numbered });
-                        *before += 1;
-                    }
-                    let goes_on = matches!(
-                        end,
-                        TagEnd::Link | TagEnd::Image | TagEnd::Emphasis | TagEnd::Strong
-                    );
-                    if !goes_on && !prose.is_empty() {
-                        page.prose.push(std::mem::take(&mut prose));
-                    }
+                Event::End(TagEnd::Heading(_)) => {
+                    let anchor = anchor(&heading);
+                    let before: &mut usize = times.entry(anchor.clone()).or_default();
+                    let numbered = format!("{anchor}-{before}");
+                    page.anchors
+                        .insert(if *before == 0 { anchor } else { numbered });
+                    *before += 1;
                 }
                 _ => {}
             }
@@ -124,15 +105,4 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
             _ => {}
         }
     }
-}
-
-#[test]
-fn a_page_is_read_as_markdown() {
-    let page = Page::new(
-        "# A `title`, twice\n\nText [a](b.md#c), [d][known], [e][unknown], [f].\n\n```text\n[g](h)\n```\n\n## A title, twice\n\n[known]: i.md\n",
-    );
-    assert_eq!(page.links, ["b.md#c", "i.md", "undefined:"]);
-    assert!(page.undefined.iter().eq(["unknown"]));
-    assert!(page.anchors.iter().eq(["a-title-twice", "a-title-twice-1"]));
-    assert_eq!(page.prose[1], "Text a, d, e, [f].");
 }
