@@ -62,12 +62,10 @@ impl Scrape {
             else {
                 continue;
             };
-            let of_label = match label.is_empty() {
-                true => None,
-                false => line.split_once(&format!("{label}=\"")),
-            };
-            let of_label = of_label
-                .and_then(|(_, rest)| rest.split('"').next())
+            let of_label = line
+                .split(['{', ','])
+                .find_map(|part| part.strip_prefix(label)?.strip_prefix("=\""))
+                .and_then(|rest| rest.split('"').next())
                 .unwrap_or_default();
             *scrape.sums.entry((name, of_label.to_owned())).or_default() += value;
         }
@@ -187,7 +185,7 @@ mod tests {
         let text = |fast: u64, all: u64| {
             let buckets = [("0.001", fast), ("0.002", all), ("+Inf", all)];
             let buckets =
-                buckets.map(|(le, count)| format!("{CHECK}{{rule=\"a\",le=\"{le}\"}} {count}\n"));
+                buckets.map(|(le, count)| format!("{CHECK}{{role=\"api\",le=\"{le}\"}} {count}\n"));
             let calls = format!(
                 "{CALLS}{{for=\"requests\"}} {all}\n{ERRORS}{{error=\"expired\"}} {fast}\n"
             );
