@@ -95,14 +95,15 @@ impl KeyBuf {
     pub fn push(&mut self, kind: PartKind, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         let end = self.len + 2 + part.len();
-        if end <= INLINE {
-            // Below 96, so that the length fits in a byte.
-            self.inline[self.len] = kind.0;
-            self.inline[self.len + 1] = part.len() as u8;
-            copy_short(&mut self.inline[self.len + 2..end], part);
-            self.len = end;
-        } else {
-            self.push_spilled(kind, part);
+        match self.inline.get_mut(self.len..end) {
+            Some([kind_of, len, to @ ..]) => {
+                *kind_of = kind.0;
+                // Below 96, so that the length fits in a byte.
+                *len = part.len() as u8;
+                copy_short(to, part);
+                self.len = end;
+            }
+            _ => self.push_spilled(kind, part),
         }
     }
 

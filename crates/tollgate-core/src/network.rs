@@ -125,14 +125,16 @@ impl fmt::Display for Network {
 impl KeyPart for Network {
     #[inline]
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
-        let first = self.first().to_be_bytes();
         if self.is_ipv4 {
-            let [.., a, b, c, d] = first;
-            return key.push(PartKind::ADDRESS, [4, self.prefix, a, b, c, d]);
+            // One number, which is not put together byte by byte.
+            let first = self.bits as u64 & u64::MAX << (32 - self.prefix);
+            let first = u64::from((first as u32).to_be());
+            let part = (first << 16 | u64::from(self.prefix) << 8 | 4).to_le_bytes();
+            return key.push(PartKind::ADDRESS, &part[..6]);
         }
         let mut part = [0; 18];
         part[..2].copy_from_slice(&[6, self.prefix]);
-        part[2..].copy_from_slice(&first);
+        part[2..].copy_from_slice(&self.first().to_be_bytes());
         key.push(PartKind::ADDRESS, part);
     }
 }

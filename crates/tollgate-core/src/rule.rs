@@ -625,9 +625,9 @@ impl Rule {
     #[must_use]
     pub fn limit_under(&self, plan: usize) -> Option<u64> {
         let limit = |quota: &Quota| (!quota.is_unlimited()).then(|| quota.limit());
-        match plan < self.quotas() {
-            true => limit(self.quota_of(plan)),
-            false => limit(&self.quota_under(plan)),
+        match plan {
+            0 => limit(&self.settings.quota),
+            _ => limit(&self.quota_under(plan)),
         }
     }
 

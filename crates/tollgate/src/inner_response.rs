@@ -1,6 +1,6 @@
 //! The response of the inner service, as rules see it.
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::{
     header::name::GRPC_STATUS,
@@ -33,12 +33,7 @@ pub(crate) enum Known {
 
 impl<'a> InnerResponse<'a> {
     /// By the head of a response.
-    pub(crate) fn of<B>(response: &'a Response<B>, protocol: Protocol) -> Self {
-        Self::of_head(response.status(), response.headers(), protocol)
-    }
-
-    /// By the parts of a head.
-    pub(crate) fn of_head(status: StatusCode, headers: &'a HeaderMap, protocol: Protocol) -> Self {
+    pub(crate) fn of(status: StatusCode, headers: &'a HeaderMap, protocol: Protocol) -> Self {
         Self {
             status,
             headers: Some(headers),
@@ -128,6 +123,8 @@ impl<'a> InnerResponse<'a> {
 
 #[cfg(test)]
 mod tests {
+    use http::Response;
+
     use super::*;
 
     fn response(status: u16, fields: &[(&'static str, &'static str)]) -> Response<()> {
@@ -154,7 +151,7 @@ mod tests {
             (200, &[grpc, ("grpc-status", "none")], true),
         ] {
             let response = response(status, fields);
-            let seen = InnerResponse::of(&response, Protocol::Auto);
+            let seen = InnerResponse::of(response.status(), response.headers(), Protocol::Auto);
             assert_eq!(seen.is_failure(), is_failure, "{status} {fields:?}");
             assert!(!seen.is_error());
             assert!(seen.cut_off().is_failure());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Response, request};
+use http::{Request, Response, request};
 use tollgate_core::{
     AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleSet, Ticket, UnknownName, Verdict,
     observe::Timer, store::Checks,
@@ -98,22 +98,27 @@ impl std::ops::Deref for RuleVerdict<'_> {
 }
 
 impl Admission {
-    pub(crate) fn new(
-        config: Arc<Config>,
-        decision: Decision,
-        checks: Checks,
-        head: Option<request::Parts>,
+    /// The admission of a request, in its extensions.
+    pub(crate) fn attach<B>(
+        config: &Arc<Config>,
+        checks: &Checks,
+        decision: &Decision,
+        request: &mut Request<B>,
     ) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                config,
-                decision,
-                checks,
-                ticket_taken: AtomicBool::new(false),
-                head,
-                in_handler: Mutex::new(Some(Vec::new())),
-            }),
-        }
+        let head = Head::from(&*request);
+        let for_handler = config.rules.is_checked_in_handler;
+        let shared = Arc::new(Shared {
+            config: Arc::clone(config),
+            // It shares the slots.
+            decision: decision.clone(),
+            checks: checks.clone(),
+            ticket_taken: AtomicBool::new(false),
+            head: for_handler.then(|| head.to_parts(head.headers.clone())),
+            in_handler: Mutex::new(Some(Vec::new())),
+        });
+        let admission = Self { shared };
+        request.extensions_mut().insert(admission.clone());
+        admission
     }
 
     /// The decision that let the request in.
@@ -467,12 +472,11 @@ mod tests {
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
         let rules = RequestRules::new(&[], Arc::new(MemoryStore::new()), rules.into());
         let config = Config::new(rules.expect("valid rules"), Settings::default());
-        let (head, ()) = http::Request::new(()).into_parts();
-        let admission = Admission::new(
-            Arc::new(config),
-            Decision::unlimited(0),
-            Checks::new(),
-            Some(head),
+        let admission = Admission::attach(
+            &Arc::new(config),
+            &Checks::new(),
+            &Decision::unlimited(0),
+            &mut Request::new(()),
         );
         for _ in 0..100 {
             for rule in ["messages", "bytes"] {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Key, Pending, Verdict, store::Checks};
 
@@ -18,7 +18,7 @@ use crate::{
         decide::jitter_seed,
         deny::{FEW_RULES, QuotaHidden, deny, limit_size},
         refund::Refund,
-        settlement::{AtHead, Settlement, TrailersSettlement},
+        settlement::{AtHead, Settlement},
         slow,
     },
 };
@@ -30,8 +30,8 @@ pub(crate) struct Admitted {
     decision: Decision,
     /// If configured.
     admission: Option<Admission>,
-    /// How long it has waited, if the response shows it.
-    pub(crate) waited: Option<Duration>,
+    /// How long it has waited, if the response shows it. In a box, because it is rare.
+    pub(crate) waited: Option<Box<Duration>>,
     /// Whether the request is marked to detect that these rules count it again.
     marked: bool,
     /// Whether it is to be counted towards a block if there is no response.
@@ -40,12 +40,12 @@ pub(crate) struct Admitted {
 
 /// A response in the place of the service's, which may be held back.
 pub(crate) struct Answered {
-    pub(crate) response: Box<Response<Bytes>>,
+    pub(crate) response: Response<Bytes>,
     pub(crate) held: Option<Pending<()>>,
 }
 
 impl Answered {
-    pub(crate) fn at_once(response: Box<Response<Bytes>>) -> Self {
+    pub(crate) fn at_once(response: Response<Bytes>) -> Self {
         let held = None;
         Self { response, held }
     }
@@ -59,57 +59,59 @@ pub(crate) fn answer_denied(
     checks: &[Check],
     found: &[(u16, Key)],
 ) -> Answered {
-    let response = Box::new(deny(config, head, decision, jitter_seed(checks), found));
+    let response = deny(config, head, decision, jitter_seed(checks), found);
     let held = slow::hold(config, head, decision, &response);
     Answered { response, held }
 }
 
+/// What an allowed request carries to the handler.
+pub(crate) struct Entry {
+    /// If configured.
+    admission: Option<Admission>,
+    /// Whether the request is marked to detect that these rules count it again.
+    marked: bool,
+}
+
+impl Entry {
+    #[inline]
+    pub(crate) fn of<B>(
+        config: &Arc<Config>,
+        checks: &Checks,
+        decision: &Decision,
+        request: &mut Request<B>,
+    ) -> Self {
+        let attach = || Admission::attach(config, checks, decision, request);
+        Self {
+            admission: config.attach_decision.then(attach),
+            marked: (config.duplicates).mark(request.extensions_mut(), decision.at()),
+        }
+    }
+}
+
 impl Admitted {
     #[inline]
-    pub(crate) fn new(config: Arc<Config>, checks: Checks, decision: Decision) -> Self {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        checks: Checks,
+        decision: Decision,
+        Entry { admission, marked }: Entry,
+    ) -> Self {
         Self {
-            admission: None,
             waited: None,
-            marked: false,
             uncounted: config.rules.counts_settled,
+            admission,
+            marked,
             config,
             checks,
             decision,
         }
     }
 
-    /// Lets the request through with what it carries to the handler: the [`Admission`], if configured, and the mark of the
-    /// detector. Or a challenge answers it in the place of the service.
-    #[inline]
-    pub(crate) fn enter<B>(&mut self, request: &mut Request<B>) -> Option<Box<Response<Bytes>>> {
-        if self.config.attach_decision {
-            // It has a clone of the decision, which shares the slots.
-            self.admission = Some(self.attach(request));
-        }
-        let duplicates = &self.config.duplicates;
-        self.marked = duplicates.mark(request.extensions_mut(), self.decision.at());
-        match self.config.rules.has_challenges() {
-            true => self.challenge(&Head::from(&*request)),
-            false => None,
-        }
-    }
-
-    fn challenge(&mut self, head: &Head<'_>) -> Option<Box<Response<Bytes>>> {
-        let mut answer = self.config.rules.challenge(head, &self.decision)?;
+    /// The answer of a challenge.
+    pub(crate) fn answer(mut self, mut answer: Response<Bytes>) -> Answered {
         // Its body is whole: nothing is left to wait for.
         drop(self.on_response(&mut answer));
-        Some(Box::new(answer))
-    }
-
-    /// Puts an [`Admission`] into a request's extensions.
-    fn attach<B>(&self, request: &mut Request<B>) -> Admission {
-        let head = Head::from(&*request);
-        let for_handler = self.config.rules.is_checked_in_handler;
-        let head_alone = for_handler.then(|| head.to_parts(head.headers.clone()));
-        let (decision, checks) = (self.decision.clone(), self.checks.clone());
-        let admission = Admission::new(Arc::clone(&self.config), decision, checks, head_alone);
-        request.extensions_mut().insert(admission.clone());
-        admission
+        Answered::at_once(answer)
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
@@ -119,8 +121,8 @@ impl Admitted {
         if self.marked {
             self.config.duplicates.on_response();
         }
-        if let Some(waited) = self.waited {
-            server_timing::write(response.headers_mut(), waited);
+        if let Some(waited) = &self.waited {
+            server_timing::write(response.headers_mut(), **waited);
         }
         // First: a settlement would return them with its ticket.
         let slots = self.decision.take_slots();
@@ -129,11 +131,14 @@ impl Admitted {
             self.refund();
         } else if self.config.rules.settles_by_response {
             self.uncounted = false;
-            if let Some(mut settlement) = self.settle_by_response(response) {
+            let AtHead { changed, at_end } =
+                (self.settlement()).on_response(response.status(), response.headers());
+            self.write_headers(response, &changed);
+            if let Some(mut settlement) = at_end {
                 settlement.hold(slots);
                 return Some(AtEnd::Settle(settlement));
             }
-        } else {
+        } else if self.config.settings.shows_quota() || self.admission.is_some() {
             self.write_headers(response, &[]);
         }
         slots.map(AtEnd::Release)
@@ -156,12 +161,6 @@ impl Admitted {
         }
     }
 
-    fn settle_by_response<B>(&self, response: &mut Response<B>) -> Option<Box<TrailersSettlement>> {
-        let AtHead { changed, at_end } = self.settlement().on_response(response);
-        self.write_headers(response, &changed);
-        at_end
-    }
-
     fn settlement(&self) -> Settlement {
         Settlement {
             config: Arc::clone(&self.config),
@@ -173,25 +172,26 @@ impl Admitted {
     }
 
     /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
-    #[inline]
     fn write_headers<B>(&self, response: &mut Response<B>, changed: &[u16]) {
-        let config = &*self.config;
-        let in_handler = self.admission.as_ref().map(Admission::take_decisions);
-        if config.settings.hide_quota {
-            let denied = |decisions: &Vec<Decision>| !decisions.iter().all(Decision::is_allowed);
-            if in_handler.as_ref().is_some_and(denied) {
+        let settings = &self.config.settings;
+        let is_hidden = response.extensions().get::<QuotaHidden>().is_some();
+        if settings.hide_quota {
+            let in_handler = self.admission.as_ref().map(Admission::take_decisions);
+            if !in_handler.iter().flatten().all(Decision::is_allowed) {
                 // A handler's denial becomes a response of its own, as a `tonic::Status` does.
                 response.extensions_mut().insert(QuotaHidden);
             }
-            return;
-        }
-        if !config.settings.shows_quota()
-            || !applies(response.status(), response.headers())
-            || response.extensions().get::<QuotaHidden>().is_some()
+        } else if settings.shows_quota()
+            && !is_hidden
+            && applies(response.status(), response.headers())
         {
-            return;
+            self.write_fields(response.headers_mut(), changed);
         }
-        let (rules, map) = (config.rules.set(), response.headers_mut());
+    }
+
+    fn write_fields(&self, map: &mut HeaderMap, changed: &[u16]) {
+        let config = &*self.config;
+        let rules = config.rules.set();
         let unchanged: SmallVec<[Verdict; 4]>;
         let kept = if changed.is_empty() {
             self.decision.verdicts()
@@ -204,7 +204,7 @@ impl Admitted {
             unchanged = verdicts.filter(is_unchanged).copied().collect();
             &unchanged
         };
-        let written = match in_handler {
+        let written = match self.admission.as_ref().map(Admission::take_decisions) {
             Some(in_handler) if !in_handler.is_empty() => {
                 let verdicts = in_handler.iter().flat_map(Decision::verdicts);
                 let all = one_per_rule(verdicts.chain(kept));
@@ -228,8 +228,8 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         drop(self.decision.take_slots());
         if self.uncounted && self.admission.take().is_none_or(|it| it.claim_ticket()) {
-            let limiter = &self.config.rules.limiter;
-            drop(limiter.ticket_with_shadows(&self.checks, &self.decision));
+            let rules = &self.config.rules;
+            rules.count_settled(&self.checks, &self.decision);
         }
     }
 }

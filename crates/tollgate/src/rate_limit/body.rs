@@ -26,24 +26,18 @@ pin_project! {
     #[derive(Debug)]
     #[project = KindProj]
     enum Kind<B> {
-        Inner { #[pin] body: B },
-        /// The inner service's body, at whose end the request is settled and returns its slots.
-        Settled { #[pin] body: B, at_end: Mutex<Option<AtEnd>> },
+        /// The inner service's body, at whose end the request may be settled and return its slots.
+        Inner { #[pin] body: B, at_end: Option<Mutex<Option<AtEnd>>> },
         Full { bytes: Bytes },
     }
 }
 
 impl<B> ResponseBody<B> {
-    #[inline]
     pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self {
-        let kind = match at_end {
-            None => Kind::Inner { body },
-            at_end => {
-                let at_end = Mutex::new(at_end);
-                Kind::Settled { body, at_end }
-            }
-        };
-        Self { kind }
+        let at_end = at_end.map(|at_end| Mutex::new(Some(at_end)));
+        Self {
+            kind: Kind::Inner { body, at_end },
+        }
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
@@ -82,12 +76,12 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProj::Inner { body } => body.poll_frame(cx),
-            KindProj::Settled { mut body, at_end } => {
+            KindProj::Inner { mut body, at_end } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 let is_last = !matches!(&frame, Some(Ok(frame)) if frame.is_data());
                 // After the last frame, a server need not poll again.
-                if (is_last || body.is_end_stream())
+                if let Some(at_end) = at_end
+                    && (is_last || body.is_end_stream())
                     && let Some(at_end) = whole(at_end.get_mut()).take()
                 {
                     at_end.end(frame.as_ref());
@@ -104,10 +98,9 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Settled { body, at_end } => {
+            Kind::Inner { body, at_end } => {
                 let has_ended = body.is_end_stream();
-                if has_ended {
+                if has_ended && let Some(at_end) = at_end {
                     settle(at_end);
                 }
                 has_ended
@@ -118,7 +111,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } | Kind::Settled { body, .. } => body.size_hint(),
+            Kind::Inner { body, .. } => body.size_hint(),
             Kind::Full { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }

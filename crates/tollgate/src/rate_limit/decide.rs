@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Method, Response, header};
+use http::{Method, header};
 use tollgate_core::{
     Check, Decision, Step,
     layer::{Attempt, Waiting},
@@ -15,7 +14,6 @@ use crate::{
     observe::Route,
     rate_limit::{
         config::Config,
-        deny::reject,
         request_rules::{KnownChecks, Refusal, RequestChecks},
         wait_room::WaitPlace,
     },
@@ -31,7 +29,7 @@ pub(crate) enum Asked {
     /// The checks that were collected, once keys are looked up.
     LookUps,
     /// Nothing more: a rule rejects it, because it has no key.
-    Rejected(Box<Response<Bytes>>),
+    Rejected(Box<Refusal>),
 }
 
 /// What is known of a request whose decision was pending.
@@ -65,9 +63,8 @@ pub(crate) fn ask(
         config.rules.observer.applied_twice();
     }
     if let Err(refusal) = config.rules.collect(head, checks) {
-        return Asked::Rejected(Box::new(reject(config, head, &refusal)));
-    }
-    if checks.has_look_ups() {
+        Asked::Rejected(refusal)
+    } else if checks.has_look_ups() {
         Asked::LookUps
     } else if checks.checks.is_empty() {
         Asked::Nothing

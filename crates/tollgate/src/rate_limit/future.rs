@@ -8,7 +8,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -19,7 +18,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, answer_denied},
+        admit::{Admitted, Answered, Entry, answer_denied},
         body::ResponseBody,
         config::Config,
         decide::{Progress, delay},
@@ -40,8 +39,8 @@ pin_project! {
         // moved once less.
         #[pin]
         inner: Option<S::Future>,
-        // What is before that, or in its place.
-        state: Option<State<S, B>>,
+        // What is before that, or in its place. Most requests have nothing of it.
+        state: Option<Box<State<S, B>>>,
         admitted: Option<Admitted>,
     }
 }
@@ -50,22 +49,12 @@ enum State<S, B> {
     /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
     Deciding {
         decided: Pending<(Progress, KnownChecks)>,
-        request: Option<Box<PendingRequest<S, B>>>,
+        request: Option<PendingRequest<S, B>>,
     },
     /// The request was admitted after a wait; the inner service becomes ready.
-    Readying(Option<Box<PendingRequest<S, B>>>),
+    Readying(Option<PendingRequest<S, B>>),
     /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
-    Answered {
-        held: Option<Pending<()>>,
-        response: Option<Box<Response<Bytes>>>,
-    },
-}
-
-impl<S, B> State<S, B> {
-    fn answered(Answered { held, response }: Answered) -> Self {
-        let response = Some(response);
-        Self::Answered { held, response }
-    }
+    Answered(Answered),
 }
 
 /// The service and the request, until the decision comes.
@@ -93,7 +82,7 @@ where
     }
 
     pub(crate) fn answered(answered: Answered) -> Self {
-        Self::before(State::answered(answered))
+        Self::before(State::Answered(answered))
     }
 
     pub(crate) fn deciding(
@@ -104,13 +93,13 @@ where
     ) -> Self {
         Self::before(State::Deciding {
             decided,
-            request: Some(Box::new(PendingRequest {
+            request: Some(PendingRequest {
                 service: ready,
                 is_ready: true,
                 waits_since: None,
                 request,
                 config,
-            })),
+            }),
         })
     }
 
@@ -118,7 +107,7 @@ where
         Self {
             inner: None,
             admitted: None,
-            state: Some(state),
+            state: Some(Box::new(state)),
         }
     }
 }
@@ -159,7 +148,7 @@ where
             if let Some(inner) = this.inner.as_mut().as_pin_mut() {
                 return Poll::Ready(settle(this.admitted, ready!(inner.poll(cx))));
             }
-            match this.state.as_mut().expect("it has one before") {
+            match &mut **this.state.as_mut().expect("polled after completion") {
                 State::Deciding { decided, request } => {
                     let (progress, known) = ready!(Pin::new(&mut *decided).poll(cx));
                     let mut pending = request.take().expect("polled after completion");
@@ -176,30 +165,35 @@ where
                             Some(answer_denied(&config, &head, &decision, checks, found))
                         }
                         Progress::Refused(refusal) => {
-                            let response = Box::new(reject(&config, &head, &refusal));
-                            Some(Answered::at_once(response))
+                            Some(Answered::at_once(reject(&config, &head, &refusal)))
                         }
                         Progress::Allowed(decision) => {
                             let shows_wait = config.settings.server_timing;
-                            let admitted = Admitted::new(config, known.checks, decision);
-                            let admitted = this.admitted.insert(admitted);
-                            let answer = admitted.enter(&mut pending.request);
+                            let checks = known.checks;
+                            let entry =
+                                Entry::of(&config, &checks, &decision, &mut pending.request);
+                            let head = Head::from(&pending.request);
+                            let answer = config.rules.challenge(&head, &decision);
+                            let mut admitted = Admitted::new(config, checks, decision, entry);
                             let since = pending.waits_since.filter(|_| shows_wait);
-                            admitted.waited = since.map(|since| since.elapsed());
-                            answer.map(Answered::at_once)
+                            admitted.waited = since.map(|since| Box::new(since.elapsed()));
+                            match answer {
+                                Some(answer) => Some(admitted.answer(answer)),
+                                None => {
+                                    *this.admitted = Some(admitted);
+                                    None
+                                }
+                            }
                         }
                     };
                     *this.state = match answered {
-                        Some(answered) => {
-                            *this.admitted = None;
-                            Some(State::answered(answered))
-                        }
+                        Some(answered) => Some(Box::new(State::Answered(answered))),
                         None if pending.is_ready => {
                             let future = pending.service.call(pending.request);
                             this.inner.set(Some(future));
                             None
                         }
-                        None => Some(State::Readying(Some(pending))),
+                        None => Some(Box::new(State::Readying(Some(pending)))),
                     };
                 }
                 State::Readying(request) => {
@@ -212,11 +206,12 @@ where
                     this.inner.set(Some(future));
                     *this.state = None;
                 }
-                State::Answered { held, response } => {
-                    if let Some(held) = held {
+                State::Answered(answered) => {
+                    if let Some(held) = &mut answered.held {
                         ready!(Pin::new(held).poll(cx));
                     }
-                    let response = *response.take().expect("polled after completion");
+                    let response = std::mem::take(&mut answered.response);
+                    *this.state = None;
                     return Poll::Ready(Ok(response.map(ResponseBody::full)));
                 }
             }
@@ -229,15 +224,16 @@ fn settle<B, E>(
     admitted: &mut Option<Admitted>,
     mut result: Result<Response<B>, E>,
 ) -> Result<Response<ResponseBody<B>>, E> {
-    let mut at_end = None;
-    if let Some(settled) = admitted {
-        match &mut result {
-            Ok(response) => at_end = settled.on_response(response),
-            Err(_) => settled.on_error(),
+    let at_end = match (admitted.as_mut(), &mut result) {
+        (Some(admitted), Ok(response)) => admitted.on_response(response),
+        (Some(admitted), Err(_)) => {
+            admitted.on_error();
+            None
         }
-        // It holds the configuration no longer.
-        *admitted = None;
-    }
+        (None, _) => None,
+    };
+    // It holds the configuration no longer.
+    *admitted = None;
     result.map(|response| response.map(|body| ResponseBody::inner(body, at_end)))
 }
 
@@ -246,10 +242,10 @@ where
     S: Service<Request<B>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.state {
+        f.write_str(match self.state.as_deref() {
             Some(State::Deciding { .. }) => "ResponseFuture::Deciding",
             Some(State::Readying(_)) => "ResponseFuture::Readying",
-            Some(State::Answered { .. }) => "ResponseFuture::Answered",
+            Some(State::Answered(_)) => "ResponseFuture::Answered",
             None => "ResponseFuture::Inner",
         })
     }

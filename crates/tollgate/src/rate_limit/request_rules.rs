@@ -346,7 +346,9 @@ impl RequestRules {
             self.observer.skipped(number);
             return Ok(());
         }
-        identify(&self.limiter, request_rule, head, &mut checks.checks);
+        if request_rule.id.is_some() {
+            identify(&self.limiter, request_rule, head, &mut checks.checks);
+        }
         Ok(())
     }
 
@@ -623,6 +625,11 @@ impl RequestRules {
                 0
             })
         });
+    }
+
+    /// Counts a request that stays counted towards a block.
+    pub(crate) fn count_settled(&self, checks: &[Check], decision: &Decision) {
+        drop(self.limiter.ticket_with_shadows(checks, decision));
     }
 
     /// Whether a rule settles requests by their responses.

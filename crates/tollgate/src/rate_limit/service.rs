@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    future::ready,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -16,10 +15,11 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, answer_denied},
+        admit::{Admitted, Answered, Entry, answer_denied},
         body::ResponseBody,
         config::Config,
         decide::{Asked, Progress, ask, attempt, look_up, report, wait},
+        deny::reject,
         future::ResponseFuture,
         live_config::LiveConfig,
         request_rules::{KnownChecks, RequestChecks},
@@ -89,49 +89,55 @@ where
         let head = Head::from(&request);
         let has_body = !request.body().is_end_stream();
         let mut asked = RequestChecks::default();
-        let decided = match ask(&config, &head, has_body, &mut asked) {
-            Asked::Nothing if !config.attach_decision => {
-                return ResponseFuture::inner(self.inner.call(request), None);
+        let is_asked = match ask(&config, &head, has_body, &mut asked) {
+            Asked::Checks => true,
+            Asked::Nothing if config.attach_decision => false,
+            Asked::Nothing => return ResponseFuture::inner(self.inner.call(request), None),
+            Asked::Rejected(refusal) => {
+                return self.answer(Answered::at_once(reject(&config, &head, &refusal)));
             }
-            Asked::Nothing => Step::Ready(Decision::unlimited(0)),
-            Asked::Rejected(response) => return self.answer(Answered::at_once(response)),
             Asked::LookUps => {
                 let route = Route::of(head.extensions);
                 let decided = look_up(Arc::clone(&config), asked, timer, route);
                 return self.decide_later(Pending::new(decided), request, config);
             }
-            Asked::Checks => attempt(&config, &asked.checks).decide(),
         };
-        let attempt = config.rules.limiter.attempt(&asked.checks);
-        if let Step::Ready(decision) = &decided
-            && !attempt.waits(decision)
-            && !asked.checks.is_empty()
-        {
-            report(&config, &head, &asked.checks, decision, timer);
-            if !decision.is_allowed() {
-                let answered = answer_denied(&config, &head, decision, &asked.checks, &[]);
-                return self.answer(answered);
-            }
-        }
-        let decision = match decided {
-            Step::Ready(decision) if !attempt.waits(&decision) => decision,
-            Step::Ready(decision) => {
-                let waits = Progress::Waits(Box::new(attempt.wait(decision)));
-                let progress = ready((waits, asked.checks.into()));
-                return self.decide_later(Pending::new(progress), request, config);
-            }
-            reply => {
-                let (route, known) = (Route::of(head.extensions), asked.checks.into());
-                let decided = wait(Arc::clone(&config), known, reply, timer, route);
+        let attempt = attempt(&config, &asked.checks);
+        let decided = match is_asked {
+            true => attempt.decide(),
+            false => Step::Ready(Decision::unlimited(0)),
+        };
+        // It stays where it was written until the service is called: each move takes time.
+        let decision = match &decided {
+            Step::Ready(decision) if !attempt.waits(decision) => decision,
+            _ => {
+                let route = Route::of(head.extensions);
+                let known = asked.checks.into();
+                let decided = wait(Arc::clone(&config), known, decided, timer, route);
                 return self.decide_later(Pending::new(decided), request, config);
             }
         };
-        let mut admitted = Admitted::new(config, asked.checks, decision);
-        match admitted.enter(&mut request) {
-            Some(response) => self.answer(Answered::at_once(response)),
-            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-            None => ResponseFuture::inner(self.inner.call(request), Some(admitted)),
+        if is_asked {
+            report(&config, &head, &asked.checks, decision, timer);
         }
+        if !decision.is_allowed() {
+            let answered = answer_denied(&config, &head, decision, &asked.checks, &[]);
+            return self.answer(answered);
+        }
+        let entry = Entry::of(&config, &asked.checks, decision, &mut request);
+        if config.rules.has_challenges()
+            && let Some(answer) = config.rules.challenge(&Head::from(&request), decision)
+        {
+            let admitted = Admitted::new(config, asked.checks, decision.clone(), entry);
+            return self.answer(admitted.answer(answer));
+        }
+        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+        let future = self.inner.call(request);
+        let Step::Ready(decision) = decided else {
+            unreachable!("it was looked at");
+        };
+        let admitted = Admitted::new(config, asked.checks, decision, entry);
+        ResponseFuture::inner(future, Some(admitted))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -46,9 +46,9 @@ pub(crate) struct AtHead {
 
 impl Settlement {
     /// The head of the response is there.
-    pub(crate) fn on_response<B>(self, response: &Response<B>) -> AtHead {
+    pub(crate) fn on_response(self, status: StatusCode, headers: &HeaderMap) -> AtHead {
         let protocol = self.config.settings.protocol;
-        let seen = InnerResponse::of(response, protocol);
+        let seen = InnerResponse::of(status, headers, protocol);
         let known = seen.known(protocol);
         if known == Known::All {
             let changed = self.settle(&seen);
@@ -64,8 +64,8 @@ impl Settlement {
             .collect();
         let at_end = (known == Known::ButTrailers).then(|| {
             Box::new(TrailersSettlement {
-                status: response.status(),
-                headers: response.headers().clone(),
+                status,
+                headers: headers.clone(),
                 settlement: self,
                 slots: None,
             })
@@ -113,11 +113,7 @@ impl Drop for Settlement {
             && rules.counts_settled
             && self.admission.take().is_none_or(|it| it.claim_ticket())
         {
-            drop(
-                rules
-                    .limiter
-                    .ticket_with_shadows(&self.checks, &self.decision),
-            );
+            rules.count_settled(&self.checks, &self.decision);
         }
     }
 }
@@ -131,7 +127,7 @@ impl TrailersSettlement {
     /// The body has ended, with an error or with this frame, if it has trailers.
     pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
         let protocol = self.settlement.config.settings.protocol;
-        let head = InnerResponse::of_head(self.status, &self.headers, protocol);
+        let head = InnerResponse::of(self.status, &self.headers, protocol);
         match end {
             Some(Err(_)) => self.settlement.settle(&head.cut_off()),
             Some(Ok(frame)) => match frame.trailers_ref() {
