@@ -11,6 +11,9 @@ use tollgate_core::Tick;
 
 use crate::error::LedgerError;
 
+/// After its end, a window takes usage for so long, in µs. Then it is closed: what comes later is a correction.
+pub(crate) const CLOSES_AFTER: Tick = 600_000_000;
+
 /// A year, a month or a day, in UTC: `2026`, `2026-07`, `2026-07-31`. A window belongs to the period that its middle is in: July of any
 /// time zone to July, and a month from the 15th to the one that has most of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

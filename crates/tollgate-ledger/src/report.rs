@@ -13,12 +13,9 @@ use tollgate_core::{
 use crate::{
     error::LedgerError,
     ledger::Ledger,
-    period::{Period, day_text, time_text},
+    period::{CLOSES_AFTER, Period, day_text, time_text},
     writer::name_of,
 };
-
-/// After its end, a window takes usage for so long, in µs. Then it is closed: what comes later is a correction.
-pub(crate) const CLOSES_AFTER: Tick = 600_000_000;
 
 /// An entry of a [statement](Ledger::statement).
 #[derive(Clone, Debug, PartialEq, Eq)]

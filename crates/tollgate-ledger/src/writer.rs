@@ -9,7 +9,7 @@ use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
 use crate::{
     counter::subject, database::Database, dialect::Dialect, error::LedgerError,
-    movements::Movements, report::CLOSES_AFTER,
+    movements::Movements, period::CLOSES_AFTER,
 };
 
 /// The entries of a transaction.
