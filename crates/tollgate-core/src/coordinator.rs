@@ -44,7 +44,7 @@ pub(crate) struct Coordinator {
     has_none: bool,
     /// Whether the store's answer to the checks is the decision.
     is_plain: bool,
-    /// Whether the store answers at once, and needs to know what was used before only where a key is new to it.
+    /// Whether the store is asked first, and what is to be done after its answer ends with it.
     asks_first: bool,
     /// Whether operators are told of decisions.
     pub(crate) is_observed: bool,
@@ -110,20 +110,24 @@ impl Coordinator {
         let noted = DurableRules::new(rules, &journal, fallback.is_none(), clock);
         let durable = noted.clone().filter(|it| it.has_durable());
         let has_daily_usage = noted.as_ref().is_some_and(|it| it.has_daily_usage());
-        let is_simple = fallback.is_none()
-            && !(rules.has_slots() || rules.has_thresholds() || rules.has_none());
+        let (in_memory, has_slots) = (fallback.is_none(), rules.has_slots());
+        let asks_first = match &durable {
+            _ if rules.has_thresholds() || rules.has_none() => false,
+            Some(_) => in_memory && !(has_slots || rules.has_waits() || rules.has_credits()),
+            None => true,
+        };
         journal.set_store(&store);
         if let Some((durable, paid)) = durable.clone().zip(store.paid()) {
             paid.set(move |check, units| durable.paid(check, units));
         }
         Self {
             notes_keys: observer.has_labels() || noted.is_some(),
-            slot_owners: (rules.has_slots()).then(|| SlotOwners::new(&store, fallback.as_ref())),
+            slot_owners: has_slots.then(|| SlotOwners::new(&store, fallback.as_ref())),
             has_waits: rules.has_waits(),
             has_thresholds: rules.has_thresholds(),
             has_none: rules.has_none(),
-            is_plain: is_simple && durable.is_none(),
-            asks_first: is_simple && !(rules.has_waits() || rules.has_credits()),
+            is_plain: asks_first && in_memory && durable.is_none() && !has_slots,
+            asks_first,
             is_observed: observer.is_on() || has_daily_usage,
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
@@ -174,10 +178,11 @@ impl Coordinator {
     /// Decides all checks and takes all or nothing.
     #[inline]
     pub(crate) fn decide(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
-        let is_plain = self.is_plain && matches!(ask, Ask::Acquire);
-        match is_plain && checks.iter().all(|check| self.has_made(check)) {
-            true => self.store.acquire(checks),
-            false => self.decide_by_rules(checks, ask),
+        let is_made = matches!(ask, Ask::Acquire) && checks.iter().all(|it| self.has_made(it));
+        match is_made {
+            true if self.is_plain => self.store.acquire(checks),
+            true if self.asks_first => self.decide_first(checks),
+            _ => self.decide_by_rules(checks, ask),
         }
     }
 
@@ -187,30 +192,29 @@ impl Coordinator {
             return Step::Ready(Check::deny_mistake(checks));
         }
         match (ask, &self.durable) {
-            (Ask::Acquire, Some(durable)) if self.asks_first && !durable.denies(checks) => {
-                self.decide_in_memory(durable, checks)
-            }
+            (Ask::Acquire, _) if self.asks_first => self.decide_first(checks),
             (Ask::Peek, _) | (_, None) => self.decide_in_steps(checks, ask),
             (ask, Some(durable)) => self.decide_durable(durable, checks, ask),
         }
     }
 
-    /// The same of durable rules in memory, which is asked first: mostly it knows what was used before.
-    fn decide_in_memory(
-        self: &Arc<Self>,
-        durable: &Arc<DurableRules>,
-        checks: &[Check],
-    ) -> Step<Decision> {
-        let mut answer = self.store.acquire(checks);
-        let is_added =
-            matches!(&answer, Step::Ready(decision) if durable.is_added(checks, decision));
-        if !is_added {
-            self.end_in_memory(durable, checks, &mut answer);
+    /// The same where the store is asked first. One in memory mostly knows what was used of durable rules before.
+    fn decide_first(self: &Arc<Self>, checks: &[Check]) -> Step<Decision> {
+        let durable = self.durable.as_ref();
+        let mut answer = match durable.is_some_and(|durable| durable.denies(checks)) {
+            true => Step::Ready(Check::deny_mistake(checks)),
+            false => self.store.acquire(checks),
+        };
+        match (&mut answer, durable) {
+            (Step::Ready(decision), None) => self.conclude(checks, decision),
+            (Step::Ready(decision), Some(durable)) if durable.is_added(checks, decision) => {}
+            (answer, Some(durable)) => self.end_in_memory(durable, checks, answer),
+            (answer, None) => self.end(answer, checks, Ask::Acquire),
         }
         answer
     }
 
-    /// The same of a request that is not of one key, which is in use. Not inlined: its frame would be that of each request.
+    /// The same of an admitted request that is not of one key, which is in use. Not inlined: its frame would be that of each request.
     #[inline(never)]
     fn end_in_memory(
         self: &Arc<Self>,
@@ -219,12 +223,9 @@ impl Coordinator {
         answer: &mut Step<Decision>,
     ) {
         match answer {
-            Step::Ready(decision) if !durable.knows(checks, decision) => {
-                // A denied request took nothing.
-                if decision.is_allowed() {
-                    let taken = holds(&*self.store, checks, decision, |_, _| true);
-                    self.store.settle(&taken, Settlement::Cancel);
-                }
+            Step::Ready(decision) if !durable.unknown(checks, decision.at()).is_empty() => {
+                let taken = holds(&*self.store, checks, decision, |_, _| true);
+                self.store.settle(&taken, Settlement::Cancel);
                 *answer = self.decide_durable(durable, checks, Ask::Acquire);
             }
             _ => self.end(answer, checks, Ask::Acquire),
@@ -370,14 +371,7 @@ impl Coordinator {
         if self.has_none || self.has_thresholds {
             return self.decide_counted(checks, ask);
         }
-        match (ask, &self.durable) {
-            (Ask::Acquire, None) => {
-                let mut answer = self.store.acquire(checks);
-                self.end(&mut answer, checks, ask);
-                answer
-            }
-            _ => self.ask_to_end(checks, ask),
-        }
+        self.ask_to_end(checks, ask)
     }
 
     /// The same without the limits of none, and with thresholds. Not inlined: its frame would be that of each request.

@@ -1,6 +1,6 @@
 //! Decisions: what a limiter answers.
 
-use std::{fmt, slice, sync::Arc, time::Duration};
+use std::{cell::Cell, fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::{Assessment, Retry, Taken},
@@ -140,11 +140,6 @@ impl Verdict {
             source,
             ..Self::unanswered(rule, plan, outcome)
         }
-    }
-
-    /// The verdict of a store in memory on a check.
-    pub(crate) fn of_store(check: &Check, answer: Assessment) -> Self {
-        Self::new(check.rule(), check.plan(), answer, Source::Store)
     }
 
     /// A verdict without numbers: the check failed, or was not consulted.
@@ -617,16 +612,16 @@ impl Decision {
         }
     }
 
-    /// An allowed decision about so many checks, whose verdicts are still to be written.
-    #[inline]
-    pub(crate) fn to_be_written(at: Tick, checks: usize) -> Self {
-        let nothing = Verdict::unanswered(0, 0, Outcome::NotDecided);
-        let mut decision = Self::unlimited(at);
-        match checks {
-            2 => decision.verdicts = Verdicts::Two([nothing; 2]),
-            _ => decision.rest.get_or_insert_default().verdicts = vec![nothing; checks],
+    /// The decision about a request whose few checks all fit.
+    pub(crate) fn all_allowed(at: Tick, verdicts: &[Cell<Option<Verdict>>; 4]) -> Self {
+        let [one, other, third, _] = verdicts;
+        match (one.get(), other.get(), third.get()) {
+            (Some(one), Some(other), None) => Self {
+                verdicts: Verdicts::Two([one, other]),
+                ..Self::unlimited(at)
+            },
+            _ => Self::new(at, verdicts.iter().filter_map(Cell::get), |_| true),
         }
-        decision
     }
 
     /// The decision about one check, as [`new`](Self::new) puts it together: it costs less.

@@ -170,7 +170,7 @@ impl Journal {
             return false;
         }
         *place = Some(Arc::new(look_up));
-        self.cells.get_or_init(JournalCells::new);
+        self.cells.get_or_init(|| JournalCells::new(most));
         self.most.store(most, Ordering::Relaxed);
         self.is_attached.store(true, Ordering::Release);
         true
@@ -555,12 +555,10 @@ impl DurableRules {
         }
     }
 
-    /// Whether nothing is to be noted of a decision in memory, or it was noted: its check is of a key that is in use.
+    /// Whether nothing is to be noted of a decision in memory without credits, or it was noted: its check is of a key that is in use.
     pub(crate) fn is_added(&self, checks: &[Check], decision: &Decision) -> bool {
         match checks {
             _ if !self.journal.is_attached() => true,
-            // A balance may be unknown, or have paid.
-            _ if self.rules.has_credits() => false,
             _ if !decision.is_allowed() => true,
             // A repeat costs nothing.
             [check] if !check.has_id() => {
@@ -569,12 +567,6 @@ impl DurableRules {
             }
             _ => false,
         }
-    }
-
-    /// Whether a store in memory knows what was used before this decision.
-    pub(crate) fn knows(&self, checks: &[Check], decision: &Decision) -> bool {
-        !decision.is_allowed() && !self.rules.has_credits()
-            || self.unknown(checks, decision.at()).is_empty()
     }
 
     /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.

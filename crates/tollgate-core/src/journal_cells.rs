@@ -1,5 +1,4 @@
-//! The accounts that requests use at present, each in a cell of its own: a request finds it without the table of all accounts, and
-//! costs some 60 instructions more than under a rule that is not durable.
+//! The accounts that requests use at present, each in a cell of its own: a request finds it without the table of all accounts.
 //!
 //! A ledger takes the units out of all cells, and those of an account that needs a cell which another one has go to the table.
 
@@ -11,8 +10,9 @@ use crate::{
     variable_quota::CheckQuota,
 };
 
-/// 1 MiB of them.
-const CELLS: usize = 1 << 14;
+/// At least 64 KiB of them, and at most 8 MiB.
+const LEAST: usize = 1 << 10;
+const MOST: usize = 1 << 17;
 
 pub(crate) struct JournalCells(Box<[Cell]>);
 
@@ -99,8 +99,10 @@ fn salt(rule: u32) -> u64 {
 }
 
 impl JournalCells {
-    pub(crate) fn new() -> Self {
-        let cells = (0..CELLS).map(|_| Cell {
+    /// For so many accounts, of which fewer are in use at once. A power of two, so that a cell is found by a mask.
+    pub(crate) fn new(accounts: usize) -> Self {
+        let count = (accounts / 2).clamp(LEAST, MOST).next_power_of_two();
+        let cells = (0..count).map(|_| Cell {
             tag: [AtomicU64::new(0), AtomicU64::new(0)],
             sum: Mutex::new(CellSum::NONE),
         });
@@ -108,7 +110,7 @@ impl JournalCells {
     }
 
     fn cell(&self, tag: [u64; 2]) -> Option<&Cell> {
-        self.0.get(tag[0] as usize % CELLS)
+        self.0.get(tag[0] as usize & (self.0.len() - 1))
     }
 
     /// Whether a key has a cell.
@@ -155,10 +157,9 @@ impl JournalCells {
 
     /// Takes the units out of all cells, and frees those without.
     pub(crate) fn spill(&self, mut spill: impl FnMut(Fingerprint, CellSum)) {
-        for cell in &self.0 {
+        for cell in self.0.iter().filter(|cell| !cell.is_of([0; 2])) {
             let mut sum = lock_briefly(&cell.sum);
             match sum.units {
-                0 if sum.end == 0 => {}
                 0 => {
                     cell.set([0; 2]);
                     *sum = CellSum::NONE;

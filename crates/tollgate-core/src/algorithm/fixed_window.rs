@@ -141,10 +141,9 @@ pub struct FixedWindowState {
 }
 
 impl FixedWindow {
-    /// The state's window if it is not over; a state of the future counts as well, so that time that goes back never
+    /// The state's window if it is not over before this one; a state of the future counts as well, so that time that goes back never
     /// refills.
-    fn current(&self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
-        let window = self.windows.at(now);
+    fn current(&self, state: &FixedWindowState, window: u64) -> FixedWindowState {
         if state.window >= window && state.used > 0 {
             *state
         } else {
@@ -197,6 +196,30 @@ impl FixedWindow {
             },
         }
     }
+
+    /// Decides about a state of the window of `now`, or of a later one.
+    fn assess_current(&self, state: FixedWindowState, now: Tick, cost: u64) -> Assessment {
+        let left = self.limit.saturating_sub(state.used);
+        if cost > left {
+            return self.denial(state, now, cost);
+        }
+        let remaining = left - cost;
+        Assessment {
+            fits: true,
+            remaining,
+            reset_after: match state.used + cost {
+                0 => 0,
+                used => self.back_at(state.window, used).saturating_sub(now),
+            },
+            retry: if remaining == 0 && cost == 0 {
+                self.denial(state, now, 1).retry
+            } else if remaining < cost {
+                Retry::after_micros(self.windows.end(state.window).saturating_sub(now))
+            } else {
+                Retry::Now
+            },
+        }
+    }
 }
 
 impl Algorithm for FixedWindow {
@@ -226,43 +249,38 @@ impl Algorithm for FixedWindow {
     }
 
     fn charge(&self, state: &mut FixedWindowState, now: Tick, units: u64) -> u64 {
-        let current = self.current(state, now);
+        let current = self.current(state, self.windows.at(now));
         let taken = units.min((self.limit + self.debt).saturating_sub(current.used));
         self.take(state, now, taken);
         units - taken
     }
 
     fn debt(&self, state: &FixedWindowState, now: Tick) -> u64 {
-        self.current(state, now).used.saturating_sub(self.limit)
+        self.current(state, self.windows.at(now))
+            .used
+            .saturating_sub(self.limit)
     }
 
     fn assess(&self, state: &FixedWindowState, now: Tick, cost: u64) -> Assessment {
-        let state = self.current(state, now);
-        let left = self.limit.saturating_sub(state.used);
-        if cost > left {
-            return self.denial(state, now, cost);
-        }
-        let remaining = left - cost;
-        Assessment {
-            fits: true,
-            remaining,
-            reset_after: match state.used + cost {
-                0 => 0,
-                used => self.back_at(state.window, used).saturating_sub(now),
-            },
-            retry: if remaining == 0 && cost == 0 {
-                self.denial(state, now, 1).retry
-            } else if remaining < cost {
-                Retry::after_micros(self.windows.end(state.window).saturating_sub(now))
-            } else {
-                Retry::Now
-            },
-        }
+        self.assess_current(self.current(state, self.windows.at(now)), now, cost)
+    }
+
+    fn fit(
+        &self,
+        state: &FixedWindowState,
+        now: Tick,
+        cost: u64,
+    ) -> Option<(FixedWindowState, Assessment)> {
+        let window = self.windows.at(now);
+        let mut after = self.current(state, window);
+        let answer = self.assess_current(after, now, cost);
+        after.used = after.used.saturating_add(cost);
+        (answer.fits && cost > 0 && state.window <= window).then_some((after, answer))
     }
 
     fn take(&self, state: &mut FixedWindowState, now: Tick, cost: u64) {
         if cost > 0 {
-            *state = self.current(state, now);
+            *state = self.current(state, self.windows.at(now));
             state.used = state.used.saturating_add(cost);
         }
     }
@@ -314,13 +332,13 @@ impl Algorithm for FixedWindow {
         if before.windows == self.windows {
             // Beyond either limit it is what is owed by the other quota, and not what is used of a window of this one.
             return match state.used > before.limit.min(self.limit) {
-                true => before.current(state, now),
+                true => before.current(state, before.windows.at(now)),
                 false => *state,
             };
         }
         FixedWindowState {
             window: self.windows.at(now),
-            used: before.current(state, now).used,
+            used: before.current(state, before.windows.at(now)).used,
         }
     }
 

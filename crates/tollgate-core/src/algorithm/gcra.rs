@@ -150,6 +150,8 @@ pub struct Gcra {
     numerator: u64,
     denominator: u64,
     burst: u64,
+    /// `τ` in µs, where a part is one and a state is no more than its arrival time, as of most quotas. Else 0.
+    whole_tolerance: u64,
     /// `τ` in parts.
     tolerance: u128,
     /// How far ahead a state may lie, in parts: the tolerance, and what requests wait at most, or what may be owed.
@@ -368,25 +370,14 @@ impl Gcra {
         (state, answer)
     }
 
-    /// The same where 64 bits are enough, as for most.
+    /// The same where 64 bits are enough. `None` where they are not, for a cost of nothing or one that never fits, and for a state
+    /// beyond the tolerance.
     fn answer_in_64_bits(
         &self,
         state: &GcraState,
         now: Tick,
         cost: u64,
     ) -> Option<(GcraState, Assessment)> {
-        let (ahead, room) = self.ahead_and_room(state, now, cost)?;
-        let span = cost * self.numerator;
-        match room.checked_sub(span) {
-            Some(left) => self.answer_of(state, now, true, span, ahead + span, left),
-            None => self.answer_of(state, now, false, span, ahead, room),
-        }
-    }
-
-    /// What is ahead of `now`, and the room behind that. `None` where 64 bits are not enough, for a cost of nothing or one that never
-    /// fits, and for a state beyond the tolerance.
-    #[inline]
-    fn ahead_and_room(&self, state: &GcraState, now: Tick, cost: u64) -> Option<(u64, u64)> {
         let ahead = match state.tat.checked_sub(now) {
             None => 0,
             Some(ticks) => {
@@ -395,20 +386,14 @@ impl Gcra {
             }
         };
         let room = u64::try_from(self.tolerance).ok()?.checked_sub(ahead)?;
-        (cost > 0 && cost <= self.burst).then_some((ahead, room))
-    }
-
-    /// The answer, and the state if it is taken, with so many parts ahead then and so many left.
-    #[inline]
-    fn answer_of(
-        &self,
-        state: &GcraState,
-        now: Tick,
-        fits: bool,
-        span: u64,
-        ahead: u64,
-        left: u64,
-    ) -> Option<(GcraState, Assessment)> {
+        if cost == 0 || cost > self.burst {
+            return None;
+        }
+        let span = cost * self.numerator;
+        let (fits, ahead, left) = match room.checked_sub(span) {
+            Some(left) => (true, ahead + span, left),
+            None => (false, ahead, room),
+        };
         let (whole, rest) = match self.denominator {
             1 => (ahead, 0),
             parts => (ahead / parts, ahead % parts),
@@ -518,12 +503,17 @@ impl Algorithm for Gcra {
             numerator,
             denominator,
         } = Interval::of(quota.rate(), micros(quota.period()));
+        let tolerance = u128::from(quota.limit()) * u128::from(numerator);
         Some(Self {
             numerator,
             denominator,
             burst: quota.limit(),
-            tolerance: u128::from(quota.limit()) * u128::from(numerator),
-            reach: u128::from(quota.limit()) * u128::from(numerator),
+            whole_tolerance: match u64::try_from(tolerance) {
+                Ok(tolerance) if denominator == 1 => tolerance,
+                _ => 0,
+            },
+            tolerance,
+            reach: tolerance,
             debt: 0,
         })
     }
@@ -540,6 +530,7 @@ impl Algorithm for Gcra {
 
     fn with_debt(mut self, at_most: u64) -> Self {
         self.debt = at_most;
+        self.whole_tolerance = 0;
         self.reach = self.tolerance + self.span_of(in_24_bits(at_most));
         self
     }
@@ -649,10 +640,31 @@ impl Algorithm for Gcra {
 
     #[inline(always)]
     fn fit(&self, state: &GcraState, now: Tick, cost: u64) -> Option<(GcraState, Assessment)> {
-        let (ahead, room) = self.ahead_and_room(state, now, cost)?;
+        if self.whole_tolerance == 0 {
+            let answered = self.answer_in_64_bits(state, now, cost);
+            return answered.filter(|(_, answer)| answer.fits);
+        }
+        let ahead = state.tat.saturating_sub(now);
+        let room = self.whole_tolerance.checked_sub(ahead)?;
+        if cost == 0 || cost > self.burst {
+            return None;
+        }
         let span = cost * self.numerator;
         let left = room.checked_sub(span)?;
-        self.answer_of(state, now, true, span, ahead + span, left)
+        let after = GcraState {
+            tat: now.checked_add(ahead + span)?,
+            ..*state
+        };
+        let answer = Assessment {
+            fits: true,
+            remaining: left / self.numerator,
+            reset_after: ahead + span,
+            retry: match span.saturating_sub(left) {
+                0 => Retry::Now,
+                lacks => Retry::after_micros(lacks),
+            },
+        };
+        Some((after, answer))
     }
 
     #[inline]

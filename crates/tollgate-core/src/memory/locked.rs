@@ -4,7 +4,6 @@ use crate::{
     algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
     check::Check,
-    decision::Verdict,
     hold::{Hold, Settlement},
     key::Fingerprint,
     memory::{
@@ -224,55 +223,53 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
-    /// Takes a check that fits, if `rest` can be taken with it, where nothing has to be carried over.
+    /// Takes a check that fits, unless `then` says not to after the answer, or something has to be carried over.
     #[inline(always)]
-    pub(super) fn take_fitting(
+    pub(super) fn take_fitting<T>(
         &mut self,
         check: &Check,
         plan: &Plan<A>,
         now: Tick,
-        rest: impl FnOnce() -> Option<()>,
-    ) -> Option<Verdict> {
+        then: impl FnOnce(Assessment) -> Option<T>,
+    ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
         let Some(entry) = self.shard.find_unless_of_another(plan, key)? else {
-            let verdict = self.take_new(check, plan, now, rest)?;
-            return Some(verdict);
+            return self.take_new(check, plan, now, then);
         };
         if A::HAS_HEAP {
             if plan.quota.is_ahead(&entry.state, now) {
                 return None;
             }
             let answer = plan.quota.assess(&entry.state, now, cost);
-            answer.fits.then(rest)??;
+            let taken = answer.fits.then(|| then(answer))??;
             self.take(key, plan, now, cost);
-            return Some(Verdict::of_store(check, answer));
+            return Some(taken);
         }
         let (after, answer) = plan.quota.fit(&entry.state, now, cost)?;
-        let verdict = Verdict::of_store(check, answer);
-        rest()?;
+        let taken = then(answer)?;
         // Denials for want of slots are not remembered.
         if !A::HOLDS_SLOTS {
             self.place.denials(key).clear();
         }
         entry.state = after;
-        Some(verdict)
+        Some(taken)
     }
 
     /// The same of a key that has no state. What costs nothing makes none.
-    fn take_new(
+    fn take_new<T>(
         &mut self,
         check: &Check,
         plan: &Plan<A>,
         now: Tick,
-        rest: impl FnOnce() -> Option<()>,
-    ) -> Option<Verdict> {
+        then: impl FnOnce(Assessment) -> Option<T>,
+    ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
         let fresh = (cost > 0).then(A::State::default)?;
         let (state, answer) = plan.quota.fit(&fresh, now, cost)?;
-        rest()?;
+        let taken = then(answer)?;
         self.denials(key).clear();
         self.shard.insert(key, plan, state, now);
-        Some(Verdict::of_store(check, answer))
+        Some(taken)
     }
 
     /// Takes units that were just found to fit.

@@ -3,7 +3,7 @@
 //! Most requests have few checks, which all fit: each is looked at once, under its lock, and taken when the rest has its answer.
 //! Everything else is [decided step by step](MemoryRuleStore::decide).
 
-use std::{slice::from_ref, sync::Arc, time::Duration};
+use std::{cell::Cell, slice::from_ref, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::Algorithm,
@@ -58,26 +58,27 @@ impl MemoryRuleStore {
             {
                 return Step::Ready(Decision::of_one(now, verdict, true));
             }
-            if let Some(verdict) = self.take_in(rule, plan, check, now, place, || Some(())) {
+            if let Some(verdict) = self.take_in(rule, plan, check, now, place, Some) {
                 return Step::Ready(Decision::allowed(now, verdict));
             }
         }
         Step::Ready(self.decide(from_ref(check), true, Tick::MAX))
     }
 
-    /// Takes a check that fits, if `rest` takes those whose locks come later in the order. `None`: nothing was taken.
+    /// Takes a check that fits, unless `then` says not to: those whose locks come later in the order do not fit. `None`: nothing was
+    /// taken.
     ///
     /// The clock was read before the lock: an older time never lets more pass, and what does not fit is [decided](Self::decide) anew.
     #[inline(always)]
-    fn take_in<A: Algorithm>(
+    fn take_in<A: Algorithm, T>(
         &self,
         rule: &RuleTable<A>,
         plan: &Plan<A>,
         check: &Check,
         now: Tick,
         place: &Place<A>,
-        rest: impl FnOnce() -> Option<()>,
-    ) -> Option<Verdict> {
+        then: impl FnOnce(Verdict) -> Option<T>,
+    ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
         let mut locked = Locked::new(&rule.table, place);
         if let Some(block) = &rule.block {
@@ -92,10 +93,12 @@ impl MemoryRuleStore {
             true => locked.next_slot_number(&self.shared.slot_numbers),
             false => 0,
         };
-        let verdict = locked.take_fitting(check, plan, now, rest)?;
-        Some(match A::HOLDS_SLOTS {
-            true => verdict.with_slot_number(number),
-            false => verdict,
+        locked.take_fitting(check, plan, now, |answer| {
+            let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+            then(match A::HOLDS_SLOTS {
+                true => verdict.with_slot_number(number),
+                false => verdict,
+            })
         })
     }
 
@@ -103,18 +106,22 @@ impl MemoryRuleStore {
     // Not inlined: its frame would be that of each check (25 of 400 instructions).
     #[inline(never)]
     fn acquire_several(&self, checks: &[Check]) -> Step<Decision> {
-        let mut order = [0; FEW];
-        if let Some(order) = order.get_mut(..checks.len())
-            && self.order(checks, order).is_some()
-        {
-            let now = self.clock.now();
-            let mut decision = Decision::to_be_written(now, checks.len());
-            let verdicts = decision.verdicts_mut();
-            if self.take_next(order, checks, now, verdicts).is_some() {
-                return Step::Ready(decision);
-            }
+        let mut numbers = [0; FEW];
+        let order = numbers.get_mut(..checks.len()).and_then(|order| {
+            self.order(checks, order)?;
+            Some(&*order)
+        });
+        let (now, verdicts) = (self.clock.now(), [const { Cell::new(None) }; FEW]);
+        let several = Several {
+            store: self,
+            checks,
+            verdicts: &verdicts,
+            now,
+        };
+        match order.and_then(|order| several.take(order)) {
+            Some(()) => Step::Ready(Decision::all_allowed(now, &verdicts)),
+            None => Step::Ready(self.decide(checks, true, Tick::MAX)),
         }
-        Step::Ready(self.decide(checks, true, Tick::MAX))
     }
 
     /// The checks in the order of their locks: each a number whose remainder is its index. `None`: a rule is not enforced or has no
@@ -132,21 +139,26 @@ impl MemoryRuleStore {
         }
         Some(())
     }
+}
 
+/// Checks whose locks are held together.
+struct Several<'a> {
+    store: &'a MemoryRuleStore,
+    checks: &'a [Check],
+    /// In the order of the checks.
+    verdicts: &'a [Cell<Option<Verdict>>; FEW],
+    now: Tick,
+}
+
+impl Several<'_> {
     /// Takes the first of the checks in `order` under its lock, if the rest can be taken within it.
-    fn take_next(
-        &self,
-        order: &[u64],
-        checks: &[Check],
-        now: Tick,
-        verdicts: &mut [Verdict],
-    ) -> Option<()> {
+    fn take(&self, order: &[u64]) -> Option<()> {
         let Some((first, rest)) = order.split_first() else {
             return Some(());
         };
         let index = *first as usize % FEW;
-        with_table!(self.rule(&checks[index])?, rule => {
-            self.take_first(rule, index, rest, checks, now, verdicts)
+        with_table!(self.store.rule(&self.checks[index])?, rule => {
+            self.take_first(rule, index, rest)
         }, else None)
     }
 
@@ -155,18 +167,17 @@ impl MemoryRuleStore {
         rule: &RuleTable<A>,
         index: usize,
         rest: &[u64],
-        checks: &[Check],
-        now: Tick,
-        verdicts: &mut [Verdict],
     ) -> Option<()> {
-        let check = &checks[index];
+        let check = &self.checks[index];
         let place = rule.table.place(check.key());
-        let rest = || match rest.is_empty() {
-            true => Some(()),
-            false => self.take_next(rest, checks, now, verdicts),
-        };
-        verdicts[index] = self.take_in(rule, rule.plan(check)?, check, now, place, rest)?;
-        Some(())
+        let plan = rule.plan(check)?;
+        (self.store).take_in(rule, plan, check, self.now, place, |verdict| {
+            self.verdicts[index].set(Some(verdict));
+            match rest.is_empty() {
+                true => Some(()),
+                false => self.take(rest),
+            }
+        })
     }
 }
 

@@ -249,7 +249,7 @@ async fn daily_usage_is_what_a_client_was_allowed_and_denied_and_settled_on_each
 async fn accounts_share_cells_and_none_gets_the_units_of_another() {
     let limiter = limiter(&ManualClock::new(START), durable(100));
     let journal = limiter.journal();
-    journal.attach(100_000, |_| Pending::new(async { Some(0.into()) }));
+    journal.attach(30_000, |_| Pending::new(async { Some(0.into()) }));
     let (mut taken, mut noted) = (BTreeMap::new(), BTreeMap::new());
     for n in 0..120_000_u32 {
         // More than there are cells, and a few often.
