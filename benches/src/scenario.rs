@@ -58,16 +58,12 @@ impl fmt::Debug for Scenario {
 
 /// All scenarios.
 pub const ALL: &[Scenario] = &[
+    scenario("name", || Ok(by_name(hot(), |_| true))),
     scenario("hot-allowed", || checks(WIDE, hot(), 8)),
     scenario("hot-uneven", || checks(UNEVEN, hot(), 8)),
     scenario("hot-denied", || checks(TIGHT, hot(), 8)),
     scenario("hot-may-wait", || {
         Ok(asking(Checker::waiting(WIDE)?, hot(), 8))
-    }),
-    scenario("hot-counted", || {
-        let (checker, mut namer) = (Checker::blocking(WIDE)?, Namer::new());
-        each(8).for_each(|client| checker.count(namer.name(client)));
-        Ok(asking(checker, hot(), 8))
     }),
     scenario("window", || checks(DAILY, hot(), 8)),
     scenario("durable", || Ok(asking(Checker::durable()?, hot(), 8))),
@@ -154,10 +150,15 @@ fn asking(checker: Checker, clients: Vec<u32>, count: u32) -> Step {
     for client in each(count) {
         black_box(checker.one(namer.name(client)));
     }
-    let mut clients = clients.into_iter().cycle();
+    by_name(clients, move |name| checker.one(name))
+}
+
+/// Something with the name of one client after the other.
+fn by_name(clients: Vec<u32>, then: impl Fn(&str) -> bool + 'static) -> Step {
+    let (mut namer, mut clients) = (Namer::new(), clients.into_iter().cycle());
     Box::new(move || {
         if let Some(client) = clients.next() {
-            black_box(checker.one(namer.name(client)));
+            black_box(then(black_box(namer.name(client))));
         }
     })
 }
@@ -226,17 +227,11 @@ fn two_rules(checker: Result<Checker, RuleError>) -> Made {
 
 /// The same of 100 000 clients.
 fn two_rules_of_many(checker: Result<Checker, RuleError>) -> Made {
-    let checker = checker?;
-    let mut namer = Namer::new();
+    let (checker, mut namer) = (checker?, Namer::new());
     for client in each(100_000) {
         black_box(checker.two(namer.name(client)));
     }
-    let mut clients = uniform(100_000).into_iter().cycle();
-    Ok(Box::new(move || {
-        if let Some(client) = clients.next() {
-            black_box(checker.two(namer.name(client)));
-        }
-    }))
+    Ok(by_name(uniform(100_000), move |name| checker.two(name)))
 }
 
 /// A flood of clients that come once each; their states are fresh again after a while.

@@ -8,7 +8,7 @@ use tollgate_benches::check::{LASTING_BURST, LASTING_INTERVAL};
 pub(crate) type Numbers = (Duration, u32);
 
 /// The numbers of [`WIDE`](tollgate_benches::check::WIDE).
-pub(crate) const WIDE_NUMBERS: Numbers = (Duration::from_micros(1), 4_000_000_000);
+pub(crate) const WIDE_NUMBERS: Numbers = (Duration::from_micros(100), 4_000_000_000);
 /// The numbers of [`TIGHT`](tollgate_benches::check::TIGHT).
 pub(crate) const TIGHT_NUMBERS: Numbers = (Duration::from_secs(3_600), 1);
 /// The numbers of [`LASTING`](tollgate_benches::check::LASTING).

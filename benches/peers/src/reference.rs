@@ -143,7 +143,7 @@ where
         let Ok(mut response) = ready!(Pin::new(inner).poll(context));
         if let Some(left) = self.left {
             let fields = response.headers_mut();
-            let limit = HeaderValue::from_static("\"rule-0\";q=1000000;w=1");
+            let limit = HeaderValue::from_static("\"rule-0\";q=10000;w=1");
             fields.insert(HeaderName::from_static("ratelimit-policy"), limit);
             fields.insert(HeaderName::from_static("ratelimit"), left.into());
         }
