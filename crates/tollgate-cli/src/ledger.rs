@@ -296,29 +296,18 @@ fn entry_text(entry: &Entry) -> String {
 }
 
 fn usage_text(usage: &AccountUsage) -> String {
-    let AccountUsage {
-        account,
-        rule,
-        units,
-        corrections,
-        credits,
-        is_closed,
-        ..
-    } = usage;
-    let closed = if *is_closed { "closed" } else { "open" };
-    format!("{units:>15} {corrections:>12} {credits:>12}  {closed:<6}  {rule}  {account}")
+    let closed = if usage.is_closed { "closed" } else { "open" };
+    format!(
+        "{:>15} {:>12} {:>12}  {closed:<6}  {}  {}",
+        usage.units, usage.corrections, usage.credits, usage.rule, usage.account
+    )
 }
 
 fn daily_text(usage: &DailyUsage) -> String {
-    let DailyUsage {
-        account,
-        rule,
-        allowed,
-        denied,
-        units,
-        ..
-    } = usage;
-    format!("{allowed:>12} allowed {denied:>12} denied {units:>15} units  {rule}  {account}")
+    format!(
+        "{:>12} allowed {:>12} denied {:>15} units  {}  {}",
+        usage.allowed, usage.denied, usage.units, usage.rule, usage.account
+    )
 }
 
 /// Rows that are printed as they come.

@@ -15,6 +15,21 @@ pub(crate) struct Durable {
 #[derive(Clone)]
 pub(crate) struct AccountFn(pub(crate) Arc<dyn Fn(&KeyBuf) -> String + Send + Sync>);
 
+/// The longest name of an account, in bytes.
+const LONGEST: usize = 200;
+
+impl AccountFn {
+    /// The account of a key: as much of its name as a ledger writes. Clients may send long keys.
+    pub(crate) fn of(&self, key: &KeyBuf) -> Arc<str> {
+        let name = (self.0)(key);
+        let mut end = name.len().min(LONGEST);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        name[..end].into()
+    }
+}
+
 impl PartialEq for AccountFn {
     fn eq(&self, _: &Self) -> bool {
         true

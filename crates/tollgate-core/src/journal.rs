@@ -254,11 +254,11 @@ impl Journal {
         self.accounts() < self.most.load(Ordering::Relaxed)
     }
 
-    /// Makes room for an account, or for one more window of it, if there is any.
-    fn takes_room(&self) -> bool {
-        let has_room = self.has_room();
+    /// Makes room for an account, for one more window of it, or for a client, if there is any.
+    fn takes_room(&self, taken: &AtomicUsize) -> bool {
+        let has_room = taken.load(Ordering::Relaxed) < self.most.load(Ordering::Relaxed);
         if has_room {
-            self.accounts.fetch_add(1, Ordering::Relaxed);
+            taken.fetch_add(1, Ordering::Relaxed);
         }
         has_room
     }
@@ -348,7 +348,8 @@ impl RuleJournal {
         subject: Fingerprint,
         change: impl FnOnce(&mut Account) -> T,
     ) -> Option<T> {
-        self.accounts.with(subject, || journal.takes_room(), change)
+        self.accounts
+            .with(subject, || journal.takes_room(&journal.accounts), change)
     }
 
     /// Until when the usage of the account is known to be in the store, if there was room.
@@ -365,7 +366,7 @@ impl RuleJournal {
             let is_first = account.units.is_empty();
             match account.units.iter_mut().find(|(it, _)| *it == window) {
                 Some((_, sum)) => *sum = sum.saturating_add(units),
-                None if is_first || journal.takes_room() => {
+                None if is_first || journal.takes_room(&journal.accounts) => {
                     account.units.push((window, units));
                 }
                 None => return None,
@@ -526,7 +527,7 @@ impl DurableRules {
             && let Some(durable) = rule.durable_setting()
         {
             // Not under the lock: it is code of the application.
-            let name: Arc<str> = (durable.account.0)(key).into();
+            let name = durable.account.of(key);
             of_rule.with(&self.journal, subject, |account| {
                 account.name = Some(name);
                 // What a ledger takes out before its first units leaves it.

@@ -374,7 +374,8 @@ impl Rule {
 
     /// Counts usage by client and day for analytics, which a ledger writes: requests that were admitted, requests that this rule denied, and
     /// the units that it took, by `account` and day of UTC. `account` names a key, as in [`durable`](Self::durable); the name is stored in
-    /// the clear, and what it calls `""` is not counted. For any algorithm, and shadows too.
+    /// the clear, and what it calls `""` is not counted. For any algorithm, and shadows too. Count clients that were authenticated, or
+    /// addresses: each name that a client invents is a row.
     ///
     /// It is no budget: nothing is read from there, and no request waits for it or is denied because of it. What a process has not
     /// written when it is killed is lost, and so is what has no room: see `tollgate-ledger`.

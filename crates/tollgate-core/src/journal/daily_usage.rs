@@ -20,7 +20,7 @@ use crate::{
 const DAY: Tick = 86_400_000_000;
 
 /// What an account has used of a rule on a day.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DailyUsage {
     /// The account, never empty.
     pub account: Arc<str>,
@@ -69,15 +69,6 @@ impl Journal {
         self.day_clients.store(clients, Ordering::Relaxed);
         taken
     }
-
-    fn takes_day_room(&self) -> bool {
-        let most = self.most.load(Ordering::Relaxed);
-        let has_room = self.day_clients.load(Ordering::Relaxed) < most;
-        if has_room {
-            self.day_clients.fetch_add(1, Ordering::Relaxed);
-        }
-        has_room
-    }
 }
 
 impl DurableRules {
@@ -102,8 +93,8 @@ impl DurableRules {
                 .is_none()
         {
             // Not under the lock: it is code of the application.
-            let account: Arc<str> = (account.0)(key).into();
-            let room = || self.journal.takes_day_room();
+            let account = account.of(key);
+            let room = || self.journal.takes_room(&self.journal.day_clients);
             of_rule
                 .day_clients
                 .with(subject, room, |client| client.account = account);
@@ -159,19 +150,18 @@ impl DurableRules {
             if client.account.is_empty() {
                 return;
             }
-            if let Some(known) = client.days.iter_mut().find(|it| it.day == day) {
-                return add(known);
-            }
-            let mut new = DailyUsage {
-                account: Arc::clone(&client.account),
-                rule: Arc::clone(&of_rule.name),
-                day,
-                allowed: 0,
-                denied: 0,
-                units: 0,
-            };
-            add(&mut new);
-            client.days.push(new);
+            let days = &mut client.days;
+            let known = days.iter().position(|it| it.day == day);
+            let index = known.unwrap_or_else(|| {
+                days.push(DailyUsage {
+                    account: Arc::clone(&client.account),
+                    rule: Arc::clone(&of_rule.name),
+                    day,
+                    ..DailyUsage::default()
+                });
+                days.len() - 1
+            });
+            add(&mut days[index]);
         };
         let added = of_rule.day_clients.with(check.key(), || false, change);
         if added.is_none() {

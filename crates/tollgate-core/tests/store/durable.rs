@@ -242,6 +242,11 @@ async fn daily_usage_is_what_a_client_was_allowed_and_denied_and_settled_on_each
         assert_eq!(days(journal, "bolt").len(), 1);
         let _ = of("cobb").await;
         assert_eq!((days(journal, "cobb").len(), journal.lost_daily()), (1, 1));
+        // A client may send a long key, and its name takes no more memory for that.
+        let long = "é".repeat(150);
+        let check = limiter.check("units", &Key::of(&*long)).expect("the rule");
+        let _ = limiter.acquire(&[check]).await;
+        assert_eq!(days(journal, &long[..200]).len(), 1);
     }
 }
 
