@@ -18,8 +18,8 @@ everything | quick | lints | tests | edge | servers | schedules | docs) ;;
   ;;
 esac
 
-# The same random cases each time. `cargo test` by itself takes others at each run.
-export PROPTEST_RNG_SEED=20260722
+# The same random cases each time, and not many. `cargo test` by itself takes others at each run, and more.
+export PROPTEST_RNG_SEED=20260722 PROPTEST_CASES=100
 export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
 
 # In an empty folder there is nothing to build upon, and what the next build could build upon costs a fifth of the time. A test that

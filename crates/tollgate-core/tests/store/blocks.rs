@@ -144,7 +144,7 @@ fn keys_are_blocked_exactly_as_an_oracle_says_that_forgets_nothing() {
 }
 
 #[test]
-fn a_million_invented_keys_free_no_blocked_one_and_no_level_of_one() {
+fn a_flood_of_invented_keys_frees_no_blocked_one_and_no_level_of_one() {
     let clock = ManualClock::new(1_700_000_000_000_000);
     let store = MemoryStore::builder().clock(&clock).bytes_per_rule(1 << 20);
     let block = Block::after(2).within(HOUR).for_each([HOUR, 2 * HOUR]);
@@ -157,7 +157,7 @@ fn a_million_invented_keys_free_no_blocked_one_and_no_level_of_one() {
             let _ = blocked(n);
         }
     }
-    for n in 0..1_000_000_u32 {
+    for n in 0..250_000_u32 {
         let stranger = || Key::of(["stranger".as_bytes(), &n.to_le_bytes()]);
         assert!(take(stranger()).is_allowed());
         // Each is on the way to a block.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tollgate_core::{Limiter, OnStoreError, Rule, SECOND, Source};
 use tollgate_test_servers::{
     eventually::eventually,
@@ -47,8 +48,11 @@ async fn a_limit_holds_for_two_regions_and_through_a_cut_between_them() {
             let more = |before| {
                 let fleet = &fleet;
                 async move {
-                    let more =
-                        || async { (fleet.units(0) >= before + burst * 3 / 2).then_some(()) };
+                    let more = || async {
+                        // All of the book is read each time.
+                        sleep(SECOND / 20).await;
+                        (fleet.units(0) >= before + burst * 3 / 2).then_some(())
+                    };
                     eventually("more is admitted", more).await;
                     fleet.units(0)
                 }

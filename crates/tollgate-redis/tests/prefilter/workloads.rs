@@ -86,13 +86,13 @@ fn processes_that_hoard() {
             for _ in 0..2 {
                 let hoard = Load {
                     lasts: Duration::from_millis(600),
-                    pause: Duration::from_millis(5),
+                    pause: Duration::from_millis(10),
                     ..load.clone()
                 };
                 counts = counts.plus(fleet.run(&hoard));
                 idle(fleet, load);
                 let take = Load {
-                    lasts: Duration::from_millis(100),
+                    lasts: Duration::from_millis(50),
                     at_once: 200,
                     ..load.clone()
                 };
