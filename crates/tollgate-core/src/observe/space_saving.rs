@@ -139,11 +139,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_came_as_often_as_the_list_says_after_each_request() {
+    fn each_key_came_as_often_as_the_list_says() {
         let mut list = SpaceSaving::new();
         let mut exact: HashMap<u64, u64> = HashMap::new();
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        for _ in 0..6_000 {
+        for request in 0..6_000 {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
@@ -153,6 +153,9 @@ mod tests {
             let came = exact.entry(key).or_default();
             *came += 1;
             assert!(list.record(key, 1, false) >= *came);
+            if request % 20 > 0 {
+                continue;
+            }
             for (key, came) in &exact {
                 let entry = list.entries().find(|(there, ..)| there == key);
                 match entry {

@@ -20,7 +20,7 @@ for_each_algorithm! {
 
 fn kept<O: Oracle>(kind: AlgorithmKind) {
     let values = (quota(kind), quota(kind), start(), requests(15));
-    property(150, &values, |(old, new, start, requests)| {
+    property(100, &values, |(old, new, start, requests)| {
         let mut run = Run::<O>::new(old, start);
         for request in requests {
             let cost = run.moved(request);
@@ -49,7 +49,7 @@ fn kept<O: Oracle>(kind: AlgorithmKind) {
 
 fn to_and_fro<O: Oracle>(kind: AlgorithmKind) {
     let values = (quota(kind), quota(kind), start(), requests_back(15));
-    property(150, &values, |(old, new, start, requests)| {
+    property(100, &values, |(old, new, start, requests)| {
         let mut run = Run::<O>::new(old, start);
         for request in requests {
             let cost = run.moved(request);
@@ -79,7 +79,7 @@ fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
         quota(AlgorithmKind::Gcra),
         requests(15),
     );
-    property(400, &values, |(old, new, requests)| {
+    property(200, &values, |(old, new, requests)| {
         let mut run = Run::<crate::oracle::GcraOracle>::new(old, 1_700_000_000_000_000);
         for request in requests {
             let cost = run.moved(request);

@@ -114,7 +114,7 @@ fn go<O: Oracle>(
 
 fn never_above<O: Oracle>(kind: AlgorithmKind) {
     let values = (quota(kind), quota(kind), start(), story());
-    property(400, &values, |(old, new, start, story)| {
+    property(200, &values, |(old, new, start, story)| {
         let Some(mut twins) = Twins::<O>::new(old, new, start, story) else {
             return Ok(());
         };
@@ -175,7 +175,7 @@ fn relimited(quota: Quota, limit: u64) -> Option<Quota> {
 fn exact<O: Oracle>(kind: AlgorithmKind) {
     let limits = prop_oneof![1..12_u64, 1..2_000_u64, 1..1_u64 << 30];
     let values = (quota(kind), limits, start(), story(), 0..1_001_u64);
-    property(400, &values, |(old, limit, start, story, part)| {
+    property(200, &values, |(old, limit, start, story, part)| {
         let new = relimited(old, limit);
         prop_assume!(new.is_some());
         let new = new.expect("just looked");
@@ -243,7 +243,7 @@ fn lost_by_a_bucket(story: impl Strategy<Value = Story>, most: impl Fn(u128, u12
         start(),
         story,
     );
-    property(1_000, &values, |(old, new, start, story)| {
+    property(500, &values, |(old, new, start, story)| {
         let Some(mut twins) = Twins::<GcraOracle>::new(old, new, start, story) else {
             return Ok(());
         };

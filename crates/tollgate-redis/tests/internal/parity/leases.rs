@@ -20,7 +20,7 @@ use tollgate_test_servers::redis_client::Integers as _;
 use crate::internal_tests::parity::{holds::histories, server::Server};
 
 const STEPS: u64 = 400;
-const HISTORIES: u64 = 60;
+const HISTORIES: u64 = 30;
 const MARGIN: Duration = Duration::from_secs(10_000_000_000);
 
 /// The state machine that a quota is held to.

@@ -26,7 +26,7 @@ enum With {
 #[test]
 fn slots_are_granted_by_the_script_as_by_the_grantor() {
     let mut server = Server::start();
-    for seed in 0..histories(40) {
+    for seed in 0..histories(20) {
         server.forget_everything();
         history(&mut server, seed, false);
     }
@@ -35,7 +35,7 @@ fn slots_are_granted_by_the_script_as_by_the_grantor() {
 /// By the clock of the server, which stands where the history puts it, with the time to live of each state.
 pub(super) fn slots_live_until_the_last_owner_is_forgotten() {
     let mut server = Server::start_standing();
-    for seed in 0..20 {
+    for seed in 0..8 {
         server.forget_everything();
         history(&mut server, seed, true);
     }
