@@ -128,6 +128,7 @@ enum Labels {
 /// The metrics that the pages of the guide name, with the page and the labels.
 fn named_in_guide() -> Vec<(String, String, Labels)> {
     let pages = fs::read_dir(repository().join("docs/guide")).expect("the guide");
+    let tables = read("crates/tollgate-ledger/src/schema.rs");
     let mut named = Vec::new();
     for page in pages.map(|page| page.expect("a page").path()) {
         let name = page.file_name().expect("a file").to_string_lossy();
@@ -140,7 +141,9 @@ fn named_in_guide() -> Vec<(String, String, Labels)> {
                 let (metric, labels) = code.split_once('{').unwrap_or((code, ""));
                 let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
                 // `tollgate_redis` and the like are crates.
-                let is_metric = metric.starts_with("tollgate_") && metric.matches('_').count() > 1;
+                let is_metric = metric.starts_with("tollgate_")
+                    && metric.matches('_').count() > 1
+                    && !tables.contains(metric);
                 if !is_metric && metric != "tollgate_waiting" || !metric.chars().all(is_part) {
                     continue;
                 }
