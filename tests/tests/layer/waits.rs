@@ -19,7 +19,9 @@ use tollgate_tests::{
     counted::{Counted, Metrics},
     probe::Probe,
 };
-use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer};
+use tower::{
+    Layer, Service, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn,
+};
 
 const TENTH: Duration = Duration::from_millis(100);
 
@@ -154,6 +156,17 @@ async fn as_many_wait_as_have_a_place() {
     sleep(TENTH).await;
     assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
     assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_future_is_never_polled_gives_its_place_back() {
+    let answer = |_| async { Ok::<_, Infallible>(Response::new(Body::empty())) };
+    let mut service = limits([paced(SECOND)]).layer(service_fn(answer));
+    let _ = service.call(from("ann")).await;
+    drop(service.call(from("ann")));
+    let start = Instant::now();
+    let _ = service.call(from("ann")).await;
+    assert_eq!(start.elapsed(), TENTH);
 }
 
 #[tokio::test(start_paused = true)]

@@ -135,7 +135,7 @@ impl Admitted {
                 (self.settlement()).on_response(response.status(), response.headers());
             self.write_headers(response, &changed);
             if let Some(mut settlement) = at_end {
-                settlement.hold(slots);
+                settlement.slots = slots;
                 return Some(AtEnd::Settle(settlement));
             }
         } else if self.config.settings.shows_quota() || self.admission.is_some() {

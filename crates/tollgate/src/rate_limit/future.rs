@@ -38,7 +38,7 @@ pin_project! {
         // The request was admitted, and the inner service runs. Not a state of its own: a request that is admitted at once is
         // moved once less.
         #[pin]
-        inner: Option<S::Future>,
+        pub(super) inner: Option<S::Future>,
         // What is before that, or in its place. Most requests have nothing of it.
         state: Option<Box<State<S, B>>>,
         admitted: Option<Admitted>,
@@ -73,9 +73,9 @@ where
     S: Service<Request<B>>,
 {
     #[inline]
-    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
+    pub(crate) fn inner(inner: Option<S::Future>, admitted: Option<Admitted>) -> Self {
         Self {
-            inner: Some(future),
+            inner,
             admitted,
             state: None,
         }

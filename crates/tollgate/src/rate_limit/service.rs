@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::ready,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -92,7 +93,9 @@ where
         let is_asked = match ask(&config, &head, has_body, &mut asked) {
             Asked::Checks => true,
             Asked::Nothing if config.attach_decision => false,
-            Asked::Nothing => return ResponseFuture::inner(self.inner.call(request), None),
+            Asked::Nothing => {
+                return ResponseFuture::inner(Some(self.inner.call(request)), None);
+            }
             Asked::Rejected(refusal) => {
                 return self.answer(Answered::at_once(reject(&config, &head, &refusal)));
             }
@@ -111,10 +114,18 @@ where
         let decision = match &decided {
             Step::Ready(decision) if !attempt.waits(decision) => decision,
             _ => {
-                let route = Route::of(head.extensions);
-                let known = asked.checks.into();
-                let decided = wait(Arc::clone(&config), known, decided, timer, route);
-                return self.decide_later(Pending::new(decided), request, config);
+                let pending = match decided {
+                    // With its place in the queue, which goes back also if the future is never polled.
+                    Step::Ready(decision) => {
+                        let waits = Progress::Waits(Box::new(attempt.wait(decision)));
+                        Pending::new(ready((waits, asked.checks.into())))
+                    }
+                    reply => {
+                        let (route, known) = (Route::of(head.extensions), asked.checks.into());
+                        Pending::new(wait(Arc::clone(&config), known, reply, timer, route))
+                    }
+                };
+                return self.decide_later(pending, request, config);
             }
         };
         if is_asked {
@@ -131,17 +142,28 @@ where
             let admitted = Admitted::new(config, asked.checks, decision.clone(), entry);
             return self.answer(admitted.answer(answer));
         }
-        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-        let future = self.inner.call(request);
         let Step::Ready(decision) = decided else {
             unreachable!("it was looked at");
         };
-        let admitted = Admitted::new(config, asked.checks, decision, entry);
-        ResponseFuture::inner(future, Some(admitted))
+        self.enter(
+            request,
+            Admitted::new(config, asked.checks, decision, entry),
+        )
     }
 }
 
 impl<S: Clone> RateLimit<S> {
+    /// Nothing to wait for: the inner service that was polled ready is called at once, without a clone. If it panics, the request ends
+    /// without a response.
+    fn enter<B>(&mut self, request: Request<B>, admitted: Admitted) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let mut future = ResponseFuture::inner(None, Some(admitted));
+        future.inner = Some(self.inner.call(request));
+        future
+    }
+
     /// The instance that was polled ready is not kept while a denial is held.
     fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
     where

@@ -33,7 +33,7 @@ pub(crate) struct TrailersSettlement {
     status: StatusCode,
     headers: HeaderMap,
     /// What the request holds until it is settled.
-    slots: Option<HeldSlots>,
+    pub(crate) slots: Option<HeldSlots>,
 }
 
 /// What becomes of a settlement when the head of the response is there.
@@ -119,11 +119,6 @@ impl Drop for Settlement {
 }
 
 impl TrailersSettlement {
-    /// Slots that go back after the settlement.
-    pub(crate) fn hold(&mut self, slots: Option<HeldSlots>) {
-        self.slots = slots;
-    }
-
     /// The body has ended, with an error or with this frame, if it has trailers.
     pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
         let protocol = self.settlement.config.settings.protocol;
