@@ -2,6 +2,7 @@
 //! pause, crash and start again, a store that forgets, and clocks that run apart.
 
 mod alive;
+mod due;
 mod exact;
 mod explore;
 mod fault;

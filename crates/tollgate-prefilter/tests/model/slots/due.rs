@@ -1,4 +1,4 @@
-//! What a process does about slots, and when: what the model in `model/slots/` leaves open, which sends messages at any time.
+//! What a process does about slots, and when: what the model leaves open, which sends messages at any time.
 
 use tollgate_core::{Tick, store::Fingerprint};
 use tollgate_prefilter::{SlotHolder, SlotKey, SlotOwner, SlotStart, SlotTable, SlotTerms};
