@@ -19,7 +19,10 @@ use jiff::{
     tz::{TimeZone, TimeZoneDatabase},
 };
 
-use crate::{did_you_mean::did_you_mean, quota_error::QuotaError, time::Tick};
+use crate::{
+    error::{QuotaError, did_you_mean},
+    time::Tick,
+};
 
 /// How long a window of [`Quota::calendar`](crate::Quota::calendar) lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

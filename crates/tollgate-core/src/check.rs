@@ -188,7 +188,7 @@ fn limited(cost: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::on_store_error::OnStoreError;
+    use crate::check_policy::OnStoreError;
 
     #[test]
     fn a_check_keeps_its_policy_and_its_cost_apart() {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 #[cfg(feature = "tokio")]
 pub use crate::attempt::Waiting;
-pub use crate::{attempt::Attempt, replacement::Replacement};
+pub use crate::{attempt::Attempt, live_limiter::Replacement};
 use crate::{
     check::Check,
     decision::Decision,

@@ -128,19 +128,16 @@ mod consistency;
 mod coordinator;
 mod credits;
 mod decision;
-mod did_you_mean;
 mod durable_setting;
 mod error;
 mod hold;
 mod idempotency;
-mod interval;
 // For tollgate-ledger. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod journal;
 mod journal_cells;
 mod key;
 mod key_part;
-mod key_prefix;
 pub mod layer;
 mod limiter;
 mod live_limiter;
@@ -149,34 +146,30 @@ pub mod memory;
 mod mistake;
 mod network;
 pub mod observe;
-mod on_store_error;
 #[cfg(feature = "stream")]
 mod pace;
 mod quota;
 mod quota_conflict;
-mod quota_error;
 mod quota_text;
 mod redeem;
 mod remote;
-mod replacement;
 mod reservation;
 mod rule;
-mod rule_change;
 mod rule_set;
 mod rule_validation;
-mod serial;
 mod source;
 mod step;
 pub mod store;
 // For tollgate and tollgate-redis, which keep values per stripe as well. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod striped;
-mod sync;
+// For tollgate-prefilter, whose locks the same scheduler sees. Hidden, so that it can change in any release.
+#[doc(hidden)]
+pub mod sync;
 #[cfg(feature = "metrics")]
 mod table_sizes;
 mod ticket;
 mod time;
-mod top_keys_setting;
 mod variable_quota;
 mod wait;
 mod wait_queue;
@@ -185,40 +178,47 @@ mod wait_timer;
 pub use self::{
     algorithm::Retry,
     algorithm_kind::AlgorithmKind,
-    block::{ActiveBlock, Block},
+    block::Block,
     check::Check,
-    check_policy::CheckPolicy,
+    check_policy::{CheckPolicy, OnStoreError},
     consistency::{Consistency, LeaseShare},
     credits::Balance,
     decision::{Decision, Outcome, Reason, Verdict},
-    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, UnknownName},
     key::{Key, KeyBuf, PartKind},
     key_part::KeyPart,
-    key_prefix::KeyPrefix,
     limiter::{Grant, Limiter},
-    live_limiter::{LiveLimiter, WeakLiveLimiter},
-    memory::{MemoryStore, MemoryStoreBuilder},
+    live_limiter::LiveLimiter,
+    memory::MemoryStore,
     network::Network,
-    on_store_error::OnStoreError,
-    quota::{LeakyBucketOf, MAX_PERIOD, MAX_UNITS, Quota, TokenBucketOf},
-    quota_error::QuotaError,
+    quota::{MAX_PERIOD, MAX_UNITS, Quota},
     quota_text::ParseQuotaError,
-    redeem::ReservationTicket,
     reservation::Reservation,
     rule::{Mode, Rule},
-    rule_change::RuleChange,
-    rule_set::RuleSet,
+    rule_set::{RuleChange, RuleSet},
     source::Source,
     step::{Pending, Step},
     store::rule_store::Store,
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
     variable_quota::CheckQuota,
-    wait_queue::{WaitError, WaitErrorKind},
 };
 
-#[cfg(feature = "stream")]
-pub use self::pace::Paced;
+pub mod types {
+    //! What calls give back and errors are, which a program seldom has to name.
+
+    #[cfg(feature = "stream")]
+    pub use crate::pace::Paced;
+    pub use crate::{
+        block::ActiveBlock,
+        error::{QuotaError, TryAcquireError},
+        key::KeyPrefix,
+        live_limiter::WeakLiveLimiter,
+        quota::{LeakyBucketOf, TokenBucketOf},
+        redeem::ReservationTicket,
+        wait_queue::{WaitError, WaitErrorKind},
+    };
+}
 
 /// Runs the program in the README.
 #[cfg(doctest)]

@@ -28,8 +28,7 @@ use crate::{
     step::Step,
     store::{
         registry::Registration,
-        rule_store::{RuleStore, Store},
-        support::refuse_unsupported,
+        rule_store::{RuleStore, Store, refuse_unsupported},
     },
     ticket::{Ticket, holds},
     time::Clock,

@@ -9,8 +9,7 @@ use std::{
 use crate::calendar::{Calendar, CalendarUnit, Weekday};
 use crate::{
     algorithm_kind::AlgorithmKind,
-    interval::Interval,
-    quota_error::QuotaError,
+    error::QuotaError,
     time::{HOUR, MINUTE, SECOND, Tick, micros},
 };
 
@@ -755,6 +754,32 @@ impl fmt::Debug for Quota {
         }
         f.write_str(")")
     }
+}
+
+// The time of one unit.
+
+/// The time of one unit as a fraction of microseconds in lowest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) numerator: u64,
+    pub(crate) denominator: u64,
+}
+
+impl Interval {
+    pub(crate) fn of(units: u64, period: u64) -> Self {
+        let divisor = gcd(units, period).max(1);
+        Self {
+            numerator: period / divisor,
+            denominator: units / divisor,
+        }
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 #[cfg(test)]

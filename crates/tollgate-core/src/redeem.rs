@@ -11,10 +11,7 @@ use crate::{
     reservation::{Reservation, Reserved},
     source::Source,
     step::Step,
-    store::{
-        reservation_store::{ReservationStore, ReservedSettlement},
-        rule_store::RuleStore,
-    },
+    store::rule_store::{ReservationStore, ReservedSettlement, RuleStore},
     ticket::{Ticket, place_of, settlement_to},
 };
 

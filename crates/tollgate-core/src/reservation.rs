@@ -1,5 +1,5 @@
 //! Reservations: what a request holds, as it leaves its process. How to make one and redeem it is in
-//! [`redeem`](crate::ReservationTicket).
+//! [`redeem`](crate::types::ReservationTicket).
 
 use std::{
     fmt,

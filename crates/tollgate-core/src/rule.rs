@@ -5,15 +5,14 @@ use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 use crate::{
     algorithm_kind::AlgorithmKind,
     block::Block,
+    check_policy::OnStoreError,
     consistency::Consistency,
     durable_setting::{AccountFn, Durable},
     error::{RuleError, RuleErrorKind},
     idempotency::Idempotency,
     key::KeyBuf,
-    on_store_error::OnStoreError,
     quota::Quota,
     quota_conflict::{debt_conflict, plan_conflict, wait_conflict},
-    top_keys_setting::TopKeysSetting,
     variable_quota::{CheckQuota, VariableQuota},
 };
 
@@ -823,5 +822,52 @@ impl Eq for Rule {}
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.fmt(f)
+    }
+}
+
+// That a rule keeps its top keys, as the rule says.
+
+/// How an application calls a key.
+pub(crate) type LabelFn = dyn Fn(&KeyBuf) -> String + Send + Sync;
+
+/// That a rule keeps its top keys, and how they are called. Two are equal if both have labels or neither.
+#[derive(Clone, Default)]
+pub(crate) struct TopKeysSetting {
+    label: Option<Arc<LabelFn>>,
+}
+
+impl TopKeysSetting {
+    pub(crate) fn labelled(label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
+        Self {
+            label: Some(Arc::new(label)),
+        }
+    }
+
+    /// What calls a key, if anything does.
+    pub(crate) fn label(&self) -> Option<&Arc<LabelFn>> {
+        self.label.as_ref()
+    }
+
+    pub(crate) fn has_label(&self) -> bool {
+        self.label.is_some()
+    }
+}
+
+impl PartialEq for TopKeysSetting {
+    fn eq(&self, other: &Self) -> bool {
+        self.label.is_some() == other.label.is_some()
+    }
+}
+
+impl Eq for TopKeysSetting {}
+
+impl fmt::Debug for TopKeysSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.label.is_some() {
+            "TopKeys(labelled)"
+        } else {
+            "TopKeys"
+        };
+        f.write_str(what)
     }
 }

@@ -4,9 +4,9 @@ use std::{collections::HashSet, fmt};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
+    check_policy::OnStoreError,
     consistency::Consistency,
     error::{RuleError, RuleErrorKind},
-    on_store_error::OnStoreError,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
     quota_conflict::{debt_conflict, plan_conflict, wait_conflict},
     rule::Rule,

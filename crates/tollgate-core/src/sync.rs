@@ -1,32 +1,33 @@
-//! Locks and atomics of the whole crate, in one place so that a scheduler that explores interleavings sees them all.
+//! Locks and atomics of this crate and of tollgate-prefilter, in one place so that a scheduler that explores interleavings sees them
+//! all.
 
 #[cfg(not(tollgate_shuttle))]
-pub(crate) use {
+pub use {
     parking_lot::{Mutex, MutexGuard},
     std::sync::atomic::{AtomicU64, Ordering},
 };
 
 #[cfg(tollgate_shuttle)]
-pub(crate) use shuttle::sync::{
+pub use shuttle::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
 };
 
-/// Locks, also after a panic of another holder: every critical section of this crate leaves the data whole at each step.
+/// Locks, also after a panic of another holder: every critical section leaves the data whole at each step.
 #[cfg(not(tollgate_shuttle))]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
 /// What a mutex guards, unless another thread has it.
 #[cfg(not(tollgate_shuttle))]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock()
 }
 
 /// [`lock`] for what is held for some nanoseconds, and by one thread after the other.
 #[cfg(not(tollgate_shuttle))]
-pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
         Some(guard) => guard,
         None => back_off(mutex),
@@ -57,18 +58,18 @@ fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(tollgate_shuttle)]
-pub(crate) fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     lock(mutex)
 }
 
 #[cfg(tollgate_shuttle)]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(tollgate_shuttle)]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock().ok()
 }

@@ -4,12 +4,14 @@ use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
     quota::Quota,
-    serial::next_serial,
     striped::PerStripe,
     sync::{Mutex, MutexGuard, lock},
     time::{Clock, Tick},
@@ -284,6 +286,14 @@ impl fmt::Debug for VariableQuota {
         let quotas = lock(&self.shared.numbers).quotas.len();
         write!(f, "VariableQuota({quotas} quotas, {:?})", self.counted)
     }
+}
+
+// Numbers that are given out once in a process.
+
+/// A number that no rule set and no quota of a check had before in this process. It is never 0.
+pub(crate) fn next_serial() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[cfg(all(test, not(tollgate_shuttle)))]

@@ -106,8 +106,8 @@ impl Limiter {
     /// where the rule says so. Or `patience` ran out before the
     /// front of the queue was reached. Nothing was taken.
     ///
-    /// In a task of the runtime that a remote store was connected in, it [cannot wait](crate::WaitErrorKind::InTask), and says so at once.
-    /// Where that runtime stands still, it [gives up](crate::WaitErrorKind::Unanswered) soon after `patience`; units may have
+    /// In a task of the runtime that a remote store was connected in, it [cannot wait](crate::types::WaitErrorKind::InTask), and says so at once.
+    /// Where that runtime stands still, it [gives up](crate::types::WaitErrorKind::Unanswered) soon after `patience`; units may have
     /// been taken then.
     pub fn acquire_within_blocking(
         &self,

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Consistency, Quota, Rule};
 
-use crate::{lease::terms::LeaseTerms, report::terms::ReportTerms};
+use crate::{lease::terms::LeaseTerms, local_usage::ReportTerms};
 
 /// The consistency that takes effect for a quota: the one of its rule, or `Exact` where that is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

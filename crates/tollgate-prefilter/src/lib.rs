@@ -24,16 +24,16 @@
 //! that stands still, as most monotonic clocks do, a process spends its leases after it wakes: once, and above the limit by at
 //! most their units.
 //!
-//! Start with `engine/begin.rs`. The heads of `lease/`, `report/` and `slots/` say what a process does alone, and
+//! Start with `engine/begin.rs`. The heads of `lease/`, `local_usage.rs` and `slots/` say what a process does alone, and
 //! `docs/design/` in the repository why it may. What a store does is in `tests/reference/`.
 
 #![expect(clippy::must_use_candidate, reason = "one crate calls it")]
 
-mod deny;
+mod denials;
 mod effective;
 mod engine;
 mod lease;
-mod report;
+mod local_usage;
 mod slots;
 mod sync;
 mod table;
@@ -48,18 +48,13 @@ pub use self::{
     lease::{
         grant::{Grant, LeaseQuery, ReturnedLease},
         lease_holder::LeaseHolder,
-        schedule_terms::ScheduleTerms,
-        terms::LeaseTerms,
+        terms::{LeaseTerms, ScheduleTerms},
     },
-    report::{
-        local_usage::{LocalUsage, Spend},
-        terms::ReportTerms,
-    },
+    local_usage::{LocalUsage, ReportTerms, Spend},
     slots::{
         slot_holder::{SlotHolder, SlotStart},
-        slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
+        slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms},
         slot_table::{SlotCounts, SlotKey, SlotTable},
-        slot_terms::SlotTerms,
     },
     table::key_table::TableUsage,
 };

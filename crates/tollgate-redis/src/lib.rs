@@ -117,6 +117,7 @@ mod credentials;
 mod error;
 pub mod guide;
 mod keys;
+mod lock;
 mod observe;
 #[cfg(feature = "redis-1")]
 pub mod redis_1;

@@ -1,7 +1,7 @@
 //! What a decision is made of, and what code asks of one.
 
 pub use tollgate_core::{
-    Balance, CheckPolicy, Grant, Pending, Reservation, ReservationTicket, Ticket, Verdict,
+    Balance, CheckPolicy, Grant, Pending, Reservation, Ticket, Verdict, types::ReservationTicket,
 };
 
 pub use crate::rate_limit::RuleVerdict;

@@ -1,5 +1,6 @@
 //! Errors of single calls. That of rules and layers is [`RuleError`](crate::RuleError).
 
 pub use tollgate_core::{
-    ParseQuotaError, QuotaError, TryAcquireError, UnknownName, WaitError, WaitErrorKind,
+    ParseQuotaError, UnknownName,
+    types::{QuotaError, TryAcquireError, WaitError, WaitErrorKind},
 };

@@ -2,4 +2,7 @@
 
 #[cfg(feature = "calendar")]
 pub use tollgate_core::calendar::{Calendar, CalendarUnit, Weekday};
-pub use tollgate_core::{AlgorithmKind, LeakyBucketOf, MAX_PERIOD, MAX_UNITS, TokenBucketOf};
+pub use tollgate_core::{
+    AlgorithmKind, MAX_PERIOD, MAX_UNITS,
+    types::{LeakyBucketOf, TokenBucketOf},
+};

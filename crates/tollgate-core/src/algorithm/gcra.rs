@@ -136,8 +136,7 @@ use crate::{
         gcra_state::{CUT_STEP, GcraState},
     },
     algorithm_kind::AlgorithmKind,
-    interval::Interval,
-    quota::Quota,
+    quota::{Interval, Quota},
     time::{Tick, micros},
 };
 

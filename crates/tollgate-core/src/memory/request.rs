@@ -25,8 +25,7 @@ use crate::{
     source::Source,
     step::Step,
     store::{
-        reservation_store::ReservationStore,
-        rule_store::{PaidHook, RuleStore, Usage},
+        rule_store::{PaidHook, ReservationStore, RuleStore, Usage},
         slot_waiters::SlotWaiters,
     },
     time::{Clock, Tick, micros},

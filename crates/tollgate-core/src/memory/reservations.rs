@@ -17,10 +17,7 @@ use crate::{
     },
     reservation::{Reservation, Reserved, foreign, gone},
     step::Step,
-    store::{
-        reservation_store::{ReservationStore, ReservedSettlement},
-        rule_store::RuleStore as _,
-    },
+    store::rule_store::{ReservationStore, ReservedSettlement, RuleStore as _},
     sync::{Ordering, lock},
     time::micros,
 };

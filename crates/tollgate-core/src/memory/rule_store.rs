@@ -10,7 +10,7 @@ use crate::{
         rule_table::{AnyRuleTable, BoundRule, MadeReady},
         tables::Tables,
     },
-    observe::{block_began, blocks::blocks_evicted},
+    observe::{block_began, observer::blocks_evicted},
     rule_set::RuleSet,
     store::rule_store::PaidHook,
     time::Clock,

@@ -1,10 +1,7 @@
 //! Buckets for exporters that ask for them.
 
 /// Buckets of `tollgate_check_duration_seconds`, in seconds: 250 ns to 1 s, for stores in memory, remote stores and look-ups.
-///
-/// An exporter for Prometheus makes a summary of a histogram that it has no buckets for, and summaries of several processes
-/// cannot be added up.
-pub const CHECK_DURATION_BUCKETS: &[f64] = &[
+const CHECK_DURATION_BUCKETS: &[f64] = &[
     0.000_000_25,
     0.000_000_5,
     0.000_001,
@@ -24,20 +21,22 @@ pub const CHECK_DURATION_BUCKETS: &[f64] = &[
 ];
 
 /// Buckets of `tollgate_retry_after_seconds`, in seconds.
-pub const RETRY_AFTER_BUCKETS: &[f64] = &[
+const RETRY_AFTER_BUCKETS: &[f64] = &[
     0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 86_400.0,
 ];
 
 /// Buckets of `tollgate_remaining_ratio`: shares of a limit.
-pub const REMAINING_BUCKETS: &[f64] = &[0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
+const REMAINING_BUCKETS: &[f64] = &[0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
 
 /// Buckets of `tollgate_wait_seconds`, in seconds.
-pub const WAIT_BUCKETS: &[f64] = &[
+const WAIT_BUCKETS: &[f64] = &[
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0,
 ];
 
-/// The histograms with their buckets, to go through when an exporter is set up. Buckets of `tollgate_redis_…` are those of
-/// [`CHECK_DURATION_BUCKETS`].
+/// The histograms with their buckets, to go through when an exporter is set up.
+///
+/// An exporter for Prometheus makes a summary of a histogram that it has no buckets for, and summaries of several processes
+/// cannot be added up.
 ///
 /// ```
 /// for &(metric, buckets) in tollgate_core::observe::BUCKETS {

@@ -15,26 +15,23 @@
 //! (`rule_counters`), readable with [`Limiter::counts`](crate::Limiter::counts), and hands the numbers to the recorder of the
 //! application (`rule_metrics`). What is kept under a rule's name stays when another rule takes its place (`rule_observer`).
 
-pub(crate) mod blocks;
 mod buckets;
 #[cfg(feature = "tracing")]
 mod events;
 #[cfg(feature = "metrics")]
 mod names;
-mod observer;
+pub(crate) mod observer;
 mod record;
 #[cfg(feature = "metrics")]
 mod rule_counters;
 #[cfg(feature = "metrics")]
 mod rule_metrics;
-mod rule_observer;
 #[cfg(feature = "metrics")]
 mod series;
 mod shown;
 mod space_saving;
 #[cfg(feature = "metrics")]
 mod table_gauges;
-mod timer;
 mod top_keys;
 mod waiting;
 
@@ -43,14 +40,10 @@ pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};
 #[cfg(feature = "metrics")]
 pub(crate) use self::rule_metrics::credits_of;
 pub use self::{
-    blocks::block_began,
-    buckets::{
-        BUCKETS, CHECK_DURATION_BUCKETS, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, WAIT_BUCKETS,
-    },
-    observer::Observer,
+    buckets::BUCKETS,
+    observer::{Observer, Timer, block_began},
     record::DecisionRecord,
     shown::shown,
-    timer::Timer,
     top_keys::TopKey,
     waiting::Waiting,
 };

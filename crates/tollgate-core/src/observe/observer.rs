@@ -1,15 +1,16 @@
 //! What a limiter tells operators.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+use crate::sync::{Mutex, lock};
 use crate::{
+    block::ActiveBlock,
     check::Check,
     decision::{Decision, Outcome, Verdict},
-    key::KeyBuf,
+    key::{Fingerprint, KeyBuf},
     observe::{
-        rule_observer::RuleObserver,
-        timer::Timer,
-        top_keys::{HotKey, TopKey},
+        top_keys::{HotKey, TopKey, TopKeys},
         waiting::Waiting,
     },
     rule::Rule,
@@ -18,13 +19,20 @@ use crate::{
     time::Tick,
 };
 #[cfg(feature = "tracing")]
-use crate::{observe::events, source::Source};
+use crate::{
+    observe::{events, events::DenialSampler},
+    source::Source,
+};
 #[cfg(feature = "metrics")]
 use crate::{
-    observe::{rule_counters::RuleCounts, series::Kind, table_gauges::TableGauges},
+    observe::{
+        rule_counters::{RequestCount, RuleCounters, RuleCounts},
+        rule_metrics::RuleMetrics,
+        series::Kind,
+        table_gauges::TableGauges,
+    },
     rule::Mode,
     store::rule_store::Usage,
-    sync::{Mutex, lock},
     table_sizes::TableSizes,
 };
 
@@ -365,3 +373,186 @@ impl Observer {
 }
 
 crate::debug_fields!(Observer);
+
+// Blocks: what operators are told when one begins, or has to go early.
+
+/// A block of a key has begun: for stores, once for each.
+pub fn block_began(rule: &Rule, key: Fingerprint, block: ActiveBlock) {
+    #[cfg(feature = "metrics")]
+    super::rule_metrics::blocks_of(rule, block.level).increment(1);
+    #[cfg(feature = "tracing")]
+    super::events::blocked(rule, key, block);
+    let _ = (rule, key, block);
+}
+
+/// Blocks in force had to go early: this many so far in a part of the rule's table. Told at each power of two.
+pub(crate) fn blocks_evicted(rule: &Rule, evicted: u64) {
+    #[cfg(feature = "tracing")]
+    if evicted.is_power_of_two() {
+        super::events::block_evicted(rule, evicted);
+    }
+    let _ = (rule, evicted);
+}
+
+// What is kept of one rule for metrics, the log and its top keys.
+
+/// It costs little before the rule is used.
+#[derive(Debug)]
+pub(super) struct RuleObserver {
+    history: Arc<RuleHistory>,
+    #[cfg(feature = "metrics")]
+    metrics: OnceLock<Box<RuleMetrics>>,
+    pub(super) keeps_top_keys: bool,
+}
+
+/// What stays when another rule of the same name takes the place of one.
+#[derive(Debug, Default)]
+struct RuleHistory {
+    #[cfg(feature = "metrics")]
+    counters: OnceLock<Arc<RuleCounters>>,
+    #[cfg(feature = "tracing")]
+    denials: Mutex<DenialSampler>,
+    top_keys: OnceLock<Box<TopKeys>>,
+}
+
+impl RuleObserver {
+    pub(super) fn new(rule: &Rule) -> Self {
+        Self::of(rule, Arc::default())
+    }
+
+    /// The observer of a rule that takes the place of `replaced`, which this observes.
+    pub(super) fn succeeded_by(self: &Arc<Self>, replaced: &Rule, rule: &Rule) -> Arc<Self> {
+        let keeps_top_keys = rule.keeps_top_keys() == self.keeps_top_keys;
+        #[cfg(feature = "metrics")]
+        let is_same = keeps_top_keys && RuleMetrics::is_same(replaced, rule);
+        #[cfg(not(feature = "metrics"))]
+        let (is_same, _) = (keeps_top_keys, replaced);
+        match is_same {
+            true => Arc::clone(self),
+            false => Arc::new(Self::of(rule, Arc::clone(&self.history))),
+        }
+    }
+
+    fn of(rule: &Rule, history: Arc<RuleHistory>) -> Self {
+        Self {
+            history,
+            #[cfg(feature = "metrics")]
+            metrics: OnceLock::new(),
+            keeps_top_keys: rule.keeps_top_keys(),
+        }
+    }
+
+    /// The top keys, from the first use on.
+    pub(super) fn top_keys(&self) -> &TopKeys {
+        self.history
+            .top_keys
+            .get_or_init(|| Box::new(TopKeys::new()))
+    }
+
+    /// The same, if the rule keeps them and there was a request.
+    pub(super) fn top_keys_before(&self) -> Option<&TopKeys> {
+        let top_keys = self.history.top_keys.get().map(|it| &**it);
+        top_keys.filter(|_| self.keeps_top_keys)
+    }
+
+    /// What the application calls the client of a check, if it came often enough to be called.
+    #[cfg(feature = "tracing")]
+    pub(super) fn label(&self, check: Option<&Check>) -> Option<Arc<str>> {
+        self.top_keys_before()?.label(check?)
+    }
+
+    /// A denial in this second. `Some`: it is logged, and stands for this number of denials.
+    #[cfg(feature = "tracing")]
+    pub(super) fn logs_denial(&self, second: u64) -> Option<u64> {
+        lock(&self.history.denials).log(second)
+    }
+
+    /// The metrics, from the first use on.
+    #[cfg(feature = "metrics")]
+    pub(super) fn metrics(&self, rule: &Rule) -> &RuleMetrics {
+        self.metrics.get_or_init(|| {
+            let counters = self.history.counters.get_or_init(RuleCounters::register);
+            Box::new(RuleMetrics::new(rule, counters))
+        })
+    }
+
+    /// The same, if the rule was used.
+    #[cfg(feature = "metrics")]
+    pub(super) fn metrics_before(&self) -> Option<&RuleMetrics> {
+        self.metrics.get().map(|metrics| &**metrics)
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn counts(&self) -> Vec<RequestCount> {
+        let counters = self.history.counters.get();
+        counters.map_or_else(Vec::new, |counters| counters.counts())
+    }
+}
+
+// How long decisions take.
+
+/// The start of a decision, for `tollgate_check_duration_seconds`. The clock is read for one in 16 of a thread's decisions,
+/// and only with the feature `metrics`.
+#[must_use = "a timer measures up to the report that it is given to"]
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    #[cfg(feature = "metrics")]
+    start: Option<std::time::Instant>,
+}
+
+/// One decision of a thread in this number is timed.
+#[cfg(feature = "metrics")]
+const ONE_IN: u32 = 16;
+
+impl Timer {
+    /// Starts now.
+    #[inline]
+    #[cfg(feature = "metrics")]
+    pub fn start() -> Self {
+        use std::cell::Cell;
+        thread_local! {
+            static COUNT: Cell<u32> = const { Cell::new(0) };
+        }
+        let count = COUNT.get();
+        COUNT.set(count.wrapping_add(1));
+        Self {
+            start: count.is_multiple_of(ONE_IN).then(now),
+        }
+    }
+
+    /// Starts now.
+    #[inline]
+    #[cfg(not(feature = "metrics"))]
+    pub fn start() -> Self {
+        Self {}
+    }
+
+    /// The time since the start, if this decision is timed.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn elapsed(self) -> Option<std::time::Duration> {
+        Some(self.start?.elapsed())
+    }
+}
+
+#[cfg(feature = "metrics")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a duration for a histogram decides nothing"
+)]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[cfg(all(test, feature = "metrics", not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_each_sixteenth_decision_of_a_thread_is_timed() {
+        let timed = std::thread::spawn(|| {
+            let timed = (0..33).filter(|_| Timer::start().elapsed().is_some());
+            timed.count()
+        });
+        assert_eq!(timed.join().expect("no panic"), 3);
+    }
+}

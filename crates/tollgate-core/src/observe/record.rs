@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     check::Check,
     decision::{Decision, Outcome, Reason, Verdict},
-    key_prefix::KeyPrefix,
+    key::KeyPrefix,
     observe::shown::shown,
     rule::Rule,
     rule_set::RuleSet,

@@ -9,6 +9,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::{
     check::Check,
+    check_policy::OnStoreError,
     decision::{Decision, Outcome, Verdict},
     observe::{
         names::{
@@ -21,7 +22,6 @@ use crate::{
         series::{COUNT, Kind, Series},
         shown::shown,
     },
-    on_store_error::OnStoreError,
     rule::Rule,
     source::Source,
     store::rule_store::Usage,

@@ -4,15 +4,14 @@ use std::{cell::Cell, collections::HashMap, ptr, sync::Arc, time::Duration};
 
 use crate::{
     check::Check,
-    key::{Fingerprint, KeyBuf},
-    key_prefix::KeyPrefix,
+    key::{Fingerprint, KeyBuf, KeyPrefix},
     observe::{
         shown::shown,
         space_saving::{Details, SpaceSaving},
     },
+    rule::LabelFn,
     sync::{Mutex, lock, try_lock},
     time::Tick,
-    top_keys_setting::LabelFn,
 };
 
 /// A key that came often, in the last minutes.

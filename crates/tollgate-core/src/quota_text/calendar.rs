@@ -3,7 +3,10 @@
 use crate::{
     calendar::{CalendarUnit, Weekday},
     quota::Quota,
-    quota_text::{error::Wrong, period::UNITS, units::units, word::Word},
+    quota_text::{
+        period::UNITS,
+        word::{Word, Wrong, units},
+    },
 };
 
 /// Whether a quota that begins with a number is one of a calendar: by its unit, or by what follows.

@@ -11,13 +11,10 @@
 
 #[cfg(feature = "calendar")]
 mod calendar;
-mod error;
-mod instant;
 mod parse;
 mod period;
 mod print;
 mod settings;
-mod units;
 mod word;
 
 #[cfg(feature = "serde")]
@@ -26,4 +23,4 @@ mod with_serde;
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests;
 
-pub use self::error::ParseQuotaError;
+pub use self::word::ParseQuotaError;

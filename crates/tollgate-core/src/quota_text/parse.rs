@@ -8,12 +8,9 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     quota::{MAX_PERIOD, Quota},
     quota_text::{
-        error::{ParseQuotaError, Wrong},
-        instant::instant,
-        period::{PeriodText, period},
+        period::{PeriodText, instant, period},
         settings::{make, read_settings},
-        units::units,
-        word::{Word, words},
+        word::{ParseQuotaError, Word, Wrong, units, words},
     },
 };
 

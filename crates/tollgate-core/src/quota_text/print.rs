@@ -6,8 +6,7 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     quota::Quota,
     quota_text::{
-        instant::InstantText,
-        period::PeriodText,
+        period::{InstantText, PeriodText},
         settings::{DEFAULT_BUCKETS, is_bucket},
     },
 };

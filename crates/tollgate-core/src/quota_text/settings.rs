@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     algorithm_kind::AlgorithmKind,
     quota::Quota,
-    quota_text::{error::Wrong, units::units, word::Word},
+    quota_text::word::{Word, Wrong, units},
 };
 
 /// The sub-buckets of [`Quota::sliding_buckets`].

@@ -1,6 +1,8 @@
 //! The words of a text, with their places.
 
-use std::ops::Range;
+use std::{error::Error, fmt, ops::Range};
+
+use crate::{error::did_you_mean, quota::MAX_UNITS};
 
 /// A part of the text, and where it begins.
 #[derive(Clone, Copy)]
@@ -56,4 +58,110 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
         }
     }
     words
+}
+
+// Numbers of units: `100`, `1_000_000`.
+
+/// A number of units: digits, which may be grouped by `_`.
+pub(super) fn units(word: &Word<'_>) -> Result<u64, Wrong> {
+    let digits: String = word.text.chars().filter(|c| *c != '_').collect();
+    if digits.is_empty()
+        || word.text.starts_with('_')
+        || !digits.bytes().all(|b| b.is_ascii_digit())
+    {
+        let message = match word.text {
+            "" => "the number of units is missing; write it as 100".to_owned(),
+            _ => format!(
+                "{} is not a number of units; write a whole number as 100 or 1_000",
+                word.quoted()
+            ),
+        };
+        return Err(Wrong::new(word.span(), message));
+    }
+    match digits.parse() {
+        Ok(units) if units <= MAX_UNITS => Ok(units),
+        _ => Err(Wrong::new(
+            word.span(),
+            format!(
+                "{} units are above {MAX_UNITS}; count in larger units",
+                word.quoted()
+            ),
+        )),
+    }
+}
+
+// What is wrong with a text, and where.
+
+/// A text that is no quota: which part of it is wrong, and what would be right.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ParseQuotaError {
+    text: String,
+    span: Range<usize>,
+    message: String,
+}
+
+impl ParseQuotaError {
+    /// The wrong part, as bytes of the text. It is empty, at the end, where something is missing.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// What is wrong and what would be right, without the text.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for ParseQuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It may come from anywhere, and be of any length.
+        match self.text.char_indices().nth(80) {
+            None => write!(f, "quota {:?}: {}", self.text, self.message),
+            Some((end, _)) => write!(f, "quota {:?}…: {}", &self.text[..end], self.message),
+        }
+    }
+}
+
+// As it is displayed: it comes out of `main`.
+crate::debug_fields!(ParseQuotaError as Display);
+
+impl Error for ParseQuotaError {}
+
+/// The wrong part, and what would be right.
+pub(super) struct Wrong {
+    span: Range<usize>,
+    message: String,
+}
+
+impl Wrong {
+    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self {
+            span,
+            message: message.into(),
+        }
+    }
+
+    /// An unknown word, with the known one that it resembles.
+    pub(super) fn unknown<'a>(
+        word: &Word<'_>,
+        message: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let mut message = format!("{} {message}", word.quoted());
+        if let Some(meant) = did_you_mean(word.text, known) {
+            message.push_str(&format!("; did you mean {meant:?}?"));
+        }
+        Self::new(word.span(), message)
+    }
+
+    /// The error about this text.
+    pub(super) fn in_text(self, text: &str) -> ParseQuotaError {
+        ParseQuotaError {
+            text: text.to_owned(),
+            span: self.span,
+            message: self.message,
+        }
+    }
 }

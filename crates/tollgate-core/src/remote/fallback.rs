@@ -9,12 +9,12 @@ use crate::table_sizes::TableSizes;
 use crate::{
     algorithm::{Retry, Taken},
     check::Check,
+    check_policy::OnStoreError,
     checks::Checks,
     decision::{Decision, Outcome, Verdict},
     error::RuleError,
     hold::{Hold, Settlement},
     memory::MemoryStore,
-    on_store_error::OnStoreError,
     quota::Quota,
     quota_conflict::debt_conflict,
     remote::last_seen::LastSeen,
@@ -250,7 +250,9 @@ impl Fallback {
         } else if let Some(answer) = self.acquire_locally(store, &local) {
             for (index, verdict) in indices.iter().zip(answer.verdicts()) {
                 let check = &checks[*index];
-                let requested = local.iter().filter(|other| same_state(other, check));
+                let same =
+                    |other: &&Check| (other.rule(), other.key()) == (check.rule(), check.key());
+                let requested = local.iter().filter(same);
                 let requested =
                     requested.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
                 let mut verdict = verdict.from_source(Source::Fallback);
@@ -400,10 +402,6 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
     }
 }
 
-fn same_state(one: &Check, other: &Check) -> bool {
-    one.rule() == other.rule() && one.key() == other.key()
-}
-
 fn not_decided_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool) {
     for verdict in decision.verdicts_mut() {
         if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
@@ -415,7 +413,6 @@ fn not_decided_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bo
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
     use super::*;
-    #[cfg(feature = "metrics")]
     use crate::{key::Fingerprint, quota::MAX_PERIOD};
 
     #[test]

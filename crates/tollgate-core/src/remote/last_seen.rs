@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     algorithm_kind::AlgorithmKind,
     check::Check,
+    check_policy::OnStoreError,
     decision::Verdict,
     key::Fingerprint,
-    on_store_error::OnStoreError,
     quota::Quota,
     rule::Rule,
     rule_set::RuleSet,

@@ -108,24 +108,23 @@
 
 pub(crate) mod instance_count;
 pub(crate) mod registry;
-pub(crate) mod reservation_store;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
 pub(crate) mod slot_waiters;
-pub(crate) mod support;
 
 pub use self::{
     instance_count::InstanceCount,
     registry::RuleRegistry,
-    reservation_store::{ReservationStore, ReservedSettlement},
-    rule_store::{ChargeFallback, PaidHook, RuleStore, Usage},
+    rule_store::{
+        ChargeFallback, PaidHook, ReservationStore, ReservedSettlement, RuleStore, Usage,
+    },
     seq_cells::{SeqCells, SeqLine},
     slot_waiters::SlotWaiters,
 };
 pub use crate::{
     checks::Checks,
     credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS, grant_hash},
-    did_you_mean::did_you_mean,
+    error::did_you_mean,
     hold::{HeldSlots, Hold, Settlement},
     key::Fingerprint,
     reservation::{Reserved, foreign, gone},

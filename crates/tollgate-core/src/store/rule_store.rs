@@ -11,14 +11,14 @@ use crate::{
     check::Check,
     credits::{Balance, CreditChange, CreditState},
     decision::Decision,
-    error::{RuleError, StoreError, StoreErrorKind},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind},
     hold::{Hold, Settlement},
     key::{Fingerprint, KeyBuf},
+    reservation::{Reservation, Reserved},
+    rule::{Mode, Rule},
     rule_set::RuleSet,
     step::Step,
-    store::{
-        registry::RuleRegistry, reservation_store::ReservationStore, slot_waiters::SlotWaiters,
-    },
+    store::{registry::RuleRegistry, slot_waiters::SlotWaiters},
     time::Clock,
 };
 
@@ -288,5 +288,90 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn registry(&self) -> &RuleRegistry {
         (**self).registry()
+    }
+}
+
+// What a store does for reservations.
+
+/// How holds of a reservation are settled: those of a cost of 0 only say where the states of the others lie.
+#[derive(Clone, Debug)]
+pub struct ReservedSettlement {
+    /// The holds.
+    pub holds: Vec<Hold>,
+    /// What to do with their units.
+    pub how: Settlement,
+}
+
+/// A rule set on a store that keeps open records of [reservations](crate::Reservation). Where there is no record, nothing is done, and
+/// the answer is [`gone`](crate::store::gone).
+pub trait ReservationStore {
+    /// Opens a record of what a request holds, which ends after `term`, and writes it as a text, which is not to be guessed. Slots are
+    /// counted for the record as well until it ends: those of the request go back when the answer is there.
+    fn reserve(&self, reserved: Reserved, term: Duration) -> Step<Result<Reservation, StoreError>>;
+
+    /// What a text says, for the rules as they are here. It need not know whether the record is there.
+    ///
+    /// # Errors
+    ///
+    /// The text is [not one](crate::store::foreign) of this store, or a rule is gone.
+    fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError>;
+
+    /// Takes the record away, frees its slots, and settles units as said, in one step.
+    fn redeem(
+        &self,
+        reserved: &Reserved,
+        settlements: &[ReservedSettlement],
+    ) -> Step<Result<(), StoreError>>;
+
+    /// Lets the record and its slots end `term` from now.
+    fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>>;
+}
+
+// Rules that want more of a store than it can do.
+
+/// Refuses rules that this store, which they are bound to, cannot keep.
+pub(crate) fn refuse_unsupported(store: &dyn RuleStore) -> Result<(), RuleError> {
+    refuse_slots(store)?;
+    refuse_credits(store)?;
+    refuse_wait(store)
+}
+
+/// A rule whose requests wait on a store that has no queue.
+fn refuse_wait(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let waits = |rule: &&Rule| {
+        rule.at_most_wait().is_some() && !rule.has_slots() && *rule.mode() != Mode::Off
+    };
+    match store.rules().given().iter().find(waits) {
+        Some(rule) if !store.supports_wait() => Err(rule.error(
+            RuleErrorKind::Store,
+            "requests cannot wait for units of this store; leave wait() out to deny them, and have callers wait in their process \
+             with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A rule with credits on a store that keeps no balances.
+fn refuse_credits(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let takes_credits = |rule: &&Rule| rule.has_credits() && *rule.mode() != Mode::Off;
+    match store.rules().given().iter().find(takes_credits) {
+        Some(rule) if !store.supports_credits() => Err(rule.error(
+            RuleErrorKind::Store,
+            "this store keeps no balances; leave credits() out, or take a MemoryStore or Redis",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A rule of slots on a store that counts none.
+fn refuse_slots(store: &dyn RuleStore) -> Result<(), RuleError> {
+    let has_slots = |rule: &&Rule| rule.has_slots() && *rule.mode() != Mode::Off;
+    match store.rules().given().iter().find(has_slots) {
+        Some(rule) if !store.supports_slots() => Err(rule.error(
+            RuleErrorKind::Store,
+            "this store does not count how many requests run at once; put the rule into a limiter or layer of its own on a \
+             MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra",
+        )),
+        _ => Ok(()),
     }
 }

@@ -2,13 +2,9 @@
 
 mod agreement;
 mod bound;
-mod conversion;
 mod debt;
-mod drift;
-mod held_back;
 mod history;
 mod oracle;
 mod refund;
 mod refund_converted;
-mod tickets;
 mod traps;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate_conformance::RemoteStore;
-use tollgate_core::{Key, Limiter, MemoryStore, Quota, Reason, Rule, WaitErrorKind};
+use tollgate_core::{Key, Limiter, MemoryStore, Quota, Reason, Rule, types::WaitErrorKind};
 
 use crate::check;
 

@@ -9,14 +9,13 @@ use std::{
     thread,
 };
 
+use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, PartKind,
-    Quota, Reason, Rule,
+    Quota, Reason, Rule, StoreErrorKind,
 };
 
-use tollgate_conformance::SwitchedStore;
-
-use crate::{every_algorithm, left};
+use crate::{at_once, every_algorithm, layered, left};
 
 const START: u64 = 1_700_000_000_123_456;
 
@@ -311,5 +310,32 @@ fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
         let verdicts = decision.verdicts().iter();
         let remaining: Vec<_> = verdicts.map(|verdict| verdict.remaining()).collect();
         assert_eq!(remaining, left);
+    }
+}
+
+// Checks that another limiter made: no call takes them for its own.
+
+#[test]
+fn a_check_of_another_limiter_takes_nothing_and_resets_nothing() {
+    let rule = || Rule::new("rule", Quota::gcra(5, MINUTE).burst(3));
+    for rule in [rule(), rule().wait(MINUTE)] {
+        let store = MemoryStore::new();
+        let limiter = Limiter::new(store, [rule.clone()]).expect("valid");
+        let other = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
+        let ann = Key::of(["ann"]);
+        let own = limiter.check("rule", &ann).expect("a rule");
+        let foreign = other.check("rule", &ann).expect("a rule");
+        assert!(at_once(limiter.acquire(&[own])).is_allowed());
+        for checks in [&[foreign][..], &[own, foreign], &[foreign, own]] {
+            let denied = at_once(layered(&limiter).attempt(checks).within(MINUTE).decide());
+            assert!(!denied.is_allowed());
+            assert!(!at_once(limiter.acquire(checks)).is_allowed());
+            assert!(!at_once(limiter.peek(checks)).is_allowed());
+            let error = at_once(limiter.reset_all(checks)).expect_err("it is not ours");
+            assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+            assert_eq!(left(&limiter, "rule", "ann"), 2);
+        }
+        assert_eq!(at_once(limiter.reset_all(&[own])).ok(), Some(true));
+        assert_eq!(left(&limiter, "rule", "ann"), 3);
     }
 }

@@ -1,17 +1,12 @@
 //! Stores under floods, failures and versions of a rule, and the line in front of them.
 
-mod blocked;
 mod blocking;
 mod blocks;
-mod brought;
 mod carried;
 mod credits;
 mod durable;
 mod failures;
 mod flood;
-mod foreign;
-mod grants;
-mod held_slots;
 mod ids_model;
 mod live;
 mod live_model;
@@ -20,9 +15,7 @@ mod model;
 mod outage;
 #[cfg(feature = "stream")]
 mod pace;
-mod plans;
 mod queue;
-mod settled;
 mod tickets;
 mod versions;
 mod wait_model;

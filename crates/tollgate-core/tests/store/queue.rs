@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, advance, sleep};
 use tollgate_conformance::RemoteStore;
 use tollgate_core::{
-    Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Rule, SECOND, WaitErrorKind,
+    Check, Clock, Key, Limiter, MemoryStore, Quota, Reason, Rule, SECOND, types::WaitErrorKind,
 };
 
 use crate::{LONG, at_once, check, left};

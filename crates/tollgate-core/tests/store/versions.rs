@@ -169,18 +169,6 @@ impl Service {
         let decision = self.versions[version].0.acquire(&check).ready();
         decision.expect("memory answers at once").verdicts()[0]
     }
-
-    /// Whether it would fit at another time.
-    fn fits_at(&self, version: usize, cost: u64, then: Tick) -> bool {
-        let now = self.clock.now();
-        self.clock.set(then);
-        let decision = self.versions[version]
-            .0
-            .peek(&self.check(version, cost))
-            .ready();
-        self.clock.set(now);
-        decision.expect("memory answers at once").is_allowed()
-    }
 }
 
 /// An ask of one of the versions, after some time.
@@ -332,20 +320,6 @@ proptest! {
             }
             Ok(())
         })?;
-    }
-
-    #[test]
-    fn the_units_fit_at_the_tick_of_retry_and_not_before((quotas, requests) in history()) {
-        for service in [Service::of_versions(&quotas), Service::of_plans(&quotas)] {
-            run(&service, &quotas, &requests, |service, version, cost, verdict| {
-                if let Retry::After(wait) = verdict.retry() {
-                    let then = service.clock.now() + wait.as_micros() as u64;
-                    prop_assert!(service.fits_at(version, cost, then));
-                    prop_assert!(!service.fits_at(version, cost, then - 1));
-                }
-                Ok(())
-            })?;
-        }
     }
 }
 

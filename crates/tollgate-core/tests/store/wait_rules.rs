@@ -10,7 +10,7 @@ use tokio::{
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Check, Clock, Decision, Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Rule, SECOND,
-    WaitError,
+    types::WaitError,
 };
 
 use crate::{at_once, check, layered, left};

@@ -9,17 +9,14 @@ use tollgate_core::{
 
 use crate::{
     engine::{
-        bound_rules::BoundRules,
+        bound_rules::{BoundRules, Step},
         exchange::{Exchange, Kind},
         limit::Limit,
         maintenance::{MAX_REPORTS, Maintenance},
-        places::Step,
         query::{FollowUp, Query},
         reply::IndexSet,
-        request::Request,
-        reset::Reset,
-        settle::{as_counted, settle},
-        split::Split,
+        request::{Request, Split},
+        settle::{Reset, as_counted, settle},
     },
     sync::Ordering,
 };

@@ -6,13 +6,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    deny::key_block::KeyBlock,
+    denials::KeyBlock,
     engine::limit::Limit,
     lease::lease_holder::LeaseHolder,
-    report::{
-        local_usage::{LocalUsage, Spend},
-        terms::ReportTerms,
-    },
+    local_usage::{LocalUsage, ReportTerms, Spend},
 };
 
 /// What a process keeps of a key.

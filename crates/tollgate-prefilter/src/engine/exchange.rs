@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict, store::Checks};
 
 use crate::{
-    deny::key_block::KeyBlock,
+    denials::KeyBlock,
     engine::{
         bound_rules::{BoundRules, has_twins},
         counts::Event,

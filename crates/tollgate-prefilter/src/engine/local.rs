@@ -7,7 +7,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    deny::{denials::Denials, key_block::KeyBlock},
+    denials::{Denials, KeyBlock},
     effective::Effective,
     engine::{
         counts::EngineUsage,

@@ -10,27 +10,22 @@ mod exchange;
 pub(crate) mod limit;
 mod local;
 mod maintenance;
-mod places;
 mod query;
 mod reply;
 mod request;
-mod reset;
 mod settle;
-mod split;
 mod store_time;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod windows;
 
 pub use self::{
     begin::Begin,
-    bound_rules::BoundRules,
+    bound_rules::{BoundRules, Places, Step},
     counts::{EngineCounts, EngineUsage},
     engine::{Engine, EngineOptions},
     exchange::LeaseItem,
-    places::{Places, Step},
     query::{Done, FollowUp, Next, Query, Sending},
     reply::{GrantReply, IndexSet, LeaseReply, NoReply, Reply, ReportReply},
-    reset::Reset,
+    settle::Reset,
 };

@@ -27,10 +27,7 @@
 //!
 //! `lease_holder.rs` is a process's side, `terms.rs` says how large a lease is, `docs/design/leases.md` has the proof.
 
-pub(crate) mod demand;
 pub(crate) mod grant;
-mod held_lease;
 pub(crate) mod lease_holder;
-pub(crate) mod schedule_terms;
 mod scheduled_lease_sizer;
 pub(crate) mod terms;

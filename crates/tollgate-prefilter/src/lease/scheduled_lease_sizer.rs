@@ -2,7 +2,7 @@
 
 use tollgate_core::Tick;
 
-use crate::lease::{grant::Grant, schedule_terms::ScheduleTerms};
+use crate::lease::{grant::Grant, terms::ScheduleTerms};
 
 /// What is left of a scheduled lease is lost, and a burst of requests leaves much of it. So none is requested until nothing was granted
 /// for a while, and none that is much larger than what was spent of the one before.

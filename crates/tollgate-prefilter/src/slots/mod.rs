@@ -6,4 +6,3 @@
 pub(crate) mod slot_holder;
 pub(crate) mod slot_message;
 pub(crate) mod slot_table;
-pub(crate) mod slot_terms;

@@ -2,10 +2,7 @@
 
 use tollgate_core::Tick;
 
-use crate::slots::{
-    slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply},
-    slot_terms::SlotTerms,
-};
+use crate::slots::slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms};
 
 /// What one process has in use of the slots of one key.
 ///

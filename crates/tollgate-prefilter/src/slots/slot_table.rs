@@ -12,8 +12,7 @@ use tollgate_core::{Tick, store::Fingerprint};
 use crate::{
     slots::{
         slot_holder::{SlotHolder, SlotStart},
-        slot_message::{SlotMessage, SlotOwner, SlotReply},
-        slot_terms::SlotTerms,
+        slot_message::{SlotMessage, SlotOwner, SlotReply, SlotTerms},
     },
     table::key_table::TableUsage,
 };

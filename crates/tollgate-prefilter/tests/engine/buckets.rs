@@ -3,7 +3,7 @@
 use tollgate_core::{Consistency, LeaseShare, MINUTE, Quota};
 
 use crate::{
-    explore::explore,
+    run::explore,
     world::{Kind, Other, World},
 };
 

@@ -3,9 +3,8 @@
 use tollgate_core::{AlgorithmKind, Consistency};
 
 use crate::{
-    event::Event,
-    message::Content,
     run::{Run, TRUST},
+    world::{Content, Event},
 };
 
 /// An order of events at its end: nothing is under way any more.

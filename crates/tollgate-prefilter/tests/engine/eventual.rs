@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Consistency, MINUTE, Quota};
 
 use crate::{
-    explore::explore,
+    run::explore,
     world::{Kind, LENGTH, Other, World},
 };
 

@@ -7,13 +7,8 @@
 
 mod buckets;
 mod end;
-mod event;
 mod eventual;
-mod explore;
-mod message;
-mod process;
 mod reference;
-mod request;
 mod run;
 mod store;
 mod windows;

@@ -7,17 +7,15 @@ use tollgate_core::{
     store::{Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, FollowUp, LeaseTerms, Next, NoReply, Query, ReturnedLease,
+    Begin, BoundRules, Engine, EngineOptions, FollowUp, LeaseTerms, Next, NoReply, Query,
+    ReturnedLease,
 };
 
 use crate::{
-    event::Event,
-    message::{Content, Message, Waits},
-    process::Process,
+    end::End,
     reference::Reference,
-    request::Request,
     store::{State, carry_out},
-    world::{Kind, LENGTH, World},
+    world::{Content, Event, Kind, LENGTH, Message, Request, Waits, World},
 };
 
 /// The store's clock is this far ahead of the processes'.
@@ -548,4 +546,73 @@ impl<'a> Run<'a> {
     pub(crate) fn must(&self, is_so: bool, says: impl FnOnce() -> String) {
         assert!(is_so, "{}: {:?} in {:?}", says(), self.trace, self.world);
     }
+}
+
+// A process with its engine.
+
+/// A process with its engine.
+pub(crate) struct Process {
+    pub(crate) engine: Arc<Engine>,
+    /// The last is in use, the others are retired.
+    pub(crate) bound: Vec<Arc<BoundRules>>,
+    pub(crate) is_removed: bool,
+    /// The units that are lost.
+    pub(crate) really_lost: u64,
+}
+
+impl Process {
+    pub(crate) fn new(world: &World, rules: &Arc<RuleSet>) -> Self {
+        let options = EngineOptions {
+            keys: 1,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::new(options);
+        let bound = BoundRules::new(&engine, Arc::clone(rules), world.places(), |_| None);
+        Self {
+            engine,
+            bound: vec![bound],
+            is_removed: false,
+            really_lost: 0,
+        }
+    }
+
+    /// The units that the engine says are lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.engine.counts().units_lost
+    }
+}
+
+// Every order of a world's events.
+
+/// Carries out every order of the world's events, each on engines of its own.
+pub(crate) fn explore(world: &World) {
+    // By step: the event that is tried, and how many there are.
+    let mut path: Vec<(usize, usize)> = Vec::new();
+    let (mut paths, mut events) = (0, Vec::new());
+    loop {
+        let mut run = Run::new(world);
+        let mut steps = 0;
+        loop {
+            run.events(&mut events);
+            if events.is_empty() {
+                break;
+            }
+            if steps == path.len() {
+                path.push((0, events.len()));
+            }
+            let (tried, of) = path[steps];
+            assert_eq!(of, events.len(), "the same events have the same end");
+            run.happen(events[tried]);
+            steps += 1;
+        }
+        End::check_all(run);
+        paths += 1;
+        while path.pop_if(|(tried, of)| *tried + 1 == *of).is_some() {}
+        match path.last_mut() {
+            Some((tried, _)) => *tried += 1,
+            None => break,
+        }
+    }
+    let thread = std::thread::current();
+    eprintln!("{}: {paths} paths", thread.name().unwrap_or_default());
 }

@@ -1,7 +1,10 @@
 //! What is explored.
 
-use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, Tick, store::Fingerprint};
-use tollgate_prefilter::Places;
+use tollgate_core::{
+    Check, Consistency, MINUTE, Quota, Rule, Tick,
+    store::{Fingerprint, Hold, Settlement},
+};
+use tollgate_prefilter::{LeaseItem, Places, Query, Reply, Reset, ReturnedLease};
 
 /// The length of all windows, in µs.
 pub(crate) const LENGTH: Tick = 60_000_000;
@@ -118,3 +121,94 @@ impl World {
 /// Fingerprints are evenly spread.
 const KEY: Fingerprint = Fingerprint::from_bits(0x3c6e_f372_fe94_f82b_a54f_f53a_5f1d_36f1);
 const OTHER_KEY: Fingerprint = Fingerprint::from_bits(0x9b05_688c_2b3e_6c1f_1f83_d9ab_fb41_bd6b);
+
+// What may happen next.
+
+/// An event. Messages, processes and requests by their number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Begin(usize, u64),
+    /// Whether the other rule denies.
+    Execute(usize, bool),
+    Deliver(usize),
+    Vanish(usize),
+    GiveUp(usize),
+    Drop(usize),
+    NotRun(usize),
+    Abandon(usize),
+    Cancel(usize),
+    Charge(usize),
+    Reset(usize),
+    Maintain(usize),
+    Replace(usize),
+    Remove(usize),
+    Pass(Tick),
+}
+
+// A request, from when it begins.
+
+/// A request, from when it begins.
+pub(crate) struct Request {
+    pub(crate) process: usize,
+    pub(crate) bound: usize,
+    pub(crate) checks: Vec<Check>,
+    /// In the store's time: when it came, and when the store decided the first rule.
+    pub(crate) began: Tick,
+    pub(crate) decided: Tick,
+    pub(crate) is_of_before: bool,
+    /// What the store has taken for it in an earlier step.
+    pub(crate) taken_before: u64,
+    /// What a ticket would be for.
+    pub(crate) taken: Vec<Hold>,
+    pub(crate) is_admitted: bool,
+    pub(crate) is_settled: bool,
+}
+
+// What is on its way to the store, or back.
+
+/// What is on its way to the store, or back.
+pub(crate) struct Message {
+    pub(crate) process: usize,
+    pub(crate) bound: usize,
+    pub(crate) content: Content,
+    /// Which process hears the reply.
+    pub(crate) waits: Waits,
+    pub(crate) request: Option<usize>,
+    pub(crate) is_abandoned: bool,
+    pub(crate) reply: Option<Reply>,
+    pub(crate) is_executed: bool,
+    /// What is lost if the reply is.
+    pub(crate) taken: u64,
+    pub(crate) granted: u64,
+    pub(crate) executed: Tick,
+}
+
+pub(crate) enum Waits {
+    NoProcess,
+    Query(Box<Query>),
+    Reset(Reset),
+}
+
+pub(crate) enum Content {
+    Query {
+        checks: Vec<Check>,
+        reports: Vec<Check>,
+        leases: Vec<LeaseItem>,
+    },
+    Settle(Hold, Settlement),
+    /// Leases that go back, and how many unreported units the process forgets.
+    Reset(Vec<ReturnedLease>, u64),
+}
+
+impl Message {
+    pub(crate) fn is_query(&self) -> bool {
+        matches!(self.waits, Waits::Query(_))
+    }
+
+    pub(crate) fn checks(&self, rule: u16) -> bool {
+        match &self.content {
+            Content::Query { checks, .. } => checks.iter().any(|check| check.rule() == rule),
+            _ => false,
+        }
+    }
+}

@@ -8,9 +8,8 @@ use tollgate_prefilter::{Grant, LeaseQuery, ReturnedLease};
 
 use crate::{
     fault::Fault,
-    model_store::ModelStore,
     system::{Answer, Query, System},
-    world::World,
+    world::{ModelStore, World},
 };
 
 /// What distinguishes states, before it is hashed.

@@ -9,7 +9,7 @@ use tollgate_core::{
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 use tollgate_test_reference::{BucketGrantor, BucketState};
 
-use crate::{alive::Bytes, fault::Fault, model_store::ModelStore};
+use crate::{alive::Bytes, fault::Fault, world::ModelStore};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {

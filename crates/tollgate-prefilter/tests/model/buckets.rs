@@ -4,8 +4,8 @@ use tollgate_prefilter::LeaseTerms;
 
 use crate::{
     bucket::Bucket,
-    explore::{holds, holds_for, is_caught},
     fault::Fault,
+    system::{holds, holds_for, is_caught},
     world::World,
 };
 
@@ -19,21 +19,9 @@ const STEPS: usize = 16;
 fn tracked(burst: u64, reserve: u64) -> World<Bucket> {
     let terms = LeaseTerms::of_bucket(reserve, LIFE).in_grants_of(1, 1);
     World {
-        store: Bucket::new(burst, terms),
-        terms,
-        processes: 2,
         costs: &[1, 2],
-        queries: &[0],
         wants: &[0, 1, 9],
-        ahead: &[0],
-        strays: 0,
-        patience: None,
-        steps_back: (0, &[]),
-        giving_back: false,
-        leaving: false,
-        changes: false,
-        resets: false,
-        fault: None,
+        ..World::new(Bucket::new(burst, terms), terms)
     }
 }
 
@@ -69,13 +57,6 @@ fn crowded() -> World<Bucket> {
     }
 }
 
-fn with(fault: Fault, world: World<Bucket>) -> World<Bucket> {
-    World {
-        fault: Some(fault),
-        ..world
-    }
-}
-
 #[test]
 fn on_lease_units_are_never_spent_twice() {
     holds(World {
@@ -92,54 +73,17 @@ fn units_of_a_bucket_that_is_on_lease_whole_are_never_spent_twice() {
     });
 }
 
-#[test]
-fn queries_that_arrive_late_spend_nothing_twice() {
-    holds(straying());
-}
-
-#[test]
-fn larger_leases_are_never_spent_twice() {
-    holds(larger());
-}
-
-#[test]
-fn three_processes_spend_nothing_twice() {
-    holds_for(STEPS, crowded());
-}
-
-#[test]
-fn without_holding_back_what_is_on_lease_too_much_passes() {
-    is_caught(with(Fault::NoCap, tracked(3, 2)));
-}
-
-#[test]
-fn releasing_before_the_burst_is_cut_lets_too_much_pass() {
-    is_caught(with(Fault::CapAfterRelease, tracked(3, 2)));
-}
-
-#[test]
-fn a_deadline_from_the_answer_lets_too_much_pass() {
-    is_caught(with(Fault::DeadlineFromAnswer, tracked(3, 2)));
-}
-
-#[test]
-fn leases_that_are_tracked_for_one_life_let_too_much_pass() {
-    is_caught(with(Fault::OneLife, tracked(3, 2)));
-}
-
-#[test]
-fn leases_that_are_spent_after_their_deadline_let_too_much_pass() {
-    is_caught(with(Fault::SpentTooLate, tracked(3, 2)));
-}
-
-#[test]
-fn a_lease_that_is_handed_back_again_lets_too_much_pass() {
-    is_caught(with(Fault::HandedBackAgain, straying()));
-}
-
-#[test]
-fn a_lease_that_comes_back_after_it_was_forgotten_lets_too_much_pass() {
-    is_caught(with(Fault::OldGeneration, tracked(3, 2)));
+worlds! {
+    queries_that_arrive_late_spend_nothing_twice => holds(straying());
+    larger_leases_are_never_spent_twice => holds(larger());
+    three_processes_spend_nothing_twice => holds_for(STEPS, crowded());
+    without_holding_back_what_is_on_lease_too_much_passes => is_caught(tracked(3, 2).with(Fault::NoCap));
+    releasing_before_the_burst_is_cut_lets_too_much_pass => is_caught(tracked(3, 2).with(Fault::CapAfterRelease));
+    a_deadline_from_the_answer_lets_too_much_pass => is_caught(tracked(3, 2).with(Fault::DeadlineFromAnswer));
+    leases_that_are_tracked_for_one_life_let_too_much_pass => is_caught(tracked(3, 2).with(Fault::OneLife));
+    leases_that_are_spent_after_their_deadline_let_too_much_pass => is_caught(tracked(3, 2).with(Fault::SpentTooLate));
+    a_lease_that_is_handed_back_again_lets_too_much_pass => is_caught(straying().with(Fault::HandedBackAgain));
+    a_lease_that_comes_back_after_it_was_forgotten_lets_too_much_pass => is_caught(tracked(3, 2).with(Fault::OldGeneration));
 }
 
 /// The store's clock goes back once, by one or by several generations.
@@ -154,19 +98,10 @@ fn stepping_back() -> World<Bucket> {
     }
 }
 
-#[test]
-fn a_clock_that_goes_back_lets_no_more_pass() {
-    holds(stepping_back());
-}
-
-#[test]
-fn leases_that_are_forgotten_when_the_clock_goes_back_let_too_much_pass() {
-    is_caught(with(Fault::StepBackForgets, stepping_back()));
-}
-
-#[test]
-fn leases_that_are_numbered_anew_at_once_let_too_much_pass() {
-    is_caught(with(Fault::StepBackRenumbers, stepping_back()));
+worlds! {
+    a_clock_that_goes_back_lets_no_more_pass => holds(stepping_back());
+    leases_that_are_forgotten_when_the_clock_goes_back_let_too_much_pass => is_caught(stepping_back().with(Fault::StepBackForgets));
+    leases_that_are_numbered_anew_at_once_let_too_much_pass => is_caught(stepping_back().with(Fault::StepBackRenumbers));
 }
 
 /// Requests are turned away after their units were spent.
@@ -187,7 +122,7 @@ fn units_that_are_given_back_are_not_there_twice() {
 
 #[test]
 fn units_that_go_into_another_lease_let_too_much_pass() {
-    is_caught(with(Fault::GivenToAnother, giving_back()));
+    is_caught(giving_back().with(Fault::GivenToAnother));
 }
 
 /// The key is reset while leases are out.
@@ -211,5 +146,5 @@ fn a_reset_while_leases_are_out_lets_no_more_pass() {
 
 #[test]
 fn leases_that_a_reset_forgets_let_too_much_pass() {
-    is_caught(with(Fault::ResetForgets, resetting()));
+    is_caught(resetting().with(Fault::ResetForgets));
 }

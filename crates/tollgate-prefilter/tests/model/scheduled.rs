@@ -4,8 +4,8 @@ use tollgate_prefilter::{LeaseTerms, ScheduleTerms};
 
 use crate::{
     bucket::Bucket,
-    explore::{holds, holds_for, is_caught},
     fault::Fault,
+    system::{holds, holds_for, is_caught},
     world::World,
 };
 
@@ -18,21 +18,10 @@ fn schedule(burst: u64, horizon: u64, life: u64) -> World<Bucket> {
     let terms = LeaseTerms::of_bucket(1, 3).in_grants_of(2, 1);
     let terms = terms.with_schedule(Some(schedule.expect("it does not fill up")));
     World {
-        store: Bucket::new(burst, terms),
-        terms,
-        processes: 2,
-        costs: &[1],
         queries: &[0, 1],
         wants: &[0],
         ahead: &[0, 1, 9],
-        strays: 0,
-        patience: None,
-        steps_back: (0, &[]),
-        giving_back: false,
-        leaving: false,
-        changes: false,
-        resets: false,
-        fault: None,
+        ..World::new(Bucket::new(burst, terms), terms)
     }
 }
 
@@ -52,13 +41,6 @@ fn long() -> World<Bucket> {
         queries: &[0],
         patience: Some(3),
         ..schedule(7, 3, 5)
-    }
-}
-
-fn with(fault: Fault, world: World<Bucket>) -> World<Bucket> {
-    World {
-        fault: Some(fault),
-        ..world
     }
 }
 
@@ -105,12 +87,12 @@ fn a_clock_that_goes_back_repays_nothing() {
 
 #[test]
 fn units_that_are_due_from_the_query_on_let_too_much_pass() {
-    is_caught(with(Fault::PacedFromQuery, short()));
+    is_caught(short().with(Fault::PacedFromQuery));
 }
 
 #[test]
 fn units_that_are_due_at_once_let_too_much_pass() {
-    let mut world = with(Fault::NotPaced, short());
+    let mut world = short().with(Fault::NotPaced);
     let schedule = world.terms.schedule().copied();
     let life = schedule.map_or(0, |schedule| schedule.life());
     world.terms = LeaseTerms::of_bucket(1, life).with_schedule(schedule);
@@ -119,7 +101,7 @@ fn units_that_are_due_at_once_let_too_much_pass() {
 
 #[test]
 fn scheduled_leases_that_do_not_wait_for_those_before_let_too_much_pass() {
-    is_caught(with(Fault::NotQueued, long()));
+    is_caught(long().with(Fault::NotQueued));
 }
 
 #[test]
@@ -132,17 +114,8 @@ fn scheduled_leases_at_any_level_let_too_much_pass() {
     is_caught(world);
 }
 
-#[test]
-fn a_scheduled_lease_that_lives_from_the_answer_on_lets_too_much_pass() {
-    is_caught(with(Fault::DeadlineFromAnswer, schedule(5, 2, 3)));
-}
-
-#[test]
-fn a_scheduled_lease_that_is_spent_after_its_end_lets_too_much_pass() {
-    is_caught(with(Fault::SpentTooLate, schedule(5, 2, 3)));
-}
-
-#[test]
-fn a_refusal_that_forgives_what_is_owed_lets_too_much_pass() {
-    is_caught(with(Fault::Forgiven, long()));
+worlds! {
+    a_scheduled_lease_that_lives_from_the_answer_on_lets_too_much_pass => is_caught(schedule(5, 2, 3).with(Fault::DeadlineFromAnswer));
+    a_scheduled_lease_that_is_spent_after_its_end_lets_too_much_pass => is_caught(schedule(5, 2, 3).with(Fault::SpentTooLate));
+    a_refusal_that_forgives_what_is_owed_lets_too_much_pass => is_caught(long().with(Fault::Forgiven));
 }

@@ -5,9 +5,8 @@ use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
 
 use crate::{
     fault::Fault,
-    model_store::ModelStore,
     system::{Action, Answer, Pending, Process, Query, System},
-    world::World,
+    world::{ModelStore, World},
 };
 
 impl<L: ModelStore> World<L> {

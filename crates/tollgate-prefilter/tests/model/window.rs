@@ -9,7 +9,7 @@ use tollgate_core::{
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 use tollgate_test_reference::{WindowGrantor, WindowState};
 
-use crate::{alive::Bytes, fault::Fault, model_store::ModelStore};
+use crate::{alive::Bytes, fault::Fault, world::ModelStore};
 
 /// A quota that counts in windows, and what counts of the window before after so many ticks of this one, times the length.
 pub(crate) trait Windowed:

@@ -4,8 +4,8 @@ use tollgate_core::algorithm::{FixedWindow, SlidingWindow};
 use tollgate_prefilter::LeaseTerms;
 
 use crate::{
-    explore::{holds, holds_for, is_caught, loses},
     fault::Fault,
+    system::{holds, holds_for, is_caught, loses},
     window::{Window, Windowed},
     world::World,
 };
@@ -24,21 +24,8 @@ const STRAY_STEPS: usize = 18;
 fn windows<A: Windowed>() -> World<Window<A>> {
     let terms = LeaseTerms::of_window(2, LENGTH).in_grants_of(1, 1);
     World {
-        store: Window::new(LIMIT, LENGTH, &terms),
-        terms,
-        processes: 2,
         costs: &[1, 2],
-        queries: &[0],
-        wants: &[0, 9],
-        ahead: &[0],
-        strays: 0,
-        patience: None,
-        steps_back: (0, &[]),
-        giving_back: false,
-        leaving: false,
-        changes: false,
-        resets: false,
-        fault: None,
+        ..World::new(Window::new(LIMIT, LENGTH, &terms), terms)
     }
 }
 
@@ -126,132 +113,62 @@ fn only_units_spent_before_a_reset_exceed_the_limit_after_it() {
     );
 }
 
-#[test]
-fn units_that_go_into_a_lease_of_another_window_let_too_much_pass() {
-    caught_for_both(Fault::GivenToAnother);
-}
-
-#[test]
-fn units_that_come_back_only_into_their_lease_are_lost_with_it() {
-    lost_for_both(Fault::LostWithLease);
-}
-
-#[test]
-fn units_that_came_back_are_lost_if_a_lease_takes_their_place() {
-    lost_for_both(Fault::LeaseReplacesUnits);
-}
-
-#[test]
-fn units_without_a_table_entry_are_lost_unless_refunded() {
-    lost_for_both(Fault::NotRefunded);
-}
-
-#[test]
-fn units_that_are_refunded_though_they_found_a_place_let_too_much_pass() {
-    caught_for_both(Fault::RefundedTwice);
-}
-
-#[test]
-fn units_that_are_refunded_in_the_window_of_now_let_too_much_pass() {
-    caught_for_both(Fault::RefundedNow);
-}
-
-#[test]
-fn what_went_with_a_query_that_was_refused_is_lost_if_it_is_not_taken_back() {
-    lost_for_both(Fault::RefusedIsLost);
-}
-
-#[test]
-fn a_grant_whose_caller_is_gone_loses_units() {
-    lost_for_both(Fault::DroppedUnheard);
+worlds! {
+    units_that_go_into_a_lease_of_another_window_let_too_much_pass => caught_for_both(Fault::GivenToAnother);
+    units_that_come_back_only_into_their_lease_are_lost_with_it => lost_for_both(Fault::LostWithLease);
+    units_that_came_back_are_lost_if_a_lease_takes_their_place => lost_for_both(Fault::LeaseReplacesUnits);
+    units_without_a_table_entry_are_lost_unless_refunded => lost_for_both(Fault::NotRefunded);
+    units_that_are_refunded_though_they_found_a_place_let_too_much_pass => caught_for_both(Fault::RefundedTwice);
+    units_that_are_refunded_in_the_window_of_now_let_too_much_pass => caught_for_both(Fault::RefundedNow);
+    what_went_with_a_query_that_was_refused_is_lost_if_it_is_not_taken_back => lost_for_both(Fault::RefusedIsLost);
+    a_grant_whose_caller_is_gone_loses_units => lost_for_both(Fault::DroppedUnheard);
 }
 
 #[test]
 fn units_of_the_window_before_are_lost_to_one_that_slides_if_they_do_not_go_back() {
     for fault in [Fault::BeforeStays, Fault::BeforeIsReplaced] {
-        loses(World {
-            fault: Some(fault),
-            ..leaving::<SlidingWindow>()
-        });
+        loses(leaving::<SlidingWindow>().with(fault));
     }
 }
 
 fn lost_for_both(fault: Fault) {
-    let fault = Some(fault);
-    loses(World {
-        fault,
-        ..leaving::<FixedWindow>()
-    });
-    loses(World {
-        fault,
-        ..leaving::<SlidingWindow>()
-    });
+    loses(leaving::<FixedWindow>().with(fault));
+    loses(leaving::<SlidingWindow>().with(fault));
 }
 
 fn caught_for_both(fault: Fault) {
-    let fault = Some(fault);
-    is_caught(World {
-        fault,
-        ..both_denied::<FixedWindow>()
-    });
-    is_caught(World {
-        fault,
-        ..both_denied::<SlidingWindow>()
-    });
+    is_caught(both_denied::<FixedWindow>().with(fault));
+    is_caught(both_denied::<SlidingWindow>().with(fault));
 }
 
-#[test]
-fn leases_that_outlive_their_window_let_too_much_pass() {
-    for_both(Fault::WindowOutlived);
+fn for_both(fault: Fault) {
+    is_caught(windows::<FixedWindow>().with(fault));
+    is_caught(windows::<SlidingWindow>().with(fault));
 }
 
-#[test]
-fn leases_of_a_window_that_are_spent_too_late_let_too_much_pass() {
-    for_both(Fault::SpentTooLate);
+worlds! {
+    leases_that_outlive_their_window_let_too_much_pass => for_both(Fault::WindowOutlived);
+    leases_of_a_window_that_are_spent_too_late_let_too_much_pass => for_both(Fault::SpentTooLate);
+    leases_of_a_window_that_are_handed_back_again_let_too_much_pass => for_both(Fault::HandedBackAgain);
 }
 
-#[test]
-fn leases_of_a_window_that_are_handed_back_again_let_too_much_pass() {
-    for_both(Fault::HandedBackAgain);
+/// The key is reset while leases are out.
+fn resetting<A: Windowed>() -> World<Window<A>> {
+    World {
+        costs: &[1],
+        resets: true,
+        ..windows()
+    }
 }
 
 #[test]
 fn a_reset_of_a_window_while_leases_are_out_lets_no_more_pass() {
-    holds(World {
-        costs: &[1],
-        resets: true,
-        ..windows::<FixedWindow>()
-    });
-    holds(World {
-        costs: &[1],
-        resets: true,
-        ..windows::<SlidingWindow>()
-    });
+    holds(resetting::<FixedWindow>());
+    holds(resetting::<SlidingWindow>());
 }
 
 #[test]
 fn leases_of_a_window_that_a_reset_forgets_let_too_much_pass() {
-    let resets = true;
-    let fault = Some(Fault::ResetForgets);
-    is_caught(World {
-        resets,
-        fault,
-        ..windows::<FixedWindow>()
-    });
-    is_caught(World {
-        resets,
-        fault,
-        ..windows::<SlidingWindow>()
-    });
-}
-
-fn for_both(fault: Fault) {
-    is_caught(World {
-        fault: Some(fault),
-        ..windows::<FixedWindow>()
-    });
-    is_caught(World {
-        fault: Some(fault),
-        ..windows::<SlidingWindow>()
-    });
+    is_caught(resetting::<FixedWindow>().with(Fault::ResetForgets));
+    is_caught(resetting::<SlidingWindow>().with(Fault::ResetForgets));
 }

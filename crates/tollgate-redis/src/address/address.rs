@@ -2,10 +2,7 @@
 
 use std::{convert::Infallible, fmt, path::PathBuf};
 
-use crate::{
-    address::access::{Access, Login},
-    error::SetupError,
-};
+use crate::error::SetupError;
 
 /// Where a Redis is: a server, sentinels that know which server, or a cluster. With who logs in.
 ///
@@ -115,5 +112,109 @@ impl fmt::Display for Place {
 impl From<Infallible> for SetupError {
     fn from(never: Infallible) -> Self {
         match never {}
+    }
+}
+
+// An address in parts, for the crates of tollgate that connect by themselves.
+
+/// What an [`Address`] says. It is for other crates of tollgate and may change in any release.
+#[doc(hidden)]
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct AddressParts {
+    /// The server, the sentinels, or servers of the cluster.
+    pub places: Vec<Place>,
+    /// The name by which sentinels know the master.
+    pub master: Option<String>,
+    /// Whether the servers are a cluster.
+    pub is_cluster: bool,
+    /// Whether connections are encrypted.
+    pub is_encrypted: bool,
+    /// The database.
+    pub database: u32,
+    /// Who logs in at the servers: a user and a password.
+    pub login: [Option<String>; 2],
+    /// Who logs in at the sentinels.
+    pub sentinel_login: [Option<String>; 2],
+}
+
+impl Address {
+    /// The address in parts. It is for other crates of tollgate.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn parts(&self) -> AddressParts {
+        let login = |login: &Login| [login.user.clone(), login.password.clone()];
+        let (places, sentinels) = match &self.target {
+            Target::Server(place) => (vec![place.clone()], None),
+            Target::Sentinel(sentinels) => (sentinels.places.clone(), Some(sentinels)),
+            Target::Cluster(places) => (places.clone(), None),
+        };
+        AddressParts {
+            places,
+            master: sentinels.map(|sentinels| sentinels.master.clone()),
+            is_cluster: matches!(self.target, Target::Cluster(_)),
+            is_encrypted: self.encrypted,
+            database: self.access.database,
+            login: login(&self.access.login),
+            sentinel_login: sentinels.map_or([None, None], |sentinels| login(&sentinels.login)),
+        }
+    }
+}
+
+// Without the passwords.
+tollgate_core::debug_fields!(AddressParts, it => places: it.places, master: it.master);
+
+// What a connection says of itself once there is one: who logs in, and to which database.
+
+/// What a connection is given and says before its first command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) login: Login,
+    pub(crate) database: u32,
+    /// For proxies that take `HELLO` badly.
+    pub(crate) without_hello: bool,
+}
+
+/// A user and a password, either of which may be absent.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl Access {
+    /// The same with another login, if there is one.
+    pub(crate) fn by(&self, login: Option<&Login>) -> Self {
+        Self {
+            login: login.unwrap_or(&self.login).clone(),
+            ..self.clone()
+        }
+    }
+}
+
+impl Login {
+    /// The user and the password, where there is a password. Before access lists everybody was `default`.
+    pub(crate) fn parts(&self) -> Option<(&str, &str)> {
+        let password = self.password.as_deref()?;
+        Some((self.user.as_deref().unwrap_or("default"), password))
+    }
+
+    /// The command that logs in, where there is a password. Servers before Redis 6 know no users.
+    pub(crate) fn auth(&self) -> Option<Vec<&str>> {
+        let password = self.password.as_deref()?;
+        Some(match self.user.as_deref() {
+            Some(user) => vec!["AUTH", user, password],
+            None => vec!["AUTH", password],
+        })
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| ".."))
+            .finish()
     }
 }

@@ -1,17 +1,25 @@
 //! One call: what is sent, and the future of its answer.
 
 use std::{
+    collections::VecDeque,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    sync::Mutex,
+    task::{Context, Poll, Waker, ready},
 };
 
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
-use crate::connection::{
-    error::{CallError, CallErrorKind},
-    request::Request,
-    value::Value,
+use crate::{
+    connection::{
+        error::{CallError, CallErrorKind},
+        request::Request,
+        value::Value,
+    },
+    lock::lock,
 };
 
 /// The answer to a call, at the latest shortly after its deadline.
@@ -19,33 +27,52 @@ use crate::connection::{
 /// # Cancel safety
 ///
 /// A call that is dropped before it was sent is not sent. Later it runs, and its reply is dropped.
-#[derive(Debug)]
 #[must_use = "await the answer"]
 pub(crate) struct Call(State);
 
-#[derive(Debug)]
 enum State {
-    /// It was not even queued.
+    /// It was not queued, and this is why.
     Refused(Option<CallError>),
-    /// The connection has it.
-    Waiting(oneshot::Receiver<Result<Value, CallError>>),
+    Waiting(oneshot::Receiver<Answer>),
+    /// It may be sent on to another server, or ends at a time of its own.
+    Sent(Pin<Box<dyn Future<Output = Answer> + Send>>),
 }
 
+pub(super) type Answer = Result<Value, CallError>;
+
 impl Call {
-    pub(super) fn refused(error: CallError) -> Self {
+    pub(crate) fn refused(error: CallError) -> Self {
         Self(State::Refused(Some(error)))
+    }
+
+    pub(super) fn sent(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
+        Self(State::Sent(Box::pin(answer)))
     }
 
     /// Whether it has failed without having been queued.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.0, State::Refused(_))
     }
+
+    /// The same until a time: it may have run if there is no answer by then. A runtime with a timer has to be entered.
+    pub(crate) fn by(self, by: Instant) -> Self {
+        if self.is_refused() {
+            return self;
+        }
+        let answer = timeout_at(by, self);
+        Self::sent(async move {
+            answer.await.unwrap_or_else(|_| {
+                let message = "Redis did not answer in time";
+                Err(CallError::new(CallErrorKind::Unknown, message))
+            })
+        })
+    }
 }
 
 impl Future for Call {
-    type Output = Result<Value, CallError>;
+    type Output = Answer;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
         Poll::Ready(match &mut self.get_mut().0 {
             State::Refused(error) => {
                 Err(error.take().unwrap_or_else(|| gone("it was asked twice")))
@@ -54,9 +81,12 @@ impl Future for Call {
                 Ok(answer) => answer,
                 Err(_) => Err(gone("its connection was dropped")),
             },
+            State::Sent(answer) => ready!(answer.as_mut().poll(cx)),
         })
     }
 }
+
+tollgate_core::debug_fields!(Call);
 
 fn gone(why: &'static str) -> CallError {
     CallError::new(CallErrorKind::Unknown, why)
@@ -72,7 +102,7 @@ pub(super) struct Waiting {
     alone: bool,
     /// Whether `ASKING` goes before it, each time.
     asking: bool,
-    answer: oneshot::Sender<Result<Value, CallError>>,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// How often a server may say that it does not know the script, and so did not run it. Then another call may bring the text; then the
@@ -151,5 +181,116 @@ impl Waiting {
     /// From now on it travels with no other.
     pub(super) fn keep_alone(&mut self) {
         self.alone = true;
+    }
+}
+
+// Calls that wait for the connection to be free.
+
+/// The waiting calls of one connection, in the order in which they came: the first is also the first to expire.
+pub(super) struct Queue {
+    state: Mutex<Lines>,
+    limit: usize,
+}
+
+struct Lines {
+    calls: VecDeque<Waiting>,
+    /// The driver, while it sleeps.
+    driver: Option<Waker>,
+    /// Why nothing is taken any more.
+    closed: Option<CallError>,
+}
+
+impl Queue {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            state: Mutex::new(Lines {
+                calls: VecDeque::new(),
+                driver: None,
+                closed: None,
+            }),
+            limit,
+        }
+    }
+
+    /// Adds a call, or says at once why not.
+    pub(super) fn push(&self, call: Waiting) -> Result<(), CallError> {
+        let driver = {
+            let mut state = lock(&self.state);
+            if let Some(error) = &state.closed {
+                return Err(error.clone());
+            }
+            if state.calls.len() >= self.limit {
+                return Err(CallError::new(
+                    CallErrorKind::Overloaded,
+                    format!("too many pending Redis calls (limit {})", self.limit),
+                ));
+            }
+            state.calls.push_back(call);
+            state.driver.take()
+        };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        Ok(())
+    }
+
+    /// Moves up to `room` calls that somebody still waits for to `taken`, and those to `expired` that are `over`.
+    pub(super) fn take(
+        &self,
+        room: usize,
+        taken: &mut VecDeque<Waiting>,
+        expired: &mut Vec<Waiting>,
+        mut is_over: impl FnMut(&Waiting) -> bool,
+    ) {
+        let mut state = lock(&self.state);
+        while taken.len() < room {
+            let Some(call) = state.calls.pop_front() else {
+                return;
+            };
+            if call.is_dropped() {
+                continue;
+            }
+            if is_over(&call) {
+                expired.push(call);
+            } else {
+                taken.push_back(call);
+            }
+        }
+    }
+
+    /// Takes out the calls whose deadline has passed.
+    pub(super) fn take_expired(&self, now: Instant, expired: &mut VecDeque<Waiting>) {
+        let mut state = lock(&self.state);
+        let is_due = |call: &&Waiting| call.deadline() <= now;
+        let due = state.calls.iter().take_while(is_due).count();
+        expired.extend(state.calls.drain(..due));
+    }
+
+    /// The deadline of the first call. If there is none, the next one wakes the driver.
+    pub(super) fn poll_first(&self, cx: &Context<'_>) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        let first = state.calls.front().map(Waiting::deadline);
+        if first.is_none() {
+            state.driver = Some(cx.waker().clone());
+        }
+        first
+    }
+
+    /// Takes nothing any more, and fails what waits: none of it was sent.
+    pub(super) fn close(&self, error: &CallError) {
+        let calls = {
+            let mut state = lock(&self.state);
+            state.driver = None;
+            let calls = std::mem::take(&mut state.calls);
+            state.closed.get_or_insert_with(|| error.clone());
+            calls
+        };
+        for call in calls {
+            call.answer(Err(error.clone()));
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.state).calls.len()
     }
 }

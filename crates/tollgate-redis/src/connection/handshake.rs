@@ -6,8 +6,8 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::connection::{
-    command::{push_argument, push_count},
-    connect_error::{ConnectError, ConnectErrorKind},
+    error::{ConnectError, ConnectErrorKind},
+    request::{push_argument, push_count},
     resp::decoder::{Decoder, Reply},
     stream::Stream,
     value::Value,

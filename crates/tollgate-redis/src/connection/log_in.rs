@@ -2,15 +2,16 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    connection::{caught::caught, connect_error::ConnectError},
+    connection::{caught::caught, error::ConnectError},
     credentials::{Credentials, CredentialsProvider},
+    lock::lock,
 };
 
 /// How long a provider may take. No request waits for it.
@@ -47,7 +48,10 @@ impl CredentialsSource {
 
     /// As [`fetch`](Self::fetch), for a connection that lasts for a question: what was given last will do while it is good.
     pub(super) async fn known(&self) -> Result<Option<Credentials>, ConnectError> {
-        let last = self.0.as_ref().and_then(|source| source.last().clone());
+        let last = self
+            .0
+            .as_ref()
+            .and_then(|source| lock(&source.last).clone());
         match last {
             Some((credentials, due)) if due > Instant::now() => Ok(Some(credentials)),
             _ => self.fetch().await,
@@ -57,7 +61,7 @@ impl CredentialsSource {
     /// Credentials were refused, or it is unknown whether they were.
     pub(super) fn forget(&self) {
         if let Some(source) = &self.0 {
-            *source.last() = None;
+            *lock(&source.last) = None;
         }
     }
 }
@@ -73,16 +77,11 @@ impl Source {
             Ok(None) => return Err(failed(&"the provider has panicked")),
             Err(_) => return Err(failed(&format_args!("none came within {PATIENCE:?}"))),
         };
-        *self.last() = credentials
+        *lock(&self.last) = credentials
             .expires_in
             .and_then(|lifetime| Instant::now().checked_add(due(lifetime, 0)))
             .map(|due| (credentials.clone(), due));
         Ok(credentials)
-    }
-
-    /// Each change under the lock is one step, so that a poisoned lock guards whole data.
-    fn last(&self) -> MutexGuard<'_, Option<(Credentials, Instant)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,37 +11,27 @@
 //!
 //! ```text
 //! cluster
-//! └─ node ── supervisor ── link, prober ── driver ── queue ── call ── request ── script, command, error
-//!                       │                  └─ breaker ── event, options
-//!                       └─ sentinel ── connect ── dial, handshake ── security ── stream, resp ── peer, connect_error, caught
+//! └─ node ── supervisor ── prober ── driver ── call ── request ── error
+//!                       │         └─ breaker ── event, options
+//!                       └─ sentinel ── connect ── handshake ── stream, resp ── error, caught
 //! ```
 
-mod backoff;
 pub(crate) mod breaker;
 pub(crate) mod breaker_state;
 pub(crate) mod call;
 mod caught;
 pub(crate) mod cluster;
-mod command;
 mod connect;
-pub(crate) mod connect_error;
-mod dial;
 mod driver;
 pub(crate) mod error;
 pub(crate) mod event;
 mod handshake;
-mod link;
 pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
-pub(crate) mod peer;
 pub(crate) mod prober;
-mod queue;
-mod renewal;
 pub(crate) mod request;
 mod resp;
-pub(crate) mod script;
-pub(crate) mod security;
 mod sentinel;
 pub(crate) mod stream;
 mod supervisor;

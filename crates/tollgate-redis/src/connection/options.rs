@@ -9,7 +9,7 @@ use crate::{
         caught::caught_call,
         event::{CallSink, EventSink, NodeEvent},
         log_in::CredentialsSource,
-        security::Security,
+        stream::Security,
     },
 };
 

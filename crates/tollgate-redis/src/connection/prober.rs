@@ -8,8 +8,10 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::Breaker, call::Waiting, options::NodeOptions, queue::Queue, request::Request,
-    script::Script,
+    breaker::Breaker,
+    call::{Queue, Waiting},
+    options::NodeOptions,
+    request::{Request, Script},
 };
 
 /// Writes, for a replica and a server without memory answer everything else.

@@ -5,10 +5,7 @@
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
-use crate::connection::{
-    command::{push_argument, push_count, push_number},
-    script::Script,
-};
+use sha1_smol::Sha1;
 
 /// A script with its keys and arguments, or a command.
 #[derive(Clone)]
@@ -344,6 +341,80 @@ fn move_key(key: &mut [u8], by: usize) {
     // As many keys as that do not travel together.
     let number = u16::from_le_bytes([key[0], key[1]]).wrapping_add(by as u16);
     key.copy_from_slice(&number.to_le_bytes());
+}
+
+// A script and its hash.
+
+/// The text of a script, and the SHA-1 by which servers know it.
+///
+/// The hash names an entry of the server's cache and protects nothing.
+pub(crate) struct Script {
+    body: &'static str,
+    sha: [u8; 40],
+}
+
+impl Script {
+    pub(crate) fn new(body: &'static str) -> Self {
+        let mut sha = [0; 40];
+        for (digits, byte) in sha
+            .chunks_exact_mut(2)
+            .zip(Sha1::from(body).digest().bytes())
+        {
+            let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+            digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        Self { body, sha }
+    }
+
+    pub(crate) fn body(&self) -> &'static str {
+        self.body
+    }
+
+    /// Forty hexadecimal digits.
+    pub(crate) fn sha(&self) -> &[u8; 40] {
+        &self.sha
+    }
+}
+
+// Writing commands.
+
+/// Appends `*count` of a command.
+pub(super) fn push_count(out: &mut Vec<u8>, count: usize) {
+    push_length(out, b'*', count);
+}
+
+/// Appends one argument of a command.
+pub(super) fn push_argument(out: &mut Vec<u8>, argument: &[u8]) {
+    push_length(out, b'$', argument.len());
+    out.extend_from_slice(argument);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number as one argument of a command.
+pub(super) fn push_number(out: &mut Vec<u8>, number: usize) {
+    let mut digits = [0; 20];
+    push_argument(out, decimal(number, &mut digits));
+}
+
+fn push_length(out: &mut Vec<u8>, mark: u8, length: usize) {
+    let mut digits = [0; 20];
+    out.push(mark);
+    out.extend_from_slice(decimal(length, &mut digits));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn decimal(number: usize, digits: &mut [u8; 20]) -> &[u8] {
+    let mut rest = number;
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        // A remainder of ten is one digit.
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return &digits[at..];
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     address::{Access, Address, Place, Sentinels},
     connection::{
         connect::Connector,
-        connect_error::{ConnectError, ConnectErrorKind},
+        error::{ConnectError, ConnectErrorKind},
         options::NodeOptions,
         value::Value,
     },
@@ -144,8 +144,7 @@ mod tests {
         let query = SentinelQuery::new(&address, &sentinels, &NodeOptions::default());
         let query = Arc::new(query);
         let began = Instant::now();
-        let master = query.master().await;
-        let master = master.map(|place| place.to_string());
+        let master = query.master().await.map(|place| place.to_string());
         let master = master.map_err(|error| error.message().to_string());
         (master, began.elapsed())
     }

@@ -2,27 +2,28 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arc_swap::{ArcSwap, Guard};
+use fastrand::Rng;
 use tokio::{
     select,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
     address::{Address, Place, Target},
     connection::{
-        backoff::Backoff,
+        breaker::Breaker,
         breaker_state::BreakerState,
+        call::{Queue, Waiting},
         caught::caught,
         connect::{Connector, is_master},
-        connect_error::{ConnectError, ConnectErrorKind},
         driver::{Driver, Lost},
-        event::NodeEvent,
-        link::Shared,
+        error::{CallError, ConnectError, ConnectErrorKind},
+        event::{NodeEvent, Peer},
+        log_in::due,
         options::NodeOptions,
-        peer::Peer,
         prober::probe,
-        queue::Queue,
-        renewal::renew,
+        request::Request,
         sentinel::SentinelQuery,
         stream::Stream,
     },
@@ -187,6 +188,138 @@ async fn moved(place: &Place, sentinels: Option<&Arc<SentinelQuery>>, options: &
     }
 }
 
+// Pauses between attempts to connect.
+
+/// A pause is at most this part of the time for which there has been no connection, unless that is below the first bound.
+const PART_OF_OUTAGE: u32 = 12;
+
+/// Full jitter: each pause is anything from nothing to a bound that grows with the time without a server, so that many
+/// processes that lost the same one do not come back at once, and none comes back late after a short outage.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    /// Since when there has been no server that is of use.
+    since: Option<Instant>,
+    rng: Rng,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Duration, longest: Duration, seed: u64) -> Self {
+        Self {
+            first,
+            longest,
+            since: None,
+            rng: Rng::with_seed(seed),
+        }
+    }
+
+    /// The pause before the next attempt, at this time.
+    pub(super) fn next(&mut self, now: Instant) -> Duration {
+        self.bound(now).mul_f64(self.rng.f64())
+    }
+
+    /// The server was of use: the next trouble is a new one.
+    pub(super) fn reset(&mut self) {
+        self.since = None;
+    }
+
+    fn bound(&mut self, now: Instant) -> Duration {
+        let since = *self.since.get_or_insert(now);
+        let part = now.saturating_duration_since(since) / PART_OF_OUTAGE;
+        part.max(self.first).min(self.longest)
+    }
+}
+
+// The connection of a node, as its requests find it and its supervisor sets it.
+
+/// What requests and the supervisor both see.
+pub(super) struct Shared {
+    line: ArcSwap<Link>,
+    pub(super) breaker: Arc<Breaker>,
+    pub(super) options: NodeOptions,
+}
+
+/// The connection, as requests find it.
+pub(super) enum Link {
+    Connected(Arc<Queue>),
+    Missing(CallError),
+}
+
+impl Shared {
+    pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
+        Self {
+            line: ArcSwap::from_pointee(Link::Missing(missing)),
+            breaker: Arc::new(breaker),
+            options,
+        }
+    }
+
+    pub(super) fn line(&self) -> Guard<Arc<Link>> {
+        self.line.load()
+    }
+
+    pub(super) fn set_connected(&self, queue: Arc<Queue>) {
+        self.line.store(Arc::new(Link::Connected(queue)));
+    }
+
+    pub(super) fn set_missing(&self, why: &ConnectError) {
+        self.line
+            .store(Arc::new(Link::Missing(why.to_call_error())));
+    }
+}
+
+// Logging in anew while a connection is open.
+
+/// The bounds of the pauses after credentials that did not come, or were refused.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Logs in anew on an open connection, whenever its credentials are about to expire. Never ends. `used` are those of the connection,
+/// whose calls go through `queue`.
+pub(super) async fn renew(used: Option<Credentials>, queue: &Queue, options: &NodeOptions) {
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, options.seed);
+    let mut lifetime = used.and_then(|used| used.expires_in);
+    // What an instant cannot hold is for ever.
+    while let Some(until) =
+        lifetime.and_then(|life| Instant::now().checked_add(due(life, options.seed)))
+    {
+        sleep_until(until).await;
+        let anew = loop {
+            match log_in(queue, options).await {
+                Ok(anew) => break anew,
+                Err(why) => {
+                    options.tell(&NodeEvent::NotLoggedInAnew(why.message()));
+                    // A token service that fails is not to be called without end.
+                    sleep(FIRST_PAUSE + backoff.next(Instant::now())).await;
+                }
+            }
+        };
+        lifetime = anew.and_then(|anew| anew.expires_in);
+        backoff.reset();
+        options.tell(&NodeEvent::LoggedInAnew);
+    }
+    std::future::pending().await
+}
+
+/// From Redis 8.2 on a log-in that is refused ends the earlier one. Then the next call is refused, and a connection is made anew.
+async fn log_in(queue: &Queue, options: &NodeOptions) -> Result<Option<Credentials>, ConnectError> {
+    let credentials = options.credentials.fetch().await?;
+    if let Some(command) = (credentials.as_ref()).and_then(|credentials| credentials.login.auth()) {
+        let deadline = Instant::now() + options.deadline;
+        let (waiting, call) = Waiting::new(Request::command(&command), deadline);
+        let answer = match queue.push(waiting) {
+            Ok(()) => call.await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = answer {
+            options.credentials.forget();
+            return Err(ConnectError::of_server("AUTH", &error.to_string()));
+        }
+    }
+    Ok(credentials)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{
@@ -195,7 +328,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::connection::{node::Node, request::Request, script::Script, stream::memory};
+    use crate::connection::{
+        node::Node,
+        request::{Request, Script},
+        stream::memory,
+    };
 
     type Events = Arc<Mutex<Vec<(Instant, NodeEvent)>>>;
 
@@ -289,5 +426,47 @@ mod tests {
         let script = Arc::new(Script::new("return 1"));
         let answer = node.call(Request::new(&script, &["k"], &[])).await;
         assert!(answer.is_ok(), "{answer:?}");
+    }
+
+    #[test]
+    fn pauses_grow_with_the_outage_to_their_bound_and_begin_anew() {
+        let (first, longest) = (Duration::from_millis(50), Duration::from_secs(5));
+        let mut backoff = Backoff::new(first, longest, 3);
+        let began = Instant::now();
+        for (outage_ms, bound_ms) in [
+            (0, 50),
+            (500, 50),
+            (1_200, 100),
+            (3_000, 250),
+            (12_000, 1_000),
+            (60_000, 5_000),
+            (600_000, 5_000),
+        ] {
+            let now = began + Duration::from_millis(outage_ms);
+            assert_eq!(backoff.bound(now).as_millis(), bound_ms);
+            assert!(backoff.next(now) <= backoff.bound(now));
+        }
+        backoff.reset();
+        assert_eq!(backoff.bound(began + longest), first);
+    }
+
+    #[test]
+    fn processes_that_lost_one_server_do_not_come_back_together() {
+        let pause = |seed| {
+            let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1), seed);
+            backoff.next(Instant::now())
+        };
+        let mut pauses: Vec<_> = (0..1_000).map(pause).collect();
+        pauses.sort();
+        // Fifty thousandths of a second hold about fifty of a thousand attempts.
+        for from in (0..950).step_by(50) {
+            let from = Duration::from_millis(from);
+            let until = from + Duration::from_millis(50);
+            let together = pauses
+                .iter()
+                .filter(|&&pause| from <= pause && pause < until);
+            let together = together.count();
+            assert!(together < 100, "{together} in {from:?}");
+        }
     }
 }

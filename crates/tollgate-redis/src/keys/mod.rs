@@ -8,9 +8,6 @@
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 pub(crate) mod keys;
 pub(crate) mod keyspace;
-mod mask;
-pub(crate) mod packed;
 mod plain;
-pub(crate) mod seal;
 pub(crate) mod secret;
 pub(crate) mod slot;

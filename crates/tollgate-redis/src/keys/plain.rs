@@ -3,10 +3,12 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tollgate_core::{KeyBuf, PartKind, store::Fingerprint};
+
+use crate::lock::lock;
 
 /// The longest text. What does not fit ends in a hash of the whole.
 const LONGEST: usize = 96;
@@ -26,7 +28,7 @@ struct Seen {
 
 impl Plain {
     pub(crate) fn remember(&self, fingerprint: Fingerprint, key: &KeyBuf) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         if seen.young.contains_key(&fingerprint.bits()) {
             return;
         }
@@ -40,7 +42,7 @@ impl Plain {
 
     /// `None` where it was forgotten.
     pub(crate) fn text(&self, fingerprint: Fingerprint) -> Option<Arc<str>> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = lock(&self.0);
         let young = seen.young.get(&fingerprint.bits());
         young.or_else(|| seen.old.get(&fingerprint.bits())).cloned()
     }

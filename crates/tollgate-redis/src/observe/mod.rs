@@ -1,6 +1,5 @@
 //! What is seen from outside: metrics (feature `metrics`) and events (feature `tracing`).
 
-mod calls;
 #[cfg(feature = "metrics")]
 mod handles;
 #[cfg(feature = "metrics")]
@@ -11,7 +10,6 @@ mod rule_counts;
 mod standing;
 
 pub(crate) use self::{
-    calls::{CallFor, Stopwatch},
-    observer::Observer,
+    observer::{CallFor, Observer, Stopwatch},
     rule_counts::RuleCounts,
 };

@@ -3,7 +3,7 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -27,10 +27,8 @@ use crate::{
         error::{CallError, CallErrorKind},
         event::{CallSink, NodeEvent},
     },
-    observe::{
-        calls::{CallFor, Stopwatch},
-        rule_counts::RuleCounts,
-    },
+    lock::lock,
+    observe::rule_counts::RuleCounts,
 };
 
 /// Tells metrics (feature `metrics`) and logs (feature `tracing`) what happened: a server that is lost and that is back, and mistakes
@@ -113,7 +111,7 @@ impl Observer {
     /// What is counted of every rule so far.
     pub(crate) fn rules(&self) -> MutexGuard<'_, Vec<Arc<RuleCounts>>> {
         // Each change is one step.
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rules)
     }
 
     /// A rule is counted exactly, because its quota does not support its consistency.
@@ -234,7 +232,7 @@ impl Observer {
     pub(crate) fn engine(&self, usage: Option<&EngineUsage>, counts: EngineCounts) {
         let handles = self.handles();
         // Each change is one step.
-        let mut before = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = lock(&self.counted);
         for (place, counter) in handles.leases.iter().enumerate() {
             counter.increment(counts.leases[place].saturating_sub(before.leases[place]));
         }
@@ -350,6 +348,42 @@ impl Observer {
         return self.standings.may_log();
         #[cfg(not(feature = "tracing"))]
         false
+    }
+}
+
+// What a call to Redis is for, and when it began.
+
+/// What a call is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallFor {
+    Requests,
+    Settlements,
+    Reports,
+    /// Leases that go back without a request.
+    Leases,
+    Resets,
+    /// What is in use of slots, without a request.
+    Slots,
+}
+
+/// When a call began; read only where somebody measures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch {
+    #[cfg(feature = "metrics")]
+    start: tokio::time::Instant,
+}
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            start: tokio::time::Instant::now(),
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(super) fn elapsed(self) -> std::time::Duration {
+        self.start.elapsed()
     }
 }
 

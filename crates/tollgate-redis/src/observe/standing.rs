@@ -1,13 +1,13 @@
 //! How a server stands: what is worth one line of a log when it is lost, and one when it is back.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use tokio::time::{Duration, Instant};
 
-use crate::connection::{breaker_state::BreakerState, event::NodeEvent};
+use crate::{
+    connection::{breaker_state::BreakerState, event::NodeEvent},
+    lock::lock,
+};
 
 /// The least time between two lines about mistakes: a busy service makes each of them with every request.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -116,11 +116,6 @@ impl Standing {
     }
 }
 
-/// Each change under these locks is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -128,7 +123,7 @@ mod tests {
     use super::*;
     use crate::{
         address::Place,
-        connection::{connect_error::ConnectErrorKind, peer::Peer},
+        connection::{error::ConnectErrorKind, event::Peer},
     };
 
     #[test]

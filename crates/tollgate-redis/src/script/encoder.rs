@@ -13,8 +13,7 @@ use tollgate_prefilter::{Places, SlotKey};
 use crate::{
     keys::{
         keys::Name,
-        keyspace::{Keyspace, Partition},
-        packed::Bytes,
+        keyspace::{Bytes, Keyspace, Partition},
         slot::tag_in,
     },
     script::rule_args::{BALANCES, ENFORCED, IDENTITY, RuleArgs, THRESHOLD},

@@ -8,7 +8,6 @@
 pub(crate) mod call;
 pub(crate) mod encoder;
 mod queued;
-pub(crate) mod refusal;
 pub(crate) mod reply;
 pub(crate) mod rule_args;
 pub(crate) mod text;

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::connection::script::Script;
+use crate::connection::request::Script;
 
 /// The files of `lua/` as one text, behind `$before`.
 macro_rules! text {

@@ -1,30 +1,16 @@
 //! One server, or a cluster of them.
 
-use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
-
-use tokio::{
-    runtime::Handle,
-    time::{Instant, Timeout, timeout_at},
-};
+use std::{fmt, sync::Arc};
 
 use crate::{
     address::{Address, Target},
     connection::{
         breaker_state::BreakerState,
         call::Call,
-        cluster::{routed::ClusterCall, router::Cluster},
-        error::{CallError, CallErrorKind},
+        cluster::router::Cluster,
         node::Node,
         options::NodeOptions,
-        request::Request,
-        script::Script,
-        value::Value,
+        request::{Request, Script},
     },
     error::SetupError,
     observe::Observer,
@@ -39,16 +25,6 @@ pub(super) enum Backend {
         node: Node,
     },
     Cluster(Cluster),
-}
-
-/// An answer on its way.
-pub(super) enum Answer {
-    One(Call),
-    Cluster(ClusterCall),
-    /// Nothing was sent: the time of its request was gone with what was asked before.
-    Late,
-    /// Of a request that has asked before: it ends when its time is gone, whatever waits for Redis before it.
-    Within(Pin<Box<Timeout<Self>>>),
 }
 
 impl Backend {
@@ -72,12 +48,12 @@ impl Backend {
     }
 
     /// Sends a call of the script that decides. In a cluster all its keys are in one slot.
-    pub(super) fn send(&self, script: &Arc<Script>, call: &call::Call) -> Answer {
+    pub(super) fn send(&self, script: &Arc<Script>, call: &call::Call) -> Call {
         let request =
             |slot| Request::checks(script, slot, call.keys(), call.args()).of_rules(call.rules());
         match self {
-            Self::One { node, .. } => Answer::One(node.call(request(0))),
-            Self::Cluster(cluster) => Answer::Cluster(cluster.send(call.keys(), request)),
+            Self::One { node, .. } => node.call(request(0)),
+            Self::Cluster(cluster) => cluster.send(call.keys(), request),
         }
     }
 
@@ -87,12 +63,12 @@ impl Backend {
         script: &Arc<Script>,
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
-    ) -> Answer {
+    ) -> Call {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
         match self {
-            Self::One { node, .. } => Answer::One(node.call(Request::new(script, &keys, &args))),
-            Self::Cluster(cluster) => Answer::Cluster(cluster.call(script, &keys, &args)),
+            Self::One { node, .. } => node.call(Request::new(script, &keys, &args)),
+            Self::Cluster(cluster) => cluster.call(script, &keys, &args),
         }
     }
 
@@ -140,45 +116,6 @@ impl Backend {
                     .map(|(place, state)| (place.to_string(), state))
                     .collect()
             }
-        }
-    }
-}
-
-impl Answer {
-    /// Whether it has failed without having been queued.
-    pub(super) fn is_refused(&self) -> bool {
-        match self {
-            Self::One(call) => call.is_refused(),
-            Self::Cluster(call) => call.is_refused(),
-            Self::Late => true,
-            Self::Within(within) => within.get_ref().is_refused(),
-        }
-    }
-
-    /// The same, which ends at `by`. The timer is that of `runtime`: whoever polls may have none.
-    pub(super) fn within(self, by: Instant, runtime: &Handle) -> Self {
-        let _entered = runtime.enter();
-        Self::Within(Box::pin(timeout_at(by, self)))
-    }
-}
-
-impl Future for Answer {
-    type Output = Result<Value, CallError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::One(call) => Pin::new(call).poll(cx),
-            Self::Cluster(call) => Pin::new(call).poll(cx),
-            Self::Late => Poll::Ready(Err(CallError::new(
-                CallErrorKind::Expired,
-                "Redis was not asked: the time was gone with what was asked before",
-            ))),
-            Self::Within(within) => within.as_mut().poll(cx).map(|answer| {
-                answer.unwrap_or_else(|_| {
-                    let message = "Redis did not answer in time";
-                    Err(CallError::new(CallErrorKind::Unknown, message))
-                })
-            }),
         }
     }
 }

@@ -27,9 +27,8 @@ use crate::{
         in_flight::{Deciding, InFlight, retire, send_follow_up},
         inner::Inner,
         sender::RulesEnd,
-        shared::{Shared, did_not_run},
+        shared::{Shared, StoreTasks, did_not_run},
         slots::release,
-        store_tasks::StoreTasks,
         unsupported_waits::refuse_unsupported_waits,
     },
 };

@@ -12,11 +12,11 @@ use std::{
 use tokio::{runtime::Handle, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
-use tollgate_core::Clock;
+use tollgate_core::{Clock, Tick};
 use tollgate_prefilter::{Engine, EngineOptions};
 
 #[cfg(feature = "tls")]
-use crate::connection::security::Security;
+use crate::connection::stream::Security;
 #[cfg(feature = "metrics")]
 use crate::store::{gauges, namespace_size::Ruler};
 use crate::{
@@ -31,9 +31,12 @@ use crate::{
     observe::Observer,
     script::rule_args::SLOT_TERM,
     store::{
-        backend::Backend, heartbeat::Heart, in_flight_calls::InFlightCalls, new_key_cap::NewKeyCap,
-        process_clock::process_clock, process_slots::ProcessSlots, redis_store::RedisStore, sender,
-        shared::Shared, store_tasks::StoreTasks,
+        backend::Backend,
+        heartbeat::Heart,
+        new_key_cap::NewKeyCap,
+        redis_store::RedisStore,
+        sender,
+        shared::{InFlightCalls, ProcessSlots, Shared, StoreTasks},
     },
 };
 
@@ -467,6 +470,40 @@ impl fmt::Debug for RedisStoreBuilder {
     }
 }
 
+// The clock of this process, by which what it holds runs out.
+
+/// A clock that goes on while the machine sleeps, where the system has one: Linux and Android. [`Clock::system`] stands still
+/// meanwhile, and leases that the store has forgotten would be spent after it.
+pub(super) fn process_clock() -> Clock {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return by(since_boot);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    return Clock::system();
+}
+
+/// The wall clock at the time of this call, and what passes by `reading` from then on.
+fn by(reading: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
+    let start = Clock::system().now().saturating_sub(micros(reading()));
+    Clock::custom(move || start.saturating_add(micros(reading())))
+}
+
+/// The time since the machine was started, with what it slept.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let time = clock_gettime(ClockId::Boottime);
+    // Neither is below zero, and there are fewer than 2^30 ns.
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
+fn micros(span: Duration) -> Tick {
+    Tick::try_from(span.as_micros()).unwrap_or(Tick::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -526,5 +563,20 @@ mod tests {
         let address = "redis://user:sesame@localhost";
         let shown = format!("{:?}", RedisStore::builder(address, "shop", Keys::plain()));
         assert!(!shown.contains("sesame"), "{shown}");
+    }
+
+    #[test]
+    fn what_passes_is_what_passes_since_the_machine_was_started() {
+        let clock = process_clock();
+        let (outer, start, inner) = (since_boot(), clock.now(), since_boot());
+        while since_boot() - inner < Duration::from_millis(2) {}
+        let (least, end, most) = (since_boot() - inner, clock.now(), since_boot() - outer);
+        // A microsecond may be cut off at either end.
+        let passed = micros(least) - 1..=micros(most) + 1;
+        assert!(
+            passed.contains(&(end - start)),
+            "{} µs of {passed:?}",
+            end - start
+        );
     }
 }

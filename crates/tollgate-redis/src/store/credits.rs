@@ -8,7 +8,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    connection::{script::Script, value::Value},
+    connection::{request::Script, value::Value},
     script::{encoder::Encoder, rule_args::double},
     store::inner::Inner,
 };

@@ -20,17 +20,15 @@ use tollgate_prefilter::{
 };
 
 use crate::{
-    connection::{error::CallError, value::Value},
+    connection::{call::Call as Answer, error::CallError, value::Value},
     observe::{CallFor, Stopwatch},
     script::{
         call::{Call, RequestLayout},
         reply::{self, BlockReply, NewKey},
     },
     store::{
-        backend::Answer,
-        in_flight_calls::InFlightCall,
         inner::{Inner, report_block},
-        shared::did_not_run,
+        shared::{InFlightCall, did_not_run},
         slots::{Acquired, RequestSlots},
     },
 };

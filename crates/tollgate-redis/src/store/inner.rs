@@ -3,22 +3,23 @@
 use std::{
     any::Any,
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, Weak},
 };
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Outcome, RuleSet, Tick, Verdict,
+    Check, Outcome, Rule, RuleSet, Tick, Verdict,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
 };
 use tollgate_prefilter::{BoundRules, NoReply};
 
 use crate::{
+    lock::lock,
     observe::RuleCounts,
     script::{
-        call::{Lapsing, RequestLayout, Settled},
+        call::{RequestLayout, Settled},
         encoder::Encoder,
         reply::{BlockReply, NewKey, Reply},
     },
@@ -32,16 +33,6 @@ pub(super) fn report_block(rules: &RuleSet, check: &Check, reply: Option<BlockRe
     {
         block_began(rule, check.key(), block);
     }
-}
-
-fn tell_paid(hook: &PaidHook, check: &Check, units: u64) {
-    if units > 0 {
-        hook.tell(check, units);
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A rule set on the store, shared with the futures of its answers.
@@ -104,7 +95,7 @@ impl Inner {
     }
 
     /// Sends settlements, whose replies no request waits for.
-    pub(super) fn settle(&self, receipts: &[Hold], how: Settlement) {
+    pub(super) fn settle(self: &Arc<Self>, receipts: &[Hold], how: Settlement) {
         let checks: Checks = receipts.iter().map(|receipt| receipt.check).collect();
         for step in self.local.places.steps(&checks) {
             let receipts = step.iter().map(|index| receipts[usize::from(*index)]);
@@ -113,74 +104,59 @@ impl Inner {
         }
     }
 
-    fn settle_in_one_slot(&self, receipts: &[Hold], how: Settlement) {
+    fn settle_in_one_slot(self: &Arc<Self>, receipts: &[Hold], how: Settlement) {
         let mut call = self.shared.new_call();
-        let counts = |rule: u16| self.counts.get(usize::from(rule))?.first();
         let Some(settled) = call.settle_all(&self.encoder, receipts, how) else {
             if let Settlement::Charge(units) = how {
-                let rules = receipts.iter().map(|receipt| receipt.check.rule());
-                rules.filter_map(counts).for_each(|it| it.lapse(units));
+                for receipt in receipts {
+                    self.lapse(&receipt.check, units);
+                }
             }
             return self.shared.observer.settlement_lost();
         };
         if call.is_empty() {
             return;
         }
-        let rules = Arc::clone(&self.rules);
-        let mut counted = receipts.iter().filter(|it| it.counts);
-        let blocks: SmallVec<[(u16, Check); 1]> = (settled.blocks.iter())
-            .filter_map(|(rule, place)| {
-                let receipt = counted.find(|receipt| receipt.check.rule() == *rule)?;
-                Some((*place, receipt.check))
-            })
-            .collect();
-        let paid = settled.paid.clone();
-        let hook = Arc::clone(&self.paid);
-        let lapsing = settled.lapsing.iter();
-        let lapsing = lapsing.filter_map(|it| Some((Arc::clone(counts(it.check.rule())?), *it)));
-        let lapsing: SmallVec<[(Arc<RuleCounts>, Lapsing); 1]> = lapsing.collect();
-        let fallback = match lapsing.is_empty() {
-            true => None,
-            false => lock(&self.charge_fallback).clone(),
-        };
-        let is_told = !(lapsing.is_empty() && blocks.is_empty() && paid.is_empty());
-        self.shared.settle(&call, is_told, move |reply| {
-            for (counts, it) in &lapsing {
-                counts.lapse(match (&reply, &fallback) {
-                    (Ok(reply), _) => reply.lapsed_units(it.place).unwrap_or(it.at_risk),
-                    (Err(NoReply::NotRun), Some(charge)) if it.at_risk > 0 => {
-                        charge(&it.check, it.at_risk)
-                    }
-                    (Err(_), _) => it.at_risk,
-                });
-            }
-            if let Ok(reply) = &reply {
-                for (place, check) in paid {
-                    tell_paid(&hook, &check, reply.paid_units(place));
-                }
-                for (place, check) in blocks {
-                    report_block(&rules, &check, reply.block(place));
-                }
-            }
-        });
+        let inner = Arc::clone(self);
+        self.shared
+            .settle(&call, settled.is_told(), move |reply| match reply {
+                Ok(reply) => inner.on_settled(&settled, &reply),
+                Err(why) => inner.on_not_settled(&settled, why),
+            });
     }
 
-    /// Counts what settlements of a reservation let lapse, and tells operators of blocks that they began.
-    pub(super) fn on_settled(&self, settled: &Settled, holds: &[Hold], reply: &Reply) {
+    fn lapse(&self, check: &Check, units: u64) {
+        if let Some(counts) = self.counts_of(usize::from(check.rule()), 0) {
+            counts.lapse(units);
+        }
+    }
+
+    /// Counts what a settlement has let lapse, and tells operators of blocks that it has begun.
+    pub(super) fn on_settled(&self, settled: &Settled, reply: &Reply) {
         for it in &settled.lapsing {
             let lapsed = reply.lapsed_units(it.place).unwrap_or(it.at_risk);
-            if let Some(counts) = self.counts_of(usize::from(it.check.rule()), 0) {
-                counts.lapse(lapsed);
-            }
+            self.lapse(&it.check, lapsed);
         }
         for (place, check) in &settled.paid {
-            tell_paid(&self.paid, check, reply.paid_units(*place));
-        }
-        for (rule, place) in &settled.blocks {
-            let hold = holds.iter().find(|hold| hold.check.rule() == *rule);
-            if let Some(hold) = hold {
-                report_block(&self.rules, &hold.check, reply.block(*place));
+            let units = reply.paid_units(*place);
+            if units > 0 {
+                self.paid.tell(check, units);
             }
+        }
+        for (place, check) in &settled.blocks {
+            report_block(&self.rules, check, reply.block(*place));
+        }
+    }
+
+    /// What certainly was not carried out is charged to the local share.
+    fn on_not_settled(&self, settled: &Settled, why: NoReply) {
+        let fallback = lock(&self.charge_fallback).clone();
+        for it in settled.lapsing.iter().filter(|it| it.at_risk > 0) {
+            let lapsed = match &fallback {
+                Some(charge) if why == NoReply::NotRun => charge(&it.check, it.at_risk),
+                _ => it.at_risk,
+            };
+            self.lapse(&it.check, lapsed);
         }
     }
 
@@ -252,5 +228,30 @@ impl Inner {
         if let Some(counts) = self.counts_of(rule, plan) {
             counts.new_key();
         }
+    }
+}
+
+// The rule sets of a store.
+
+/// The rule sets that are in use, or still report.
+#[derive(Default)]
+pub(super) struct InUse(Mutex<Vec<Weak<Inner>>>);
+
+impl InUse {
+    pub(super) fn add(&self, inner: &Arc<Inner>) {
+        let mut all = lock(&self.0);
+        all.retain(|inner| inner.strong_count() > 0);
+        all.push(Arc::downgrade(inner));
+    }
+
+    /// Each rule of each of them, as it was given.
+    pub(super) fn each_rule(&self, mut each: impl FnMut(&Rule)) {
+        for inner in self.all() {
+            inner.rules.given().iter().for_each(&mut each);
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Inner>> {
+        lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 }

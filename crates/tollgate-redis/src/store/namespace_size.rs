@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    connection::{error::CallError, script::Script, value::Value},
+    connection::{error::CallError, request::Script, value::Value},
     store::shared::Shared,
 };
 

@@ -10,10 +10,16 @@ use tollgate_core::{
 use tollgate_prefilter::Effective;
 
 use crate::{
-    connection::breaker_state::BreakerState,
+    connection::{
+        breaker_state::BreakerState,
+        error::CallErrorKind,
+        prober::{LIFE, PROBE},
+    },
     store::{
-        bound::Bound, first_write::first_write, in_use::InUse, sender::flush_all, shared::Shared,
-        store_tasks::StoreTasks,
+        bound::Bound,
+        inner::InUse,
+        sender::flush_all,
+        shared::{Shared, StoreTasks},
     },
 };
 
@@ -181,6 +187,46 @@ impl Store for RedisStore {
 
 tollgate_core::debug_fields!(RedisStore, it => shared: it.shared);
 
+// The first write of a start that would rather fail: whether the server would decide requests.
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits until the server takes a script that writes, as decisions do. `refusal` is what it last answered instead.
+pub(super) async fn first_write(shared: &Shared, refusal: &mut Option<String>) {
+    let key = shared.keyspace.start();
+    while let Err(error) = shared.backend.run(&PROBE, &[&key], &["1", LIFE]).await {
+        match error.kind() {
+            // A server that is far away, or busy at this moment, refuses nothing.
+            CallErrorKind::Unknown | CallErrorKind::Expired | CallErrorKind::Overloaded => return,
+            _ => *refusal = Some(with_remedy(&error.to_string())),
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// What the server answered, with what would be right where that does not say it.
+fn with_remedy(line: &str) -> String {
+    let remedies = [
+        (
+            "MOVED ",
+            "the server belongs to a cluster: name it with redis-cluster://",
+        ),
+        (
+            "READONLY ",
+            "name the master, or the sentinels that know it with redis-sentinel://",
+        ),
+        (
+            "NOPERM ",
+            "the page `access` of the guide has the rights that a user needs",
+        ),
+    ];
+    match remedies.iter().find(|(code, _)| line.starts_with(code)) {
+        Some((_, remedy)) => format!("{line}; {remedy}"),
+        None => line.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tollgate_core::{
@@ -191,7 +237,7 @@ mod tests {
     use tollgate_prefilter::{Begin, Next, Reply, SlotKey, SlotTable};
 
     use super::*;
-    use crate::{keys::keys::Keys, store::process_slots::SlotTarget};
+    use crate::{keys::keys::Keys, store::shared::SlotTarget};
 
     /// Five units of a key are not reported.
     fn with_unreported(store: &RedisStore) -> Bound {
@@ -308,5 +354,24 @@ mod tests {
         let failed = failed.expect_err("there is no connection");
         assert_eq!(failed.kind(), StoreErrorKind::Unavailable);
         assert_eq!(unreported(), 0);
+    }
+
+    #[test]
+    fn a_refusal_says_what_would_be_right() {
+        for (line, words) in [
+            ("MOVED 866 127.0.0.1:7001", "redis-cluster://"),
+            (
+                "READONLY You can't write against a read only replica.",
+                "redis-sentinel://",
+            ),
+            ("NOPERM this user has no permissions", "`access`"),
+        ] {
+            let text = with_remedy(line);
+            assert!(text.starts_with(line) && text.contains(words), "{text}");
+        }
+        assert_eq!(
+            with_remedy("OOM command not allowed"),
+            "OOM command not allowed"
+        );
     }
 }

@@ -16,11 +16,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    connection::{script::Script, value::Value},
-    keys::{
-        keyspace::Partition,
-        seal::{seal, unseal},
-    },
+    connection::{request::Script, value::Value},
+    keys::keyspace::{Partition, seal, unseal},
     observe::{CallFor, Stopwatch},
     script::{
         call::{Call, Settled},
@@ -148,7 +145,7 @@ impl Bound {
                 let checks = settlement.holds.iter().map(|hold| hold.check);
                 checks.for_each(|check| inner.local.unlearn(&check));
                 if let Ok(Some(reply)) = &reply {
-                    inner.on_settled(settled, &settlement.holds, reply);
+                    inner.on_settled(settled, reply);
                 }
             }
             reply.map(drop)

@@ -2,7 +2,7 @@
 //! use.
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -12,12 +12,14 @@ use tokio::{
 };
 use tollgate_prefilter::BoundRules;
 
-use crate::store::{
-    in_flight::{retire, send_alone},
-    in_use::InUse,
-    inner::Inner,
-    shared::Shared,
-    slots::send_due_slots,
+use crate::{
+    lock::lock,
+    store::{
+        in_flight::{retire, send_alone},
+        inner::{InUse, Inner},
+        shared::Shared,
+        slots::send_due_slots,
+    },
 };
 
 /// The pause between two batches of reports or leases, so that requests do not wait for all of them: some 60 000 reports a second.
@@ -54,10 +56,7 @@ pub(super) async fn run(shared: Weak<Shared>, in_use: Arc<InUse>, wake: Arc<Noti
 /// Sends what is due of a rule set, a batch at a time. Until when more is, unless nothing ever is.
 fn send_due(inner: &Arc<Inner>) -> Option<Duration> {
     let interval = inner.local.maintenance_interval()?;
-    let mut looks_at = inner
-        .looks_at
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut looks_at = lock(&inner.looks_at);
     let now = Instant::now();
     if *looks_at <= now {
         let queries = inner.local.poll_maintenance(inner.now());

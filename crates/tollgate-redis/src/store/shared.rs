@@ -1,30 +1,38 @@
 //! What the rule sets on one store have in common: the connection, the clock, the names of keys.
 
 use std::{
+    fmt,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicI64, AtomicU32, Ordering},
     },
     task::{Context, Waker},
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::Notify, task::consume_budget, time::Instant};
-use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
-use tollgate_prefilter::{Engine, NoReply};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+    task::{AbortHandle, consume_budget},
+    time::Instant,
+};
+use tollgate_core::{
+    Check, Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick, store::SlotWaiters,
+};
+use tollgate_prefilter::{Engine, NoReply, SlotCounts, SlotOwner, SlotTable, SlotTerms};
 
 use crate::{
-    connection::{error::CallError, value::Value},
-    keys::keyspace::{Keyspace, Partition},
-    observe::{CallFor, Observer, Stopwatch},
-    script::{call::Call, reply::Reply, text::SCRIPT},
-    store::{
-        backend::{Answer, Backend},
-        in_flight_calls::InFlightCalls,
-        new_key_cap::NewKeyCap,
-        process_slots::ProcessSlots,
+    connection::{
+        call::Call as Answer,
+        error::{CallError, CallErrorKind},
+        value::Value,
     },
+    keys::keyspace::{Keyspace, Partition},
+    lock::lock,
+    observe::{CallFor, Observer, Stopwatch},
+    script::{call::Call, encoder::Encoder, reply::Reply, text::SCRIPT},
+    store::{backend::Backend, new_key_cap::NewKeyCap},
 };
 
 /// What the rule sets on one store have in common.
@@ -105,8 +113,14 @@ impl Shared {
     pub(super) fn send_again(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
         match by {
             None => self.send(call, what_for),
-            Some(by) if by <= Instant::now() => Answer::Late,
-            Some(by) => self.send(call, what_for).within(by, &self.runtime),
+            Some(by) if by <= Instant::now() => Answer::refused(CallError::new(
+                CallErrorKind::Expired,
+                "Redis was not asked: the time was gone with what was asked before",
+            )),
+            Some(by) => {
+                let _entered = self.runtime.enter();
+                self.send(call, what_for).by(by)
+            }
         }
     }
 
@@ -211,6 +225,126 @@ fn polls_task() -> bool {
     const MOST: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
     (0..MOST).any(|_| pin!(consume_budget()).poll(&mut cx).is_pending())
+}
+
+// The background tasks of a store.
+
+/// The tasks of a store, which end when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct StoreTasks(Vec<AbortHandle>);
+
+impl StoreTasks {
+    /// Starts one. Needs a tokio runtime.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.push(tokio::spawn(task).abort_handle());
+    }
+}
+
+impl Drop for StoreTasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
+}
+
+// The slots that this process has in use.
+
+/// How often slots that another process may have returned are asked for.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+
+/// The slots that this process has in use, of all rule sets on the store: one owner for Redis, from the start of the process to its
+/// end.
+pub(super) struct ProcessSlots {
+    in_use: Mutex<InUse>,
+    /// How long Redis knows them without hearing of them.
+    pub(super) term: Duration,
+    pub(super) waiters: SlotWaiters,
+}
+
+/// What is in use, and who tells Redis of it.
+pub(super) struct InUse {
+    pub(super) table: SlotTable<SlotTarget>,
+    /// When the task looks next; `None`: nothing is due.
+    pub(super) looks_at: Option<Tick>,
+    /// What the metrics have counted, and when.
+    pub(super) measured: (SlotCounts, Tick),
+    /// Whether nothing was due at the last look.
+    pub(super) is_idle: bool,
+}
+
+/// Where the slots of a key are reported.
+#[derive(Clone)]
+pub(super) struct SlotTarget {
+    pub(super) encoder: Arc<Encoder>,
+    pub(super) check: Check,
+}
+
+impl ProcessSlots {
+    pub(super) fn new(term: Duration, deadline: Duration) -> Self {
+        let micros = |time: Duration| Tick::try_from(time.as_micros()).unwrap_or(Tick::MAX);
+        let terms = SlotTerms::new(micros(term)).of_store(micros(deadline));
+        Self {
+            in_use: Mutex::new(InUse {
+                table: SlotTable::new(SlotOwner::random(), terms),
+                looks_at: None,
+                measured: (SlotCounts::default(), 0),
+                is_idle: true,
+            }),
+            term,
+            waiters: SlotWaiters::polled(POLL_EVERY),
+        }
+    }
+
+    /// Whether Redis knows of all requests that have ended.
+    pub(super) fn is_reported(&self) -> bool {
+        self.lock().table.is_reported()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, InUse> {
+        // Each change is one step.
+        lock(&self.in_use)
+    }
+}
+
+impl fmt::Debug for ProcessSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProcessSlots")
+            .field(&self.lock().table)
+            .finish()
+    }
+}
+
+// Calls whose answers no request waits for.
+
+/// How many calls are in flight whose replies must be processed, or that no request waits for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InFlightCalls(Arc<watch::Sender<usize>>);
+
+/// A call that is under way until this is dropped.
+#[derive(Debug)]
+pub(super) struct InFlightCall(Arc<watch::Sender<usize>>);
+
+impl InFlightCalls {
+    pub(super) fn begin(&self) -> InFlightCall {
+        self.0.send_modify(|count| *count += 1);
+        InFlightCall(Arc::clone(&self.0))
+    }
+
+    /// Waits until none is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub(super) async fn idle(&self) {
+        // It fails where the sender is gone, which is here.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for InFlightCall {
+    fn drop(&mut self) {
+        // Each has added one.
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 #[cfg(test)]

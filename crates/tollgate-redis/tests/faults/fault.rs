@@ -1,6 +1,11 @@
 //! What can go wrong.
 
-use std::time::Duration;
+use std::{
+    env,
+    io::{self, Write as _},
+    thread,
+    time::Duration,
+};
 
 use redis::Value;
 use tokio::task::JoinHandle;
@@ -11,6 +16,8 @@ use tollgate_test_servers::{
     redis_server::{RedisServer, free_port},
 };
 use tollgate_test_services::instance::DEADLINE;
+
+use crate::fleet::Fleet;
 
 /// Settings of a server on which all of these can go wrong. The instances log in as `rl`, with the password `first`.
 pub(crate) const SERVER: [&str; 8] = [
@@ -193,4 +200,77 @@ fn states(admin: &mut RedisClient) -> Vec<Vec<u8>> {
 
 fn done(answer: &Value) {
     assert_eq!(*answer, Value::Okay);
+}
+
+// Where the numbers of a test begin.
+
+const NAME: &str = "TOLLGATE_FAULT_SEED";
+
+/// Says how to repeat a test that fails.
+#[derive(Debug)]
+pub(crate) struct Seed(u64);
+
+impl Seed {
+    pub(crate) fn new() -> Self {
+        Self(match env::var(NAME) {
+            Ok(text) => text
+                .parse()
+                .unwrap_or_else(|_| panic!("{NAME}={text:?} is not a number")),
+            Err(_) => fastrand::u64(..),
+        })
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers(self.0)
+    }
+}
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = writeln!(io::stderr(), "to repeat it: {NAME}={}", self.0);
+        }
+    }
+}
+
+// Faults one after the other, in the order of the seed.
+
+async fn survives(faults: &[Fault]) {
+    let seed = Seed::new();
+    let mut fleet = Fleet::start(&seed).await;
+    fleet.suffers(faults).await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_stands_still_or_loads_costs_what_is_stated_and_is_recovered_from() {
+    survives(&[Fault::Killed, Fault::Stopped, Fault::Loading, Fault::Killed]).await;
+}
+
+#[tokio::test]
+async fn a_network_in_trouble_costs_what_is_stated_and_is_recovered_from() {
+    survives(&[Fault::Slow, Fault::BlackHole, Fault::Reset, Fault::Reset]).await;
+}
+
+#[tokio::test]
+async fn lost_scripts_states_and_connections_cost_what_is_stated_and_are_recovered_from() {
+    survives(&[
+        Fault::ScriptFlushed,
+        Fault::Flushed,
+        Fault::ClientsKilled,
+        Fault::WrongType,
+        Fault::Flushed,
+        Fault::ScriptFlushed,
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_costs_what_is_stated_and_is_recovered_from() {
+    survives(&[
+        Fault::ReadOnly,
+        Fault::OutOfMemory,
+        Fault::Password,
+        Fault::Full,
+    ])
+    .await;
 }

@@ -5,10 +5,7 @@ use tollgate_test_servers::{
 };
 use tollgate_test_services::service::Service;
 
-use crate::{
-    fault::{Fault, SERVER},
-    seed::Seed,
-};
+use crate::fault::{Fault, SERVER, Seed};
 
 #[derive(Debug)]
 pub(crate) struct Fleet {

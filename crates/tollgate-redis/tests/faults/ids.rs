@@ -12,7 +12,7 @@ use tollgate_test_servers::{
 };
 use tollgate_test_services::instance::PATIENCE;
 
-use crate::seed::Seed;
+use crate::fault::Seed;
 
 const LIMIT: u64 = 1_000_000;
 const IDS: u64 = 20;

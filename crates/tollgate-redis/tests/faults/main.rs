@@ -13,7 +13,4 @@ mod flood;
 mod ids;
 mod partial;
 mod reservations;
-mod scheduled;
-mod seed;
-mod start;
 mod young;

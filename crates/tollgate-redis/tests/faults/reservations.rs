@@ -14,7 +14,7 @@ use tollgate_test_servers::{
 };
 use tollgate_test_services::instance::DEADLINE;
 
-use crate::seed::Seed;
+use crate::fault::Seed;
 
 const LIMIT: u64 = 1_000_000;
 const COST: u64 = 10;

@@ -8,8 +8,8 @@ use tollgate_test_servers::process::Process;
 
 use crate::{
     admission::{self, Admission},
+    calls::Counts,
     clock,
-    counts::Counts,
     load::Load,
     quota_oracle::{Allowance, above},
     worker::{self, end_of},

@@ -21,7 +21,6 @@ mod blocks;
 mod calendars;
 mod calls;
 mod clock;
-mod counts;
 mod credits;
 mod durable;
 mod faults;

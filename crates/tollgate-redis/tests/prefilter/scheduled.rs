@@ -6,8 +6,7 @@ use tollgate_core::{Consistency, SECOND};
 use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::{
-    calls::calls,
-    counts::Counts,
+    calls::{Counts, calls},
     fleet::{Fleet, PATIENT},
     load::{EXACT, LEASED, Load, RuleLoad, bucket},
 };

@@ -12,8 +12,8 @@ use tollgate_test_servers::process::{self, Process};
 
 use crate::{
     admission::{Admission, Book},
+    calls::Counts,
     clock,
-    counts::Counts,
     load::Load,
 };
 

@@ -6,7 +6,7 @@ use tollgate_core::SECOND;
 use tollgate_test_servers::blocking_server::RedisServer;
 
 use crate::{
-    counts::Counts,
+    calls::Counts,
     fleet::{Fleet, PATIENT},
     load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
 };

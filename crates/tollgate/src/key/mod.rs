@@ -154,7 +154,7 @@ mod query;
 mod tuple;
 mod value;
 
-pub use tollgate_core::{KeyPart, KeyPrefix, Network};
+pub use tollgate_core::{KeyPart, Network, types::KeyPrefix};
 
 pub use self::{
     authority::authority,

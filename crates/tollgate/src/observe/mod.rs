@@ -37,9 +37,6 @@ mod observer;
 mod route;
 
 pub(crate) use self::{observer::Observer, route::Route};
-pub use tollgate_core::observe::{
-    BUCKETS, CHECK_DURATION_BUCKETS, DecisionRecord, REMAINING_BUCKETS, RETRY_AFTER_BUCKETS, Timer,
-    TopKey, shown,
-};
+pub use tollgate_core::observe::{BUCKETS, DecisionRecord, Timer, TopKey, shown};
 #[cfg(feature = "metrics")]
 pub use tollgate_core::observe::{RequestCount, RuleCounts, flush_metrics};

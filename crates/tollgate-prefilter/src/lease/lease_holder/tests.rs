@@ -141,3 +141,26 @@ fn a_holder_is_small() {
         size_of::<LeaseHolder>()
     );
 }
+
+#[test]
+fn it_follows_a_steady_rate_within_a_second() {
+    let mut demand = Demand::default();
+    for request in 1..=1_000 {
+        demand.count(1);
+        demand.average(1_000_000 + request * 1_000);
+    }
+    let rate = demand.within(1_000_000);
+    assert!((800..=1_001).contains(&rate), "{rate}");
+}
+
+#[test]
+fn a_key_that_fell_silent_is_forgotten() {
+    let mut demand = Demand::default();
+    for request in 1..=1_000 {
+        demand.count(1);
+        demand.average(1_000_000 + request * 1_000);
+    }
+    demand.count(1);
+    demand.average(600_000_000);
+    assert_eq!(demand.within(1_000_000), 0);
+}

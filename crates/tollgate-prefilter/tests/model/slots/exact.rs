@@ -1,9 +1,8 @@
 //! Worlds in which each request acquires its slot from the store.
 
 use crate::slots::{
-    explore::{Extent, NEAREST, breaks, holds, steps},
     fault::Fault,
-    system::Budget,
+    system::{Budget, Extent, NEAREST, breaks, holds, steps},
     world::{ABOVE, ALONE, DENIED, LEAKED, MISSING, SlotWorld, UNKNOWN},
 };
 
@@ -278,54 +277,17 @@ fn an_owner_with_the_same_id_after_a_restart_has_its_slots_used_twice() {
     );
 }
 
-#[test]
-fn acquires_without_numbers_have_slots_used_twice() {
-    breaks(ABOVE, with(Fault::AcquiresNotNumbered, one_slot()));
-}
-
-#[test]
-fn renewals_without_numbers_have_slots_used_twice() {
-    breaks(ABOVE, with(Fault::RenewalsNotNumbered, one_slot()));
-}
-
-#[test]
-fn relative_counts_leak() {
-    breaks(LEAKED, with(Fault::RelativeCounts, one_slot()));
-}
-
-#[test]
-fn requests_that_are_counted_before_the_number_is_drawn_have_slots_used_twice() {
-    breaks(ABOVE, with(Fault::CountedBefore, one_slot()));
-}
-
-#[test]
-fn one_owner_that_expires_at_a_time_denies_while_slots_are_free() {
-    breaks(DENIED, with(Fault::OneExpires, one_slot()));
-}
-
-#[test]
-fn messages_that_always_extend_the_term_keep_what_is_lost() {
-    breaks(MISSING, with(Fault::AlwaysExtends, losing()));
-}
-
-#[test]
-fn a_record_that_is_deleted_at_zero_leaks() {
-    breaks(LEAKED, with(Fault::DeletedAtZero, one_slot()));
-}
-
-#[test]
-fn a_void_grant_that_starts_is_above_the_limit() {
-    breaks(ABOVE, with(Fault::VoidStarts, one_slot()));
-}
-
-#[test]
-fn a_deadline_from_the_reply_starts_what_is_forgotten() {
-    breaks(UNKNOWN, with(Fault::DeadlineFromReply, one_slot()));
-}
-
-#[test]
-fn without_a_margin_a_request_starts_on_what_is_forgotten() {
-    breaks(UNKNOWN, with(Fault::NoMargin, drifting()));
+worlds! {
+    acquires_without_numbers_have_slots_used_twice => breaks(ABOVE, with(Fault::AcquiresNotNumbered, one_slot()));
+    renewals_without_numbers_have_slots_used_twice => breaks(ABOVE, with(Fault::RenewalsNotNumbered, one_slot()));
+    relative_counts_leak => breaks(LEAKED, with(Fault::RelativeCounts, one_slot()));
+    requests_that_are_counted_before_the_number_is_drawn_have_slots_used_twice => breaks(ABOVE, with(Fault::CountedBefore, one_slot()));
+    one_owner_that_expires_at_a_time_denies_while_slots_are_free => breaks(DENIED, with(Fault::OneExpires, one_slot()));
+    messages_that_always_extend_the_term_keep_what_is_lost => breaks(MISSING, with(Fault::AlwaysExtends, losing()));
+    a_record_that_is_deleted_at_zero_leaks => breaks(LEAKED, with(Fault::DeletedAtZero, one_slot()));
+    a_void_grant_that_starts_is_above_the_limit => breaks(ABOVE, with(Fault::VoidStarts, one_slot()));
+    a_deadline_from_the_reply_starts_what_is_forgotten => breaks(UNKNOWN, with(Fault::DeadlineFromReply, one_slot()));
+    without_a_margin_a_request_starts_on_what_is_forgotten => breaks(UNKNOWN, with(Fault::NoMargin, drifting()));
 }
 
 #[test]

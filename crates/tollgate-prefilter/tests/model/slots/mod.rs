@@ -4,7 +4,6 @@
 mod alive;
 mod due;
 mod exact;
-mod explore;
 mod fault;
 mod step;
 mod system;

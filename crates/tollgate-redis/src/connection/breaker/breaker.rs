@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -11,9 +11,12 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use crate::connection::{
-    breaker::machine::{BreakerOptions, Machine},
-    breaker_state::BreakerState,
+use crate::{
+    connection::{
+        breaker::machine::{BreakerOptions, Machine},
+        breaker_state::BreakerState,
+    },
+    lock::lock,
 };
 
 /// A [`Machine`] with a clock, and the share of requests that it lets through.
@@ -60,7 +63,7 @@ impl Breaker {
     }
 
     pub(in crate::connection) fn state(&self) -> BreakerState {
-        self.lock().state()
+        lock(&self.machine).state()
     }
 
     /// Calls were answered, or failed in a way that weighs.
@@ -87,7 +90,7 @@ impl Breaker {
     /// When the breaker wants to know more. If that is over, by a probe.
     pub(in crate::connection) fn due(&self) -> Option<Instant> {
         self.tell(Machine::tick);
-        self.lock().due().map(|due| self.origin + due)
+        lock(&self.machine).due().map(|due| self.origin + due)
     }
 
     /// Waits until another time is due.
@@ -98,7 +101,7 @@ impl Breaker {
     fn tell(&self, what: impl FnOnce(&mut Machine, Duration)) {
         let now = self.origin.elapsed();
         let (from, to) = {
-            let mut machine = self.lock();
+            let mut machine = lock(&self.machine);
             let from = machine.state();
             what(&mut machine, now);
             let to = machine.state();
@@ -111,11 +114,6 @@ impl Breaker {
             self.changed.notify_one();
             (self.report)(to);
         }
-    }
-
-    /// The machine is whole at each of its steps, so that a poisoned lock says nothing.
-    fn lock(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,6 @@
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod breaker;
 mod machine;
-mod recent;
 
 pub(super) use self::breaker::Breaker;
 pub(crate) use self::machine::BreakerOptions;

@@ -1,14 +1,27 @@
 //! Who has which slot, for requests.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU16, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
 };
+
+use arc_swap::ArcSwap;
+use tokio::{runtime::Handle, sync::Notify, time::Instant};
 
 use crate::{
     address::Place,
-    connection::{cluster::table::Table, error::CallError, node::Node},
+    connection::{
+        cluster::table::Table,
+        error::{CallError, CallErrorKind},
+        node::Node,
+        options::NodeOptions,
+    },
     keys::slot::SLOTS,
+    lock::lock,
 };
 
 /// A server of the cluster. It lasts until its last call is answered, also when the map has forgotten it.
@@ -124,5 +137,60 @@ impl Map {
         let place = count.filter(|place| *place != UNLISTED)?;
         self.members.push(member);
         Some(place)
+    }
+}
+
+// What requests and the topology refresh of a cluster share.
+
+/// The state of a cluster.
+pub(super) struct Shared {
+    pub(super) map: ArcSwap<Map>,
+    pub(super) options: NodeOptions,
+    /// So that a call finds a timer wherever it is polled.
+    pub(super) runtime: Handle,
+    /// A notice here starts a topology refresh.
+    pub(super) stale: Arc<Notify>,
+    named: Mutex<HashMap<Place, Instant>>,
+}
+
+/// How long a server that no map knows is kept after another one has redirected a call to it.
+const WELCOME: Duration = Duration::from_secs(30);
+/// More of them are not remembered.
+const MOST_NAMED: usize = 1_000;
+
+impl Shared {
+    pub(super) fn new(options: NodeOptions, runtime: Handle) -> Self {
+        let unknown = CallError::new(
+            CallErrorKind::Unavailable,
+            "not connected to Redis: the servers of the cluster are not known yet",
+        );
+        Self {
+            map: ArcSwap::from_pointee(Map::empty(unknown)),
+            options,
+            runtime,
+            stale: Arc::new(Notify::new()),
+            named: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The member at `place`, which a server sent a call to. If it is not known yet it will be.
+    pub(super) fn named(&self, place: &Place) -> Option<Arc<Member>> {
+        let known = self.map.load().member(place).cloned();
+        let mut named = lock(&self.named);
+        if named.len() < MOST_NAMED || named.contains_key(place) {
+            named.insert(place.clone(), Instant::now());
+        }
+        drop(named);
+        if known.is_none() {
+            self.stale.notify_one();
+        }
+        known
+    }
+
+    /// The servers that were named of late.
+    pub(super) fn unlisted(&self) -> Vec<Place> {
+        let mut named = lock(&self.named);
+        named.retain(|_, at| at.elapsed() < WELCOME);
+        named.keys().cloned().collect()
     }
 }

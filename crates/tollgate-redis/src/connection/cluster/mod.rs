@@ -18,10 +18,6 @@
 //! ```
 
 mod map;
-mod redirect;
-pub(crate) mod routed;
 pub(crate) mod router;
-mod shared;
 mod table;
-mod topology;
 mod topology_refresh;

@@ -8,12 +8,17 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         breaker_state::BreakerState,
-        cluster::{routed::ClusterCall, shared::Shared, topology_refresh::learn},
-        error::{CallError, CallErrorKind},
+        call::{Answer, Call, Waiting},
+        cluster::{
+            map::{Member, Shared},
+            table::Redirect,
+            topology_refresh::learn,
+        },
+        error::{CallError, CallErrorKind, code_of},
+        event::{CallEvent, Resent},
         node::LONGEST,
         options::NodeOptions,
-        request::Request,
-        script::Script,
+        request::{Request, Script},
     },
     error::SetupError,
     keys::slot::slot,
@@ -62,7 +67,7 @@ impl Cluster {
         script: &Arc<Script>,
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
-    ) -> ClusterCall {
+    ) -> Call {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
         let args: Vec<_> = args.iter().map(AsRef::as_ref).collect();
         self.send(keys.iter().copied(), |_| Request::new(script, &keys, &args))
@@ -73,20 +78,38 @@ impl Cluster {
         &self,
         mut keys: impl Iterator<Item = &'a [u8]>,
         request: impl FnOnce(u16) -> Request,
-    ) -> ClusterCall {
+    ) -> Call {
         // A server refuses keys of several slots by itself.
         let Some(first) = keys.next().map(slot) else {
             let message = "a call to a cluster needs a key, which says where it goes";
             let error = CallError::new(CallErrorKind::Misconfigured, message);
-            return ClusterCall::refused(error);
+            return Call::refused(error);
         };
         let map = self.shared.map.load();
         let member = match map.owner(first) {
             Ok(member) => member,
-            Err(error) => return ClusterCall::refused(error),
+            Err(error) => return Call::refused(error),
         };
         let deadline = Instant::now() + self.shared.options.deadline;
-        ClusterCall::send(&self.shared, member, first, deadline, || request(first))
+        let mut sent = None;
+        let call = member.node.send(|| {
+            let request = request(first);
+            sent = Some(request.clone());
+            Waiting::new(request, deadline)
+        });
+        let Some(request) = sent else {
+            return call;
+        };
+        let routed = Routed {
+            shared: Arc::clone(&self.shared),
+            request,
+            slot: first,
+            deadline,
+            member: Arc::clone(member),
+            moved: false,
+            ask_followed: false,
+        };
+        Call::sent(routed.answer(call))
     }
 
     /// The first slot of each server that has slots.
@@ -138,5 +161,93 @@ impl fmt::Debug for Cluster {
         f.debug_map()
             .entries(nodes.map(|member| (member.place.to_string(), &member.node)))
             .finish()
+    }
+}
+
+// One call to a cluster.
+
+/// A call that a server has, and where it goes from there.
+struct Routed {
+    shared: Arc<Shared>,
+    request: Request,
+    slot: u16,
+    deadline: Instant,
+    /// Who was asked last. Held so that it does not end before it has answered.
+    member: Arc<Member>,
+    moved: bool,
+    ask_followed: bool,
+}
+
+impl Routed {
+    async fn answer(mut self, call: Call) -> Answer {
+        let mut answer = call.await;
+        while let Err(error) = answer {
+            let call = self.follow(error)?;
+            // Earlier calls there have later deadlines, and a driver checks deadlines in the order in which calls come. The timer
+            // is that of the connections: whoever polls may have none.
+            let call = {
+                let _entered = self.shared.runtime.enter();
+                call.by(self.deadline)
+            };
+            answer = call.await;
+        }
+        answer
+    }
+
+    /// Sends the call to where an error says, or gives back the error that is its end.
+    fn follow(&mut self, error: CallError) -> Result<Call, CallError> {
+        let options = &self.shared.options;
+        let Some(redirect) = Redirect::of(&error, &self.member.place, options) else {
+            if matches!(code_of(error.line()), "CLUSTERDOWN" | "READONLY") {
+                self.shared.stale.notify_one();
+            }
+            return Err(error);
+        };
+        let lost = |why: &str| {
+            let message = format!("{why}: {error}");
+            Err(CallError::new(CallErrorKind::Unavailable, message))
+        };
+        // The reply to `ASKING` is dropped. Where it is not allowed, the call comes back at once.
+        let (place, was_before, on_and_on, why) = match &redirect {
+            Redirect::Moved(place) => {
+                self.shared.stale.notify_one();
+                let on_and_on = "the slot moves on and on";
+                (place, &mut self.moved, on_and_on, Resent::Moved)
+            }
+            Redirect::Ask(place) => {
+                let on_and_on =
+                    "the slot moves to and fro, or the user has no right to ASKING (+asking)";
+                (
+                    place,
+                    &mut self.ask_followed,
+                    on_and_on,
+                    Resent::AskRedirect,
+                )
+            }
+        };
+        let Some(place) = place else {
+            return lost("the slot is with a server that has no name yet");
+        };
+        let corrected = match redirect {
+            Redirect::Moved(_) => self.shared.map.load().correct(self.slot, place).cloned(),
+            Redirect::Ask(_) => None,
+        };
+        let Some(member) = corrected.or_else(|| self.shared.named(place)) else {
+            return lost("the slot is with a server that is being connected");
+        };
+        if std::mem::replace(was_before, true) {
+            return lost(on_and_on);
+        }
+        if let Some(tell) = &options.calls {
+            tell(CallEvent::Resent(why));
+        }
+        self.member = member;
+        Ok(self.member.node.send(|| {
+            let (waiting, call) = Waiting::new(self.request.clone(), self.deadline);
+            match redirect {
+                Redirect::Moved(_) => (waiting, call),
+                Redirect::Ask(_) => (waiting.asking(), call),
+            }
+        }))
     }
 }

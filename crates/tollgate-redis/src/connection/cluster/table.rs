@@ -2,7 +2,7 @@
 
 use crate::{
     address::Place,
-    connection::{cluster::redirect::named, options::NodeOptions, value::Value},
+    connection::{error::CallError, options::NodeOptions, value::Value},
     keys::slot::SLOTS,
 };
 
@@ -85,6 +85,49 @@ fn address(known: &Value) -> Option<String> {
     (!ip.is_empty()).then(|| ip.to_owned())
 }
 
+// `MOVED` and `ASK`: the server did not run a call and says who would.
+
+/// Where a call should go instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// The slot belongs to this server; `None` if the server that said so does not know its name.
+    Moved(Option<Place>),
+    /// The slot is on its way to this server, and what this call is about has arrived already or is new.
+    Ask(Option<Place>),
+}
+
+impl Redirect {
+    /// Reads `MOVED 3999 127.0.0.1:6381`, which the server `from` answered.
+    pub(super) fn of(error: &CallError, from: &Place, options: &NodeOptions) -> Option<Self> {
+        let mut words = error.line().split(' ');
+        let of = match words.next()? {
+            "MOVED" => Self::Moved,
+            "ASK" => Self::Ask,
+            _ => return None,
+        };
+        words.next()?.parse::<u16>().ok()?;
+        Some(of(place(words.next()?, from, options)))
+    }
+}
+
+/// The last colon ends the host, also that of an IPv6 address. No host is the host of `from`.
+fn place(text: &str, from: &Place, options: &NodeOptions) -> Option<Place> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let host = host.strip_prefix('[').unwrap_or(host);
+    let host = host.strip_suffix(']').unwrap_or(host);
+    named(host, from).map(|host| options.mapped(host, port))
+}
+
+/// What a server of a cluster means by a host: nothing is the one that it was asked at, `?` that it does not know.
+pub(super) fn named(host: &str, from: &Place) -> Option<String> {
+    match (host, from) {
+        ("", Place::Tcp(asked, _)) => Some(asked.clone()),
+        ("" | "?", _) => None,
+        (host, _) => Some(host.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,8 +154,7 @@ mod tests {
         let answer = format!("*3 *4 :0 :1 {a} {b} *4 :2 :2 {b} {a} *3 :3 :4 {a}");
         let table = read(&answer).unwrap();
         assert_eq!(table.servers, [tcp("a", 7000), tcp("b", 7001)]);
-        let ranges = table.ranges.iter();
-        let ranges: Vec<_> = ranges.map(|it| (it.first, it.last)).collect();
+        let ranges: Vec<_> = table.ranges.iter().map(|it| (it.first, it.last)).collect();
         assert_eq!(ranges, [(0, 1), (2, 2), (3, 4)]);
     }
 
@@ -150,5 +192,33 @@ mod tests {
         ] {
             assert_eq!(read(answer), None, "{answer}");
         }
+    }
+
+    fn redirect(line: &str) -> Option<Redirect> {
+        let from = Place::Tcp("asked".into(), 7000);
+        Redirect::of(&CallError::of_server(line), &from, &NodeOptions::default())
+    }
+
+    #[test]
+    fn the_place_is_read_in_all_its_forms() {
+        let moved = |place| Some(Redirect::Moved(place));
+        assert_eq!(
+            redirect("MOVED 3999 127.0.0.1:6381"),
+            moved(Some(tcp("127.0.0.1", 6381)))
+        );
+        assert_eq!(redirect("MOVED 1 ::1:6381"), moved(Some(tcp("::1", 6381))));
+        assert_eq!(
+            redirect("MOVED 1 [::1]:6381"),
+            moved(Some(tcp("::1", 6381)))
+        );
+        assert_eq!(
+            redirect("MOVED 1 a.example:1"),
+            moved(Some(tcp("a.example", 1)))
+        );
+        assert_eq!(redirect("MOVED 1 :6381"), moved(Some(tcp("asked", 6381))));
+        assert_eq!(
+            redirect("ASK 16383 127.0.0.1:6381"),
+            Some(Redirect::Ask(Some(tcp("127.0.0.1", 6381))))
+        );
     }
 }

@@ -9,15 +9,15 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         cluster::{
-            map::{Map, Member},
-            shared::Shared,
+            map::{Map, Member, Shared},
             table::Table,
-            topology::Topology,
         },
-        error::{CallError, CallErrorKind},
+        connect::Connector,
+        error::{CallError, CallErrorKind, ConnectError, ConnectErrorKind},
         event::NodeEvent,
         node::Node,
         options::NodeOptions,
+        value::Value,
     },
     keys::slot::tag_in,
 };
@@ -175,5 +175,164 @@ impl TopologyRefresh {
     /// The time, give or take a quarter.
     fn jittered(&mut self, time: Duration) -> Duration {
         time.mul_f64(0.75 + self.rng.f64() / 2.0)
+    }
+}
+
+// Asking servers for the table of hash slots.
+
+/// How servers are asked.
+pub(super) struct Topology {
+    address: Address,
+    connector: Connector,
+    options: NodeOptions,
+    /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
+    patience: Duration,
+}
+
+impl Topology {
+    pub(super) fn new(address: Address, options: NodeOptions) -> Self {
+        const LEAST: Duration = Duration::from_millis(500);
+        let most = options.connect_timeout();
+        Self {
+            connector: Connector::new(&address, &options),
+            address,
+            patience: (most / 4).max(LEAST).min(most),
+            options,
+        }
+    }
+
+    /// The table of the first server that sees the cluster work, or of any if none does. They are asked one after the other.
+    pub(super) async fn of(&mut self, places: &[Place]) -> Result<Table, ConnectError> {
+        let mut second_best = Err(unresolved("no server of it is known"));
+        for place in places {
+            match self.query(place).await {
+                Ok((table, true)) => return Ok(table),
+                Ok((table, false)) => second_best = Ok(table),
+                Err(error) => second_best = second_best.or(Err(error)),
+            }
+        }
+        if second_best.is_err() {
+            self.patience = self.options.connect_timeout();
+        }
+        second_best
+    }
+
+    /// The table of one server, and whether it sees a cluster that works: one that was cut off from the others does not, and its
+    /// table may be old.
+    async fn query(&self, place: &Place) -> Result<(Table, bool), ConnectError> {
+        const COMMANDS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
+        let credentials = &self.options.credentials;
+        let answer = async {
+            let known = credentials.known().await?;
+            let login = known.as_ref().map(|known| &known.login);
+            let access = self.address.access.by(login);
+            let commands = COMMANDS.map(<[&str]>::to_vec);
+            let asked = (self.connector).ask(place, &access, &commands, self.patience);
+            let [info, slots] = &asked.await?[..] else {
+                return Err(unresolved("it was not asked"));
+            };
+            // A server that keeps this to itself is believed.
+            let is_in_touch = match info {
+                Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
+                Ok(_) | Err(_) => true,
+            };
+            let slots =
+                (slots.as_ref()).map_err(|line| ConnectError::of_server("CLUSTER SLOTS", line))?;
+            Table::read(slots, place, &self.options)
+                .map(|table| (table, is_in_touch))
+                .ok_or_else(|| unresolved("it knows of no slots that anybody has"))
+        };
+        answer.await.map_err(|error| {
+            credentials.forget();
+            error.at(format_args!("{place}"))
+        })
+    }
+}
+
+fn unresolved(what: &str) -> ConnectError {
+    ConnectError::new(ConnectErrorKind::Unresolved, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        connection::{log_in::CredentialsSource, stream::memory},
+        credentials::Credentials,
+    };
+
+    const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
+
+    fn topology(credentials: CredentialsSource) -> Topology {
+        let address = "redis-cluster://127.0.0.1:1".parse();
+        let address: Address = address.expect("an address");
+        let options = NodeOptions {
+            credentials,
+            ..NodeOptions::default()
+        };
+        Topology::new(address, options)
+    }
+
+    /// A server at this path with these answers. In its table all slots are with the server at port `owner`.
+    fn play(path: &str, info: &'static str, owner: &'static str) -> Place {
+        memory::play(path, move |words| match words {
+            ["CLUSTER", "INFO"] => info.to_owned(),
+            _ if owner.starts_with('-') => owner.to_owned(),
+            _ if owner.is_empty() => String::new(),
+            _ => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:{owner}\r\n"),
+        });
+        Place::Unix(path.into())
+    }
+
+    /// The port of the owner in the table that is believed, or why none is; and how long it took.
+    async fn of(topology: &mut Topology, places: &[&Place]) -> (Result<u16, String>, u128) {
+        let began = Instant::now();
+        let places: Vec<_> = places.iter().map(|place| (*place).clone()).collect();
+        let table = topology.of(&places).await;
+        let table = table.map_err(|error| error.message().to_string());
+        let owner = table.map(|table| match table.ranges[0].primary {
+            Place::Tcp(_, port) => port,
+            Place::Unix(_) => 0,
+        });
+        (owner, began.elapsed().as_millis())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_dawdles_has_half_a_second_until_none_has_answered() {
+        let (silent, other) = (play("/silent", "", ""), play("/other", WORKS, "2"));
+        let mut topology = topology(CredentialsSource::default());
+        let answer = of(&mut topology, &[&silent, &other]).await;
+        assert_eq!(answer, (Ok(2), 500));
+        let why = Err("/silent: no answer in time".to_owned());
+        for took in [500, 2_000] {
+            let answer = of(&mut topology, &[&silent]).await;
+            assert_eq!(answer, (why.clone(), took));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_are_asked_for_again_where_a_server_has_not_answered() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let mut topology = topology(CredentialsSource::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {
+                let credentials = Credentials::new("limits", "sesame");
+                Ok::<_, std::io::Error>(credentials.expires_in(Duration::from_secs(3_600)))
+            }
+        }));
+        let works = play("/works", WORKS, "1");
+        let refuses = play("/refuses", WORKS, "-NOPERM no permissions\r\n");
+        for (place, expected) in [(&works, 1), (&works, 1), (&refuses, 1), (&works, 2)] {
+            let _ = topology.of(std::slice::from_ref(place)).await;
+            assert_eq!(asked.load(Ordering::Relaxed), expected, "{place}");
+        }
     }
 }

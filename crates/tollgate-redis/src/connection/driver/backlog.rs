@@ -1,24 +1,21 @@
 //! Which calls wait, which were sent, and what becomes of each.
 
-use std::{collections::VecDeque, sync::Arc, task::Context, time::Duration};
+use std::{
+    collections::VecDeque, fmt, io, slice::ChunksExact, sync::Arc, task::Context, time::Duration,
+};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::connection::{
-    call::Waiting,
-    driver::{
-        inflight::{Entry, InFlight},
-        lost::Lost,
-        replies::{Replies, not_ours},
-    },
+    call::{Queue, Waiting},
+    driver::inflight::{Entry, InFlight},
     error::{CallError, CallErrorKind, code_of},
     event::{CallEvent, CallSink, Resent},
     options::NodeOptions,
-    queue::Queue,
-    request::{Request, push_asking},
+    request::{Request, Script, push_asking},
     resp::decoder::Reply,
-    script::Script,
+    value::{Integers, Value},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
@@ -368,5 +365,81 @@ impl Drop for Backlog {
         self.inflight.drain(|call, began| {
             call.answer(Err(if began { &unknown } else { &not_sent }.clone()));
         });
+    }
+}
+
+// One answer for the calls that travelled together, taken apart.
+
+/// The numbers that the script returns for each check.
+const NUMBERS: usize = 3;
+
+/// What the script answered: the time, and then what it says to each check, in order.
+#[derive(Debug)]
+pub(super) struct Replies<'a> {
+    time: i64,
+    numbers: ChunksExact<'a, i64>,
+}
+
+impl<'a> Replies<'a> {
+    /// The answer to as many checks. `None` if it is none: another script has run.
+    pub(super) fn new(integers: &'a [i64], checks: usize) -> Option<Self> {
+        let (time, numbers) = integers.split_first()?;
+        (numbers.len() == NUMBERS * checks).then(|| Self {
+            time: *time,
+            numbers: numbers.chunks_exact(NUMBERS),
+        })
+    }
+
+    /// What a call of its own would have been answered to the next checks.
+    pub(super) fn next(&mut self, checks: usize) -> Value {
+        let mut integers = Integers::with_capacity(1 + NUMBERS * checks);
+        integers.push(self.time);
+        for numbers in self.numbers.by_ref().take(checks) {
+            integers.extend_from_slice(numbers);
+        }
+        Value::Integers(integers)
+    }
+}
+
+/// The error of calls whose reply cannot be taken apart.
+pub(super) fn not_ours() -> CallError {
+    CallError::new(
+        CallErrorKind::Unknown,
+        "Redis answered a call with something else than the script does",
+    )
+}
+
+// Why a connection ended.
+
+/// Why a connection is of no use any more.
+#[derive(Clone, Debug)]
+pub(in crate::connection) enum Lost {
+    /// The server closed it.
+    Closed,
+    /// The socket failed.
+    Io(Arc<io::Error>),
+    /// The server stands still.
+    Silent,
+    /// The server sent something that cannot be read.
+    Malformed(&'static str),
+    /// The server answered with this code: it is no master, or does not know us.
+    Refused(String),
+    /// Sentinels name another master.
+    Moved,
+    /// All its callers are gone.
+    Dropped,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the server closed it"),
+            Self::Io(error) => error.fmt(f),
+            Self::Silent => f.write_str("the server was silent for too long"),
+            Self::Malformed(what) => f.write_str(what),
+            Self::Refused(code) => write!(f, "the server answered {code}"),
+            Self::Moved => f.write_str("another server is the master now"),
+            Self::Dropped => f.write_str("it is no longer needed"),
+        }
     }
 }

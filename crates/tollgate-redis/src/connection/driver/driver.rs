@@ -16,9 +16,9 @@ use tokio::{
 
 use crate::connection::{
     breaker::Breaker,
-    driver::{backlog::Backlog, lost::Lost},
+    call::Queue,
+    driver::backlog::{Backlog, Lost},
     options::NodeOptions,
-    queue::Queue,
     resp::decoder::Decoder,
     stream::Stream,
 };

@@ -11,13 +11,11 @@ use tokio::{
 
 use crate::connection::{
     breaker::{Breaker, BreakerOptions},
-    call::{Call, Waiting},
+    call::{Call, Queue, Waiting},
     driver::Driver,
     error::CallErrorKind,
     options::NodeOptions,
-    queue::Queue,
-    request::Request,
-    script::Script,
+    request::{Request, Script},
     value::Value,
 };
 

@@ -4,12 +4,10 @@ mod backlog;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod driver;
 mod inflight;
-mod lost;
-mod replies;
 
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::{driver::Driver, lost::Lost};
+pub(super) use self::{backlog::Lost, driver::Driver};

@@ -14,13 +14,11 @@ use tokio::{
 use crate::connection::{
     breaker::{Breaker, BreakerOptions},
     breaker_state::BreakerState,
-    call::{Call, Waiting},
+    call::{Call, Queue, Waiting},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
     options::NodeOptions,
-    queue::Queue,
-    request::Request,
-    script::Script,
+    request::{Request, Script},
     value::Value,
 };
 

@@ -4,7 +4,7 @@ use tollgate_core::{Check, Clock, MAX_UNITS, Tick};
 use tollgate_prefilter::SlotMessage;
 
 use crate::{
-    keys::packed::Packed,
+    keys::keyspace::Packed,
     script::{
         call::state_keys::Found,
         encoder::Encoder,

@@ -14,7 +14,6 @@ use tollgate_prefilter::{
 use crate::script::{
     call::{
         args::{Args, Operation},
-        request_layout::{Capped, NO_ANSWER, RequestLayout},
         state_keys::StateKeys,
     },
     encoder::Encoder,
@@ -33,11 +32,17 @@ pub(crate) struct Settled {
     /// Whose answers say what has [lapsed](crate::script::reply::Reply::lapsed_units): refunds where requests wait, and charges of
     /// rules with debt.
     pub(crate) lapsing: SmallVec<[Lapsing; 1]>,
-    /// The rules that count settled requests, with the places of what is said of
-    /// [blocks](crate::script::reply::Reply::block).
-    pub(crate) blocks: SmallVec<[(u16, u16); 1]>,
+    /// Settled requests that count, with the places of what is said of [blocks](crate::script::reply::Reply::block).
+    pub(crate) blocks: SmallVec<[(u16, Check); 1]>,
     /// Charges of durable rules, whose answers say what balances have [paid](crate::script::reply::Reply::paid_units).
     pub(crate) paid: SmallVec<[(u16, Check); 1]>,
+}
+
+impl Settled {
+    /// Whether anybody reads the answers.
+    pub(crate) fn is_told(&self) -> bool {
+        !(self.lapsing.is_empty() && self.blocks.is_empty() && self.paid.is_empty())
+    }
 }
 
 /// A settlement of which units may lapse.
@@ -347,7 +352,7 @@ impl Call {
             match counts {
                 true => {
                     // Below 65 535, as there was room.
-                    blocks.push((check.rule(), self.checks() as u16));
+                    blocks.push((self.checks() as u16, receipt.check));
                     self.blocks += usize::from(rule_args.block.is_some());
                     let args = (rules, rule_args);
                     self.args.end_with_block(args, found, false, 1);
@@ -590,3 +595,48 @@ impl Call {
 
 // Shows how much there is: a key ties log lines to a person.
 tollgate_core::debug_fields!(Call, it => keys: it.keys.len(), checks: it.checks());
+
+// Where the answers to a request are.
+
+/// The index of a check that is not sent. A call has fewer checks than this.
+pub(super) const NO_ANSWER: u16 = u16::MAX;
+
+/// Where the answers to a request are in the reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestLayout {
+    /// For each check, the index of its answer; `NO_ANSWER` if it was not sent.
+    pub(super) places: SmallVec<[u16; 4]>,
+    /// The checks of rules with a cap on new keys.
+    pub(crate) capped: SmallVec<[Capped; 1]>,
+    /// The answers to checks of rules that block keys. What is said of the block follows each.
+    pub(crate) blocks: SmallVec<[u16; 1]>,
+}
+
+/// A check of a rule with a cap on new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capped {
+    pub(crate) rule: u16,
+    /// The answer that is its own.
+    pub(crate) place: u16,
+    /// Whether it was allowed to make a key.
+    pub(crate) may_make: bool,
+}
+
+impl RequestLayout {
+    /// Whether no check was sent, because no rule of the request has a limit.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.places.iter().all(|place| *place == NO_ANSWER)
+    }
+
+    /// Where the answer to the check at an index is, if it was sent.
+    pub(crate) fn place(&self, index: usize) -> Option<usize> {
+        let place = self.places.get(index).copied()?;
+        (place != NO_ANSWER).then_some(usize::from(place))
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
+        self.places
+            .iter()
+            .map(|place| (*place != NO_ANSWER).then_some(usize::from(*place)))
+    }
+}

@@ -5,10 +5,6 @@
 mod args;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod call;
-mod request_layout;
 mod state_keys;
 
-pub(crate) use self::{
-    call::{Call, Lapsing, Settled},
-    request_layout::RequestLayout,
-};
+pub(crate) use self::call::{Call, RequestLayout, Settled};

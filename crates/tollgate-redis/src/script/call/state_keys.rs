@@ -3,7 +3,10 @@
 use tollgate_core::{Check, store::Fingerprint};
 
 use crate::{
-    keys::{keys::Name, keyspace::Partition, packed::Packed},
+    keys::{
+        keys::Name,
+        keyspace::{Packed, Partition},
+    },
     script::{
         encoder::Encoder,
         rule_args::{BALANCES, RuleArgs},
@@ -52,15 +55,21 @@ impl StateKeys {
         overflow: Option<Fingerprint>,
         from: usize,
     ) -> Found {
+        let keys = &rules.keyspace.keys;
         let with = with.filter(|_| !rules.is_with(check.rule()));
+        let with = with.map(|with| keys.names(with));
         let family = rule_args.family;
-        let (key, other) = self.both(rules, rule_args, family, check.key(), with, from);
-        let one_slot = rules.keyspace.partition == Partition::One;
-        let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| match with {
-            None if !one_slot => {
-                self.with_overflow_bucket(rules, rule_args, overflow, check.key(), from)
-            }
-            _ => self.both(rules, rule_args, family, overflow, with, from),
+        let (key, other) = self.both(rules, rule_args, family, check.key(), with.as_ref(), from);
+        let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| {
+            let with = match with {
+                // It lies in the slot of this client.
+                None if rules.keyspace.partition != Partition::One => {
+                    let (newer, older) = keys.names(check.key());
+                    Some((newer.slot_tag(), older.map(|older| older.slot_tag())))
+                }
+                with => with,
+            };
+            self.both(rules, rule_args, family, overflow, with.as_ref(), from)
         });
         Found {
             key,
@@ -96,79 +105,29 @@ impl StateKeys {
         self.both(rules, rule_args, BALANCES, check.key(), None, from)
     }
 
-    /// The numbers of a state's names: of two secrets that by the newer, then that by the older.
+    /// The numbers of a state's names, counted from 1: of two secrets that by the newer, then that by the older. `with` has the names
+    /// whose hash slots they lie in, if those are not their own.
     fn both(
         &mut self,
         rules: &Encoder,
         rule_args: &RuleArgs,
         family: u8,
         key: Fingerprint,
-        with: Option<Fingerprint>,
+        with: Option<&(Name, Option<Name>)>,
         from: usize,
     ) -> (u16, u16) {
-        let keys = &rules.keyspace.keys;
-        let (newer, older) = keys.names(key);
-        let (with_newer, with_older) = with.map(|with| keys.names(with)).unzip();
-        let newer = self.key(rules, rule_args, family, &newer, with_newer.as_ref(), from);
-        let older = older.map_or(0, |older| {
-            self.key(
-                rules,
-                rule_args,
-                family,
-                &older,
-                with_older.flatten().as_ref(),
-                from,
-            )
-        });
-        (newer, older)
+        let (newer, older) = rules.keyspace.keys.names(key);
+        let mut number = |name: &Name, with: Option<&Name>| {
+            let start = self.0.bytes.len();
+            (rules.keyspace).write_name(&mut self.0.bytes, &rule_args.name, family, name, with);
+            self.number_of(start, from)
+        };
+        let first = number(&newer, with.map(|(newer, _)| newer));
+        let with_older = with.and_then(|(_, older)| older.as_ref());
+        (first, older.map_or(0, |older| number(&older, with_older)))
     }
 
-    /// The same of an overflow bucket, which lies in the slot of this client.
-    fn with_overflow_bucket(
-        &mut self,
-        rules: &Encoder,
-        rule_args: &RuleArgs,
-        overflow: Fingerprint,
-        client: Fingerprint,
-        from: usize,
-    ) -> (u16, u16) {
-        let keys = &rules.keyspace.keys;
-        let (newer, older) = keys.names(overflow);
-        let (client, client_older) = keys.names(client);
-        let family = rule_args.family;
-        let tag = client.slot_tag();
-        let newer = self.key(rules, rule_args, family, &newer, Some(&tag), from);
-        let older = older.zip(client_older).map_or(0, |(older, client)| {
-            self.key(
-                rules,
-                rule_args,
-                family,
-                &older,
-                Some(&client.slot_tag()),
-                from,
-            )
-        });
-        (newer, older)
-    }
-
-    /// The number of a key, counted from 1: that of one from `from` on if it is there.
-    fn key(
-        &mut self,
-        rules: &Encoder,
-        rule_args: &RuleArgs,
-        family: u8,
-        name: &Name,
-        with: Option<&Name>,
-        from: usize,
-    ) -> u16 {
-        let start = self.0.bytes.len();
-        rules
-            .keyspace
-            .write_name(&mut self.0.bytes, &rule_args.name, family, name, with);
-        self.number_of(start, from)
-    }
-
-    /// The number of the key that was just written behind the others.
+    /// The number of the key that was just written behind the others: that of one from `from` on if it is there.
     fn number_of(&mut self, start: usize, from: usize) -> u16 {
         let (there, new) = self.0.bytes.split_at(start);
         for place in from..self.0.ends.len() {

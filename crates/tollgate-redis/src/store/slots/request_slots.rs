@@ -8,7 +8,10 @@ use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart, SlotTable};
 
 use crate::{
     script::{encoder::Encoder, reply::Reply},
-    store::{process_slots::SlotTarget, shared::Shared, slots::slot_reporter::report},
+    store::{
+        shared::{Shared, SlotTarget},
+        slots::slot_reporter::report,
+    },
 };
 
 /// The slots that a request acquires, until its decision holds them. Dropped before, they go back.

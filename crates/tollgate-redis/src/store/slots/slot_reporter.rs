@@ -14,10 +14,7 @@ use tollgate_prefilter::{SlotKey, SlotMessage};
 
 use crate::{
     observe::{CallFor, Stopwatch},
-    store::{
-        process_slots::{InUse, SlotTarget},
-        shared::Shared,
-    },
+    store::shared::{InUse, Shared, SlotTarget},
 };
 
 /// The most keys of one call, so that requests do not wait for all.

@@ -13,8 +13,7 @@ use crate::connection::{
     event::NodeEvent,
     node::Node,
     options::NodeOptions,
-    request::Request,
-    script::Script,
+    request::{Request, Script},
     value::Value,
 };
 

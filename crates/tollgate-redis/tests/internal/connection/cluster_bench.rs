@@ -10,12 +10,8 @@ use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use crate::{
     connection::{
-        cluster::{routed::ClusterCall, router::Cluster},
-        error::CallError,
-        event::NodeEvent,
-        options::NodeOptions,
-        script::Script,
-        value::Value,
+        call::Call, cluster::router::Cluster, error::CallError, event::NodeEvent,
+        options::NodeOptions, request::Script, value::Value,
     },
     internal_tests::connection::bench::{eventually, quick},
     keys::slot::slot,
@@ -55,7 +51,7 @@ impl ClusterBench {
         }
     }
 
-    pub(super) fn call(&self, key: &str) -> ClusterCall {
+    pub(super) fn call(&self, key: &str) -> Call {
         self.cluster.call(&self.script, &[key], &["1"])
     }
 
@@ -96,7 +92,7 @@ impl ClusterBench {
     }
 }
 
-async fn answer(call: ClusterCall) -> Result<i64, CallError> {
+async fn answer(call: Call) -> Result<i64, CallError> {
     let answer = tokio::time::timeout(SLACK, call).await;
     match answer.expect("a call ends shortly after its deadline")? {
         Value::Integer(count) => Ok(count),

@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tollgate_test_servers::{moving_slot::MovingSlot, redis_cluster::RedisCluster};
 
 use crate::{
-    connection::{error::CallErrorKind, request::Request, script::Script, value::Value},
+    connection::{
+        error::CallErrorKind,
+        request::{Request, Script},
+        value::Value,
+    },
     internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},
     keys::slot::slot,
 };

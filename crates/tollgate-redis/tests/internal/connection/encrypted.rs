@@ -12,7 +12,7 @@ use tollgate_test_servers::{
 
 use crate::{
     connection::{
-        cluster::router::Cluster, event::NodeEvent, options::NodeOptions, security::Security,
+        cluster::router::Cluster, event::NodeEvent, options::NodeOptions, stream::Security,
     },
     internal_tests::connection::{
         bench::{Bench, eventually},

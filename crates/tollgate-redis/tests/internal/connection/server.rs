@@ -5,7 +5,11 @@ use std::sync::Arc;
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
-    connection::{error::CallErrorKind, event::NodeEvent, request::Request, script::Script},
+    connection::{
+        error::CallErrorKind,
+        event::NodeEvent,
+        request::{Request, Script},
+    },
     internal_tests::connection::bench::{Bench, count_of, eventually},
 };
 

@@ -2,6 +2,16 @@
 //!
 //! By a clock of the caller's, which goes where the history wants it, and by that of the server as it is.
 
+/// A test for each of these histories.
+macro_rules! histories {
+    ($($name:ident => $check:expr;)+) => {$(
+        #[test]
+        fn $name() {
+            $check;
+        }
+    )+};
+}
+
 mod expected;
 mod history;
 mod holds;
@@ -20,49 +30,16 @@ use crate::internal_tests::parity::{
     quotas::Family,
 };
 
-#[test]
-fn buckets_are_counted_by_the_script_as_in_memory() {
-    holds("arrival", &[Family::Gcra]);
-}
-
-#[test]
-fn a_fixed_window_is_counted_by_the_script_as_in_memory() {
-    holds("fixed_window", &[Family::FixedWindow]);
-}
-
-#[test]
-fn windows_of_a_calendar_are_counted_by_the_script_as_in_memory() {
-    holds("calendar", &[Family::Calendar]);
-}
-
-#[test]
-fn a_sliding_window_is_counted_by_the_script_as_in_memory() {
-    holds("sliding_window", &[Family::SlidingWindow]);
-}
-
-#[test]
-fn a_log_is_counted_by_the_script_as_in_memory() {
-    holds("sliding_log", &[Family::SlidingLog]);
-}
-
-#[test]
-fn sub_buckets_are_counted_by_the_script_as_in_memory() {
-    holds("sliding_buckets", &[Family::SlidingBuckets]);
-}
-
-#[test]
-fn what_is_owed_is_counted_by_the_script_as_in_memory() {
-    holds("debt", &[Family::Debt]);
-}
-
-#[test]
-fn rules_of_all_algorithms_are_decided_together_by_the_script_as_in_memory() {
-    holds("together", &Family::ALL);
-}
-
-#[test]
-fn requests_wait_by_the_script_as_in_memory() {
-    holds("queue", &[Family::Queue]);
+histories! {
+    buckets_are_counted_by_the_script_as_in_memory => holds("arrival", &[Family::Gcra]);
+    a_fixed_window_is_counted_by_the_script_as_in_memory => holds("fixed_window", &[Family::FixedWindow]);
+    windows_of_a_calendar_are_counted_by_the_script_as_in_memory => holds("calendar", &[Family::Calendar]);
+    a_sliding_window_is_counted_by_the_script_as_in_memory => holds("sliding_window", &[Family::SlidingWindow]);
+    a_log_is_counted_by_the_script_as_in_memory => holds("sliding_log", &[Family::SlidingLog]);
+    sub_buckets_are_counted_by_the_script_as_in_memory => holds("sliding_buckets", &[Family::SlidingBuckets]);
+    what_is_owed_is_counted_by_the_script_as_in_memory => holds("debt", &[Family::Debt]);
+    rules_of_all_algorithms_are_decided_together_by_the_script_as_in_memory => holds("together", &Family::ALL);
+    requests_wait_by_the_script_as_in_memory => holds("queue", &[Family::Queue]);
 }
 
 #[test]

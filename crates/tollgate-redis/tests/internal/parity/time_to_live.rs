@@ -5,42 +5,13 @@
 
 use crate::internal_tests::parity::{holds::holds_by_server, quotas::Family, slots};
 
-#[test]
-fn buckets_live_until_fresh() {
-    holds_by_server("arrival_by_server", &[Family::Gcra]);
-}
-
-#[test]
-fn queues_live_until_fresh() {
-    holds_by_server("queue_by_server", &[Family::Queue]);
-}
-
-#[test]
-fn a_fixed_window_lives_until_fresh() {
-    holds_by_server("fixed_window_by_server", &[Family::FixedWindow]);
-}
-
-#[test]
-fn a_sliding_window_lives_until_fresh() {
-    holds_by_server("sliding_window_by_server", &[Family::SlidingWindow]);
-}
-
-#[test]
-fn a_log_lives_until_fresh() {
-    holds_by_server("sliding_log_by_server", &[Family::SlidingLog]);
-}
-
-#[test]
-fn sub_buckets_live_until_fresh() {
-    holds_by_server("sliding_buckets_by_server", &[Family::SlidingBuckets]);
-}
-
-#[test]
-fn states_of_all_algorithms_live_until_fresh() {
-    holds_by_server("together_by_server", &Family::ALL);
-}
-
-#[test]
-fn slots_live_until_the_last_owner_is_forgotten() {
-    slots::slots_live_until_the_last_owner_is_forgotten();
+histories! {
+    buckets_live_until_fresh => holds_by_server("arrival_by_server", &[Family::Gcra]);
+    queues_live_until_fresh => holds_by_server("queue_by_server", &[Family::Queue]);
+    a_fixed_window_lives_until_fresh => holds_by_server("fixed_window_by_server", &[Family::FixedWindow]);
+    a_sliding_window_lives_until_fresh => holds_by_server("sliding_window_by_server", &[Family::SlidingWindow]);
+    a_log_lives_until_fresh => holds_by_server("sliding_log_by_server", &[Family::SlidingLog]);
+    sub_buckets_live_until_fresh => holds_by_server("sliding_buckets_by_server", &[Family::SlidingBuckets]);
+    states_of_all_algorithms_live_until_fresh => holds_by_server("together_by_server", &Family::ALL);
+    slots_live_until_the_last_owner_is_forgotten => slots::slots_live_until_the_last_owner_is_forgotten();
 }

@@ -6,10 +6,8 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use redis::{pack_command, parse_redis_value};
 
 use crate::connection::{
-    command::{push_argument, push_count, push_number},
-    request::Request,
+    request::{Request, Script, push_argument, push_count, push_number},
     resp::reference::{compare, in_our_words, ours, shown},
-    script::Script,
 };
 
 /// A reply as a server writes it.
