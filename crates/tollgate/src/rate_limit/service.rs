@@ -145,25 +145,16 @@ where
         let Step::Ready(decision) = decided else {
             unreachable!("it was looked at");
         };
-        self.enter(
-            request,
-            Admitted::new(config, asked.checks, decision, entry),
-        )
+        let admitted = Admitted::new(config, asked.checks, decision, entry);
+        // Before the call: if that panics, the request has had no response.
+        let mut future = ResponseFuture::inner(None, Some(admitted));
+        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+        future.inner = Some(self.inner.call(request));
+        future
     }
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// Nothing to wait for: the inner service that was polled ready is called at once, without a clone. If it panics, the request ends
-    /// without a response.
-    fn enter<B>(&mut self, request: Request<B>, admitted: Admitted) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        let mut future = ResponseFuture::inner(None, Some(admitted));
-        future.inner = Some(self.inner.call(request));
-        future
-    }
-
     /// The instance that was polled ready is not kept while a denial is held.
     fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
     where
