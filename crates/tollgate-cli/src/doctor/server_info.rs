@@ -96,7 +96,7 @@ impl ServerInfo {
         };
         match percent {
             ..ALARM => Fine.of("memory", says, ""),
-            ..100 => Warning.of("memory", format!("{says}, {percent} %"), MORE),
+            ALARM..100 => Warning.of("memory", format!("{says}, {percent} %"), MORE),
             _ => {
                 let full = "full, takes are refused, and each rule's on_store_error answers";
                 Error.of("memory", format!("{says}: {full}"), MORE)
