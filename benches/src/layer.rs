@@ -87,7 +87,7 @@ pub fn layer_that_waits(quota: Quota) -> Result<RateLimitLayer, RuleError> {
     RateLimitLayer::new(MemoryStore::new(), [rule])?.headers(HeaderStyle::NONE)
 }
 
-/// A layer with one rule of a window, on this store, that is durable or not.
+/// A layer with one rule of a window, on this store, that is durable or not, with the fields that a layer has by itself.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub fn layer_of_window(store: impl Store, is_durable: bool) -> Result<RateLimitL
     }
     let layer = RateLimitLayer::new(store, [rule.by(header(API_KEY))])?;
     note(layer.limiter().journal());
-    layer.headers(HeaderStyle::NONE)
+    Ok(layer)
 }
 
 /// A layer with one such rule, and one of slots that no bench uses up.
