@@ -1,3 +1,26 @@
+-- Decides the requests of a call, one after the other, each all or nothing. A check goes through these passes:
+--
+--   1  it is unpacked. A usual take that is a request of its own is decided and written at once, by the `take` of its algorithm
+--   2  its state is read, under its names, with what stands before it: what is known of ids, and of blocks
+--   3  it is decided, by its operation
+--   4  of a request of its own it is written; of a request of several it is remembered
+--   5  behind the last check of a request it is known whether the request takes: each check is written, or gives back
+--
+-- What is remembered of a check, in `group`:
+--   step, raw             the function of its algorithm; the state as it was read, or false
+--   first, limit, third   the numbers of its quota
+--   role, slots           the role of its rule; the slots that it took
+--   key, gone             the number of the key that it writes, and of the name that the state had
+--   state, ttl            what it writes if the request takes, and after how many µs that is fresh
+--   notify                1: tell of a new key; 2: it is decided against the overflow bucket, and tells of that
+--   reply                 behind which place in `out` its numbers are
+--   front                 what stands before its state, of a rule that blocks keys and of a check with an id: `prefix` of blocks, and
+--                         whether it has `changed`; the `setting`, `counts_denials`, the `level` of the block in force; `ids`; the
+--                         `id`, for how long it is known (`period`), how many may repeat it (`free`), whether it `is_repeat`; and the
+--                         state without all that (`inner`), which is fresh after `reset` µs
+--   balance               the balance of its key, with the `cost` that is taken there
+--   check, fits_in        of a rule whose requests wait: the check, and after how many µs it fits
+
 local KEYS, ARGV = KEYS, ARGV
 local now, margin, by_server = 0, 0, ARGV[1] == ''
 if by_server then
@@ -8,57 +31,26 @@ else
 end
 
 local steps, takes, out, checks = {}, {}, { now, 0, 0, 0 }, #ARGV
--- Whether anything was written.
-local wrote = false
--- A request of several checks: thirteen fields for each check; and whether an enforced rule
--- denied.
+-- Whether anything was written; and the functions of `write.lua`.
+local wrote, reset_of, state_ttl, write = false, nil, nil, nil
+-- A request of several checks, how many of them are remembered, and whether an enforced rule denied.
 local group, size, denied = nil, 0, false
 -- Whether the previous request was granted, or denied by its only check for a time; the function of
 -- `window_leases.lua`.
 local granted, waits, window_leases = false, false, nil
--- Of a request whose rules wait: the checks of those rules by their place in the group, and when each fits by the negative
--- place; by when all of them fit, in µs after now, rounded up and down; and when the check at hand fits by its own quota.
-local waiting, delay, delay_floor, due
+-- Of a request whose rules wait: by when all of their checks fit, in µs after now, rounded up and down; whether one of them cannot be
+-- charged as of later; and when the check at hand fits by its own quota.
+local delay, delay_floor, not_before, due
 -- How often a check still repeats, each time for the next key; whether it is a request of its own that takes units under
 -- an enforced rule and has no further keys; and its state, if that was read.
 local repeats, alone, read = 0, false, nil
--- Of rules that block keys: the function of `blocks.lua`; and of a request its checks by their place in the group.
-local count_for_block, blocking = nil, nil
--- Of requests with an id: the function of `ids.lua`.
-local ids_of = nil
--- Of rules with credits: the functions of `credits.lua`; and of a request its balances by their place in the group.
-local open_balance, keep_balance, balances
+-- The functions of `blocks.lua`, `ids.lua` and `credits.lua`.
+local count_for_block, ids_of, open_balance, keep_balance
 local what, more, key, cost, alg, first, limit, third
 local i, n = 2, 1
 
--- When all units of a state are back, for a check that takes nothing under another quota than the one that wrote it: nothing is
--- carried over, so they come back as under that one. Not where requests wait: their queue keeps its length.
-local function reset_of(step, raw, first, limit, third, now, reset)
-  if not raw then return reset end
-  local kind, first0, limit0, third0 = unpack('<BddI4', raw)
-  if kind > 23 then kind = kind - 8 end
-  if kind < 17 or kind > 21 or (first0 == first and limit0 == limit and third0 == third) then return reset end
-  if kind == 17 and #raw == 45 and unpack('<d', raw, 34) > 0 then return reset end
-  local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
-  return by_writer
-end
-
--- For how long a state is to live that is fresh after `reset` µs: by the quota that wrote it, too, and units on lease refill after
--- their lease has ended.
-local function state_ttl(step, raw, whole, reset)
-  if not raw then return 0 end
-  local kind, first0, limit0, third0 = unpack('<BddI4', raw)
-  if kind > 16 and kind < 22 or kind > 23 then
-    local _, _, by_writer = step(raw, first0, limit0, third0, now, 0, 9)
-    if kind == 26 and first0 >= 2^52 then by_writer = by_writer * 1.125 end
-    if by_writer > reset then reset = by_writer end
-  end
-  if #whole == 49 then return reset + 2 * LIFE end
-  -- A log has that length, too.
-  return #whole == 53 and kind % 8 < 4 and first0 < 2^52 and reset + 2 * first0 or reset
-end
-
 while true do
+  -- 1: the next check, or as many usual takes as there are.
   local is_decided = true
   while is_decided and (repeats > 0 or i <= checks) do
     if repeats > 0 then
@@ -95,6 +87,7 @@ while true do
     end
   end
   if is_decided then break end
+  if not write then reset_of, state_ttl, write = step_of(32) end
   local step = steps[alg]
   if not step then
     step = step_of(alg)
@@ -141,7 +134,7 @@ while true do
       retry, left = -3, code
     end
   else
-    -- `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
+    -- 2: its state. `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
     -- overflow bucket too.
     local raw, gone, notify
     if read ~= nil then
@@ -171,26 +164,26 @@ while true do
       until not again
       if notify == 2 then
         -- An earlier check of this request may have taken from the same overflow bucket.
-        for place = 1, size, 13 do
-          if group[place + 7] == key and group[place + 8] then raw = group[place + 8] end
+        for place = 1, size do
+          if group[place].key == key and group[place].state then raw = group[place].state end
         end
       end
     end
     -- A bucket of all clients blocks nobody, and knows no ids.
     if notify == 2 then setting, id = nil, nil end
     if raw and not raw.err and #raw > 10 and unpack('<B', raw) == 31 then
-      local size = 11 + 17 * unpack('<H', raw, 10)
-      if size <= #raw then
-        ids, raw = sub(raw, 1, size), sub(raw, size + 1)
+      local length = 11 + 17 * unpack('<H', raw, 10)
+      if length <= #raw then
+        ids, raw = sub(raw, 1, length), sub(raw, length + 1)
         if unpack('<d', ids, 2) <= now then ids = nil end
         if raw == '' then raw = false end
         notify = notify == 2 and notify or nil
       end
     end
     if raw and not raw.err and #raw > 19 and unpack('<B', raw) == 23 then
-      local size = 20 + 10 * unpack('<I2', raw, 19)
-      if size <= #raw then
-        prefix, raw = sub(raw, 1, size), sub(raw, size + 1)
+      local length = 20 + 10 * unpack('<I2', raw, 19)
+      if length <= #raw then
+        prefix, raw = sub(raw, 1, length), sub(raw, length + 1)
         -- Where the rule does not block any more.
         if not setting and unpack('<d', prefix, 2) <= now then prefix = nil end
         if raw == '' then raw = false end
@@ -211,6 +204,7 @@ while true do
       local done = pays > 0 and keep_balance(balance, balance.units - pays, now, margin)
       if done and done.err then raw = done elseif done then cost, wrote, paid = cost - pays, true, pays end
     end
+    -- 3: the decision.
     if what == 4 then
       -- A reset keeps the leases and drops everything else.
       local _
@@ -277,13 +271,15 @@ while true do
           end
         end
       end
-      local block
+      local front
+      if setting or prefix or ids or id then
+        front = { setting = setting, counts_denials = denials_count == 1, level = 0, inner = inner, reset = reset,
+          ids = ids, id = id, period = period, free = free, is_repeat = is_repeat }
+      end
       if setting then
-        block = { setting, denials_count }
-        local level, ends, began, counted, changed
-        prefix, level, ends, began, counted, changed = count_for_block(prefix, setting, now, what == 0 and counts or 0)
-        block.prefix, block.changed, block.level, block.inner = prefix, changed, level, inner
-        block.reset = reset
+        local level, ends, began, counted
+        prefix, level, ends, began, counted, front.changed = count_for_block(prefix, setting, now, what == 0 and counts or 0)
+        front.level = level
         out[n + 4], out[n + 5] = ends, counted
         if level > 0 then
           -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
@@ -298,7 +294,7 @@ while true do
           left, reset, state, leaves, due = 0, ends, nil, nil, nil
         end
       end
-      if balance and (retry >= 0 or retry == -2) and not (block and block.level > 0) then
+      if balance and (retry >= 0 or retry == -2) and not (front and front.level > 0) then
         if balance.units >= cost then
           balance.cost, retry = cost, -2^52 - (retry >= 0 and retry or 0)
         elseif balance.units > 0 then
@@ -307,21 +303,15 @@ while true do
       end
       granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
       if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
+      -- 4: one of several checks, or one that is not a plain take, is remembered.
       if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting or id or balance then
-        -- Several checks, or one that is not a plain take: decide all of them, then write.
-        if prefix or block or ids or id then
-          block = block or { prefix = prefix, inner = inner, reset = reset, level = 0 }
-          block.ids, block.id, block.period, block.free, block.is_repeat = ids, id, period, free, is_repeat
-          blocking = blocking or {}
-          blocking[size + 1] = block
-        end
-        if balance then
-          balances = balances or {}
-          balances[size + 1] = balance
-        end
-        if alg == 16 and not (block and block.level > 0) then
-          waiting = waiting or {}
-          waiting[size + 1], waiting[-1 - size], due = check, due or retry, nil
+        if front then front.prefix = prefix end
+        local entry = { step = step, raw = raw, first = first, limit = limit, third = third, role = role, slots = slots, key = key,
+          gone = gone, state = state, ttl = ttl, notify = notify, reply = n, front = front, balance = balance }
+        group, size = group or {}, size + 1
+        group[size] = entry
+        if alg == 16 and not (front and front.level > 0) then
+          entry.check, entry.fits_in, due = check, due or retry, nil
           if role == 0 and retry >= 0 and again then
             local patience = unpack('<d', check, 35)
             if retry <= patience then
@@ -333,17 +323,10 @@ while true do
             end
           end
           -- While leases from before its requests waited are out, it cannot be charged as of later.
-          if cost > 0 and raw and #raw == 49 then waiting.not_before = true end
+          not_before = not_before or cost > 0 and raw and #raw == 49
         end
-        if role == 0 and (retry >= 0 or retry == -2) then
-          denied = true
-        end
-        group = group or {}
-        group[size + 1], group[size + 2], group[size + 3], group[size + 4] = step, raw, first, limit
-        group[size + 5], group[size + 6], group[size + 7] = third, role, slots or false
-        group[size + 8], group[size + 9], group[size + 10] = key, state or false, ttl
-        group[size + 11], group[size + 12], group[size + 13] = gone or false, notify or false, n
-        size, state, notify = size + 13, nil, nil
+        denied = denied or role == 0 and (retry >= 0 or retry == -2)
+        state, notify = nil, nil
       end
     elseif what == 3 and alg == 17 and unpack('<d', check, 51) > 0 then
       retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, unpack('<d', check, 51))
@@ -389,47 +372,19 @@ while true do
       -- The leases of a window are a part of it.
       local _
       if raw and not id then _, _, reset = step(raw, first, limit, third, now, 0) end
-      state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset), nil, 0
+      state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset, now), nil, 0
     end
+    -- 4: a request of its own is written.
     if state then
       if leases then state = kept_with(state, leases, now, raw) end
-      if prefix then
-        local rest = unpack('<d', prefix, 2) - now
-        state, keeps = prefix .. state, nil
-        if rest > ttl then ttl = rest end
-      end
-      if ids then
-        local rest = unpack('<d', ids, 2) - now
-        state, keeps = ids .. state, nil
-        if rest > ttl then ttl = rest end
-      end
-      ttl = ttl + 999
-      ttl = (ttl - ttl % 1000) / 1000 + margin
-      local done
-      if state == '' or ttl <= 0 then
-        done = try('DEL', KEYS[key])
-        if done == 0 or done == 1 then done, wrote = nil, true end
-      elseif ttl < 2^53 then
-        if keeps and by_server and not gone then
-          -- The time to live is right already. To set it again costs more than the rest of the write.
-          done = try('SET', KEYS[key], state, 'KEEPTTL')
-        else
-          done = try('SET', KEYS[key], state, 'PX', format('%d', ttl))
-        end
-      else
-        -- The value only looked like ours.
-        retry, left, reset = -3, 0, 0
-      end
-      if done and done.err then
+      local failed, is_set = write(key, gone, state, ttl, prefix, ids, keeps and by_server, now, margin, wrote)
+      if failed then
+        if type(failed) == 'table' then return failed end
         -- This check takes nothing. Others still may.
-        local code = refusal(done.err, wrote)
-        if not code then return done end
-        retry, left, reset, notify = -3, code, 0, nil
-        granted, waits = false, false
-      elseif retry ~= -3 then
+        retry, left, reset, notify, granted, waits = -3, failed, 0, nil, false, false
+      else
         wrote = true
-        if notify and done and not inner and not prefix then reset = -1 - reset end
-        if gone then try('DEL', KEYS[gone]) end
+        if notify and is_set and not inner and not prefix then reset = -1 - reset end
       end
     end
     -- Only a query is told what is owed, and not of the overflow bucket.
@@ -439,47 +394,46 @@ while true do
   out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, balance and what == 3 and (paid or 0) or reset
   n = n + numbers
 
+  -- 5: the request is whole.
   if size > 0 and more == 0 then
-    if delay and waiting.not_before then
+    if delay and not_before then
       denied = true
-      for place = 1, size, 13 do
-        local reply = group[place + 12]
-        if out[reply + 1] <= -2^52 and waiting[place] then out[reply + 1] = -2^52 - out[reply + 1] end
+      for place = 1, size do
+        local reply = group[place].reply
+        if out[reply + 1] <= -2^52 and group[place].check then out[reply + 1] = -2^52 - out[reply + 1] end
       end
     end
     if denied or what == 1 then delay = nil end
     durable = false
     granted, waits = what == 0 and not denied and not delay, false
-    if blocking and size == 13 and what == 0 and alg ~= 16 then
-      waits = out[group[13] + 1] > 0 and blocking[1] and blocking[1].level == 0
-    elseif balances and size == 13 and what == 0 then
-      waits = out[group[13] + 1] > 0 and out[group[13] + 1] < 2^53 - 1
+    local only = size == 1 and what == 0 and group[1]
+    if only and only.front and alg ~= 16 then
+      waits = out[only.reply + 1] > 0 and only.front.level == 0
+    elseif only and only.balance then
+      waits = out[only.reply + 1] > 0 and out[only.reply + 1] < 2^53 - 1
     end
-    for place = 1, size, 13 do
-      local reply = group[place + 12]
-      local state, gone, notify = group[place + 8], group[place + 10], group[place + 11]
-      local retry, block = out[reply + 1], blocking and blocking[place]
-      local is_blocked = block and block[1] and block.level > 0
-      local fits = (retry == -1 or retry < -3) and not is_blocked
+    for place = 1, size do
+      local entry = group[place]
+      local reply, step, raw, first, limit, third = entry.reply, entry.step, entry.raw, entry.first, entry.limit, entry.third
+      local state, ttl, notify, front, balance = entry.state, entry.ttl, entry.notify, entry.front, entry.balance
+      local retry = out[reply + 1]
+      local fits = (retry == -1 or retry < -3) and not (front and front.level > 0)
       -- The step of an algorithm looks at both.
-      role, check = group[place + 5], waiting and waiting[place] or check
-      local units = delay and waiting[place] and unpack('<d', check, 6) or 0
-      local balance = balances and balances[place]
+      role, check = entry.role, entry.check or check
+      local units = delay and entry.check and unpack('<d', check, 6) or 0
       if balance and not balance.cost then balance = nil end
       if balance and (denied or delay) then
         -- It fits, and takes nothing.
         out[reply + 1] = retry < -2^52 and -4 - (-2^52 - retry) or -1
-        balance, state = nil, false
-      elseif units > 0 and retry ~= -2 and retry ~= -3 and waiting[-place] <= delay then
+        balance, state = nil, nil
+      elseif units > 0 and retry ~= -2 and retry ~= -3 and entry.fits_in <= delay then
         -- It takes its place in the queue, and tells what was before it.
-        local step, raw = group[place], group[place + 1]
         local rest
-        rest, out[reply + 2], out[reply + 3], state, group[place + 9] =
-          step(raw, group[place + 2], group[place + 3], group[place + 4], now, units, 8,
-            unpack('<d', check, 51), delay_floor or 0)
+        rest, out[reply + 2], out[reply + 3], state, ttl =
+          step(raw, first, limit, third, now, units, 8, unpack('<d', check, 51), delay_floor or 0)
         out[reply + 1] = rest - 2^53
       elseif (denied or delay) and fits then
-        local slots = group[place + 6]
+        local slots = entry.slots
         if slots then
           -- Nothing runs, so it has no slots; what its process has in use is written.
           if state then
@@ -489,35 +443,28 @@ while true do
           end
         elseif role == 0 then
           -- This check fits, but the request is denied or waits: keep its units, and report the numbers before the take.
-          local step, raw = group[place], group[place + 1]
-          local _, left, reset, _, _, _, _, again =
-            step(raw, group[place + 2], group[place + 3], group[place + 4], now, 0)
-          if not (waiting and waiting[place]) then
-            reset = reset_of(step, raw, group[place + 2], group[place + 3], group[place + 4], now, reset)
-          end
+          local _, left, reset, _, _, _, _, again = step(raw, first, limit, third, now, 0)
+          if not entry.check then reset = reset_of(step, raw, first, limit, third, now, reset) end
           if left < -2^51 and what == 0 then left = 0 end
           out[reply + 2], out[reply + 3] = left, reset
           if left > 0 then out[reply + 1] = -1 elseif again then out[reply + 1] = -4 - again end
-          state = false
+          state = nil
         elseif delay then
-          state = false
+          state = nil
         end
       elseif delay then
-        state = false
+        state = nil
       end
-      local fate = block and block[1] and out[reply + 1] or -3
+      local fate = front and front.setting and out[reply + 1] or -3
       -- A cost that never fits counts towards no block, whatever the balance.
       if fate == 2^53 - 1 then fate = -2 end
       -- A rule that denies the request for want of units counts it. It is written with the state, and told if that is done.
       local level, ends, counted = 0, 0, nil
-      if fate >= 0 and block.level == 0 and block[2] == 1 and what == 0 and (not delay or waiting[place]) then
+      if fate >= 0 and front.level == 0 and front.counts_denials and what == 0 and (not delay or entry.check) then
         local _
-        block.prefix, level, ends, _, counted, block.changed = count_for_block(block.prefix, block[1], now, 1)
+        front.prefix, level, ends, _, counted, front.changed = count_for_block(front.prefix, front.setting, now, 1)
       end
-      if what == 0 and block and block.changed and not state then
-        state = block.inner or ''
-        group[place + 9] = state_ttl(group[place], group[place + 1], block.inner, block.reset)
-      end
+      local is_front_written = front and front.changed
       if balance and what == 0 then
         granted = false
         local done = keep_balance(balance, balance.units - balance.cost, now, margin)
@@ -525,53 +472,28 @@ while true do
           local code = refusal(done.err, wrote)
           if not code then return done end
           out[reply + 1], out[reply + 2], out[reply + 3] = -3, code, 0
-          state, fits = false, false
+          state, fits, is_front_written = nil, false, false
         else
           wrote = true
         end
       end
-      if block and block.id and what == 0 and fits and not delay and (role == 1 or not denied) then
-        block.ids = ids_of('admit', block.ids, block.id, now, block.period, block.free)
-        if not state then
-          state = block.inner or ''
-          group[place + 9] = state_ttl(group[place], group[place + 1], block.inner, block.reset)
-        end
+      if front and front.id and what == 0 and fits and not delay and (role == 1 or not denied) then
+        front.ids, is_front_written = ids_of('admit', front.ids, front.id, now, front.period, front.free), true
+      end
+      if is_front_written and not state then
+        state, ttl = front.inner or '', state_ttl(step, raw, front.inner, front.reset, now)
       end
       if state and what == 0 and role ~= 2 then
-        if block and block.prefix then
-          local rest = unpack('<d', block.prefix, 2) - now
-          state = block.prefix .. state
-          if rest > group[place + 9] then group[place + 9] = rest end
-        end
-        if block and block.ids then
-          local rest = unpack('<d', block.ids, 2) - now
-          state = block.ids .. state
-          if rest > group[place + 9] then group[place + 9] = rest end
-        end
-        local ttl = group[place + 9] + 999
-        ttl = (ttl - ttl % 1000) / 1000 + margin
-        local key = group[place + 7]
-        local done
-        if state == '' or ttl <= 0 then
-          done = try('DEL', KEYS[key])
-          if done == 0 or done == 1 then done, wrote = nil, true end
-        elseif ttl < 2^53 then
-          done = try('SET', KEYS[key], state, 'PX', format('%d', ttl))
-        else
-          out[reply + 1], out[reply + 2], out[reply + 3] = -3, 0, 0
-        end
-        if done and done.err then
-          local code = refusal(done.err, wrote)
-          if not code then return done end
+        local failed, is_set =
+          write(entry.key, entry.gone, state, ttl, front and front.prefix, front and front.ids, false, now, margin, wrote)
+        if failed then
+          if type(failed) == 'table' then return failed end
           -- A denial stays one that cannot be counted.
-          if counted then counted = nil else out[reply + 1], out[reply + 2], out[reply + 3] = -3, code, 0 end
-          notify = false
-        elseif out[reply + 1] ~= -3 then
+          if counted then counted = nil else out[reply + 1], out[reply + 2], out[reply + 3] = -3, failed, 0 end
+          notify = nil
+        else
           wrote = true
-          if notify and done and not group[place + 1] and not (block and block.inner) then
-            out[reply + 3] = -1 - out[reply + 3]
-          end
-          if gone then try('DEL', KEYS[gone]) end
+          if notify and is_set and not raw and not (front and front.inner) then out[reply + 3] = -1 - out[reply + 3] end
         end
       end
       if counted then
@@ -582,10 +504,10 @@ while true do
           waits = false
         end
       end
-      if out[reply + 1] == -3 then granted = false elseif block and block.is_repeat and fits then out[reply + 1] = -2^53 + 2^33 end
+      if out[reply + 1] == -3 then granted = false elseif front and front.is_repeat and fits then out[reply + 1] = -2^53 + 2^33 end
       if notify == 2 then out[reply + 2] = out[reply + 2] < -2^51 and -1 or -1 - out[reply + 2] end
     end
-    size, denied, waiting, delay, delay_floor, blocking, balances = 0, false, nil, nil, nil, nil, nil
+    size, denied, delay, delay_floor, not_before = 0, false, nil, nil, nil
   end
 end
 

@@ -38,6 +38,8 @@ macro_rules! text {
             include_str!("../../lua/credits.lua"),
             "elseif alg == 31 then\n",
             include_str!("../../lua/ids.lua"),
+            "elseif alg == 32 then\n",
+            include_str!("../../lua/write.lua"),
             "elseif alg == 0 then\n",
             include_str!("../../lua/window_leases.lua"),
             "end\nend\n",
