@@ -130,7 +130,7 @@ mod store;
 pub use self::address::{AddressParts, Place};
 pub use self::{
     address::Address,
-    connection::breaker_state::BreakerState,
+    connection::breaker::BreakerState,
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
     keys::{keys::Keys, keyspace::Partition, secret::Secret},

@@ -10,15 +10,12 @@
 mod command;
 #[path = "../../../crates/tollgate-redis/src/connection/resp/reference.rs"]
 mod reference;
-#[path = "../../../crates/tollgate-redis/src/connection/resp/mod.rs"]
+#[path = "../../../crates/tollgate-redis/src/connection/resp.rs"]
 mod resp;
-#[path = "../../../crates/tollgate-redis/src/connection/value.rs"]
-mod value;
 
 use self::{
     command::{push_argument, push_count},
-    resp::decoder::{Decoder, Reply},
-    value::Value,
+    resp::{Decoder, RespReply, Value},
 };
 
 /// Reads a reply with both readers.
@@ -47,7 +44,7 @@ pub fn compare_command(parts: &[Vec<u8>]) {
     let list = parts.iter().cloned().map(Value::Text).collect();
     let mut decoder = Decoder::default();
     match decoder.decode(&command) {
-        Ok(Some((Reply::Value(value), length))) => {
+        Ok(Some((RespReply::Value(value), length))) => {
             assert_eq!((value, length), (Value::List(list), command.len()));
         }
         other => panic!("{other:?}"),

@@ -17,8 +17,9 @@ use crate::{
     connection::{
         error::{ConnectError, ConnectErrorKind},
         event::Peer,
-        handshake::{Answer, Handshake},
+        handshake::{Handshake, HandshakeAnswer},
         options::NodeOptions,
+        resp::Value,
         stream::{Security, tune, unix},
     },
 };
@@ -39,7 +40,7 @@ pub(super) struct Connected {
     pub(super) handshake: Handshake,
     pub(super) peer: Peer,
     /// The replies to the further commands, in order.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<HandshakeAnswer>,
 }
 
 impl Connector {
@@ -94,7 +95,7 @@ impl Connector {
         access: &Access,
         questions: &[Vec<&str>],
         patience: Duration,
-    ) -> Result<Vec<Answer>, ConnectError> {
+    ) -> Result<Vec<HandshakeAnswer>, ConnectError> {
         match timeout(patience, self.connect(place, access, questions)).await {
             Ok(connected) => Ok(connected?.answers),
             Err(_) => Err(ConnectError::new(
@@ -112,7 +113,7 @@ async fn log_in(
     access: &Access,
     client_name: Option<&str>,
     further: &[Vec<&str>],
-) -> Result<(Peer, Vec<Answer>), ConnectError> {
+) -> Result<(Peer, Vec<HandshakeAnswer>), ConnectError> {
     let database = access.database.to_string();
     let library = [
         ["LIB-NAME", "tollgate-redis"],
@@ -163,7 +164,7 @@ async fn log_in(
         let _ = handshake.reply().await?;
     }
     Ok((
-        Peer::unknown(place.clone()),
+        Peer::of_hello(place.clone(), &Value::Nil),
         answers(handshake, &behind).await?,
     ))
 }
@@ -172,7 +173,7 @@ async fn log_in(
 async fn answers(
     handshake: &mut Handshake,
     asked: &[Vec<&str>],
-) -> Result<Vec<Answer>, ConnectError> {
+) -> Result<Vec<HandshakeAnswer>, ConnectError> {
     let mut answers = Vec::new();
     for command in asked {
         let answer = handshake.reply().await?;
@@ -200,7 +201,7 @@ fn is_unknown(line: &str) -> bool {
 
 /// Whether the server says that it is a master, in its reply to `ROLE`. After a fail-over sentinels may name one that no longer
 /// is.
-pub(super) fn is_master(answer: Option<&Answer>) -> Result<bool, ConnectError> {
+pub(super) fn is_master(answer: Option<&HandshakeAnswer>) -> Result<bool, ConnectError> {
     let server = |what: &str| Err(ConnectError::new(ConnectErrorKind::Server, what));
     match answer {
         Some(Ok(answer)) => match answer.list() {

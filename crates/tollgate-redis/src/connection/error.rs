@@ -60,8 +60,8 @@ impl CallError {
         self.kind == CallErrorKind::Unknown
     }
 
-    /// Whether it says that this server fails. A mistake of ours does not, nor does a slot of a cluster without a server: the next
-    /// slot may be in order. A server that refuses to write still answers denials, and what it
+    /// Whether it says that this server fails. A mistake of ours does not, nor does a hash slot of a cluster without a server: the next
+    /// hash slot may be in order. A server that refuses to write still answers denials, and what it
     /// refuses costs it less than what it serves.
     pub(super) fn weighs(&self) -> bool {
         match self.kind {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     address::Place,
-    connection::{breaker_state::BreakerState, error::ConnectErrorKind, value::Value},
+    connection::{breaker::BreakerState, error::ConnectErrorKind, resp::Value},
 };
 
 /// Something that happened to a server, or to the cluster that it is part of.
@@ -56,9 +56,9 @@ pub(crate) enum Resent {
     WithScript,
     /// The server had refused a command for another call in it.
     Alone,
-    /// Its slot is with another server.
+    /// Its hash slot is with another server.
     Moved,
-    /// Its slot is on its way to another server.
+    /// Its hash slot is on its way to another server.
     AskRedirect,
 }
 
@@ -79,18 +79,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A server that says nothing of itself.
-    pub(crate) fn unknown(place: Place) -> Self {
-        Self {
-            place,
-            server: String::new(),
-            version: String::new(),
-            role: String::new(),
-        }
-    }
-
     /// What it has answered to `HELLO 2`: names and values, alternating.
-    pub(super) fn of_hello(place: Place, answer: &Value) -> Self {
+    pub(crate) fn of_hello(place: Place, answer: &Value) -> Self {
         let pairs = answer.list().unwrap_or_default().chunks_exact(2);
         let text = |name: &str| {
             let mut pairs = pairs.clone();

@@ -6,11 +6,10 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::connection::{
+    command::{push_argument, push_count},
     error::{ConnectError, ConnectErrorKind},
-    request::{push_argument, push_count},
-    resp::decoder::{Decoder, Reply},
+    resp::{Decoder, RespReply, Value},
     stream::Stream,
-    value::Value,
 };
 
 /// A connection before it carries calls. It has no deadline: its owner has one.
@@ -22,7 +21,7 @@ pub(super) struct Handshake {
 }
 
 /// The reply to a command; `Err` is an error of the server.
-pub(super) type Answer = Result<Value, String>;
+pub(super) type HandshakeAnswer = Result<Value, String>;
 
 impl Handshake {
     pub(super) fn new(stream: Stream) -> Self {
@@ -55,7 +54,7 @@ impl Handshake {
     }
 
     /// The reply to the next command.
-    pub(super) async fn reply(&mut self) -> Result<Answer, ConnectError> {
+    pub(super) async fn reply(&mut self) -> Result<HandshakeAnswer, ConnectError> {
         let failed = |what: String| ConnectError::new(ConnectErrorKind::Tcp, what);
         let mut decoder = Decoder::default();
         loop {
@@ -63,19 +62,16 @@ impl Handshake {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
                     return Ok(match reply {
-                        Reply::Error(line) => Err(line),
-                        Reply::Integers(integers) => Ok(Value::Integers(integers.into())),
-                        Reply::Value(value) => Ok(value),
+                        RespReply::Error(line) => Err(line),
+                        RespReply::Integers(integers) => Ok(Value::Integers(integers.into())),
+                        RespReply::Value(value) => Ok(value),
                     });
                 }
                 Ok(None) => {}
                 Err(malformed) => {
                     return Err(ConnectError::new(
                         ConnectErrorKind::Server,
-                        format!(
-                            "{}; is it a Redis, and is it not encrypted?",
-                            malformed.what()
-                        ),
+                        format!("{}; is it a Redis, and is it not encrypted?", malformed),
                     ));
                 }
             }

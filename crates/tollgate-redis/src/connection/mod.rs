@@ -7,20 +7,19 @@
 //! Commands are written to the socket itself. A multiplexed connection of redis-rs does not say which bytes have left, keeps
 //! no bound on what is unanswered, and wants a timer for each call: a stalled server would run whatever had been buffered.
 //!
-//! A [`Cluster`](cluster::router::Cluster) is a node for each primary, and a map that says whose slot a key is in.
+//! A [`Cluster`](cluster::router::Cluster) is a node for each primary, and a map that says whose hash slot a key is in.
 //!
 //! ```text
 //! cluster
-//! └─ node ── supervisor ── prober ── driver ── call ── request ── error
-//!                       │         └─ breaker ── event, options
+//! └─ node ── supervisor ── prober ── driver ── queue ── breaker ── event, options
+//!                       │                            └─ command, error
 //!                       └─ sentinel ── connect ── handshake ── stream, resp ── error, caught
 //! ```
 
 pub(crate) mod breaker;
-pub(crate) mod breaker_state;
-pub(crate) mod call;
 mod caught;
 pub(crate) mod cluster;
+pub(crate) mod command;
 mod connect;
 mod driver;
 pub(crate) mod error;
@@ -30,9 +29,8 @@ pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
 pub(crate) mod prober;
-pub(crate) mod request;
-mod resp;
+pub(crate) mod queue;
+pub(crate) mod resp;
 mod sentinel;
 pub(crate) mod stream;
 mod supervisor;
-pub(crate) mod value;

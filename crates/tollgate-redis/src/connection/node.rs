@@ -1,20 +1,20 @@
 //! One server.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
-    address::{Address, Target},
+    address::Address,
     connection::{
         breaker::Breaker,
-        breaker_state::BreakerState,
-        call::{Call, Waiting},
+        breaker::BreakerState,
+        command::Command,
         error::{CallError, CallErrorKind, ConnectError, ConnectErrorKind},
         event::NodeEvent,
         options::NodeOptions,
-        request::Request,
-        supervisor::{Link, Shared, supervise},
+        queue::{AnswerFuture, Link, NodeState, QueuedCommand},
+        supervisor::supervise,
     },
     error::SetupError,
 };
@@ -23,12 +23,9 @@ use crate::{
 ///
 /// It may be started before its server is there. Dropping it ends the task and closes the connection.
 pub(crate) struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     supervisor: AbortHandle,
 }
-
-/// The longest deadline of a call.
-pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Node {
     /// Starts to connect.
@@ -40,51 +37,47 @@ impl Node {
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
-    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, SetupError> {
-        if let Target::Cluster(_) = address.target {
-            return Err(SetupError::address(
-                "this needs one server; name it with redis://, or sentinels that know it with redis-sentinel://",
-            ));
-        }
+    pub(crate) fn start(address: Address, options: NodeOptions) -> Result<Self, SetupError> {
         options.security.check(&address)?;
-        // So that no sum of times leaves what an instant can hold.
-        options.deadline = options.deadline.min(LONGEST);
         let missing =
             ConnectError::new(ConnectErrorKind::Server, "it is being connected").to_call_error();
         let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
         let report = move |state| events(&name, &NodeEvent::Breaker(state));
         let breaker = Breaker::new(options.breaker.clone(), options.seed, report);
-        let shared = Arc::new(Shared::new(options, breaker, missing));
+        let shared = Arc::new(NodeState::new(options, breaker, missing));
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
         Ok(Self { shared, supervisor })
     }
 
     /// Runs a script. Nothing is waited for but the answer: where there is no connection, the breaker is open, or too many
     /// calls wait, the call has failed already.
-    pub(crate) fn call(&self, request: Request) -> Call {
+    pub(crate) fn call(&self, command: Command) -> AnswerFuture {
         self.send(|| {
             let deadline = Instant::now() + self.shared.options.deadline;
-            Waiting::new(request, deadline)
+            QueuedCommand::new(command, deadline)
         })
     }
 
     /// As [`call`](Self::call), with what is made once it may be sent.
-    pub(super) fn send(&self, waiting: impl FnOnce() -> (Waiting, Call)) -> Call {
+    pub(super) fn send(
+        &self,
+        waiting: impl FnOnce() -> (QueuedCommand, AnswerFuture),
+    ) -> AnswerFuture {
         if !self.shared.breaker.admits() {
-            return Call::refused(CallError::new(
+            return AnswerFuture::refused(CallError::new(
                 CallErrorKind::Unavailable,
                 "Redis is unavailable: the circuit breaker is open",
             ));
         }
-        let line = self.shared.line();
-        let queue = match &**line {
+        let link = self.shared.link();
+        let queue = match &**link {
             Link::Connected(queue) => queue,
-            Link::Missing(error) => return Call::refused(error.clone()),
+            Link::Missing(error) => return AnswerFuture::refused(error.clone()),
         };
         let (waiting, call) = waiting();
         match queue.push(waiting) {
             Ok(()) => call,
-            Err(error) => Call::refused(error),
+            Err(error) => AnswerFuture::refused(error),
         }
     }
 
@@ -95,12 +88,12 @@ impl Node {
 
     /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(&**self.shared.line(), Link::Connected(_))
+        matches!(&**self.shared.link(), Link::Connected(_))
     }
 
     /// Why requests do not go to the server, or not all of them.
     pub(crate) fn trouble(&self) -> Option<String> {
-        if let Link::Missing(error) = &**self.shared.line() {
+        if let Link::Missing(error) = &**self.shared.link() {
             return Some(error.to_string());
         }
         match self.breaker() {
@@ -113,8 +106,9 @@ impl Node {
     }
 
     /// Calls that wait to be sent.
+    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        match &**self.shared.line() {
+        match &**self.shared.link() {
             Link::Connected(queue) => queue.len(),
             Link::Missing(_) => 0,
         }
@@ -127,4 +121,4 @@ impl Drop for Node {
     }
 }
 
-tollgate_core::debug_fields!(Node, it => breaker: it.breaker(), waiting: it.waiting());
+tollgate_core::debug_fields!(Node, it => breaker: it.breaker());

@@ -9,9 +9,9 @@ use tokio::{
 
 use crate::connection::{
     breaker::Breaker,
-    call::{Queue, Waiting},
+    command::{Command, Script},
     options::NodeOptions,
-    request::{Request, Script},
+    queue::{CommandQueue, QueuedCommand},
 };
 
 /// Writes, for a replica and a server without memory answer everything else.
@@ -25,7 +25,7 @@ pub(crate) static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
 pub(crate) const LIFE: &str = "5000";
 
 /// Probes on one connection, whenever one is due. Never ends.
-pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOptions) {
+pub(super) async fn probe(breaker: &Breaker, queue: &CommandQueue, options: &NodeOptions) {
     loop {
         match breaker.due() {
             None => breaker.changed().await,
@@ -36,8 +36,8 @@ pub(super) async fn probe(breaker: &Breaker, queue: &Queue, options: &NodeOption
             Some(_) => {
                 let deadline = Instant::now() + options.deadline;
                 let key = options.probe_key();
-                let (key, args) = ([key.as_bytes()], [&b"1"[..], LIFE.as_bytes()]);
-                let (waiting, call) = Waiting::new(Request::new(&PROBE, &key, &args), deadline);
+                let command = Command::new(&PROBE, &[key], &["1", LIFE]);
+                let (waiting, call) = QueuedCommand::new(command, deadline);
                 if queue.push(waiting).is_err() {
                     // Closed, or full of calls from before: either way it is no answer.
                     breaker.probed(false);

@@ -10,7 +10,7 @@ use crate::{
         connect::Connector,
         error::{ConnectError, ConnectErrorKind},
         options::NodeOptions,
-        value::Value,
+        resp::Value,
     },
 };
 

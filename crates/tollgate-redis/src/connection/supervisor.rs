@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::{ArcSwap, Guard};
 use fastrand::Rng;
 use tokio::{
     select,
@@ -12,18 +11,17 @@ use tokio::{
 use crate::{
     address::{Address, Place, Target},
     connection::{
-        breaker::Breaker,
-        breaker_state::BreakerState,
-        call::{Queue, Waiting},
+        breaker::BreakerState,
         caught::caught,
+        command::Command,
         connect::{Connector, is_master},
         driver::{Driver, Lost},
-        error::{CallError, ConnectError, ConnectErrorKind},
+        error::{ConnectError, ConnectErrorKind},
         event::{NodeEvent, Peer},
         log_in::due,
         options::NodeOptions,
         prober::probe,
-        request::Request,
+        queue::{CommandQueue, NodeState, QueuedCommand},
         sentinel::SentinelQuery,
         stream::Stream,
     },
@@ -31,7 +29,7 @@ use crate::{
 };
 
 /// Runs until it is dropped, and takes the connection along.
-pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
+pub(super) async fn supervise(address: Address, shared: Arc<NodeState>) {
     while caught(keep_connected(&address, &shared)).await.is_none() {
         // What was called, a receiver of events or a mistake of ours, may panic again.
         let why = "its task has panicked";
@@ -40,7 +38,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<Shared>) {
     }
 }
 
-async fn keep_connected(address: &Address, shared: &Shared) {
+async fn keep_connected(address: &Address, shared: &NodeState) {
     let options = &shared.options;
     let mut backoff = Backoff::new(options.first_pause, options.longest_pause, options.seed);
     let connector = Connector::new(address, options);
@@ -135,11 +133,11 @@ struct Ended {
 async fn serve(
     connection: Connection,
     sentinels: Option<&Arc<SentinelQuery>>,
-    shared: &Shared,
+    shared: &NodeState,
 ) -> Ended {
     let Connection { stream, peer, used } = connection;
     let options = &shared.options;
-    let queue = Arc::new(Queue::new(options.waiting));
+    let queue = Arc::new(CommandQueue::new(options.waiting));
     let mut driver = Driver::new(
         stream,
         Arc::clone(&queue),
@@ -231,44 +229,6 @@ impl Backoff {
     }
 }
 
-// The connection of a node, as its requests find it and its supervisor sets it.
-
-/// What requests and the supervisor both see.
-pub(super) struct Shared {
-    line: ArcSwap<Link>,
-    pub(super) breaker: Arc<Breaker>,
-    pub(super) options: NodeOptions,
-}
-
-/// The connection, as requests find it.
-pub(super) enum Link {
-    Connected(Arc<Queue>),
-    Missing(CallError),
-}
-
-impl Shared {
-    pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
-        Self {
-            line: ArcSwap::from_pointee(Link::Missing(missing)),
-            breaker: Arc::new(breaker),
-            options,
-        }
-    }
-
-    pub(super) fn line(&self) -> Guard<Arc<Link>> {
-        self.line.load()
-    }
-
-    pub(super) fn set_connected(&self, queue: Arc<Queue>) {
-        self.line.store(Arc::new(Link::Connected(queue)));
-    }
-
-    pub(super) fn set_missing(&self, why: &ConnectError) {
-        self.line
-            .store(Arc::new(Link::Missing(why.to_call_error())));
-    }
-}
-
 // Logging in anew while a connection is open.
 
 /// The bounds of the pauses after credentials that did not come, or were refused.
@@ -277,7 +237,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Logs in anew on an open connection, whenever its credentials are about to expire. Never ends. `used` are those of the connection,
 /// whose calls go through `queue`.
-pub(super) async fn renew(used: Option<Credentials>, queue: &Queue, options: &NodeOptions) {
+pub(super) async fn renew(used: Option<Credentials>, queue: &CommandQueue, options: &NodeOptions) {
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, options.seed);
     let mut lifetime = used.and_then(|used| used.expires_in);
     // What an instant cannot hold is for ever.
@@ -303,11 +263,14 @@ pub(super) async fn renew(used: Option<Credentials>, queue: &Queue, options: &No
 }
 
 /// From Redis 8.2 on a log-in that is refused ends the earlier one. Then the next call is refused, and a connection is made anew.
-async fn log_in(queue: &Queue, options: &NodeOptions) -> Result<Option<Credentials>, ConnectError> {
+async fn log_in(
+    queue: &CommandQueue,
+    options: &NodeOptions,
+) -> Result<Option<Credentials>, ConnectError> {
     let credentials = options.credentials.fetch().await?;
     if let Some(command) = (credentials.as_ref()).and_then(|credentials| credentials.login.auth()) {
         let deadline = Instant::now() + options.deadline;
-        let (waiting, call) = Waiting::new(Request::command(&command), deadline);
+        let (waiting, call) = QueuedCommand::new(Command::of_words(&command), deadline);
         let answer = match queue.push(waiting) {
             Ok(()) => call.await,
             Err(error) => Err(error),
@@ -329,8 +292,8 @@ mod tests {
 
     use super::*;
     use crate::connection::{
+        command::{Command, Script},
         node::Node,
-        request::{Request, Script},
         stream::memory,
     };
 
@@ -371,7 +334,7 @@ mod tests {
         let script = Arc::new(Script::new("return 1"));
         let ends = Instant::now() + Duration::from_secs(300);
         while Instant::now() < ends {
-            let _ = node.call(Request::new(&script, &["k"], &[])).await;
+            let _ = node.call(Command::new(&script, &["k"], &[""; 0])).await;
             sleep(Duration::from_millis(100)).await;
         }
         let (mut pauses, mut lost) = (Vec::new(), None);
@@ -424,7 +387,7 @@ mod tests {
         sleep(Duration::from_secs(9)).await;
         assert_eq!(node.trouble(), None);
         let script = Arc::new(Script::new("return 1"));
-        let answer = node.call(Request::new(&script, &["k"], &[])).await;
+        let answer = node.call(Command::new(&script, &["k"], &[""; 0])).await;
         assert!(answer.is_ok(), "{answer:?}");
     }
 

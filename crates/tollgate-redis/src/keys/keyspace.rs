@@ -1,12 +1,12 @@
-//! Names: where a state lies in Redis, and what lies in one slot of a cluster with it.
+//! Names: where a state lies in Redis, and what lies in one hash slot of a cluster with it.
 //!
 //! `{namespace}:client:rule:a1`, where the client is a fingerprint of 22 letters and digits, the last letter stands for the
 //! algorithm, and the number behind it is the version of the state's format. What clients send is in none of it but hashed, so
-//! that no name has more than some 200 bytes, and no brace of a client decides about a slot.
+//! that no name has more than some 200 bytes, and no brace of a client decides about a hash slot.
 //!
 //! With another [partition](Partition) a state is `namespace:{client}:rule:a1`, one that lies with a tenant
 //! `namespace:{tenant}+client:rule:a1`, and an overflow bucket `namespace:{4711}+bucket:rule:a1`, where the number is of the
-//! slot. So all names of a namespace begin with
+//! hash slot. So all names of a namespace begin with
 //! `{namespace}:` or `namespace:{`, and no name of another namespace does, because a namespace has no brace. Names of other
 //! data, such as `{namespace}:instances`, keep to that.
 //!
@@ -22,24 +22,24 @@ use tollgate_core::store::Fingerprint;
 use crate::{
     error::SetupError,
     keys::{
+        hash_slot::{hash_slot, hash_tag_in},
         keys::{Keys, Name},
         secret::{Secret, from_hex, wrong},
-        slot::{slot, tag_in},
     },
 };
 
 /// The longest namespace.
 const LONGEST: usize = 64;
 
-/// Which states share a slot of a Redis Cluster, and are therefore decided in one atomic step.
+/// Which states share a hash slot of a Redis Cluster, and are therefore decided in one atomic step.
 ///
 /// A single server decides all rules of a request in one step, whatever the partition; the default there is
 /// [`One`](Self::One). For a cluster you have to [choose](crate::RedisStoreBuilder::partition):
 /// [what each costs](crate::guide::redis#cluster). A cluster decides in one step only states of the same
-/// slot. If the rules of a request are in several slots, they are decided one after the other, and units taken are given
+/// hash slot. If the rules of a request are in several hash slots, they are decided one after the other, and units taken are given
 /// back if a later rule denies. Changing the partition resets all budgets.
 ///
-/// While a slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
+/// While a hash slot moves from one node to another, a request whose states have not all moved is answered with `TRYAGAIN`:
 /// it is decided by its rules' answer to a store failure. One rule with one client never is, unless its state has two
 /// names, during a change of secrets, it may go to an overflow bucket, or the rule takes credits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +53,8 @@ pub enum Partition {
     /// All states of one client. Rules of a request are decided in one step if they count by the same key, and not
     /// otherwise: a rule by account and one by address are two steps.
     ///
-    /// With a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys), each slot has an overflow bucket of its own. A
-    /// change of secrets moves states to other slots, so a cluster refuses it here.
+    /// With a [cap on new keys](crate::RedisStoreBuilder::cap_new_keys), each hash slot has an overflow bucket of its own. A
+    /// change of secrets moves states to other hash slots, so a cluster refuses it here.
     Key,
     /// All states of one client of the rule with this name, such as one that counts by tenant. Requests that this rule
     /// checks are decided in one step; for others it works as [`Key`](Self::Key).
@@ -102,7 +102,7 @@ pub(crate) const VERSION: u8 = 1;
 /// The names of the states of a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Keyspace {
-    namespace: Box<str>,
+    pub(crate) namespace: Box<str>,
     pub(crate) partition: Partition,
     pub(crate) keys: Keys,
 }
@@ -133,30 +133,18 @@ impl Keyspace {
         })
     }
 
-    /// The name of the set of instances. No state has it: those end in a number.
-    pub(crate) fn instances(&self) -> String {
-        format!("{{{}}}:instances", self.namespace)
+    /// A name of data that is no state: a state's ends in a number.
+    pub(crate) fn name_of(&self, what: &str) -> String {
+        format!("{{{}}}:{what}", self.namespace)
     }
 
-    /// The name of what a start writes, to see that it may. No state has it, as with [`instances`](Self::instances).
-    pub(crate) fn start(&self) -> String {
-        format!("{{{}}}:probe:start", self.namespace)
-    }
-
-    /// The names of who measures the namespace, and of what was found. No state has them, as with
-    /// [`instances`](Self::instances).
+    /// A name in this hash slot of a cluster. No state has it, as with [`name_of`](Self::name_of).
     #[cfg(feature = "metrics")]
-    pub(crate) fn measured(&self) -> [String; 2] {
-        ["measuring", "size"].map(|what| format!("{{{}}}:{what}", self.namespace))
+    pub(crate) fn name_in(&self, hash_slot: u16) -> String {
+        format!("{}:{{{}}}:size", self.namespace, hash_tag_in(hash_slot))
     }
 
-    /// A name in this slot of a cluster. No state has it, as with [`instances`](Self::instances).
-    #[cfg(feature = "metrics")]
-    pub(crate) fn name_in(&self, slot: u16) -> String {
-        format!("{}:{{{}}}:size", self.namespace, tag_in(slot))
-    }
-
-    /// The name of the record of a reservation, in the slot of this client. No rule has its name.
+    /// The name of the record of a reservation, in the hash slot of this client. No rule has its name.
     pub(crate) fn record(&self, id: Fingerprint, with: Option<Fingerprint>) -> Bytes {
         let with = with.map(|with| self.keys.names(with).0);
         let mut name = Bytes::new();
@@ -164,17 +152,8 @@ impl Keyspace {
         name
     }
 
-    pub(crate) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// The name of the set of quotas. No state has it, as with [`instances`](Self::instances).
-    pub(crate) fn quotas(&self) -> String {
-        format!("{{{}}}:quotas", self.namespace)
-    }
-
-    /// Writes the name of what says since when the server has the states in the slot of this client. No state has it, as with
-    /// [`instances`](Self::instances).
+    /// Writes the name of what says since when the server has the states in the hash slot of this client. No state has it, as with
+    /// [`name_of`](Self::name_of).
     pub(crate) fn write_since(&self, out: &mut Bytes, with: Fingerprint) {
         if self.partition == Partition::One {
             out.push(b'{');
@@ -182,7 +161,7 @@ impl Keyspace {
         } else {
             out.extend_from_slice(self.namespace.as_bytes());
             out.extend_from_slice(b":{");
-            self.keys.names(with).0.slot_tag().write(out);
+            self.keys.names(with).0.hash_slot_tag().write(out);
         }
         out.extend_from_slice(b"}:since");
     }
@@ -227,12 +206,12 @@ impl Keyspace {
 }
 
 impl Name {
-    /// The hash tag of what lies in the slot of this client, and is not the client's alone: digits, which no client is
+    /// The hash tag of what lies in the hash slot of this client, and is not the client's alone: digits, which no client is
     /// called.
-    pub(crate) fn slot_tag(&self) -> Self {
+    pub(crate) fn hash_slot_tag(&self) -> Self {
         let mut name = Bytes::new();
         self.write(&mut name);
-        Self::Text(tag_in(slot(&name)).into())
+        Self::Text(hash_tag_in(hash_slot(&name)).into())
     }
 
     fn write(&self, out: &mut Bytes) {
@@ -311,10 +290,7 @@ pub(crate) fn unseal(keyspace: &Keyspace, text: &str) -> Option<(u128, Vec<u8>)>
 
 /// Hides what is behind the id, or shows it again.
 fn apply_stream(keyspace: &Keyspace, secret: &Secret, sealed: &mut [u8]) {
-    let key = secret.derive(&format!(
-        "stream of reservations in {}",
-        keyspace.namespace()
-    ));
+    let key = secret.derive(&format!("stream of reservations in {}", keyspace.namespace));
     let (id, bytes) = sealed.split_at_mut(ID);
     let mut stream = vec![0; bytes.len()];
     let mut hasher = blake3::Hasher::new_keyed(&key);
@@ -325,7 +301,7 @@ fn apply_stream(keyspace: &Keyspace, secret: &Secret, sealed: &mut [u8]) {
 }
 
 fn tag(keyspace: &Keyspace, secret: &Secret, sealed: &[u8]) -> blake3::Hash {
-    let key = secret.derive(&format!("tag of reservations in {}", keyspace.namespace()));
+    let key = secret.derive(&format!("tag of reservations in {}", keyspace.namespace));
     blake3::keyed_hash(&key, sealed)
 }
 
@@ -359,7 +335,7 @@ mod tests {
                 let mut state = Bytes::new();
                 keyspace.write_name(&mut state, "r", b'a', &name, with);
                 let state = String::from_utf8(state.to_vec()).expect("letters");
-                for key in [state, keyspace.instances(), keyspace.quotas()] {
+                for key in [state, keyspace.name_of("instances")] {
                     // As the guide gives them to a user of the server: `~{shop}:* ~shop:{*`.
                     let fits = |other: &&str| {
                         let prefixes = [format!("{{{other}}}:"), format!("{other}:{{")];

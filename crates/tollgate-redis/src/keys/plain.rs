@@ -49,7 +49,7 @@ impl Plain {
 }
 
 /// The parts with their kinds, so that no two keys have one text. What has a meaning in a name is escaped: braces, which
-/// decide about slots, and colons.
+/// decide about hash slots, and colons.
 fn text(key: &KeyBuf) -> String {
     let mut text = String::new();
     for (kind, part) in key.parts() {

@@ -3,10 +3,15 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+#[cfg(feature = "metrics")]
+use metrics::{counter, gauge};
 use tollgate_core::{Rule, RuleSet};
 use tollgate_prefilter::{Effective, TableUsage};
 #[cfg(feature = "metrics")]
@@ -17,10 +22,7 @@ use crate::observe::standing::{Standings, Transition};
 #[cfg(feature = "metrics")]
 use crate::{
     connection::event::CallEvent,
-    observe::{
-        handles::{Handles, count_node},
-        names,
-    },
+    observe::metrics::{self as names, Handles, count_node},
 };
 use crate::{
     connection::{
@@ -28,7 +30,6 @@ use crate::{
         event::{CallSink, NodeEvent},
     },
     lock::lock,
-    observe::rule_counts::RuleCounts,
 };
 
 /// Tells metrics (feature `metrics`) and logs (feature `tracing`) what happened: a server that is lost and that is back, and mistakes
@@ -64,68 +65,38 @@ impl Observer {
         self.handles.get_or_init(Handles::new)
     }
 
-    /// Rules are bound, and counted so: each quota of each rule. Gives what is counted of them, by rule and plan.
+    /// Rules are bound, and counted so: each quota of each rule. Gives what is counted of each rule.
     pub(crate) fn bound(
         &self,
         rules: &RuleSet,
         effective: impl Fn(usize, usize) -> Option<Effective>,
-        instances: u32,
-    ) -> Box<[Box<[Arc<RuleCounts>]>]> {
+    ) -> Box<[Arc<RuleCounts>]> {
+        let mut all = lock(&self.rules);
         // Those of names that are gone; the metrics have what they counted.
-        self.rules().retain(|counts| Arc::strong_count(counts) > 1);
-        let mut seen: Vec<Arc<RuleCounts>> = Vec::new();
+        all.retain(|counts| Arc::strong_count(counts) > 1);
         let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
-            let plans = (0..rule.quotas()).map(|plan| {
-                let effective = effective(place, plan).unwrap_or(Effective::Exact(None));
-                if let Effective::Exact(Some(why)) = &effective {
+            for plan in 0..rule.quotas() {
+                if let Some(Effective::Exact(Some(why))) = effective(place, plan) {
                     self.exact(rule, plan, why);
                 }
-                let counts = self.rule(rule.shared_name(), RuleCounts::label(&effective));
-                let anew = !seen.iter().any(|other| Arc::ptr_eq(other, &counts));
-                counts.bind(&effective, anew);
-                seen.push(Arc::clone(&counts));
-                counts
-            });
-            plans.collect()
-        });
-        let bound = bound.collect();
-        self.publish_bounds(instances);
-        bound
-    }
-
-    fn rule(&self, name: &Arc<str>, consistency: &'static str) -> Arc<RuleCounts> {
-        let mut rules = self.rules();
-        let known = rules
-            .iter()
-            .find(|rule| *rule.rule() == *name && rule.consistency() == consistency);
-        match known {
-            Some(rule) => Arc::clone(rule),
-            None => {
-                let rule = Arc::new(RuleCounts::new(Arc::clone(name), consistency));
-                rules.push(Arc::clone(&rule));
-                rule
             }
-        }
-    }
-
-    /// What is counted of every rule so far.
-    pub(crate) fn rules(&self) -> MutexGuard<'_, Vec<Arc<RuleCounts>>> {
-        // Each change is one step.
-        lock(&self.rules)
+            let known = all.iter().find(|counts| *counts.rule == *rule.name());
+            known.map(Arc::clone).unwrap_or_else(|| {
+                let counts = Arc::new(RuleCounts {
+                    rule: Arc::clone(rule.shared_name()),
+                    lapsed_units: AtomicU64::new(0),
+                });
+                all.push(Arc::clone(&counts));
+                counts
+            })
+        });
+        bound.collect()
     }
 
     /// A rule is counted exactly, because its quota does not support its consistency.
     fn exact(&self, rule: &Rule, plan: usize, why: &str) {
         let (rule, plan) = (rule.name(), rule.plan_name(plan));
         log!(warn: rule, plan, why, "the rule is counted exactly: its quota does not support the configured consistency");
-    }
-
-    /// Publishes by how much `instances` instances may exceed each limit.
-    pub(crate) fn publish_bounds(&self, instances: u32) {
-        #[cfg(feature = "metrics")]
-        for rule in &*self.rules() {
-            rule.publish_bounds(instances);
-        }
     }
 
     /// A call is sent, or cannot be.
@@ -180,14 +151,13 @@ impl Observer {
     pub(crate) fn instances(&self, count: u32) {
         #[cfg(feature = "metrics")]
         self.gauge(names::INSTANCES, f64::from(count));
-        self.publish_bounds(count);
     }
 
     /// A gauge that is set each few seconds, so that its handle is looked up.
     #[cfg(feature = "metrics")]
     fn gauge(&self, name: &'static str, value: f64) {
         self.handles();
-        metrics::gauge!(name).set(value);
+        gauge!(name).set(value);
     }
 
     /// The keys of the namespace, and about how many bytes they take. `used` is the share of the memory that is in use, on the server
@@ -204,7 +174,7 @@ impl Observer {
     /// Other instances have this many other quotas for a rule of this instance.
     pub(crate) fn quota_conflicts(&self, rule: &str, others: usize) {
         #[cfg(feature = "metrics")]
-        metrics::gauge!(names::QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
+        gauge!(names::QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
     }
 
     /// Another instance has had another quota for a rule for longer than a deployment takes. Once for each time that it begins.
@@ -351,6 +321,39 @@ impl Observer {
     }
 }
 
+// What is counted of one rule. Labels are names of rules and fixed words.
+
+/// The counts of one rule, in all rule sets that have it.
+#[derive(Debug)]
+pub(crate) struct RuleCounts {
+    rule: Arc<str>,
+    /// Units of requests that waited and gave up, and that others were behind.
+    lapsed_units: AtomicU64,
+}
+
+impl RuleCounts {
+    /// Units that were refunded did not go back.
+    pub(crate) fn lapse(&self, units: u64) {
+        self.lapsed_units.fetch_add(units, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lapsed_units(&self) -> u64 {
+        self.lapsed_units.load(Ordering::Relaxed)
+    }
+
+    /// A check has created a key. The call took a round trip, so that the handle is looked up.
+    pub(crate) fn new_key(&self) {
+        #[cfg(feature = "metrics")]
+        counter!(names::NEW_KEYS, "rule" => Arc::clone(&self.rule)).increment(1);
+    }
+
+    /// A client beyond the cap on new keys went to the bucket that all such share.
+    pub(crate) fn new_key_refused(&self) {
+        #[cfg(feature = "metrics")]
+        counter!(names::NEW_KEYS_REFUSED, "rule" => Arc::clone(&self.rule)).increment(1);
+    }
+}
+
 // What a call to Redis is for, and when it began.
 
 /// What a call is sent for.
@@ -398,17 +401,17 @@ mod tests {
         let observer = Observer::default();
         let bind = |name: &str| {
             let rules = RuleSet::new([Rule::new(name, Quota::gcra(5, MINUTE))]);
-            observer.bound(&rules.expect("a valid rule"), |_, _| None, 1)
+            observer.bound(&rules.expect("a valid rule"), |_, _| None)
         };
         let live = bind("live");
         for n in 0..1_000 {
             bind(&format!("gone-{n}"));
         }
-        let names = |rules: &[Arc<RuleCounts>]| {
-            let names = rules.iter().map(|rule| rule.rule().to_string());
-            names.collect::<Vec<_>>()
-        };
-        assert_eq!(names(&observer.rules()), ["live", "gone-999"]);
+        let names: Vec<_> = lock(&observer.rules)
+            .iter()
+            .map(|counts| counts.rule.to_string())
+            .collect();
+        assert_eq!(names, ["live", "gone-999"]);
         drop(live);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Mutex};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    connection::{breaker_state::BreakerState, event::NodeEvent},
+    connection::{breaker::BreakerState, event::NodeEvent},
     lock::lock,
 };
 
@@ -123,13 +123,13 @@ mod tests {
     use super::*;
     use crate::{
         address::Place,
-        connection::{error::ConnectErrorKind, event::Peer},
+        connection::{error::ConnectErrorKind, event::Peer, resp::Value},
     };
 
     #[test]
     fn a_lost_server_is_logged_once_and_its_return_once() {
         let place = Place::Tcp("localhost".to_owned(), 6379);
-        let connected = NodeEvent::Connected(Arc::new(Peer::unknown(place)));
+        let connected = NodeEvent::Connected(Arc::new(Peer::of_hello(place, &Value::Nil)));
         let refused = NodeEvent::NotConnected(ConnectErrorKind::Tcp, "refused".into());
         let lost = |was_idle| NodeEvent::Lost {
             why: "it was closed".into(),

@@ -1,7 +1,7 @@
 //! Rule sets in the encoding of the script.
 //!
 //! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
-//! [`Call`](crate::script::call::Call) is then filled with requests.
+//! [`ScriptCall`](crate::script::call::ScriptCall) is then filled with requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use tollgate_prefilter::{Places, SlotKey};
 
 use crate::{
     keys::{
+        hash_slot::hash_tag_in,
         keys::Name,
         keyspace::{Bytes, Keyspace, Partition},
-        slot::tag_in,
     },
     script::rule_args::{BALANCES, ENFORCED, IDENTITY, RuleArgs, THRESHOLD},
 };
@@ -27,12 +27,14 @@ const LONGEST_WAIT: Tick = 1 << 52;
 pub(crate) struct Encoder {
     pub(crate) keyspace: Keyspace,
     rules: Box<[RuleArgs]>,
-    /// The rule whose client decides about the slot of a request.
+    /// The rule whose client decides about the hash slot of a request.
     with: Option<u16>,
     /// Whether requests wait for units of any rule.
     has_waits: bool,
-    has_durable: bool,
-    has_calendars: bool,
+    /// Whether a rule is durable.
+    pub(crate) has_durable: bool,
+    /// Whether a quota may be one of a calendar.
+    pub(crate) has_calendars: bool,
     /// Whether any rule takes credits.
     has_credits: bool,
 }
@@ -53,13 +55,13 @@ impl Encoder {
         let has_durable = lines.iter().any(|rule| rule.durable);
         if has_durable && keyspace.partition != Partition::One {
             // It is slow the first time, and a request must not wait for it.
-            let _ = tag_in(0);
+            let _ = hash_tag_in(0);
         }
         Ok(Self {
             keyspace,
             has_waits: lines.iter().any(|rule| rule.wait.is_some()),
             has_durable,
-            has_calendars: lines.iter().any(RuleArgs::may_have_calendar),
+            has_calendars: lines.iter().any(|rule| rule.may_have_calendar),
             has_credits: rules.has_credits(),
             rules: lines,
             with,
@@ -67,7 +69,7 @@ impl Encoder {
     }
 
     /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`Call::acquire_slots`](crate::script::call::Call::acquire_slots).
+    /// against one bucket of the rule that all such share. See [`ScriptCall::acquire_slots`](crate::script::call::ScriptCall::acquire_slots).
     ///
     /// # Errors
     ///
@@ -89,7 +91,7 @@ impl Encoder {
         key.push(PartKind::SHARED, b"overflow");
         if self.keyspace.partition != Partition::One {
             // It is slow the first time, and a request must not wait for it.
-            let _ = tag_in(0);
+            let _ = hash_tag_in(0);
         }
         // A rule set has fewer than 65 536 rules.
         self.rules[place].overflow = Some(self.fingerprint(place as u16, &key));
@@ -98,15 +100,14 @@ impl Encoder {
 
     /// The same with another term of slots.
     pub(crate) fn with_slot_term(mut self, term: Duration) -> Self {
-        let rules = std::mem::take(&mut self.rules).into_iter();
-        self.rules = rules.map(|rule_args| rule_args.with_term(term)).collect();
+        self.rules.iter_mut().for_each(|rule| rule.set_term(term));
         self
     }
 
     /// What stands for a key, for the rule at a place.
     ///
     /// The rule's name is part of the hash, so that the names in Redis do not show which clients of two rules are the same.
-    /// The exception is a client that determines the slot, which all rules of a request share.
+    /// The exception is a client that determines the hash slot, which all rules of a request share.
     pub(crate) fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
         let rule_args = self.rules.get(usize::from(rule));
         let domain = match (&self.keyspace.partition, rule_args) {
@@ -135,12 +136,12 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// A change of secrets, with states in several slots.
+    /// A change of secrets, with states in several hash slots.
     pub(crate) fn fits_a_cluster(&self) -> Result<(), RuleError> {
         if self.keyspace.partition != Partition::One && self.keyspace.keys.is_rotating() {
             return Err(RuleError::general(
                 RuleErrorKind::Store,
-                "a change of secrets moves states to other slots, which a cluster cannot do in one step; \
+                "a change of secrets moves states to other hash slots, which a cluster cannot do in one step; \
                  take `Partition::One`, or change to the new secret alone and let all budgets begin anew",
             ));
         }
@@ -152,7 +153,7 @@ impl Encoder {
         self.with.is_none_or(|with| with == rule)
     }
 
-    /// The rule whose client determines the slot of these checks, if it is not among them.
+    /// The rule whose client determines the hash slot of these checks, if it is not among them.
     pub(crate) fn lies_with_another(&self, checks: &[Check]) -> Option<&str> {
         let with = self
             .with
@@ -162,7 +163,7 @@ impl Encoder {
             .map(|rule_args| &*rule_args.name)
     }
 
-    /// The client that decides about the slot of these checks, if it is another than each one's own.
+    /// The client that decides about the hash slot of these checks, if it is another than each one's own.
     pub(crate) fn with(&self, mut checks: impl Iterator<Item = Check>) -> Option<Fingerprint> {
         let with = self.with?;
         checks
@@ -196,7 +197,7 @@ impl Encoder {
             .collect()
     }
 
-    /// Whether the client of this rule determines the slot.
+    /// Whether the client of this rule determines the hash slot.
     pub(crate) fn is_with(&self, rule: u16) -> bool {
         self.with == Some(rule)
     }
@@ -226,16 +227,6 @@ impl Encoder {
             rule_args.wait.filter(|_| rule_args.role == ENFORCED)
         });
         waits.fold(patience.min(LONGEST_WAIT), u64::min)
-    }
-
-    /// Whether a rule is durable.
-    pub(crate) fn has_durable(&self) -> bool {
-        self.has_durable
-    }
-
-    /// Whether a quota may be one of a calendar.
-    pub(crate) fn has_calendars(&self) -> bool {
-        self.has_calendars
     }
 
     /// As many checks without a balance as have the keys of so many with one, which has two names more.
@@ -268,7 +259,7 @@ impl Encoder {
         })
     }
 
-    /// The client that determines the slot of a state of slots.
+    /// The client that determines the hash slot of a state of slots.
     pub(crate) fn place_of(&self, key: &SlotKey) -> Option<Fingerprint> {
         let is_one = self.keyspace.partition == Partition::One;
         (!is_one).then(|| key.place.unwrap_or(key.key))

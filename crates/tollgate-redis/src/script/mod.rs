@@ -1,10 +1,11 @@
 //! The script that decides, and its language: rules, requests and replies as the script has them. No I/O.
 //!
 //! ```text
-//! reply ── queued ── call ── encoder ── rule_args
+//! reply ── queued ── call ── args ── encoder ── rule_args
 //! text
 //! ```
 
+mod args;
 pub(crate) mod call;
 pub(crate) mod encoder;
 mod queued;

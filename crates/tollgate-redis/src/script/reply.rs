@@ -1,11 +1,8 @@
 //! Replies of the script as decisions.
 
-use std::fmt;
-
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Quota, Retry, RuleSet, Source, StoreError, StoreErrorKind, Tick,
-    Verdict,
+    Check, Decision, Outcome, Quota, Retry, RuleSet, Source, Tick, Verdict,
     algorithm::{Algorithm as _, Assessment, Concurrent, ConcurrentState, GcraState},
     types::ActiveBlock,
 };
@@ -51,7 +48,7 @@ const NUMBERS: usize = 3;
 
 /// What the script answered to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ScriptReply {
     at: Tick,
     /// The time, and then three for each check, or six where its rule blocks keys. Those of a usual request need no allocation.
     integers: SmallVec<[i64; 4]>,
@@ -92,7 +89,7 @@ pub(crate) struct NewKeyReply {
     pub new_key: NewKey,
 }
 
-impl Reply {
+impl ScriptReply {
     /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
     pub(crate) fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
         let integers: SmallVec<_> = integers.into_iter().collect();
@@ -404,10 +401,8 @@ impl Reply {
     /// The units that a balance has paid, of a charge at a place.
     #[must_use]
     pub(crate) fn paid_units(&self, place: u16) -> u64 {
-        let paid = self
-            .of(usize::from(place))
-            .map(|[_, _, paid]| u64::try_from(paid));
-        paid.and_then(Result::ok).unwrap_or(0)
+        let paid = self.of(usize::from(place)).map_or(0, |[_, _, paid]| paid);
+        u64::try_from(paid).unwrap_or(0)
     }
 
     /// The units that a key owes, of a check without units of a query.
@@ -416,22 +411,18 @@ impl Reply {
         owed.map_or(0, |[_, left, _]| IN_DEBT.abs_diff(left))
     }
 
-    /// What is left after the report at a place; `None`: it failed.
-    pub(crate) fn left(&self, place: u16) -> Option<u64> {
-        let [fits, left, _] = self.of(usize::from(place))?;
-        u64::try_from(left).ok().filter(|_| fits >= FITS)
-    }
-
-    /// The same, and in how many µs the state is fresh.
+    /// What is left after the report at a place, and in how many µs the state is fresh; `None`: it failed.
     pub(crate) fn reported(&self, place: u16) -> Option<(u64, Tick)> {
-        let [_, _, reset_after] = self.of(usize::from(place))?;
-        Some((self.left(place)?, u64::try_from(reset_after).unwrap_or(0)))
+        let [fits, left, reset_after] = self.of(usize::from(place))?;
+        let left = u64::try_from(left).ok().filter(|_| fits >= FITS)?;
+        Some((left, u64::try_from(reset_after).unwrap_or(0)))
     }
 
-    /// Why the server refused the check at a place, if it did. Then nothing was done for it.
-    pub(crate) fn refusal(&self, place: u16) -> Option<Refusal> {
+    /// Why the server refused the check at a place, if it did: the line of an error. Then nothing was done for it, and the others of
+    /// the call were decided.
+    pub(crate) fn refusal(&self, place: u16) -> Option<&'static str> {
         let [retry, number, _] = self.of(usize::from(place))?;
-        (retry == FAILED).then(|| Refusal::of(number))?
+        (retry == FAILED).then(|| refusal_line(number))?
     }
 
     /// Whether nothing was done for the check at a place because the [time](Self::at) lies outside of the windows that it has brought.
@@ -440,10 +431,10 @@ impl Reply {
     }
 
     /// The first refusal of any check of the call.
-    pub(crate) fn first_refusal(&self) -> Option<Refusal> {
+    pub(crate) fn first_refusal(&self) -> Option<&'static str> {
         let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
         let mut failed = answers.filter(|answer| answer[0] == FAILED);
-        failed.find_map(|answer| Refusal::of(answer[1]))
+        failed.find_map(|answer| refusal_line(answer[1]))
     }
 
     /// The answer to a message about slots; `None`: it failed.
@@ -463,8 +454,7 @@ impl Reply {
             outcome,
             // There are fewer than 2^32.
             free: u32::try_from(free.max(0)).unwrap_or(u32::MAX),
-            // -1 - n is the complement of n.
-            left: u64::try_from(if left < 0 { !left } else { left }).ok()?,
+            left: u64::try_from(without_mark(left)).ok()?,
             is_new: left < 0,
         })
     }
@@ -512,18 +502,10 @@ impl Reply {
             remaining = 0;
         }
         if tells {
-            // -1 - n is the complement of n.
-            remaining = if remaining < 0 { !remaining } else { remaining };
-            reset_after = if reset_after < 0 {
-                !reset_after
-            } else {
-                reset_after
-            };
+            (remaining, reset_after) = (without_mark(remaining), without_mark(reset_after));
         }
-        let (remaining, reset_after) = (
-            u64::try_from(remaining).ok()?,
-            u64::try_from(reset_after).ok()?,
-        );
+        let remaining = u64::try_from(remaining).ok()?;
+        let reset_after = u64::try_from(reset_after).ok()?;
         if let Ok(rest) = u32::try_from(retry.checked_sub(QUEUED)?) {
             let before = GcraState::new(remaining, rest, 0);
             return Some(ReplyLine::Queued { before });
@@ -553,70 +535,25 @@ impl Reply {
     }
 }
 
+/// A number n that is marked is -1 - n, which is its complement.
+fn without_mark(number: i64) -> i64 {
+    if number < 0 { !number } else { number }
+}
+
 // Why a server does not run a command of one check, while it may run those of others.
 
-/// Why a server refused what one check needs. Nothing was done for that check, and the others of its call were decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// `maxmemory` is reached, and its policy evicts nothing.
-    OutOfMemory,
-    /// It could not write its last snapshot or its append-only file.
-    NotPersisted,
-    /// Fewer replicas follow it than `min-replicas-to-write` asks for.
-    TooFewReplicas,
-    /// The user has no right to a command of the script.
-    NoPermission,
-    /// Another reason, after something had been written for an earlier check.
-    Other,
-}
-
-impl Refusal {
-    /// The refusal that the script gives this number. None: it met a value that is not ours.
-    pub(crate) fn of(number: i64) -> Option<Self> {
-        Some(match number {
-            1 => Self::OutOfMemory,
-            2 => Self::NotPersisted,
-            3 => Self::TooFewReplicas,
-            4 => Self::NoPermission,
-            5 => Self::Other,
-            _ => return None,
-        })
-    }
-
-    /// As a server says it: first the code.
-    pub(crate) fn line(self) -> &'static str {
-        match self {
-            Self::OutOfMemory => {
-                "OOM the server has reached maxmemory and refuses to write; give it more memory"
-            }
-            Self::NotPersisted => {
-                "MISCONF the server cannot save to its disk and refuses to write; see its log"
-            }
-            Self::TooFewReplicas => {
-                "NOREPLICAS fewer replicas follow than min-replicas-to-write asks for, and the server refuses to write"
-            }
-            Self::NoPermission => {
-                "NOPERM the user has no right to a command of the script; `ACL LOG` on the server says to which"
-            }
-            Self::Other => "ERR the server refuses a command of the script",
+/// The line of an error, as a server says it, that the script gives this number. None: it met a value that is not ours.
+fn refusal_line(number: i64) -> Option<&'static str> {
+    Some(match number {
+        1 => "OOM the server has reached maxmemory and refuses to write; give it more memory",
+        2 => "MISCONF the server cannot save to its disk and refuses to write; see its log",
+        3 => {
+            "NOREPLICAS fewer replicas follow than min-replicas-to-write asks for, and the server refuses to write"
         }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.line())
-    }
-}
-
-impl From<Refusal> for StoreError {
-    fn from(refusal: Refusal) -> Self {
-        let kind = match refusal {
-            Refusal::OutOfMemory | Refusal::NotPersisted | Refusal::TooFewReplicas => {
-                StoreErrorKind::Unavailable
-            }
-            Refusal::NoPermission | Refusal::Other => StoreErrorKind::Misconfigured,
-        };
-        Self::new(kind, refusal.line())
-    }
+        4 => {
+            "NOPERM the user has no right to a command of the script; `ACL LOG` on the server says to which"
+        }
+        5 => "ERR the server refuses a command of the script",
+        _ => return None,
+    })
 }

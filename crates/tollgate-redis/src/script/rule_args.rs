@@ -1,6 +1,6 @@
 //! One rule in the encoding of the script.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Block, Mode, Quota, Rule, RuleSet, Tick,
@@ -54,7 +54,8 @@ pub(crate) struct RuleArgs {
     pub(crate) durable: bool,
     /// Whether keys have balances.
     pub(crate) has_credits: bool,
-    may_have_calendar: bool,
+    /// Whether any of its quotas may be one of a calendar.
+    pub(crate) may_have_calendar: bool,
     /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
     pub(crate) block: Option<Box<[u8]>>,
     /// Whether denials count towards a block.
@@ -63,14 +64,7 @@ pub(crate) struct RuleArgs {
     pub(crate) ids: Option<[u8; 9]>,
 }
 
-impl fmt::Debug for RuleArgs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleLine")
-            .field("name", &self.name)
-            .field("plans", &self.plans.len())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(RuleArgs, it => name: it.name, plans: it.plans.len());
 
 impl RuleArgs {
     pub(crate) fn new(rules: &RuleSet, place: usize) -> Self {
@@ -124,14 +118,12 @@ impl RuleArgs {
         }
     }
 
-    /// The same with another term of slots.
-    pub(crate) fn with_term(mut self, term: Duration) -> Self {
-        let plans = 0..self.rule.quotas();
-        self.plans = plans
-            .map(|plan| identity(self.rule.quota_of(plan), term))
-            .collect();
+    /// Sets another term of slots.
+    pub(crate) fn set_term(&mut self, term: Duration) {
         self.term = term;
-        self
+        for (plan, identity) in self.plans.iter_mut().enumerate() {
+            *identity = self::identity(self.rule.quota_of(plan), term);
+        }
     }
 
     /// Whether it is about slots.
@@ -142,11 +134,6 @@ impl RuleArgs {
     /// Whether requests take slots of it: those of a threshold are only read.
     pub(crate) fn takes_slots(&self) -> bool {
         self.is_of_slots() && self.role != THRESHOLD
-    }
-
-    /// Whether any of its quotas may be one of a calendar.
-    pub(crate) fn may_have_calendar(&self) -> bool {
-        self.may_have_calendar
     }
 
     /// The calendar of the quota under a plan's number, or one that a check brings along.

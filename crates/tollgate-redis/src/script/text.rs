@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::connection::request::Script;
+use crate::connection::command::Script;
 
 /// The files of `lua/` as one text, behind `$before`.
 macro_rules! text {
@@ -49,7 +49,7 @@ macro_rules! text {
 }
 
 /// The script, known to servers by its hash.
-pub(crate) static SCRIPT: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT)));
+pub(crate) static DECIDE: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT)));
 
 /// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::redis#from-another-language).
 pub const TEXT: &str = text!("");

@@ -5,16 +5,16 @@ use std::{fmt, sync::Arc};
 use crate::{
     address::{Address, Target},
     connection::{
-        breaker_state::BreakerState,
-        call::Call,
+        breaker::BreakerState,
         cluster::router::Cluster,
+        command::{Command, Script},
         node::Node,
         options::NodeOptions,
-        request::{Request, Script},
+        queue::AnswerFuture,
     },
     error::SetupError,
     observe::Observer,
-    script::call,
+    script::call::ScriptCall,
 };
 
 /// The servers that decide.
@@ -47,13 +47,14 @@ impl Backend {
         Ok(Self::One { name, node })
     }
 
-    /// Sends a call of the script that decides. In a cluster all its keys are in one slot.
-    pub(super) fn send(&self, script: &Arc<Script>, call: &call::Call) -> Call {
-        let request =
-            |slot| Request::checks(script, slot, call.keys(), call.args()).of_rules(call.rules());
+    /// Sends a call of the script that decides. In a cluster all its keys are in one hash slot.
+    pub(super) fn send(&self, script: &Arc<Script>, call: &ScriptCall) -> AnswerFuture {
+        let command = |hash_slot| {
+            Command::checks(script, hash_slot, call.keys(), call.args()).of_rules(call.rules())
+        };
         match self {
-            Self::One { node, .. } => node.call(request(0)),
-            Self::Cluster(cluster) => cluster.send(call.keys(), request),
+            Self::One { node, .. } => node.call(command(0)),
+            Self::Cluster(cluster) => cluster.send(call.keys(), command),
         }
     }
 
@@ -63,21 +64,19 @@ impl Backend {
         script: &Arc<Script>,
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
-    ) -> Call {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+    ) -> AnswerFuture {
         match self {
-            Self::One { node, .. } => node.call(Request::new(script, &keys, &args)),
-            Self::Cluster(cluster) => cluster.call(script, &keys, &args),
+            Self::One { node, .. } => node.call(Command::new(script, keys, args)),
+            Self::Cluster(cluster) => cluster.call(script, keys, args),
         }
     }
 
-    /// A slot of each server that decides.
+    /// A hash slot of each server that decides.
     #[cfg(feature = "metrics")]
-    pub(super) fn slots(&self) -> Vec<u16> {
+    pub(super) fn hash_slots(&self) -> Vec<u16> {
         match self {
             Self::One { .. } => vec![0],
-            Self::Cluster(cluster) => cluster.slots(),
+            Self::Cluster(cluster) => cluster.hash_slots(),
         }
     }
 

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
-use tollgate_core::{Clock, Tick};
+use tollgate_core::{Clock, Tick, store::RuleRegistry};
 use tollgate_prefilter::{Engine, EngineOptions};
 
 #[cfg(feature = "tls")]
@@ -32,11 +32,11 @@ use crate::{
     script::rule_args::SLOT_TERM,
     store::{
         backend::Backend,
+        context::{BackgroundCalls, ProcessSlots, StoreContext},
         heartbeat::Heart,
         new_key_cap::NewKeyCap,
-        redis_store::RedisStore,
+        redis_store::{RedisStore, first_write},
         sender,
-        shared::{InFlightCalls, ProcessSlots, Shared, StoreTasks},
     },
 };
 
@@ -54,7 +54,20 @@ impl RedisStore {
         namespace: &str,
         keys: Keys,
     ) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(address.try_into().map_err(Into::into), namespace, keys)
+        RedisStoreBuilder {
+            address: address.try_into().map_err(Into::into),
+            namespace: namespace.to_owned(),
+            partition: None,
+            options: NodeOptions::default(),
+            clock: None,
+            keys,
+            caps: Vec::new(),
+            heartbeats: true,
+            learns: true,
+            slot_term: SLOT_TERM,
+            #[cfg(feature = "metrics")]
+            measured: None,
+        }
     }
 }
 
@@ -80,23 +93,6 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    fn new(address: Result<Address, SetupError>, namespace: &str, keys: Keys) -> Self {
-        Self {
-            address,
-            namespace: namespace.to_owned(),
-            partition: None,
-            options: NodeOptions::default(),
-            clock: None,
-            keys,
-            caps: Vec::new(),
-            heartbeats: true,
-            learns: true,
-            slot_term: SLOT_TERM,
-            #[cfg(feature = "metrics")]
-            measured: None,
-        }
-    }
-
     /// Keeps to the first value that cannot be used.
     fn refuse(mut self, wrong: impl Into<String>) -> Self {
         if self.address.is_ok() {
@@ -105,7 +101,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Which states share a slot of a cluster, so that they are decided in one step. A cluster needs it; on a single server the default
+    /// Which states share a hash slot of a cluster, so that they are decided in one step. A cluster needs it; on a single server the default
     /// is right.
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = Some(partition);
@@ -119,7 +115,7 @@ impl RedisStoreBuilder {
     /// Clients beyond that which have no state in Redis share one overflow bucket with the rule's quota, until there is room
     /// again; clients with a state, and those for which this process holds a lease, are not affected. So a flood of invented
     /// clients costs Redis no more than this rate times the time that a state lasts. With
-    /// [`Partition::Key`] each slot has an overflow bucket, with [`Partition::ByRule`] each tenant.
+    /// [`Partition::Key`] each hash slot has an overflow bucket, with [`Partition::ByRule`] each tenant.
     ///
     /// Each process has its part of the cap, and one key at least; [`RedisStore::instances`] is how many there are. Before it
     /// was counted, for a quarter of a second after the start, and always [without heartbeats](Self::without_heartbeats), a
@@ -136,7 +132,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a request may wait for Redis in total, however many slots of a cluster its rules lie in.
+    /// How long a request may wait for Redis in total, however many hash slots of a cluster its rules lie in.
     /// Default: 50 ms; at most a minute. After it, the rules' answers to a store failure apply.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(60);
@@ -371,12 +367,11 @@ impl RedisStoreBuilder {
             deny_cache: self.learns,
             ..EngineOptions::default()
         };
-        let engine = Engine::new(options);
         let process_clock = match &self.clock {
             Some((clock, _)) => clock.clone(),
             None => process_clock(),
         };
-        let shared = Shared {
+        let shared = StoreContext {
             backend,
             deadline,
             keyspace,
@@ -386,9 +381,9 @@ impl RedisStoreBuilder {
             clock: self.clock,
             caps: self.caps,
             runtime,
-            engine,
+            engine: Engine::new(options),
             process_clock,
-            in_flight_calls: InFlightCalls::default(),
+            background_calls: BackgroundCalls::default(),
             slots: ProcessSlots::new(self.slot_term, deadline),
             wake: Arc::default(),
         };
@@ -397,7 +392,7 @@ impl RedisStoreBuilder {
         // It ends by itself: slots may have to be told when all else is gone.
         let (sends, wake) = (Arc::clone(&in_use), Arc::clone(&shared.wake));
         tokio::spawn(sender::run(Arc::downgrade(&shared), sends, wake));
-        let mut tasks = StoreTasks::default();
+        let mut tasks = JoinSet::new();
         #[cfg(feature = "metrics")]
         {
             tasks.spawn(gauges::run(Arc::downgrade(&shared)));
@@ -408,7 +403,12 @@ impl RedisStoreBuilder {
         if self.heartbeats {
             tasks.spawn(Heart::new(&shared, &in_use, instance).beat());
         }
-        Ok(RedisStore::new(shared, in_use, tasks))
+        Ok(RedisStore {
+            shared,
+            tasks: Arc::new(tasks),
+            in_use,
+            registry: RuleRegistry::new(),
+        })
     }
 
     /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
@@ -442,7 +442,7 @@ impl RedisStoreBuilder {
         let mut refusal = None;
         let decides = async {
             store.connected().await;
-            store.writes(&mut refusal).await;
+            first_write(&store.shared, &mut refusal).await;
         };
         match timeout(within, decides).await {
             Ok(()) => Ok(store),
@@ -568,9 +568,9 @@ mod tests {
     #[test]
     fn what_passes_is_what_passes_since_the_machine_was_started() {
         let clock = process_clock();
-        let (outer, start, inner) = (since_boot(), clock.now(), since_boot());
-        while since_boot() - inner < Duration::from_millis(2) {}
-        let (least, end, most) = (since_boot() - inner, clock.now(), since_boot() - outer);
+        let (outer, start, binding) = (since_boot(), clock.now(), since_boot());
+        while since_boot() - binding < Duration::from_millis(2) {}
+        let (least, end, most) = (since_boot() - binding, clock.now(), since_boot() - outer);
         // A microsecond may be cut off at either end.
         let passed = micros(least) - 1..=micros(most) + 1;
         assert!(

@@ -3,14 +3,14 @@
 use std::sync::{Arc, LazyLock};
 
 use tollgate_core::{
-    Balance, Check, Pending, RuleError, RuleErrorKind, RuleSet, Step, StoreError, Tick,
+    Balance, Check, Pending, Step, StoreError, Tick,
     store::{CreditChange, CreditRefusal, CreditState},
 };
 
 use crate::{
-    connection::{request::Script, value::Value},
-    script::{encoder::Encoder, rule_args::double},
-    store::inner::Inner,
+    connection::{command::Script, resp::Value},
+    script::rule_args::double,
+    store::binding::Binding,
 };
 
 pub(crate) static CHANGE: LazyLock<Arc<Script>> =
@@ -18,12 +18,12 @@ pub(crate) static CHANGE: LazyLock<Arc<Script>> =
 
 /// Changes the balance of a check's key, or tells it.
 pub(super) fn change_credits(
-    inner: &Arc<Inner>,
+    binding: &Arc<Binding>,
     check: &Check,
     change: CreditChange,
 ) -> Step<Result<Balance, StoreError>> {
     run(
-        inner,
+        binding,
         check,
         change_args(change),
         change != CreditChange::Query,
@@ -32,31 +32,31 @@ pub(super) fn change_credits(
 
 /// Gives a key the balance that a ledger has, unless it has one.
 pub(super) fn restore_credits(
-    inner: &Arc<Inner>,
+    binding: &Arc<Binding>,
     check: &Check,
     state: &CreditState,
 ) -> Step<Result<Balance, StoreError>> {
     // The state itself says whether it has ended.
-    run(inner, check, restore_args(state), true)
+    run(binding, check, restore_args(state), true)
 }
 
 fn run(
-    inner: &Arc<Inner>,
+    binding: &Arc<Binding>,
     check: &Check,
     mut args: Vec<u8>,
     changes: bool,
 ) -> Step<Result<Balance, StoreError>> {
-    let keys = inner.encoder.balance_names(check);
-    let call = inner.shared.new_call();
-    args[1] = u8::from(inner.encoder.keyspace.keys.moves());
+    let keys = binding.encoder.balance_names(check);
+    let call = binding.shared.new_call();
+    args[1] = u8::from(binding.encoder.keyspace.keys.moves());
     let args = [call.args().next().unwrap_or_default(), &args];
-    let answer = inner.shared.backend.run(&CHANGE, &keys, &args);
-    let (inner, check) = (Arc::clone(inner), *check);
+    let answer = binding.shared.backend.run(&CHANGE, &keys, &args);
+    let (binding, check) = (Arc::clone(binding), *check);
     Step::Wait(Pending::new(async move {
         let answer = answer.await;
         if changes {
             // A request that was denied may pass now; also if the answer is lost.
-            inner.local.unlearn(&check);
+            binding.local.unlearn(&check);
         }
         let numbers = match answer? {
             Value::Integers(integers) => {
@@ -72,7 +72,7 @@ fn run(
             Some([_, 1, ..]) => CreditRefusal::Ended,
             Some([_, 2, ..]) => CreditRefusal::TooManyGrants,
             Some([_, 3, ..]) => CreditRefusal::TooManyUnits,
-            _ => return Err(inner.shared.misunderstood()),
+            _ => return Err(binding.shared.misunderstood()),
         };
         Err(refusal.into())
     }))
@@ -102,18 +102,4 @@ fn restore_args(state: &CreditState) -> Vec<u8> {
         args.extend([id.to_le_bytes(), double(units), double(until)].as_flattened());
     }
     args
-}
-
-/// A balance is found by its rule and key alone.
-pub(super) fn refuse_credits(rules: &RuleSet, encoder: &Encoder) -> Result<(), RuleError> {
-    let mut rules = (0..).zip(rules.given());
-    match rules.find(|(index, rule)| rule.has_credits() && !encoder.is_found_alone(*index)) {
-        Some((_, rule)) => Err(RuleError::new(
-            RuleErrorKind::Store,
-            rule.name(),
-            "with `Partition::ByRule`, its keys are counted for each client of another rule apart, and have no balance of their own; \
-             give the credits to the rule that the partition names, or take `Partition::Key`",
-        )),
-        None => Ok(()),
-    }
 }

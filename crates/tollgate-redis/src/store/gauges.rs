@@ -7,19 +7,18 @@ use std::{
 
 use tokio::{task::spawn_blocking, time::sleep};
 
-use crate::store::shared::Shared;
+use crate::store::context::StoreContext;
 
 /// How often gauges are brought up to date.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Brings gauges up to date until the store is gone.
-pub(super) async fn run(shared: Weak<Shared>) {
+pub(super) async fn run(shared: Weak<StoreContext>) {
     loop {
         sleep(EVERY).await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.observer.publish_bounds(shared.instances());
         let of_store = Arc::clone(&shared);
         // It looks at all that is kept of keys: of 100 000 for some milliseconds.
         let usage = spawn_blocking(move || of_store.engine.usage(of_store.process_clock.now()));

@@ -13,12 +13,12 @@ use tokio::time::{Instant, sleep};
 use tollgate_core::{Clock, store::InstanceCount};
 
 use crate::{
-    connection::{request::Script, value::Value},
+    connection::{command::Script, resp::Value},
     keys::{keys::Keys, keyspace::Partition},
     store::{
-        inner::InUse,
+        binding::InUse,
+        context::StoreContext,
         quotas::{self, QuotaConflicts, Quotas},
-        shared::Shared,
     },
 };
 
@@ -48,7 +48,7 @@ const MOST_RULES: usize = 1_000;
 
 /// What sends heartbeats.
 pub(super) struct Heart {
-    shared: Weak<Shared>,
+    shared: Weak<StoreContext>,
     in_use: Arc<InUse>,
     instance: String,
     began: Instant,
@@ -62,7 +62,7 @@ pub(super) struct Heart {
 
 impl Heart {
     /// With the quotas of the rule sets in use.
-    pub(super) fn new(shared: &Arc<Shared>, in_use: &Arc<InUse>, instance: String) -> Self {
+    pub(super) fn new(shared: &Arc<StoreContext>, in_use: &Arc<InUse>, instance: String) -> Self {
         Self {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
@@ -94,8 +94,8 @@ impl Heart {
         }
     }
 
-    async fn is_counted(&mut self, shared: &Shared) -> bool {
-        let key = shared.keyspace.instances();
+    async fn is_counted(&mut self, shared: &StoreContext) -> bool {
+        let key = shared.keyspace.name_of("instances");
         let args = [&*self.instance, &*self.gone_after];
         let count = match shared.backend.run(&COUNT, &[&key], &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
@@ -121,7 +121,7 @@ impl Heart {
         count.is_some()
     }
 
-    async fn compare(&mut self, shared: &Shared) {
+    async fn compare(&mut self, shared: &StoreContext) {
         let mut own = Quotas::new();
         self.in_use.each_rule(|rule| {
             if own.len() < MOST_RULES {
@@ -137,7 +137,7 @@ impl Heart {
         let members: Vec<_> = members.chain([said]).collect();
         let mut args = vec![&*self.gone_after];
         args.extend(members.iter().map(String::as_str));
-        let key = shared.keyspace.quotas();
+        let key = shared.keyspace.name_of("quotas");
         let mut all = match shared.backend.run(&COMPARE, &[&key], &args).await {
             Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
             Ok(_) => return,
@@ -158,7 +158,7 @@ impl Heart {
         }
     }
 
-    fn compare_tags(&mut self, shared: &Shared, own: &KeyTags, all: &BTreeSet<String>) {
+    fn compare_tags(&mut self, shared: &StoreContext, own: &KeyTags, all: &BTreeSet<String>) {
         let others = all.iter().filter_map(|words| KeyTags::read(words));
         let strangers: BTreeSet<_> = others.filter(|other| !other.meets(own)).collect();
         shared.observer.key_conflicts(strangers.len());

@@ -1,110 +1,106 @@
-//! A query in flight.
+//! A query of the engine in flight: it is sent as a call of the script, and what Redis answers goes back to the engine, until there is a
+//! decision.
 
 use std::{
     future::Future,
     ops::ControlFlow,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
+    Decision, Outcome, Retry, Source, Verdict,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
-use tollgate_prefilter::{
-    FollowUp, GrantReply, IndexSet, LeaseReply, Next, NoReply, Query, Reply, ReportReply,
-};
+use tollgate_prefilter::{FollowUp, Next, NoReply, Query, Reply};
 
 use crate::{
-    connection::{call::Call as Answer, error::CallError, value::Value},
-    observe::{CallFor, Stopwatch},
-    script::{
-        call::{Call, RequestLayout},
-        reply::{self, BlockReply, NewKey},
-    },
+    observe::CallFor,
+    script::reply::ScriptReply,
     store::{
-        inner::{Inner, report_block},
-        shared::{InFlightCall, did_not_run},
+        binding::Binding,
+        context::{BackgroundCall, SentCall, no_reply},
+        query_call::{QueryLayout, add_checks},
         slots::{Acquired, RequestSlots},
     },
 };
 
+/// How often a request is decided anew whose slots could not be used. Renewals that come in between are rare.
+const MOST_TIMES: u32 = 3;
+
 /// A query of the engine in flight.
-pub(super) struct InFlight {
-    inner: Arc<Inner>,
+pub(super) struct QueryInFlight {
+    binding: Arc<Binding>,
     query: Query,
-    answer: Answer,
-    layout: ReplyLayout,
+    sent: SentCall,
+    layout: QueryLayout,
     what_for: CallFor,
     /// The deadline of a request that takes several calls.
     by: Option<Instant>,
-    stopwatch: Stopwatch,
-    size: usize,
     /// The slots that are acquired, and those that earlier steps were given.
     slots: Option<RequestSlots>,
     /// What Redis has replied to all but the checks, which were sent again; and how often they were.
     earlier: Option<(Reply, u32)>,
     /// While units are lost if the reply is not processed.
-    _guard: Option<InFlightCall>,
+    background: Option<BackgroundCall>,
 }
 
-/// Where in a reply the answers to the parts of a query are. `None`: the part was not sent, because the call had no room left.
-#[derive(Default)]
-struct ReplyLayout {
-    checks: RequestLayout,
-    reports: SmallVec<[Option<u16>; 1]>,
-    returned: SmallVec<[Option<u16>; 1]>,
-    grants: SmallVec<[Option<u16>; 1]>,
-}
-
-impl InFlight {
+impl QueryInFlight {
     /// Sends a query. The decision, if nothing had to be sent or nothing could be.
     pub(super) fn start(
-        inner: &Arc<Inner>,
+        binding: &Arc<Binding>,
         query: Query,
         what_for: CallFor,
     ) -> ControlFlow<Decision, Self> {
-        let has_slots = inner.rules.has_slots() && query.takes();
-        let steps = query.has_more_steps() || has_slots || inner.encoder.has_calendars();
-        let by = steps.then(|| Instant::now() + inner.shared.deadline);
-        let slots = has_slots.then(|| RequestSlots::new(&inner.shared));
-        let mut in_flight = Self::send(inner, query, what_for, None, slots)?;
+        let has_slots = binding.rules.has_slots() && query.takes();
+        let steps = query.has_more_steps() || has_slots || binding.encoder.has_calendars;
+        let by = steps.then(|| Instant::now() + binding.shared.deadline);
+        let slots = has_slots.then(|| RequestSlots::new(&binding.shared));
+        let mut in_flight = Self::go_on(binding, Next::Query(query), what_for, None, slots)?;
         in_flight.by = by;
         ControlFlow::Continue(in_flight)
     }
 
-    /// `by`: the deadline of a request that has asked before.
-    fn send(
-        inner: &Arc<Inner>,
-        mut query: Query,
+    /// Sends what is to be asked next. `by`: the deadline of a request that has asked before.
+    fn go_on(
+        binding: &Arc<Binding>,
+        mut next: Next,
         what_for: CallFor,
         by: Option<Instant>,
         mut slots: Option<RequestSlots>,
     ) -> ControlFlow<Decision, Self> {
+        let shared = &binding.shared;
         loop {
-            let mut call = inner.shared.new_call();
-            let sending = inner.shared.engine.fill(&mut query, inner.now());
-            match ReplyLayout::new(inner, &mut call, &query, slots.as_mut()) {
+            let mut query = match next {
+                Next::Query(query) => query,
+                Next::Done(done) => {
+                    if let Some(slots) = &mut slots {
+                        slots.hand_over();
+                    }
+                    send_follow_up(binding, done.follow_up);
+                    return ControlFlow::Break(done.decision);
+                }
+            };
+            let mut call = shared.new_call();
+            let sending = shared.engine.fill(&mut query, binding.now());
+            match QueryLayout::new(binding, &mut call, &query, slots.as_mut()) {
                 Ok(layout) => {
-                    let stopwatch = Stopwatch::start();
-                    let answer = inner.shared.send_again(&call, what_for, by);
+                    let sent = shared.send_by(&call, what_for, by);
                     drop(sending);
-                    let guard = query.is_about_leases_or_reports();
+                    let is_kept = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
-                        inner: Arc::clone(inner),
-                        answer,
+                        binding: Arc::clone(binding),
+                        sent,
                         layout,
                         what_for,
                         by,
-                        stopwatch,
-                        size: call.checks(),
                         slots,
                         earlier: None,
-                        _guard: guard.then(|| inner.shared.in_flight_calls.begin()),
+                        background: is_kept.then(|| shared.background_calls.begin()),
                         query,
                     });
                 }
@@ -114,159 +110,120 @@ impl InFlight {
                         // Those before the check that had no room. The reply to a further step says nothing of them.
                         slots.not_sent();
                     }
-                    match query.finish(Err(why), inner.now()) {
-                        Next::Query(next) => query = next,
-                        Next::Done(done) => {
-                            hand_over(slots);
-                            send_follow_up(inner, done.follow_up);
-                            return ControlFlow::Break(done.decision);
-                        }
-                    }
+                    next = query.finish(Err(why), binding.now());
                 }
             }
         }
     }
 
-    /// Processes the answer. The decision, unless there is more to ask.
-    fn on_answer(mut self, answer: Result<Value, CallError>) -> ControlFlow<Decision, Self> {
-        let inner = Arc::clone(&self.inner);
-        let takes = self.query.takes();
-        let mut acquired = Acquired::AsReplied;
-        let reply = match inner.shared.reply(self.stopwatch, answer, self.size) {
+    /// Processes what Redis has answered. The decision, unless there is more to ask.
+    fn on_reply(mut self, reply: Result<ScriptReply, NoReply>) -> ControlFlow<Decision, Self> {
+        let binding = Arc::clone(&self.binding);
+        let mut is_again = false;
+        let reply = match reply {
             Ok(reply) => {
                 if let Some(slots) = &mut self.slots {
-                    acquired = slots.on_reply(&reply);
+                    is_again = slots.on_reply(&reply) == Acquired::Again;
                 }
-                if inner.encoder.has_calendars() && self.layout.is_outside(&inner, &reply) {
-                    acquired = Acquired::Again;
-                }
-                self.layout.note_new_keys(&inner, &reply, &self.query);
-                Ok(self.layout.decode(&inner, &reply, &self.query))
+                is_again |=
+                    binding.encoder.has_calendars && self.layout.is_outside(&binding, &reply);
+                self.layout.note_new_keys(&binding, &reply, &self.query);
+                Ok(self.layout.decode(&binding, &reply, &self.query))
             }
-            Err(error) => {
-                let is_lost = !did_not_run(&error);
-                if !is_lost {
-                    inner.give_back_permits(&self.layout.checks);
+            Err(why) => {
+                if why == NoReply::NotRun {
+                    binding.give_back_permits(&self.layout.checks);
                 }
                 match &mut self.slots {
-                    Some(slots) if is_lost => slots.lose(),
-                    Some(slots) => slots.not_sent(),
+                    Some(slots) if why == NoReply::NotRun => slots.not_sent(),
+                    Some(slots) => slots.lose(),
                     None => {}
                 }
-                Err(if is_lost {
-                    NoReply::Unknown
-                } else {
-                    NoReply::NotRun
-                })
+                Err(why)
             }
         };
-        let times = self.earlier.as_ref().map_or(0, |(_, times)| *times);
-        let reply = match self.earlier.take() {
-            Some((earlier, _)) => Ok(self.with_decision(earlier, reply)),
-            None => reply,
+        let (mut reply, times) = match self.earlier.take() {
+            Some((earlier, times)) => (Ok(self.with_decision(earlier, reply)), times),
+            None => (reply, 0),
         };
-        let reply = match (reply, acquired) {
-            // Of a server whose clock jumps, or of a request that another rule denies.
-            (Ok(reply), Acquired::Again)
-                if self.slots.is_none()
-                    && (times > 0 || takes && reply.decision.outcome() == Outcome::Deny) =>
-            {
-                Ok(reply)
-            }
-            (Ok(reply), Acquired::Again) => match self.ask_again(reply, times) {
-                ControlFlow::Continue(in_flight) => return ControlFlow::Continue(in_flight),
-                ControlFlow::Break((back, reply)) => {
-                    self = back;
-                    Ok(reply)
+        if is_again && let Ok(decoded) = &mut reply {
+            // Not of a server whose clock jumps, nor of a request that another rule denies.
+            let is_denied = self.query.takes() && decoded.decision.outcome() == Outcome::Deny;
+            if self.slots.is_some() || times == 0 && !is_denied {
+                match self.ask_again(decoded, times) {
+                    true => {
+                        self.earlier = reply.ok().map(|reply| (reply, times + 1));
+                        return ControlFlow::Continue(self);
+                    }
+                    false => self.deny_slots(decoded),
                 }
-            },
-            (reply, _) => reply,
-        };
-        match self.query.finish(reply, inner.now()) {
-            Next::Query(query) => Self::send(&inner, query, self.what_for, self.by, self.slots),
-            Next::Done(done) => {
-                hand_over(self.slots);
-                if takes {
-                    inner.count_decided(done.decision.verdicts());
-                }
-                send_follow_up(&inner, done.follow_up);
-                ControlFlow::Break(done.decision)
             }
         }
+        let next = self.query.finish(reply, binding.now());
+        Self::go_on(&binding, next, self.what_for, self.by, self.slots)
     }
 
     /// Slots were granted that cannot be used, or their message came too late; or the server's clock is in none of the windows that were
-    /// sent. What the request has taken goes back, and all of it is decided anew.
-    fn ask_again(mut self, mut reply: Reply, times: u32) -> ControlFlow<(Self, Reply), Self> {
-        let inner = Arc::clone(&self.inner);
+    /// sent. What the request has taken goes back, and all of it is decided anew. False if it is not sent again.
+    fn ask_again(&mut self, reply: &Reply, times: u32) -> bool {
+        let binding = &self.binding;
         if let Some(slots) = &mut self.slots {
             slots.give_back();
         }
-        let checks = self.query.checks();
-        let verdicts = checks.iter().zip(reply.decision.verdicts());
         if self.query.takes() && reply.decision.outcome() != Outcome::Deny {
-            let enforced = |rule: usize| inner.rules.enforces(rule);
+            let enforced = |rule: usize| binding.rules.enforces(rule);
             let at = reply.decision.at();
-            let taken = verdicts.clone().filter(|(check, verdict)| {
-                check.cost() > 0
-                    && verdict.outcome() == Outcome::Allow
-                    && !verdict.is_of_slots()
-                    && enforced(verdict.rule())
-            });
-            let taken = taken.map(|(check, verdict)| verdict.hold(*check, at));
-            // Of a request that waits, only its places are taken.
             let taken: SmallVec<[Hold; 4]> = match reply.decision.queue_places() {
-                [] => taken.collect(),
+                [] => {
+                    let verdicts = self.query.checks().iter().zip(reply.decision.verdicts());
+                    let taken = verdicts.filter(|(check, verdict)| {
+                        check.cost() > 0
+                            && verdict.outcome() == Outcome::Allow
+                            && !verdict.is_of_slots()
+                            && enforced(verdict.rule())
+                    });
+                    let taken = taken.map(|(check, verdict)| verdict.hold(*check, at));
+                    taken.collect()
+                }
+                // Of a request that waits, only its places are taken.
                 places => {
                     let places = places.iter().copied();
-                    places
-                        .filter(|it| enforced(usize::from(it.check.rule())))
-                        .collect()
+                    let places = places.filter(|it| enforced(usize::from(it.check.rule())));
+                    places.collect()
                 }
             };
             if !taken.is_empty() {
-                inner.settle(&taken, Settlement::Cancel);
+                binding.settle(&taken, Settlement::Cancel);
             }
         }
-        let mut call = inner.shared.new_call();
-        let again = match self.query.takes() {
-            _ if times >= MOST_TIMES => None,
-            true => {
-                if inner.encoder.has_durable() {
-                    call.set_bases(inner.bases_of(checks));
-                }
-                let checks = (checks, self.query.patience());
-                acquire(&inner, &mut call, checks, self.slots.as_mut())
+        if self.query.takes() && times >= MOST_TIMES {
+            return false;
+        }
+        let mut call = binding.shared.new_call();
+        let Some(checks) = add_checks(binding, &mut call, &self.query, self.slots.as_mut()) else {
+            return false;
+        };
+        self.sent = binding.shared.send_by(&call, self.what_for, self.by);
+        self.layout = QueryLayout::of_checks(checks);
+        true
+    }
+
+    /// Others were faster again and again: it is denied.
+    fn deny_slots(&mut self, reply: &mut Reply) {
+        if let Some(slots) = &mut self.slots {
+            slots.not_sent();
+        }
+        let verdicts = reply.decision.verdicts().iter();
+        let verdicts = verdicts.zip(self.query.checks()).map(|(verdict, check)| {
+            if !verdict.is_of_slots() {
+                return *verdict;
             }
-            false => call.peek(&inner.encoder, checks),
-        };
-        let again = again.map(|layout| (call, layout));
-        let Some((call, checks)) = again else {
-            if let Some(slots) = &mut self.slots {
-                slots.not_sent();
-            }
-            // Others were faster again and again: it is denied.
-            let verdicts = verdicts.map(|(check, verdict)| match verdict.is_of_slots() {
-                true => {
-                    let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
-                    Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
-                }
-                false => *verdict,
-            });
-            let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
-            let enforces = |verdict: &Verdict| inner.rules.enforces(verdict.rule());
-            reply.decision = Decision::new(reply.decision.at(), verdicts, enforces);
-            return ControlFlow::Break((self, reply));
-        };
-        self.stopwatch = Stopwatch::start();
-        self.answer = inner.shared.send_again(&call, self.what_for, self.by);
-        self.size = call.checks();
-        self.layout = ReplyLayout {
-            checks,
-            ..ReplyLayout::default()
-        };
-        self.earlier = Some((reply, times + 1));
-        ControlFlow::Continue(self)
+            let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
+            Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
+        });
+        let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
+        let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
+        reply.decision = Decision::new(reply.decision.at(), verdicts, enforces);
     }
 
     /// An earlier reply with the decision that was made anew, or without one.
@@ -279,8 +236,7 @@ impl InFlight {
                     let outcome = place.map_or(Outcome::NotDecided, |_| Outcome::Failed);
                     Verdict::unanswered(check.rule(), check.plan(), outcome)
                 });
-                let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
-                let enforces = |verdict: &Verdict| self.inner.rules.enforces(verdict.rule());
+                let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
                 earlier.decision = Decision::new(earlier.decision.at(), verdicts, enforces);
             }
         }
@@ -291,151 +247,14 @@ impl InFlight {
     pub(super) async fn run(self) {
         let mut next = ControlFlow::Continue(self);
         while let ControlFlow::Continue(mut in_flight) = next {
-            let answer = (&mut in_flight.answer).await;
-            next = in_flight.on_answer(answer);
+            let reply = (&mut in_flight.sent).await;
+            next = in_flight.on_reply(reply.map_err(|error| no_reply(&error)));
         }
-    }
-}
-
-impl ReplyLayout {
-    /// Puts a query into a call.
-    fn new(
-        inner: &Inner,
-        call: &mut Call,
-        query: &Query,
-        slots: Option<&mut RequestSlots>,
-    ) -> Result<Self, NoReply> {
-        let encoder = &inner.encoder;
-        let returned = query.leases().iter().map(|item| {
-            let returned = item.query.returned?;
-            call.close(encoder, &item.check, returned)
-        });
-        let returned = returned.collect();
-        let reports = query.reports().iter();
-        let reports = reports.map(|check| call.debit(encoder, check)).collect();
-        let checks = match query.checks() {
-            [] => Some(RequestLayout::default()),
-            checks if !query.takes() => call.peek(encoder, checks),
-            checks => {
-                call.set_counted(query.counted().iter().copied());
-                if inner.encoder.has_durable() {
-                    call.set_bases(inner.bases_of(checks));
-                }
-                acquire(inner, call, (checks, query.patience()), slots)
-            }
-        };
-        // More checks than a call carries.
-        let checks = checks.ok_or(NoReply::NotRun)?;
-        if checks.is_nothing() && !query.checks().is_empty() || call.is_empty() {
-            return Err(NoReply::NothingToSend);
-        }
-        let grants = query.leases().iter().map(|item| {
-            let terms = query.lease_terms(item)?;
-            let is_wanted = item.query.requests_grant();
-            is_wanted.then(|| call.grant(encoder, &item.check, &item.query, terms))?
-        });
-        Ok(Self {
-            grants: grants.collect(),
-            checks,
-            reports,
-            returned,
-        })
-    }
-
-    /// Whether the server's clock is in none of the windows that the checks have brought. The next call brings those of its time.
-    fn is_outside(&self, inner: &Inner, reply: &reply::Reply) -> bool {
-        let mut checks = self.checks.places().flatten();
-        let is_outside = checks.any(|place| reply.is_outside(place as u16));
-        let mut reports = self.reports.iter().flatten();
-        if is_outside || reports.any(|place| reply.is_outside(*place)) {
-            let ahead = i128::from(reply.at()) - i128::from(Clock::system().now());
-            let ahead = i64::try_from(ahead).unwrap_or(0);
-            inner.shared.ahead.store(ahead, Ordering::Relaxed);
-        }
-        is_outside
-    }
-
-    fn note_new_keys(&self, inner: &Inner, reply: &reply::Reply, query: &Query) {
-        if query.takes() {
-            inner.note_new_keys(reply, &self.checks, query.checks());
-        }
-        for (report, place) in query.reports().iter().zip(&self.reports) {
-            if let Some((left, _)) = place.and_then(|place| reply.reported(place)) {
-                inner.note_reported(report, left);
-            }
-        }
-    }
-
-    fn decode(&self, inner: &Inner, reply: &reply::Reply, query: &Query) -> Reply {
-        let was_refused = |place: Option<u16>| {
-            // It was not sent, or the server has refused it.
-            place.is_none_or(|place| reply.refusal(place).is_some() || reply.is_outside(place))
-        };
-        let report = |place: &Option<u16>| match *place {
-            place if was_refused(place) => ReportReply::Refused,
-            // Of a value that is not ours as little is known as of a call without an answer.
-            place => match place.and_then(|place| reply.reported(place)) {
-                Some((left, reset_after)) => ReportReply::Counted { left, reset_after },
-                None => ReportReply::Unknown,
-            },
-        };
-        let lease = |(returned, grant): (&Option<u16>, &Option<u16>)| {
-            let grant = match grant.map(|place| reply.grant(place)) {
-                None | Some(Some(None)) => GrantReply::None,
-                Some(Some(Some(grant))) => GrantReply::Granted(grant),
-                Some(None) => GrantReply::Lost,
-            };
-            LeaseReply {
-                is_refused: was_refused(*returned),
-                grant,
-            }
-        };
-        let mut shared = IndexSet::default();
-        for (index, check) in query.checks().iter().enumerate() {
-            let mut new_keys = reply.new_keys(&self.checks);
-            let is_refused =
-                |it: reply::NewKeyReply| it.rule == check.rule() && it.new_key == NewKey::Refused;
-            // The same client has a state with each client of the rule that decides about the slot.
-            if !inner.encoder.is_found_alone(check.rule())
-                || new_keys.any(is_refused)
-                || reply.is_of_another_quota(&self.checks, index)
-            {
-                shared.insert(index);
-            }
-        }
-        let decision = reply.decision(&self.checks, query.checks(), &inner.rules);
-        let mut decoded = Reply::new(reply.at(), decision);
-        decoded.shared = shared;
-        if inner.rules.has_blocks() {
-            let blocks = query.checks().iter().enumerate().map(|(index, check)| {
-                let block = reply.block_of(&self.checks, index);
-                let place = self.checks.place(index);
-                // Checks on one state are one check.
-                if (0..index).all(|other| self.checks.place(other) != place) {
-                    report_block(&inner.rules, check, block);
-                }
-                match block {
-                    Some(BlockReply::Counted(counted)) => counted,
-                    _ => 0,
-                }
-            });
-            decoded.counted = blocks.collect();
-        }
-        decoded.reports = self.reports.iter().map(report).collect();
-        let leases = self.returned.iter().zip(&self.grants);
-        decoded.leases = leases.map(lease).collect();
-        decoded
     }
 }
 
 /// The decision of a request that waits for Redis; nothing once it was given.
-pub(super) struct Deciding(Option<InFlight>);
-
-impl Deciding {
-    pub(super) fn new(in_flight: InFlight) -> Self {
-        Self(Some(in_flight))
-    }
-}
+pub(super) struct Deciding(pub(super) Option<QueryInFlight>);
 
 impl Future for Deciding {
     type Output = Decision;
@@ -446,8 +265,9 @@ impl Future for Deciding {
                 // It was polled after its end.
                 return Poll::Pending;
             };
-            let answer = ready!(Pin::new(&mut in_flight.answer).poll(cx));
-            match self.0.take().map(|it| it.on_answer(answer)) {
+            let reply =
+                ready!(Pin::new(&mut in_flight.sent).poll(cx)).map_err(|error| no_reply(&error));
+            match self.0.take().map(|it| it.on_reply(reply)) {
                 Some(ControlFlow::Continue(next)) => self.0 = Some(next),
                 Some(ControlFlow::Break(decision)) => return Poll::Ready(decision),
                 None => return Poll::Pending,
@@ -460,83 +280,48 @@ impl Drop for Deciding {
     /// The reply is processed where units would be lost otherwise, also when no request waits for it any more.
     fn drop(&mut self) {
         if let Some(mut in_flight) = self.0.take() {
-            let inner = Arc::clone(&in_flight.inner);
+            let binding = Arc::clone(&in_flight.binding);
             // They are given up, and the reply no longer counts for them.
             in_flight.slots = None;
-            let (query, follow_up) = in_flight.query.abandon(inner.now());
-            send_follow_up(&inner, follow_up);
+            let (query, follow_up) = in_flight.query.abandon(binding.now());
+            send_follow_up(&binding, follow_up);
             if let Some(query) = query {
                 in_flight.query = query;
-                let guard = &mut in_flight._guard;
-                guard.get_or_insert_with(|| inner.shared.in_flight_calls.begin());
-                inner.shared.spawn(in_flight.run());
+                let background = &mut in_flight.background;
+                background.get_or_insert_with(|| binding.shared.background_calls.begin());
+                binding.shared.spawn(in_flight.run());
             }
         }
     }
 }
 
-/// How often a request is decided anew whose slots could not be used. Renewals that come in between are rare.
-const MOST_TIMES: u32 = 3;
-
-/// Adds the checks of a request that takes its units. `None`: they do not fit, or slots of too many keys are in use.
-fn acquire(
-    inner: &Inner,
-    call: &mut Call,
-    (checks, patience): (&[Check], Tick),
-    slots: Option<&mut RequestSlots>,
-) -> Option<RequestLayout> {
-    let encoder = &inner.encoder;
-    let may_make = |rule| {
-        let cap = inner.cap(rule);
-        cap.is_none_or(|cap| cap.take(Clock::system().now()))
-    };
-    let (mut slots, mut has_room) = (slots, true);
-    let message = |check: &Check, with, place| {
-        let message = slots.as_mut()?.acquire(encoder, check, with, place);
-        has_room &= message.is_some();
-        message
-    };
-    let layout = call.acquire_slots(encoder, checks, patience, may_make, message)?;
-    if !has_room {
-        inner.give_back_permits(&layout);
-    }
-    has_room.then_some(layout)
-}
-
-/// What was granted is in the decision now.
-fn hand_over(slots: Option<RequestSlots>) {
-    if let Some(mut slots) = slots {
-        slots.hand_over();
-    }
-}
-
 /// Sends what no request waits for.
-pub(super) fn send_follow_up(inner: &Arc<Inner>, follow_up: FollowUp) {
+pub(super) fn send_follow_up(binding: &Arc<Binding>, follow_up: FollowUp) {
     let same = |(_, one): &(_, Settlement), (_, other): &(_, Settlement)| one == other;
     for settled in follow_up.settle.chunk_by(same) {
         let receipts: Vec<Hold> = settled.iter().map(|(receipt, _)| *receipt).collect();
-        inner.settle(&receipts, settled[0].1);
+        binding.settle(&receipts, settled[0].1);
     }
-    send_alone(inner, follow_up.queries);
+    send_alone(binding, follow_up.queries);
 }
 
 /// Sends queries that no request waits for.
-pub(super) fn send_alone(inner: &Arc<Inner>, queries: Vec<Query>) {
+pub(super) fn send_alone(binding: &Arc<Binding>, queries: Vec<Query>) {
     for query in queries {
         let what_for = match query.leases().is_empty() {
             true => CallFor::Reports,
             false => CallFor::Leases,
         };
-        if let ControlFlow::Continue(in_flight) = InFlight::start(inner, query, what_for) {
-            inner.shared.spawn(in_flight.run());
+        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(binding, query, what_for) {
+            binding.shared.spawn(in_flight.run());
         }
     }
 }
 
 /// The last limiter and layer are gone, or others have taken their place: leases go back and local usage is reported, but for
 /// what another rule set that is in use has as well.
-pub(super) fn retire(inner: &Arc<Inner>) {
-    send_alone(inner, inner.local.retire(inner.now()));
+pub(super) fn retire(binding: &Arc<Binding>) {
+    send_alone(binding, binding.local.retire(binding.now()));
 }
 
 #[cfg(test)]

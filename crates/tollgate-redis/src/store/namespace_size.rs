@@ -9,8 +9,8 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    connection::{error::CallError, request::Script, value::Value},
-    store::shared::Shared,
+    connection::{command::Script, error::CallError, resp::Value},
+    store::context::StoreContext,
 };
 
 static CLAIM: LazyLock<Arc<Script>> =
@@ -79,7 +79,7 @@ enum Stop {
 
 /// What measures.
 pub(super) struct Ruler {
-    shared: Weak<Shared>,
+    shared: Weak<StoreContext>,
     instance: String,
     /// Between two steps.
     pause: Duration,
@@ -87,7 +87,7 @@ pub(super) struct Ruler {
 
 impl Ruler {
     /// With a bound on the keys that are looked at in a second.
-    pub(super) fn new(shared: &Arc<Shared>, instance: &str, keys_per_second: u32) -> Self {
+    pub(super) fn new(shared: &Arc<StoreContext>, instance: &str, keys_per_second: u32) -> Self {
         Self {
             // It must not keep the store alive that ends it.
             shared: Arc::downgrade(shared),
@@ -132,15 +132,14 @@ impl Ruler {
         self.claim(PAUSE * 2, Some(found)).await
     }
 
-    fn shared(&self) -> Result<Arc<Shared>, Stop> {
+    fn shared(&self) -> Result<Arc<StoreContext>, Stop> {
         self.shared.upgrade().ok_or(Stop::Gone)
     }
 
     /// Goes on measuring if no other process does, and tells what was found last.
     async fn claim(&self, lasts: Duration, found: Option<Found>) -> Result<(), Stop> {
         let shared = self.shared()?;
-        let keys = shared.keyspace.measured();
-        let keys = keys.each_ref().map(String::as_str);
+        let keys = ["measuring", "size"].map(|what| shared.keyspace.name_of(what));
         let lasts = lasts.as_millis().to_string();
         let found = found.map(Found::to_text).unwrap_or_default();
         let kept = RESULT_LASTS.as_millis().to_string();
@@ -165,7 +164,7 @@ impl Ruler {
 
     async fn step(&self, name: &str, cursor: &str) -> Result<Vec<String>, Stop> {
         let shared = self.shared()?;
-        let namespace = shared.keyspace.namespace();
+        let namespace = &*shared.keyspace.namespace;
         let count = KEYS_OF_A_STEP.to_string();
         let args = [namespace, cursor, &count, ASKED];
         let answer = shared.backend.run(&STEP, &[name], &args).await;
@@ -185,7 +184,7 @@ fn pause_after(pause: Duration, measured: &Result<(), Stop>) -> Option<Duration>
 }
 
 /// The answer of a script that gives texts.
-fn texts(shared: &Shared, answer: Result<Value, CallError>) -> Result<Vec<String>, Stop> {
+fn texts(shared: &StoreContext, answer: Result<Value, CallError>) -> Result<Vec<String>, Stop> {
     match answer {
         Ok(Value::List(values)) => {
             let texts = values.iter().map(|value| value.text().map(str::to_owned));

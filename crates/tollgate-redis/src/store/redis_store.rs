@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tollgate_core::{
     Rule, RuleError, RuleSet, Store,
     store::{RuleRegistry, RuleStore},
@@ -11,16 +14,11 @@ use tollgate_prefilter::Effective;
 
 use crate::{
     connection::{
-        breaker_state::BreakerState,
+        breaker::BreakerState,
         error::CallErrorKind,
         prober::{LIFE, PROBE},
     },
-    store::{
-        bound::Bound,
-        inner::InUse,
-        sender::flush_all,
-        shared::{Shared, StoreTasks},
-    },
+    store::{binding::InUse, bound_store::BoundStore, context::StoreContext, sender::flush_all},
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -31,22 +29,14 @@ use crate::{
 /// See the [module documentation](crate).
 #[derive(Clone)]
 pub struct RedisStore {
-    pub(super) shared: Arc<Shared>,
-    tasks: Arc<StoreTasks>,
-    in_use: Arc<InUse>,
-    registry: RuleRegistry,
+    pub(super) shared: Arc<StoreContext>,
+    /// They end with the last store, limiter and layer.
+    pub(super) tasks: Arc<JoinSet<()>>,
+    pub(super) in_use: Arc<InUse>,
+    pub(super) registry: RuleRegistry,
 }
 
 impl RedisStore {
-    pub(super) fn new(shared: Arc<Shared>, in_use: Arc<InUse>, tasks: StoreTasks) -> Self {
-        Self {
-            tasks: Arc::new(tasks),
-            in_use,
-            registry: RuleRegistry::new(),
-            shared,
-        }
-    }
-
     /// How many instances share the store, as Redis counts them; 0 until it has. The number rises at once, but falls only after Redis
     /// has counted fewer for half a minute: otherwise, after a restart of Redis without a disk, each instance would see itself alone.
     #[must_use]
@@ -105,11 +95,6 @@ impl RedisStore {
                 event = now + NEXT_EVENT;
             }
         }
-    }
-
-    /// Waits until Redis takes what this process writes. `refusal` is what it last answered instead.
-    pub(super) async fn writes(&self, refusal: &mut Option<String>) {
-        first_write(&self.shared, refusal).await;
     }
 
     /// Why Redis does not decide requests at present: the last failure to connect, or that the [breaker](Self::breaker) keeps
@@ -173,8 +158,8 @@ impl RedisStore {
 impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, tasks) = (Arc::clone(&self.shared), Arc::clone(&self.tasks));
-        let bound = Bound::new(shared, Some(tasks), rules)?;
-        self.in_use.add(bound.inner());
+        let bound = BoundStore::new(shared, Some(tasks), rules)?;
+        self.in_use.add(bound.binding());
         // Something may be due of it soon.
         self.shared.wake.notify_one();
         Ok(Arc::new(bound))
@@ -193,8 +178,8 @@ tollgate_core::debug_fields!(RedisStore, it => shared: it.shared);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until the server takes a script that writes, as decisions do. `refusal` is what it last answered instead.
-pub(super) async fn first_write(shared: &Shared, refusal: &mut Option<String>) {
-    let key = shared.keyspace.start();
+pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<String>) {
+    let key = shared.keyspace.name_of("probe:start");
     while let Err(error) = shared.backend.run(&PROBE, &[&key], &["1", LIFE]).await {
         match error.kind() {
             // A server that is far away, or busy at this moment, refuses nothing.
@@ -237,10 +222,10 @@ mod tests {
     use tollgate_prefilter::{Begin, Next, Reply, SlotKey, SlotTable};
 
     use super::*;
-    use crate::{keys::keys::Keys, store::shared::SlotTarget};
+    use crate::{keys::keys::Keys, store::context::SlotTarget};
 
     /// Five units of a key are not reported.
-    fn with_unreported(store: &RedisStore) -> Bound {
+    fn with_unreported(store: &RedisStore) -> BoundStore {
         let rule = Rule::new("rule", Quota::fixed_window(100, SECOND));
         let rule = rule.consistency(Consistency::Eventual {
             interval: Duration::from_millis(100),
@@ -248,12 +233,12 @@ mod tests {
         });
         let rules = RuleSet::new([rule]).expect("a valid rule");
         let shared = Arc::clone(&store.shared);
-        let bound = Bound::new(shared, None, Arc::new(rules)).expect("a store for the rule");
+        let bound = BoundStore::new(shared, None, Arc::new(rules)).expect("a store for the rule");
         let check = Check::new(0, Fingerprint::from_bits(7), 5);
         // Redis has replied twice: nothing is kept of a key that was seen once.
         for _ in 0..2 {
-            let now = bound.inner().now();
-            let Begin::Query(mut query) = bound.inner().local.begin(&[check], now) else {
+            let now = bound.binding().now();
+            let Begin::Query(mut query) = bound.binding().local.begin(&[check], now) else {
                 panic!("nothing is known of the key");
             };
             drop(store.shared.engine.fill(&mut query, now));
@@ -296,10 +281,10 @@ mod tests {
         let rules = RuleSet::new([rate, Rule::new("slots", Quota::concurrent(1))]);
         let shared = Arc::clone(&store.shared);
         let rules = Arc::new(rules.expect("valid rules"));
-        let bound = Bound::new(shared, None, rules).expect("a store for the rules");
-        let inner = bound.inner();
+        let bound = BoundStore::new(shared, None, rules).expect("a store for the rules");
+        let binding = bound.binding();
         let permits = || {
-            let (cap, now) = (inner.cap(0).expect("it has a cap"), Clock::system().now());
+            let (cap, now) = (binding.cap(0).expect("it has a cap"), Clock::system().now());
             let permits = (0..10).take_while(|_| cap.take(now)).count();
             (0..permits).for_each(|_| cap.give_back());
             permits
@@ -318,7 +303,7 @@ mod tests {
                     place: None,
                 };
                 let target = SlotTarget {
-                    encoder: Arc::clone(&inner.encoder),
+                    encoder: Arc::clone(&binding.encoder),
                     check: check(1, 0),
                 };
                 in_use.table.acquire(&key, target, 1, 0);
@@ -337,7 +322,7 @@ mod tests {
             .expect("a valid address and a runtime");
         let bound = with_unreported(&store);
         let unreported = || {
-            let usage = store.shared.engine.usage(bound.inner().now());
+            let usage = store.shared.engine.usage(bound.binding().now());
             usage.units_unreported
         };
         let checks = |count: u128| -> Vec<_> {

@@ -15,9 +15,9 @@ use tollgate_prefilter::BoundRules;
 use crate::{
     lock::lock,
     store::{
+        binding::{Binding, InUse},
+        context::StoreContext,
         in_flight::{retire, send_alone},
-        inner::{InUse, Inner},
-        shared::Shared,
         slots::send_due_slots,
     },
 };
@@ -36,7 +36,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Sends what is due, until the last store, limiter and layer are gone, and Redis knows of no slots of this process. `wake` says that
 /// something is due sooner, or that the store is gone.
-pub(super) async fn run(shared: Weak<Shared>, in_use: Arc<InUse>, wake: Arc<Notify>) {
+pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Arc<Notify>) {
     loop {
         let Some(shared) = shared.upgrade() else {
             return;
@@ -54,48 +54,49 @@ pub(super) async fn run(shared: Weak<Shared>, in_use: Arc<InUse>, wake: Arc<Noti
 }
 
 /// Sends what is due of a rule set, a batch at a time. Until when more is, unless nothing ever is.
-fn send_due(inner: &Arc<Inner>) -> Option<Duration> {
-    let interval = inner.local.maintenance_interval()?;
-    let mut looks_at = lock(&inner.looks_at);
+fn send_due(binding: &Arc<Binding>) -> Option<Duration> {
+    let interval = binding.local.maintenance_interval()?;
+    let mut looks_at = lock(&binding.looks_at);
     let now = Instant::now();
     if *looks_at <= now {
-        let queries = inner.local.poll_maintenance(inner.now());
+        let queries = binding.local.poll_maintenance(binding.now());
         let reports: usize = queries.iter().map(|query| query.reports().len()).sum();
-        send_alone(inner, queries);
-        let is_more = reports == BoundRules::MAX_REPORTS || inner.local.is_looking_through_leases();
+        send_alone(binding, queries);
+        let is_more =
+            reports == BoundRules::MAX_REPORTS || binding.local.is_looking_through_leases();
         *looks_at = now + if is_more { BETWEEN } else { interval };
     }
     Some(*looks_at - now)
 }
 
 /// Sends reports until Redis has replied to all of them.
-async fn flush(inner: &Arc<Inner>) {
+async fn flush(binding: &Arc<Binding>) {
     loop {
-        send_alone(inner, inner.local.flush(inner.now()));
-        if inner.local.is_reported() {
+        send_alone(binding, binding.local.flush(binding.now()));
+        if binding.local.is_reported() {
             return;
         }
-        let is_connected = inner.shared.backend.is_connected();
+        let is_connected = binding.shared.backend.is_connected();
         sleep(if is_connected { BETWEEN } else { AGAIN }).await;
     }
 }
 
 /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
-pub(super) async fn flush_all(in_use: &InUse, shared: &Shared, within: Duration) -> u64 {
+pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Duration) -> u64 {
     let before = shared.engine.counts().units_lost;
     let all = in_use.all();
     // All at once: some of them may be ending by themselves.
-    for inner in &all {
-        send_alone(inner, inner.local.flush(inner.now()));
+    for binding in &all {
+        send_alone(binding, binding.local.flush(binding.now()));
     }
     let sent = async {
-        for inner in &all {
-            flush(inner).await;
+        for binding in &all {
+            flush(binding).await;
         }
         while !shared.slots.is_reported() {
             sleep(POLL_EVERY).await;
         }
-        shared.in_flight_calls.idle().await;
+        shared.background_calls.idle().await;
     };
     let _ = timeout(within, sent).await;
     // Units that are given up in between are rather counted twice than not at all.
@@ -106,15 +107,15 @@ pub(super) async fn flush_all(in_use: &InUse, shared: &Shared, within: Duration)
 
 /// The end of a rule set of which something is due now and then. Unreported units are reported at once, and leases go back: without
 /// that, a lease of a window would be missing until the window is over.
-pub(super) struct RulesEnd(pub(super) Arc<Inner>);
+pub(super) struct RulesEnd(pub(super) Arc<Binding>);
 
 impl Drop for RulesEnd {
     fn drop(&mut self) {
         retire(&self.0);
         if !self.0.local.is_reported() {
-            let inner = Arc::clone(&self.0);
+            let binding = Arc::clone(&self.0);
             self.0.shared.spawn(async move {
-                let _ = timeout(SHUTDOWN_GRACE, flush(&inner)).await;
+                let _ = timeout(SHUTDOWN_GRACE, flush(&binding)).await;
             });
         }
     }

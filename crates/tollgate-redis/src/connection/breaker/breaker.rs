@@ -12,10 +12,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    connection::{
-        breaker::machine::{BreakerOptions, Machine},
-        breaker_state::BreakerState,
-    },
+    connection::breaker::machine::{BreakerOptions, BreakerState, Machine},
     lock::lock,
 };
 

@@ -9,3 +9,4 @@ mod machine;
 
 pub(super) use self::breaker::Breaker;
 pub(crate) use self::machine::BreakerOptions;
+pub use self::machine::BreakerState;

@@ -1,4 +1,4 @@
-//! Who has which slot, for requests.
+//! Who has which hash slot, for requests.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use crate::{
         node::Node,
         options::NodeOptions,
     },
-    keys::slot::SLOTS,
+    keys::hash_slot::HASH_SLOTS,
     lock::lock,
 };
 
@@ -31,14 +31,14 @@ pub(super) struct Member {
     pub(super) node: Node,
 }
 
-/// The owner of each slot.
+/// The owner of each hash slot.
 pub(super) struct Map {
-    /// Those that have slots, and behind them the unlisted ones.
+    /// Those that have hash slots, and behind them the unlisted ones.
     pub(super) members: Vec<Arc<Member>>,
     primaries: usize,
-    /// For each slot the place of its owner among the members, or [`UNLISTED`].
+    /// For each hash slot the place of its owner among the members, or [`UNLISTED`].
     owners: Box<[AtomicU16]>,
-    /// Why a slot has no owner here.
+    /// Why a hash slot has no owner here.
     pub(super) unassigned: CallError,
 }
 
@@ -50,12 +50,12 @@ impl Map {
         Self {
             members: Vec::new(),
             primaries: 0,
-            owners: (0..SLOTS).map(|_| AtomicU16::new(UNLISTED)).collect(),
+            owners: (0..HASH_SLOTS).map(|_| AtomicU16::new(UNLISTED)).collect(),
             unassigned,
         }
     }
 
-    /// The map of a table, with `unlisted` servers that have no slots. Each server is taken from `member`, and left out where that
+    /// The map of a table, with `unlisted` servers that have no hash slots. Each server is taken from `member`, and left out where that
     /// gives none.
     pub(super) fn of(
         table: &Table,
@@ -68,8 +68,8 @@ impl Map {
             let owner = (map.find(&range.primary))
                 .or_else(|| map.add(member(&range.primary, Some(range.first))?))
                 .unwrap_or(UNLISTED);
-            for slot in &map.owners[usize::from(range.first)..=usize::from(range.last)] {
-                slot.store(owner, Ordering::Relaxed);
+            for hash_slot in &map.owners[usize::from(range.first)..=usize::from(range.last)] {
+                hash_slot.store(owner, Ordering::Relaxed);
             }
         }
         map.primaries = map.members.len();
@@ -83,24 +83,24 @@ impl Map {
         map
     }
 
-    /// Whose slot it is.
+    /// Whose hash slot it is.
     ///
     /// # Errors
     ///
     /// This map knows no server for it.
-    pub(super) fn owner(&self, slot: u16) -> Result<&Arc<Member>, CallError> {
+    pub(super) fn owner(&self, hash_slot: u16) -> Result<&Arc<Member>, CallError> {
         // Nothing is read on the strength of a number but members that were there before the map was shared.
-        let owner = (self.owners.get(usize::from(slot)))
+        let owner = (self.owners.get(usize::from(hash_slot)))
             .map_or(UNLISTED, |owner| owner.load(Ordering::Relaxed));
         let member = self.members.get(usize::from(owner));
         member.ok_or_else(|| self.unassigned.clone())
     }
 
-    /// Makes the server at `place` the owner of a slot, if it is a member.
-    pub(super) fn correct(&self, slot: u16, place: &Place) -> Option<&Arc<Member>> {
+    /// Makes the server at `place` the owner of a hash slot, if it is a member.
+    pub(super) fn correct(&self, hash_slot: u16, place: &Place) -> Option<&Arc<Member>> {
         let owner = self.find(place)?;
-        if let Some(slot) = self.owners.get(usize::from(slot)) {
-            slot.store(owner, Ordering::Relaxed);
+        if let Some(hash_slot) = self.owners.get(usize::from(hash_slot)) {
+            hash_slot.store(owner, Ordering::Relaxed);
         }
         self.members.get(usize::from(owner))
     }
@@ -109,12 +109,12 @@ impl Map {
         self.members.iter().find(|member| member.place == *place)
     }
 
-    /// The members that have slots by the table. A guest may be gone for good by now.
+    /// The members that have hash slots by the table. A guest may be gone for good by now.
     pub(super) fn primaries(&self) -> &[Arc<Member>] {
         &self.members[..self.primaries]
     }
 
-    /// The first slot of each server that has slots.
+    /// The first hash slot of each server that has hash slots.
     #[cfg(feature = "metrics")]
     pub(super) fn first_slots(&self) -> Vec<u16> {
         let mut seen = vec![false; self.members.len()];
@@ -124,7 +124,7 @@ impl Map {
             let is_seen = seen.get_mut(owner);
             is_seen.is_some_and(|is_seen| !std::mem::replace(is_seen, true))
         });
-        first.map(|(slot, _)| slot).collect()
+        first.map(|(hash_slot, _)| hash_slot).collect()
     }
 
     fn find(&self, place: &Place) -> Option<u16> {
@@ -143,7 +143,7 @@ impl Map {
 // What requests and the topology refresh of a cluster share.
 
 /// The state of a cluster.
-pub(super) struct Shared {
+pub(super) struct ClusterState {
     pub(super) map: ArcSwap<Map>,
     pub(super) options: NodeOptions,
     /// So that a call finds a timer wherever it is polled.
@@ -158,7 +158,7 @@ const WELCOME: Duration = Duration::from_secs(30);
 /// More of them are not remembered.
 const MOST_NAMED: usize = 1_000;
 
-impl Shared {
+impl ClusterState {
     pub(super) fn new(options: NodeOptions, runtime: Handle) -> Self {
         let unknown = CallError::new(
             CallErrorKind::Unavailable,

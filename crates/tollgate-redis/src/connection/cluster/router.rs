@@ -5,30 +5,29 @@ use std::{fmt, sync::Arc};
 use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 
 use crate::{
-    address::{Address, Place, Target},
+    address::{Address, Place},
     connection::{
-        breaker_state::BreakerState,
-        call::{Answer, Call, Waiting},
+        breaker::BreakerState,
         cluster::{
-            map::{Member, Shared},
+            map::{ClusterState, Member},
             table::Redirect,
             topology_refresh::learn,
         },
+        command::{Command, Script},
         error::{CallError, CallErrorKind, code_of},
         event::{CallEvent, Resent},
-        node::LONGEST,
         options::NodeOptions,
-        request::{Request, Script},
+        queue::{Answer, AnswerFuture, QueuedCommand},
     },
     error::SetupError,
-    keys::slot::slot,
+    keys::hash_slot::hash_slot,
 };
 
 /// The servers of a Redis Cluster, each with a connection of its own, and a task that learns which they are.
 ///
 /// It may be started before any of them is there. Dropping it ends the task; a connection ends when its last call has.
 pub(crate) struct Cluster {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterState>,
     topology_refresh: AbortHandle,
 }
 
@@ -37,20 +36,14 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// An address that is none of a cluster, or that asks for encryption with options that do not say how.
+    /// An address that asks for encryption, and options that do not say how.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
-    pub(crate) fn start(address: Address, mut options: NodeOptions) -> Result<Self, SetupError> {
-        let Target::Cluster(_) = address.target else {
-            return Err(SetupError::address(
-                "it names no cluster; write it as redis-cluster://host:6379,host2:6379",
-            ));
-        };
+    pub(crate) fn start(address: Address, options: NodeOptions) -> Result<Self, SetupError> {
         options.security.check(&address)?;
-        options.deadline = options.deadline.min(LONGEST);
-        let shared = Arc::new(Shared::new(options, Handle::current()));
+        let shared = Arc::new(ClusterState::new(options, Handle::current()));
         let topology_refresh = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
         Ok(Self {
             shared,
@@ -67,58 +60,58 @@ impl Cluster {
         script: &Arc<Script>,
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
-    ) -> Call {
-        let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        let args: Vec<_> = args.iter().map(AsRef::as_ref).collect();
-        self.send(keys.iter().copied(), |_| Request::new(script, &keys, &args))
+    ) -> AnswerFuture {
+        self.send(keys.iter().map(AsRef::as_ref), |_| {
+            Command::new(script, keys, args)
+        })
     }
 
-    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their slot.
+    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their hash slot.
     pub(crate) fn send<'a>(
         &self,
         mut keys: impl Iterator<Item = &'a [u8]>,
-        request: impl FnOnce(u16) -> Request,
-    ) -> Call {
-        // A server refuses keys of several slots by itself.
-        let Some(first) = keys.next().map(slot) else {
+        command: impl FnOnce(u16) -> Command,
+    ) -> AnswerFuture {
+        // A server refuses keys of several hash slots by itself.
+        let Some(first) = keys.next().map(hash_slot) else {
             let message = "a call to a cluster needs a key, which says where it goes";
             let error = CallError::new(CallErrorKind::Misconfigured, message);
-            return Call::refused(error);
+            return AnswerFuture::refused(error);
         };
         let map = self.shared.map.load();
         let member = match map.owner(first) {
             Ok(member) => member,
-            Err(error) => return Call::refused(error),
+            Err(error) => return AnswerFuture::refused(error),
         };
         let deadline = Instant::now() + self.shared.options.deadline;
         let mut sent = None;
         let call = member.node.send(|| {
-            let request = request(first);
-            sent = Some(request.clone());
-            Waiting::new(request, deadline)
+            let command = command(first);
+            sent = Some(command.clone());
+            QueuedCommand::new(command, deadline)
         });
-        let Some(request) = sent else {
+        let Some(command) = sent else {
             return call;
         };
         let routed = Routed {
             shared: Arc::clone(&self.shared),
-            request,
-            slot: first,
+            command,
+            hash_slot: first,
             deadline,
             member: Arc::clone(member),
             moved: false,
             ask_followed: false,
         };
-        Call::sent(routed.answer(call))
+        AnswerFuture::sent(routed.answer(call))
     }
 
-    /// The first slot of each server that has slots.
+    /// The first hash slot of each server that has hash slots.
     #[cfg(feature = "metrics")]
-    pub(crate) fn slots(&self) -> Vec<u16> {
+    pub(crate) fn hash_slots(&self) -> Vec<u16> {
         self.shared.map.load().first_slots()
     }
 
-    /// Whether the map is known, and there is a connection to every server in it that has slots.
+    /// Whether the map is known, and there is a connection to every server in it that has hash slots.
     pub(crate) fn is_connected(&self) -> bool {
         let map = self.shared.map.load();
         let mut primaries = map.primaries().iter();
@@ -138,7 +131,7 @@ impl Cluster {
         })
     }
 
-    /// The servers that have slots, and whether requests are kept from them.
+    /// The servers that have hash slots, and whether requests are kept from them.
     pub(crate) fn breakers(&self) -> Vec<(Place, BreakerState)> {
         let map = self.shared.map.load();
         let primaries = map.primaries().iter();
@@ -168,9 +161,9 @@ impl fmt::Debug for Cluster {
 
 /// A call that a server has, and where it goes from there.
 struct Routed {
-    shared: Arc<Shared>,
-    request: Request,
-    slot: u16,
+    shared: Arc<ClusterState>,
+    command: Command,
+    hash_slot: u16,
     deadline: Instant,
     /// Who was asked last. Held so that it does not end before it has answered.
     member: Arc<Member>,
@@ -179,7 +172,7 @@ struct Routed {
 }
 
 impl Routed {
-    async fn answer(mut self, call: Call) -> Answer {
+    async fn answer(mut self, call: AnswerFuture) -> Answer {
         let mut answer = call.await;
         while let Err(error) = answer {
             let call = self.follow(error)?;
@@ -195,7 +188,7 @@ impl Routed {
     }
 
     /// Sends the call to where an error says, or gives back the error that is its end.
-    fn follow(&mut self, error: CallError) -> Result<Call, CallError> {
+    fn follow(&mut self, error: CallError) -> Result<AnswerFuture, CallError> {
         let options = &self.shared.options;
         let Some(redirect) = Redirect::of(&error, &self.member.place, options) else {
             if matches!(code_of(error.line()), "CLUSTERDOWN" | "READONLY") {
@@ -208,32 +201,25 @@ impl Routed {
             Err(CallError::new(CallErrorKind::Unavailable, message))
         };
         // The reply to `ASKING` is dropped. Where it is not allowed, the call comes back at once.
-        let (place, was_before, on_and_on, why) = match &redirect {
-            Redirect::Moved(place) => {
+        let (was_before, on_and_on, why) = match redirect.is_ask {
+            true => (
+                &mut self.ask_followed,
+                "the hash slot moves to and fro, or the user has no right to ASKING (+asking)",
+                Resent::AskRedirect,
+            ),
+            false => {
                 self.shared.stale.notify_one();
-                let on_and_on = "the slot moves on and on";
-                (place, &mut self.moved, on_and_on, Resent::Moved)
-            }
-            Redirect::Ask(place) => {
-                let on_and_on =
-                    "the slot moves to and fro, or the user has no right to ASKING (+asking)";
-                (
-                    place,
-                    &mut self.ask_followed,
-                    on_and_on,
-                    Resent::AskRedirect,
-                )
+                let on_and_on = "the hash slot moves on and on";
+                (&mut self.moved, on_and_on, Resent::Moved)
             }
         };
-        let Some(place) = place else {
-            return lost("the slot is with a server that has no name yet");
+        let Some(place) = &redirect.place else {
+            return lost("the hash slot is with a server that has no name yet");
         };
-        let corrected = match redirect {
-            Redirect::Moved(_) => self.shared.map.load().correct(self.slot, place).cloned(),
-            Redirect::Ask(_) => None,
-        };
-        let Some(member) = corrected.or_else(|| self.shared.named(place)) else {
-            return lost("the slot is with a server that is being connected");
+        let map = self.shared.map.load();
+        let corrected = (!redirect.is_ask).then(|| map.correct(self.hash_slot, place).cloned());
+        let Some(member) = corrected.flatten().or_else(|| self.shared.named(place)) else {
+            return lost("the hash slot is with a server that is being connected");
         };
         if std::mem::replace(was_before, true) {
             return lost(on_and_on);
@@ -243,10 +229,10 @@ impl Routed {
         }
         self.member = member;
         Ok(self.member.node.send(|| {
-            let (waiting, call) = Waiting::new(self.request.clone(), self.deadline);
-            match redirect {
-                Redirect::Moved(_) => (waiting, call),
-                Redirect::Ask(_) => (waiting.asking(), call),
+            let (waiting, call) = QueuedCommand::new(self.command.clone(), self.deadline);
+            match redirect.is_ask {
+                true => (waiting.asking(), call),
+                false => (waiting, call),
             }
         }))
     }

@@ -2,11 +2,11 @@
 
 use crate::{
     address::Place,
-    connection::{error::CallError, options::NodeOptions, value::Value},
-    keys::slot::SLOTS,
+    connection::{error::CallError, options::NodeOptions, resp::Value},
+    keys::hash_slot::HASH_SLOTS,
 };
 
-/// Who has which slots, as one server sees it.
+/// Who has which hash slots, as one server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) ranges: Vec<Range>,
@@ -14,7 +14,7 @@ pub(super) struct Table {
     pub(super) servers: Vec<Place>,
 }
 
-/// Slots in a row, both ends included, and their primary.
+/// Hash slots in a row, both ends included, and their primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,
@@ -23,7 +23,7 @@ pub(super) struct Range {
 }
 
 impl Table {
-    /// Reads the answer of the server at `from`. `None` if it cannot be read, or no slot has a server.
+    /// Reads the answer of the server at `from`. `None` if it cannot be read, or no hash slot has a server.
     ///
     /// What cannot be read in part, such as a server without a name yet, is left out.
     pub(super) fn read(answer: &Value, from: &Place, options: &NodeOptions) -> Option<Self> {
@@ -58,10 +58,10 @@ impl Table {
     }
 }
 
-fn number(slot: i64) -> Option<u16> {
-    u16::try_from(slot)
+fn number(hash_slot: i64) -> Option<u16> {
+    u16::try_from(hash_slot)
         .ok()
-        .filter(|slot| usize::from(*slot) < SLOTS)
+        .filter(|hash_slot| usize::from(*hash_slot) < HASH_SLOTS)
 }
 
 /// `[host, port, id, what else is known]`. The host may be absent, and the last is names and values, alternating, or not there.
@@ -89,24 +89,25 @@ fn address(known: &Value) -> Option<String> {
 
 /// Where a call should go instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
-    /// The slot belongs to this server; `None` if the server that said so does not know its name.
-    Moved(Option<Place>),
-    /// The slot is on its way to this server, and what this call is about has arrived already or is new.
-    Ask(Option<Place>),
+pub(super) struct Redirect {
+    /// `ASK`: the hash slot is on its way there, and what this call is about has arrived already or is new. `MOVED`: it belongs there.
+    pub(super) is_ask: bool,
+    /// `None` if the server that said so does not know its name.
+    pub(super) place: Option<Place>,
 }
 
 impl Redirect {
     /// Reads `MOVED 3999 127.0.0.1:6381`, which the server `from` answered.
     pub(super) fn of(error: &CallError, from: &Place, options: &NodeOptions) -> Option<Self> {
         let mut words = error.line().split(' ');
-        let of = match words.next()? {
-            "MOVED" => Self::Moved,
-            "ASK" => Self::Ask,
+        let is_ask = match words.next()? {
+            "MOVED" => false,
+            "ASK" => true,
             _ => return None,
         };
         words.next()?.parse::<u16>().ok()?;
-        Some(of(place(words.next()?, from, options)))
+        let place = place(words.next()?, from, options);
+        Some(Self { is_ask, place })
     }
 }
 
@@ -131,7 +132,7 @@ pub(super) fn named(host: &str, from: &Place) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::resp::decoder::Decoder;
+    use crate::connection::resp::Decoder;
 
     fn read(answer: &str) -> Option<Table> {
         let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";
@@ -201,7 +202,8 @@ mod tests {
 
     #[test]
     fn the_place_is_read_in_all_its_forms() {
-        let moved = |place| Some(Redirect::Moved(place));
+        let to = |is_ask, place| Some(Redirect { is_ask, place });
+        let moved = |place| to(false, place);
         assert_eq!(
             redirect("MOVED 3999 127.0.0.1:6381"),
             moved(Some(tcp("127.0.0.1", 6381)))
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(redirect("MOVED 1 :6381"), moved(Some(tcp("asked", 6381))));
         assert_eq!(
             redirect("ASK 16383 127.0.0.1:6381"),
-            Some(Redirect::Ask(Some(tcp("127.0.0.1", 6381))))
+            to(true, Some(tcp("127.0.0.1", 6381)))
         );
     }
 }

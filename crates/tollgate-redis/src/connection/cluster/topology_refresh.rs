@@ -1,4 +1,4 @@
-//! The one task of a cluster: learns who has which slot, and starts and ends nodes by that.
+//! The one task of a cluster: learns who has which hash slot, and starts and ends nodes by that.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     address::{Address, Place, Target},
     connection::{
         cluster::{
-            map::{Map, Member, Shared},
+            map::{ClusterState, Map, Member},
             table::Table,
         },
         connect::Connector,
@@ -17,9 +17,9 @@ use crate::{
         event::NodeEvent,
         node::Node,
         options::NodeOptions,
-        value::Value,
+        resp::Value,
     },
-    keys::slot::tag_in,
+    keys::hash_slot::hash_tag_in,
 };
 
 /// How often the map is learnt anew while all is well.
@@ -29,7 +29,7 @@ const REFRESH: Duration = Duration::from_secs(5);
 const HURRY: Duration = Duration::from_millis(500);
 
 /// Runs until it is dropped.
-pub(super) async fn learn(address: Address, shared: Arc<Shared>) {
+pub(super) async fn learn(address: Address, shared: Arc<ClusterState>) {
     let mut refresh = TopologyRefresh::new(address, shared);
     loop {
         let is_news = refresh.round().await;
@@ -51,17 +51,22 @@ pub(super) async fn learn(address: Address, shared: Arc<Shared>) {
 
 struct TopologyRefresh {
     address: Address,
-    shared: Arc<Shared>,
-    topology: Topology,
+    shared: Arc<ClusterState>,
+    connector: Connector,
+    /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
+    patience: Duration,
     table: Option<Table>,
     rng: Rng,
 }
 
 impl TopologyRefresh {
-    fn new(address: Address, shared: Arc<Shared>) -> Self {
+    fn new(address: Address, shared: Arc<ClusterState>) -> Self {
+        const LEAST: Duration = Duration::from_millis(500);
         let options = &shared.options;
+        let most = options.connect_timeout();
         Self {
-            topology: Topology::new(address.clone(), options.clone()),
+            connector: Connector::new(&address, options),
+            patience: (most / 4).max(LEAST).min(most),
             rng: Rng::with_seed(options.seed),
             address,
             shared,
@@ -72,7 +77,7 @@ impl TopologyRefresh {
     /// Asks for the table, and makes it the map. Says whether it is another one than before.
     async fn round(&mut self) -> bool {
         let places = self.places();
-        match self.topology.of(&places).await {
+        match self.query_all(&places).await {
             Ok(table) => {
                 self.install(&table);
                 let is_news = self.table.as_ref() != Some(&table);
@@ -111,13 +116,13 @@ impl TopologyRefresh {
     fn install(&mut self, table: &Table) {
         let unassigned = CallError::new(
             CallErrorKind::Unavailable,
-            "no server of the cluster has the slot",
+            "no server of the cluster has the hash slot",
         );
         let old = self.shared.map.load_full();
         let unlisted = self.shared.unlisted();
-        let map = Map::of(table, &unlisted, unassigned, |place, slot| {
+        let map = Map::of(table, &unlisted, unassigned, |place, hash_slot| {
             let known = old.member(place).cloned();
-            known.or_else(|| self.start(place, slot))
+            known.or_else(|| self.start(place, hash_slot))
         });
         let map = Arc::new(map);
         self.shared.map.store(Arc::clone(&map));
@@ -128,8 +133,8 @@ impl TopologyRefresh {
         }
     }
 
-    fn start(&mut self, place: &Place, slot: Option<u16>) -> Option<Arc<Member>> {
-        let options = self.options(place, slot);
+    fn start(&mut self, place: &Place, hash_slot: Option<u16>) -> Option<Arc<Member>> {
+        let options = self.options(place, hash_slot);
         match Node::start(self.address.of_node(place.clone()), options) {
             Ok(node) => {
                 let place = place.clone();
@@ -143,14 +148,14 @@ impl TopologyRefresh {
         }
     }
 
-    fn options(&mut self, place: &Place, slot: Option<u16>) -> NodeOptions {
+    fn options(&mut self, place: &Place, hash_slot: Option<u16>) -> NodeOptions {
         let events = Arc::clone(&self.shared.options.events);
         let stale = Arc::clone(&self.shared.stale);
         NodeOptions {
             name: place.to_string().into(),
             seed: self.rng.u64(..),
             // In a hash slot of its own the server has to write, elsewhere it only says whose it is.
-            probe_tag: Some(tag_in(slot.unwrap_or(0))),
+            probe_tag: Some(hash_tag_in(hash_slot.unwrap_or(0))),
             events: Arc::new(move |node, event| {
                 if let NodeEvent::Lost { .. } = event {
                     stale.notify_one();
@@ -176,33 +181,11 @@ impl TopologyRefresh {
     fn jittered(&mut self, time: Duration) -> Duration {
         time.mul_f64(0.75 + self.rng.f64() / 2.0)
     }
-}
 
-// Asking servers for the table of hash slots.
-
-/// How servers are asked.
-pub(super) struct Topology {
-    address: Address,
-    connector: Connector,
-    options: NodeOptions,
-    /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
-    patience: Duration,
-}
-
-impl Topology {
-    pub(super) fn new(address: Address, options: NodeOptions) -> Self {
-        const LEAST: Duration = Duration::from_millis(500);
-        let most = options.connect_timeout();
-        Self {
-            connector: Connector::new(&address, &options),
-            address,
-            patience: (most / 4).max(LEAST).min(most),
-            options,
-        }
-    }
+    // Asking servers for the table of hash slots.
 
     /// The table of the first server that sees the cluster work, or of any if none does. They are asked one after the other.
-    pub(super) async fn of(&mut self, places: &[Place]) -> Result<Table, ConnectError> {
+    async fn query_all(&mut self, places: &[Place]) -> Result<Table, ConnectError> {
         let mut second_best = Err(unresolved("no server of it is known"));
         for place in places {
             match self.query(place).await {
@@ -212,7 +195,7 @@ impl Topology {
             }
         }
         if second_best.is_err() {
-            self.patience = self.options.connect_timeout();
+            self.patience = self.shared.options.connect_timeout();
         }
         second_best
     }
@@ -221,14 +204,14 @@ impl Topology {
     /// table may be old.
     async fn query(&self, place: &Place) -> Result<(Table, bool), ConnectError> {
         const COMMANDS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
-        let credentials = &self.options.credentials;
+        let credentials = &self.shared.options.credentials;
         let answer = async {
             let known = credentials.known().await?;
             let login = known.as_ref().map(|known| &known.login);
             let access = self.address.access.by(login);
             let commands = COMMANDS.map(<[&str]>::to_vec);
             let asked = (self.connector).ask(place, &access, &commands, self.patience);
-            let [info, slots] = &asked.await?[..] else {
+            let [info, hash_slots] = &asked.await?[..] else {
                 return Err(unresolved("it was not asked"));
             };
             // A server that keeps this to itself is believed.
@@ -236,11 +219,11 @@ impl Topology {
                 Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
                 Ok(_) | Err(_) => true,
             };
-            let slots =
-                (slots.as_ref()).map_err(|line| ConnectError::of_server("CLUSTER SLOTS", line))?;
-            Table::read(slots, place, &self.options)
+            let hash_slots = (hash_slots.as_ref())
+                .map_err(|line| ConnectError::of_server("CLUSTER SLOTS", line))?;
+            Table::read(hash_slots, place, &self.shared.options)
                 .map(|table| (table, is_in_touch))
-                .ok_or_else(|| unresolved("it knows of no slots that anybody has"))
+                .ok_or_else(|| unresolved("it knows of no hash slots that anybody has"))
         };
         answer.await.map_err(|error| {
             credentials.forget();
@@ -255,12 +238,9 @@ fn unresolved(what: &str) -> ConnectError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::time::Instant;
+    use tokio::{runtime::Handle, time::Instant};
 
     use super::*;
     use crate::{
@@ -270,17 +250,18 @@ mod tests {
 
     const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
 
-    fn topology(credentials: CredentialsSource) -> Topology {
+    fn topology(credentials: CredentialsSource) -> TopologyRefresh {
         let address = "redis-cluster://127.0.0.1:1".parse();
         let address: Address = address.expect("an address");
         let options = NodeOptions {
             credentials,
             ..NodeOptions::default()
         };
-        Topology::new(address, options)
+        let state = ClusterState::new(options, Handle::current());
+        TopologyRefresh::new(address, Arc::new(state))
     }
 
-    /// A server at this path with these answers. In its table all slots are with the server at port `owner`.
+    /// A server at this path with these answers. In its table all hash slots are with the server at port `owner`.
     fn play(path: &str, info: &'static str, owner: &'static str) -> Place {
         memory::play(path, move |words| match words {
             ["CLUSTER", "INFO"] => info.to_owned(),
@@ -292,10 +273,10 @@ mod tests {
     }
 
     /// The port of the owner in the table that is believed, or why none is; and how long it took.
-    async fn of(topology: &mut Topology, places: &[&Place]) -> (Result<u16, String>, u128) {
+    async fn of(topology: &mut TopologyRefresh, places: &[&Place]) -> (Result<u16, String>, u128) {
         let began = Instant::now();
         let places: Vec<_> = places.iter().map(|place| (*place).clone()).collect();
-        let table = topology.of(&places).await;
+        let table = topology.query_all(&places).await;
         let table = table.map_err(|error| error.message().to_string());
         let owner = table.map(|table| match table.ranges[0].primary {
             Place::Tcp(_, port) => port,
@@ -331,7 +312,7 @@ mod tests {
         let works = play("/works", WORKS, "1");
         let refuses = play("/refuses", WORKS, "-NOPERM no permissions\r\n");
         for (place, expected) in [(&works, 1), (&works, 1), (&refuses, 1), (&works, 2)] {
-            let _ = topology.of(std::slice::from_ref(place)).await;
+            let _ = topology.query_all(std::slice::from_ref(place)).await;
             assert_eq!(asked.load(Ordering::Relaxed), expected, "{place}");
         }
     }

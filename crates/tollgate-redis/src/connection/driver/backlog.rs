@@ -8,23 +8,22 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::connection::{
-    call::{Queue, Waiting},
-    driver::inflight::{Entry, InFlight},
+    command::{Command, Script, push_asking},
+    driver::sent_commands::{Entry, SentCommands},
     error::{CallError, CallErrorKind, code_of},
     event::{CallEvent, CallSink, Resent},
     options::NodeOptions,
-    request::{Request, Script, push_asking},
-    resp::decoder::Reply,
-    value::{Integers, Value},
+    queue::{CommandQueue, QueuedCommand},
+    resp::{Integers, RespReply, Value},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
 pub(super) struct Backlog {
-    queue: Arc<Queue>,
+    queue: Arc<CommandQueue>,
     /// Calls that did not run and may be sent once more: the server did not know the script, or refused a command for
     /// another call that it carried.
-    again: VecDeque<Waiting>,
-    inflight: InFlight,
+    again: VecDeque<QueuedCommand>,
+    inflight: SentCommands,
     room: usize,
     /// How many checks may travel together.
     together: usize,
@@ -35,7 +34,7 @@ pub(super) struct Backlog {
     alone: RulesAlone,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
-    taken: VecDeque<Waiting>,
+    taken: VecDeque<QueuedCommand>,
     /// As `taken`.
     entries: Vec<Entry>,
 }
@@ -77,11 +76,11 @@ pub(super) struct Received {
 }
 
 impl Backlog {
-    pub(super) fn new(queue: Arc<Queue>, options: &NodeOptions) -> Self {
+    pub(super) fn new(queue: Arc<CommandQueue>, options: &NodeOptions) -> Self {
         Self {
             queue,
             again: VecDeque::new(),
-            inflight: InFlight::default(),
+            inflight: SentCommands::default(),
             room: options.unanswered.max(1),
             together: options.together,
             batch_time: options.batch_time,
@@ -110,7 +109,8 @@ impl Backlog {
     /// Calls whose deadline has passed, while this process stood still, are answered instead. Says how many.
     pub(super) fn fill(&mut self, out: &mut Vec<u8>) -> u32 {
         let mut now = None;
-        let mut is_over = |call: &Waiting| call.deadline() <= *now.get_or_insert_with(Instant::now);
+        let mut is_over =
+            |call: &QueuedCommand| call.deadline <= *now.get_or_insert_with(Instant::now);
         // Outside of the lock of the queue they are answered.
         let mut expired = Vec::new();
         let room = self.room.saturating_sub(self.inflight.len());
@@ -130,12 +130,13 @@ impl Backlog {
         let expired = not_asked(expired);
         let alone = self.alone.rules();
         for call in &mut self.taken {
-            if call.request().rules() & alone != 0 {
-                call.keep_alone();
+            if call.command.rules() & alone != 0 {
+                call.alone = true;
             }
         }
         // Those that go alone are not to stand between the others.
-        let place = |call: &Waiting| (call.request().slot(), call.request().rules() & alone != 0);
+        let place =
+            |call: &QueuedCommand| (call.command.hash_slot(), call.command.rules() & alone != 0);
         if !self.taken.iter().is_sorted_by_key(place) {
             // Calls on the same keys stay in order.
             self.taken.make_contiguous().sort_by_key(place);
@@ -150,10 +151,10 @@ impl Backlog {
                 self.tell(CallEvent::Queued(self.waited(first, now)));
             }
             let count = self.company(first);
-            let is_asking = first.is_asking();
-            let mut with_body = self.taken.range(..count).any(Waiting::brings_script);
-            if let Some(script) = first.request().script()
-                && self.taken.range(..count).any(Waiting::was_unknown)
+            let is_asking = first.asking;
+            let mut with_body = self.taken.range(..count).any(QueuedCommand::brings_script);
+            if let Some(script) = first.command.script()
+                && self.taken.range(..count).any(QueuedCommand::was_unknown)
                 && !brought.iter().any(|known| Arc::ptr_eq(known, script))
             {
                 brought.push(Arc::clone(script));
@@ -164,8 +165,8 @@ impl Backlog {
                 push_asking(out);
                 self.inflight.push(std::iter::empty(), out.len(), None);
             }
-            let requests = self.taken.range(..count).map(Waiting::request);
-            Request::write_all(requests, with_body, out);
+            let commands = self.taken.range(..count).map(|call| &call.command);
+            Command::write_all(commands, with_body, out);
             self.inflight
                 .push(self.taken.drain(..count), out.len(), now);
         }
@@ -178,18 +179,18 @@ impl Backlog {
     }
 
     /// How long a call has waited, by its deadline: of several that one request waits for, since the first of them.
-    fn waited(&self, call: &Waiting, now: Instant) -> Duration {
-        let began = call.deadline().checked_sub(self.deadline);
+    fn waited(&self, call: &QueuedCommand, now: Instant) -> Duration {
+        let began = call.deadline.checked_sub(self.deadline);
         began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began))
     }
 
     /// How many of the calls that were taken become one command, beginning with the first.
-    fn company(&self, first: &Waiting) -> usize {
-        let mut checks = first.request().count().unwrap_or(0);
-        let mut time = first.request().server_time();
+    fn company(&self, first: &QueuedCommand) -> usize {
+        let mut checks = first.command.count().unwrap_or(0);
+        let mut time = first.command.server_time();
         let others = self.taken.iter().skip(1).take_while(|call| {
-            checks += call.request().count().unwrap_or(0);
-            time += call.request().server_time();
+            checks += call.command.count().unwrap_or(0);
+            time += call.command.server_time();
             checks <= self.together && time <= self.batch_time && first.goes_with(call)
         });
         1 + others.count()
@@ -206,7 +207,7 @@ impl Backlog {
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: Reply<'_>, now: Instant) -> Result<Received, Lost> {
+    pub(super) fn answer(&mut self, reply: RespReply<'_>, now: Instant) -> Result<Received, Lost> {
         let Some((sent, entries)) = self.inflight.answered() else {
             return Err(Lost::Malformed("there was an answer without a question"));
         };
@@ -215,7 +216,7 @@ impl Backlog {
             self.tell(CallEvent::RoundTrip(now.saturating_duration_since(sent)));
         }
         match reply {
-            Reply::Error(line) => self.refuse(&line),
+            RespReply::Error(line) => self.refuse(&line),
             reply => Ok(self.hand_out(reply)),
         }
     }
@@ -226,7 +227,7 @@ impl Backlog {
         }
     }
 
-    fn hand_out(&mut self, reply: Reply<'_>) -> Received {
+    fn hand_out(&mut self, reply: RespReply<'_>) -> Received {
         let mut received = Received::default();
         if self.entries.len() == 1 {
             // A call that was sent alone gets whatever reply there is.
@@ -239,7 +240,7 @@ impl Backlog {
         }
         let checks = self.entries.iter().map(|entry| entry.checks).sum();
         let mut answers = match reply {
-            Reply::Integers(integers) => Replies::new(integers, checks),
+            RespReply::Integers(integers) => Replies::new(integers, checks),
             _ => None,
         };
         for entry in self.entries.drain(..) {
@@ -266,17 +267,17 @@ impl Backlog {
                 "NOSCRIPT" => call.is_unknown_again().then_some(Resent::WithScript),
                 // The key of another was missing while their hash slot moves.
                 "TRYAGAIN" if travelled_together => {
-                    self.alone.add(call.request().rules());
-                    call.keep_alone();
+                    self.alone.add(call.command.rules());
+                    call.alone = true;
                     Some(Resent::Alone)
                 }
                 // The user may not touch a key of another: servers look at all keys of a script before they run it.
                 "NOPERM" if travelled_together => {
-                    call.keep_alone();
+                    call.alone = true;
                     Some(Resent::Alone)
                 }
                 "NOPERM" => {
-                    self.alone.add(call.request().rules());
+                    self.alone.add(call.command.rules());
                     None
                 }
                 _ => None,
@@ -303,7 +304,7 @@ impl Backlog {
         self.queue.take_expired(now, &mut self.taken);
         for _ in 0..self.again.len() {
             match self.again.pop_front() {
-                Some(call) if call.deadline() <= now => self.taken.push_back(call),
+                Some(call) if call.deadline <= now => self.taken.push_back(call),
                 Some(call) => self.again.push_back(call),
                 None => break,
             }
@@ -318,7 +319,7 @@ impl Backlog {
 
     /// The first deadline of all calls; `waiting` is that of those in the queue.
     pub(super) fn first_deadline(&self, waiting: Option<Instant>) -> Option<Instant> {
-        let again = self.again.iter().map(Waiting::deadline).min();
+        let again = self.again.iter().map(|call| call.deadline).min();
         let sent = self.inflight.first_deadline();
         [waiting, again, sent].into_iter().flatten().min()
     }
@@ -335,7 +336,7 @@ impl Backlog {
 }
 
 /// Answers calls that were not sent before their deadline, and says how many.
-fn not_asked(calls: impl IntoIterator<Item = Waiting>) -> u32 {
+fn not_asked(calls: impl IntoIterator<Item = QueuedCommand>) -> u32 {
     let mut count = 0;
     for call in calls {
         count += 1;

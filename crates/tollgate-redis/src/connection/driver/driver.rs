@@ -16,10 +16,10 @@ use tokio::{
 
 use crate::connection::{
     breaker::Breaker,
-    call::Queue,
     driver::backlog::{Backlog, Lost},
     options::NodeOptions,
-    resp::decoder::Decoder,
+    queue::CommandQueue,
+    resp::Decoder,
     stream::Stream,
 };
 
@@ -63,7 +63,7 @@ enum Alarm {
 impl Driver {
     pub(in crate::connection) fn new(
         stream: Stream,
-        queue: Arc<Queue>,
+        queue: Arc<CommandQueue>,
         breaker: Arc<Breaker>,
         options: &NodeOptions,
     ) -> Self {
@@ -150,7 +150,7 @@ impl Driver {
                 }
                 Ok(None) => break,
                 Err(malformed) => {
-                    end = end.and(Err(Lost::Malformed(malformed.what())));
+                    end = end.and(Err(Lost::Malformed(malformed)));
                     break;
                 }
             };

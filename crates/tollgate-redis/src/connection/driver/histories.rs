@@ -11,12 +11,12 @@ use tokio::{
 
 use crate::connection::{
     breaker::{Breaker, BreakerOptions},
-    call::{Call, Queue, Waiting},
+    command::{Command, Script},
     driver::Driver,
     error::CallErrorKind,
     options::NodeOptions,
-    request::{Request, Script},
-    value::Value,
+    queue::{AnswerFuture, CommandQueue, QueuedCommand},
+    resp::Value,
 };
 
 const CALLS: u64 = 60;
@@ -101,17 +101,17 @@ fn first_command(input: &mut Vec<u8>) -> Option<Vec<String>> {
     Some(command)
 }
 
-/// A call of any script, or one of two checks at one time or another, in one slot or another.
-fn request(script: &Arc<Script>, rng: &mut Rng, key: u64) -> Request {
+/// A call of any script, or one of two checks at one time or another, in one hash slot or another.
+fn command(script: &Arc<Script>, rng: &mut Rng, key: u64) -> Command {
     let key = key.to_string();
     if rng.u8(..4) == 0 {
-        return Request::new(script, &[key], &[]);
+        return Command::new(script, &[key], &[""; 0]);
     }
     let check = format!("\0\0\0\u{1}\0{key}");
     let time = if rng.u8(..4) == 0 { "later" } else { "" };
     let args = [time, &check, &check].map(str::as_bytes);
     let keys = [key.as_bytes()];
-    Request::checks(script, rng.u16(..3) / 2, keys.into_iter(), args.into_iter())
+    Command::checks(script, rng.u16(..3) / 2, keys.into_iter(), args.into_iter())
 }
 
 /// Whether this is what `run` answers to a call with this key.
@@ -137,7 +137,7 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     };
     let (client, server) = duplex(rng.usize(1..2_000));
     let server = tokio::spawn(serve(server, rng.u64(..)));
-    let queue = Arc::new(Queue::new(options.waiting));
+    let queue = Arc::new(CommandQueue::new(options.waiting));
     let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
     let driver = Driver::new(
         Box::new(client),
@@ -155,9 +155,11 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
         }
         let began = Instant::now();
         let deadline = began + options.deadline;
-        let request = request(&script, &mut rng, key);
-        let (waiting, call) = Waiting::new(request, deadline);
-        let call = queue.push(waiting).map_or_else(Call::refused, |()| call);
+        let command = command(&script, &mut rng, key);
+        let (waiting, call) = QueuedCommand::new(command, deadline);
+        let call = queue
+            .push(waiting)
+            .map_or_else(AnswerFuture::refused, |()| call);
         if rng.u8(..10) == 0 {
             drop(call);
             abandoned.push(key);

@@ -12,19 +12,19 @@ use tokio::{
 };
 
 use crate::connection::{
+    breaker::BreakerState,
     breaker::{Breaker, BreakerOptions},
-    breaker_state::BreakerState,
-    call::{Call, Queue, Waiting},
+    command::{Command, Script},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
     options::NodeOptions,
-    request::{Request, Script},
-    value::Value,
+    queue::{AnswerFuture, CommandQueue, QueuedCommand},
+    resp::Value,
 };
 
 struct Bench {
     server: DuplexStream,
-    queue: Arc<Queue>,
+    queue: Arc<CommandQueue>,
     breaker: Arc<Breaker>,
     driver: JoinHandle<Lost>,
     script: Arc<Script>,
@@ -34,7 +34,7 @@ struct Bench {
 impl Bench {
     fn new(options: NodeOptions, buffer: usize) -> Self {
         let (client, server) = duplex(buffer);
-        let queue = Arc::new(Queue::new(options.waiting));
+        let queue = Arc::new(CommandQueue::new(options.waiting));
         let breaker = Arc::new(Breaker::new(options.breaker.clone(), 1, |_| {}));
         let driver = Driver::new(
             Box::new(client),
@@ -52,16 +52,16 @@ impl Bench {
         }
     }
 
-    fn call(&self, key: &str) -> Call {
-        self.send(Request::new(&self.script, &[key], &[]))
+    fn call(&self, key: &str) -> AnswerFuture {
+        self.send(Command::new(&self.script, &[key], &[""; 0]))
     }
 
-    fn send(&self, request: Request) -> Call {
+    fn send(&self, command: Command) -> AnswerFuture {
         let deadline = Instant::now() + self.options.deadline;
-        let (waiting, call) = Waiting::new(request, deadline);
+        let (waiting, call) = QueuedCommand::new(command, deadline);
         match self.queue.push(waiting) {
             Ok(()) => call,
-            Err(error) => Call::refused(error),
+            Err(error) => AnswerFuture::refused(error),
         }
     }
 
@@ -208,7 +208,7 @@ async fn bytes_that_are_no_answer_end_the_connection() {
     let mut bench = by_default(65_536);
     let call = bench.call("a");
     bench.received().await;
-    bench.answers("HTTP/1.1 400 Bad Request\r\n").await;
+    bench.answers("HTTP/1.1 400 Bad Command\r\n").await;
     assert_eq!(kind(call.await), CallErrorKind::Unknown);
     assert!(matches!((&mut bench.driver).await, Ok(Lost::Malformed(_))));
 }

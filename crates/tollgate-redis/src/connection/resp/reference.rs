@@ -2,10 +2,7 @@
 
 use redis::{Value as Theirs, parse_redis_value};
 
-use crate::connection::{
-    resp::decoder::{Decoder, Reply},
-    value::Value,
-};
+use crate::connection::resp::{Decoder, RespReply, Value};
 
 #[cfg(test)]
 mod tests;
@@ -57,14 +54,12 @@ fn in_our_words(theirs: Theirs) -> Value {
 
 fn ours(bytes: &[u8]) -> Result<Option<(Value, usize)>, &'static str> {
     let mut decoder = Decoder::default();
-    let read = decoder
-        .decode(bytes)
-        .map_err(|malformed| malformed.what())?;
+    let read = decoder.decode(bytes)?;
     Ok(read.map(|(reply, length)| {
         let value = match reply {
-            Reply::Error(line) => Value::Error(line),
-            Reply::Value(value) => value,
-            Reply::Integers(integers) => {
+            RespReply::Error(line) => Value::Error(line),
+            RespReply::Value(value) => value,
+            RespReply::Integers(integers) => {
                 Value::List(integers.iter().copied().map(Value::Integer).collect())
             }
         };

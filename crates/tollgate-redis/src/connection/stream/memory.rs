@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, io, path::Path, path::PathBuf, rc
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::connection::{resp::decoder::Decoder, stream::Transport};
+use crate::connection::{resp::Decoder, stream::Transport};
 
 /// Takes a connection, or refuses it.
 type Accept = Rc<dyn Fn(DuplexStream) -> io::Result<()>>;

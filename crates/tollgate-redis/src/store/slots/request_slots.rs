@@ -7,16 +7,16 @@ use tollgate_core::{Check, Tick, store::Fingerprint};
 use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart, SlotTable};
 
 use crate::{
-    script::{encoder::Encoder, reply::Reply},
+    script::{encoder::Encoder, reply::ScriptReply},
     store::{
-        shared::{Shared, SlotTarget},
+        context::{SlotTarget, StoreContext},
         slots::slot_reporter::report,
     },
 };
 
 /// The slots that a request acquires, until its decision holds them. Dropped before, they go back.
 pub(crate) struct RequestSlots {
-    shared: Arc<Shared>,
+    shared: Arc<StoreContext>,
     acquires: SmallVec<[Acquire; 1]>,
     granted: SmallVec<[Granted; 1]>,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Acquired {
 }
 
 impl RequestSlots {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<StoreContext>) -> Self {
         Self {
             shared: Arc::clone(shared),
             acquires: SmallVec::new(),
@@ -86,7 +86,7 @@ impl RequestSlots {
     }
 
     /// Redis has replied.
-    pub(crate) fn on_reply(&mut self, reply: &Reply) -> Acquired {
+    pub(crate) fn on_reply(&mut self, reply: &ScriptReply) -> Acquired {
         let mut acquired = Acquired::AsReplied;
         self.change(|slots, table, now| {
             for it in std::mem::take(&mut slots.acquires) {

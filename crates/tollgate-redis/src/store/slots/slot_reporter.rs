@@ -13,8 +13,8 @@ use tollgate_core::{
 use tollgate_prefilter::{SlotKey, SlotMessage};
 
 use crate::{
-    observe::{CallFor, Stopwatch},
-    store::shared::{InUse, Shared, SlotTarget},
+    observe::CallFor,
+    store::context::{InUse, SlotTarget, StoreContext},
 };
 
 /// The most keys of one call, so that requests do not wait for all.
@@ -31,7 +31,7 @@ const MEASURE_EVERY: Tick = 1_000_000;
 
 /// Requests have ended that were given these slots. The rules' names are those of their states.
 pub(crate) fn release<'a>(
-    shared: &Arc<Shared>,
+    shared: &Arc<StoreContext>,
     slots: &[Hold],
     name: impl Fn(u16) -> Option<&'a str>,
 ) {
@@ -51,7 +51,7 @@ pub(crate) fn release<'a>(
 }
 
 /// Something has changed: the task looks when it is due.
-pub(super) fn report(shared: &Shared, mut in_use: MutexGuard<'_, InUse>, now: Tick) {
+pub(super) fn report(shared: &StoreContext, mut in_use: MutexGuard<'_, InUse>, now: Tick) {
     let Some(due_at) = in_use.table.due_at() else {
         return;
     };
@@ -66,7 +66,7 @@ pub(super) fn report(shared: &Shared, mut in_use: MutexGuard<'_, InUse>, now: Ti
 }
 
 /// Sends what is due. Until when the next is, or nothing if Redis knows of no slots of this process.
-pub(crate) fn send_due_slots(shared: &Arc<Shared>) -> Option<Duration> {
+pub(crate) fn send_due_slots(shared: &Arc<StoreContext>) -> Option<Duration> {
     for _ in 0..CALLS {
         let now = shared.process_clock.now();
         let mut in_use = shared.slots.lock();
@@ -104,8 +104,8 @@ pub(crate) fn send_due_slots(shared: &Arc<Shared>) -> Option<Duration> {
     Some(Duration::from_micros(pause).max(SHORTEST))
 }
 
-/// Sends messages: in one call, or in a cluster in one for each of its slots.
-fn send(shared: &Arc<Shared>, messages: Vec<(SlotKey, SlotTarget, SlotMessage)>) {
+/// Sends messages: in one call, or in a cluster in one for each of its hash slots.
+fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMessage)>) {
     let is_cluster = shared.backend.is_cluster();
     let mut by_place: BTreeMap<Option<Fingerprint>, Vec<_>> = BTreeMap::new();
     for message in messages {
@@ -117,16 +117,15 @@ fn send(shared: &Arc<Shared>, messages: Vec<(SlotKey, SlotTarget, SlotMessage)>)
         let mut call = shared.new_call();
         let outcomes = messages.into_iter().map(|(key, target, message)| {
             let SlotTarget { encoder, check } = &target;
-            let place = call.tell_slots(encoder, check, key.place, &message);
+            let place = call.tell_slots(encoder, check, key.place, &message, None);
             (key, message, place)
         });
         let outcomes: Vec<_> = outcomes.collect();
-        let (stopwatch, size) = (Stopwatch::start(), call.checks());
-        let answer = shared.send(&call, CallFor::Slots);
-        let (shared, in_flight) = (Arc::clone(shared), shared.in_flight_calls.begin());
+        let sent = shared.send(&call, CallFor::Slots);
+        let (shared, in_flight) = (Arc::clone(shared), shared.background_calls.begin());
         let runtime = shared.runtime.clone();
         runtime.spawn(async move {
-            let reply = shared.reply(stopwatch, answer.await, size);
+            let reply = sent.await;
             let now: Tick = shared.process_clock.now();
             let mut in_use = shared.slots.lock();
             for (key, message, place) in outcomes {

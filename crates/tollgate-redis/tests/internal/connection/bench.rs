@@ -7,14 +7,14 @@ use std::{
 
 use crate::connection::{
     breaker::BreakerOptions,
-    breaker_state::BreakerState,
-    call::Call,
+    breaker::BreakerState,
+    command::{Command, Script},
     error::{CallError, CallErrorKind},
     event::NodeEvent,
     node::Node,
     options::NodeOptions,
-    request::{Request, Script},
-    value::Value,
+    queue::AnswerFuture,
+    resp::Value,
 };
 
 pub(super) use tollgate_test_servers::eventually::eventually;
@@ -64,18 +64,18 @@ impl Bench {
 
     /// Takes one unit of `key`, and asserts that the answer comes when it has to.
     pub(super) async fn take(&self, key: &str) -> Result<i64, CallError> {
-        answer(self.node.call(Request::new(&self.script, &[key], &["1"]))).await
+        answer(self.node.call(Command::new(&self.script, &[key], &["1"]))).await
     }
 
     /// Takes units of `key`, all at once.
-    pub(super) fn call(&self, key: &str, calls: usize) -> Vec<Call> {
+    pub(super) fn call(&self, key: &str, calls: usize) -> Vec<AnswerFuture> {
         (0..calls)
-            .map(|_| self.node.call(Request::new(&self.script, &[key], &["1"])))
+            .map(|_| self.node.call(Command::new(&self.script, &[key], &["1"])))
             .collect()
     }
 
     /// What became of calls that were all made at once.
-    pub(super) async fn answers(&self, calls: Vec<Call>) -> Vec<Result<i64, CallError>> {
+    pub(super) async fn answers(&self, calls: Vec<AnswerFuture>) -> Vec<Result<i64, CallError>> {
         let mut answers = Vec::new();
         for call in calls {
             answers.push(answer(call).await);
@@ -128,7 +128,7 @@ impl Bench {
     }
 }
 
-async fn answer(call: Call) -> Result<i64, CallError> {
+async fn answer(call: AnswerFuture) -> Result<i64, CallError> {
     let answer = tokio::time::timeout(2 * SLACK, call).await;
     match answer.expect("a call ends shortly after its deadline") {
         Ok(Value::Integer(count)) => Ok(count),

@@ -9,7 +9,7 @@ use crate::{
         bench::calls_of,
         cluster_bench::{ClusterBench, keys},
     },
-    keys::slot::{SLOTS, slot},
+    keys::hash_slot::{HASH_SLOTS, hash_slot},
 };
 
 #[tokio::test]
@@ -19,10 +19,10 @@ async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
         options.deadline = Duration::from_secs(10);
     });
     bench.is_well(&keys()).await;
-    let mut by_slot = vec![None; SLOTS];
-    let mut empty = SLOTS;
+    let mut by_slot = vec![None; HASH_SLOTS];
+    let mut empty = HASH_SLOTS;
     for key in (0..1_000_000).map(|number| format!("slot-{number}")) {
-        let place = &mut by_slot[usize::from(slot(key.as_bytes()))];
+        let place = &mut by_slot[usize::from(hash_slot(key.as_bytes()))];
         if place.is_none() {
             *place = Some(key);
             empty -= 1;
@@ -32,7 +32,7 @@ async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
         }
     }
     let keys: Vec<_> = by_slot.into_iter().flatten().collect();
-    assert_eq!(keys.len(), SLOTS);
+    assert_eq!(keys.len(), HASH_SLOTS);
     for keys in keys.chunks(1_000) {
         for answer in bench.take_all(keys).await {
             assert_eq!(answer.unwrap(), 1);
@@ -48,7 +48,11 @@ async fn every_slot_is_served_from_one_seed_and_slots_are_where_servers_say() {
         "a",
     ] {
         let answer = cluster.say(0, &["CLUSTER", "KEYSLOT", key]).await;
-        assert_eq!(answer, format!(":{}\r\n", slot(key.as_bytes())), "{key}");
+        assert_eq!(
+            answer,
+            format!(":{}\r\n", hash_slot(key.as_bytes())),
+            "{key}"
+        );
     }
     // A third each, and no server had to say that a key has moved.
     for number in 0..3 {

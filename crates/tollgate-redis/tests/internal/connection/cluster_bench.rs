@@ -10,11 +10,11 @@ use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use crate::{
     connection::{
-        call::Call, cluster::router::Cluster, error::CallError, event::NodeEvent,
-        options::NodeOptions, request::Script, value::Value,
+        cluster::router::Cluster, command::Script, error::CallError, event::NodeEvent,
+        options::NodeOptions, queue::AnswerFuture, resp::Value,
     },
     internal_tests::connection::bench::{eventually, quick},
-    keys::slot::slot,
+    keys::hash_slot::hash_slot,
 };
 
 pub(super) struct ClusterBench {
@@ -51,7 +51,7 @@ impl ClusterBench {
         }
     }
 
-    pub(super) fn call(&self, key: &str) -> Call {
+    pub(super) fn call(&self, key: &str) -> AnswerFuture {
         self.cluster.call(&self.script, &[key], &["1"])
     }
 
@@ -92,7 +92,7 @@ impl ClusterBench {
     }
 }
 
-async fn answer(call: Call) -> Result<i64, CallError> {
+async fn answer(call: AnswerFuture) -> Result<i64, CallError> {
     let answer = tokio::time::timeout(SLACK, call).await;
     match answer.expect("a call ends shortly after its deadline")? {
         Value::Integer(count) => Ok(count),
@@ -100,11 +100,11 @@ async fn answer(call: Call) -> Result<i64, CallError> {
     }
 }
 
-/// So many keys, in slots that server `owner` had in the beginning.
+/// So many keys, in hash slots that server `owner` had in the beginning.
 pub(super) fn keys_of(owner: usize, numbers: Range<u32>) -> Vec<String> {
     let mut wanted = numbers.len();
     let keys = (numbers.start..).map(|number| format!("key-{number}"));
-    keys.filter(|key| RedisCluster::first_owner(slot(key.as_bytes())) == owner)
+    keys.filter(|key| RedisCluster::first_owner(hash_slot(key.as_bytes())) == owner)
         .take_while(|_| {
             let more = wanted > 0;
             wanted = wanted.saturating_sub(1);

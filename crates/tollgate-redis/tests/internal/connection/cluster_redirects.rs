@@ -23,17 +23,17 @@ struct Fake {
 }
 
 impl Fake {
-    /// All slots are with the server at port `owner`. A call gets the line `answer`, or none if that is empty.
+    /// All hash slots are with the server at port `owner`. A call gets the line `answer`, or none if that is empty.
     fn start(listener: TcpListener, owner: u16, answer: String) -> Self {
         let received = Arc::new(Mutex::new(Vec::new()));
-        let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{owner}\r\n");
+        let hash_slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{owner}\r\n");
         let ear = Arc::clone(&received);
         let serve = async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(
                     stream,
-                    slots.clone(),
+                    hash_slots.clone(),
                     answer.clone(),
                     Arc::clone(&ear),
                 ));
@@ -57,7 +57,7 @@ impl Drop for Fake {
 
 async fn serve(
     mut stream: TcpStream,
-    slots: String,
+    hash_slots: String,
     answer: String,
     received: Arc<Mutex<Vec<String>>>,
 ) {
@@ -65,7 +65,7 @@ async fn serve(
     while let Ok(1..) = stream.read_buf(&mut input).await {
         while let Some(words) = first_command(&mut input) {
             let reply = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["CLUSTER", "SLOTS"] => slots.as_str(),
+                ["CLUSTER", "SLOTS"] => hash_slots.as_str(),
                 ["HELLO" | "CLUSTER" | "CLIENT", ..] => "-ERR unknown command\r\n",
                 ["ASKING"] => "+OK\r\n",
                 _ => answer.as_str(),
@@ -102,7 +102,7 @@ async fn listener() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// A cluster that has learnt from the server at `port` that all slots are there.
+/// A cluster that has learnt from the server at `port` that all hash slots are there.
 async fn bench(port: u16) -> ClusterBench {
     let bench = ClusterBench::start_with(&format!("redis-cluster://127.0.0.1:{port}"), |options| {
         options.deadline = Duration::from_millis(500);
@@ -116,7 +116,7 @@ async fn bench(port: u16) -> ClusterBench {
     bench
 }
 
-/// The owner of all slots says `first`, in which `PORT` is the port of another server, which says `second`. What becomes of
+/// The owner of all hash slots says `first`, in which `PORT` is the port of another server, which says `second`. What becomes of
 /// a call once both are connected, and what each has heard of it.
 async fn redirected(
     first: &str,

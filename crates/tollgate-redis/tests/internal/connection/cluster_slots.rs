@@ -1,4 +1,4 @@
-//! Slots that move from one server to another while they are asked for.
+//! Hash slots that move from one server to another while they are asked for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,15 +6,15 @@ use tollgate_test_servers::{moving_slot::MovingSlot, redis_cluster::RedisCluster
 
 use crate::{
     connection::{
+        command::{Command, Script},
         error::CallErrorKind,
-        request::{Request, Script},
-        value::Value,
+        resp::Value,
     },
     internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},
-    keys::slot::slot,
+    keys::hash_slot::hash_slot,
 };
 
-/// A slot of server 0.
+/// A hash slot of server 0.
 const TAG: &str = "moving";
 
 fn tagged(what: &str, count: usize) -> Vec<String> {
@@ -23,10 +23,10 @@ fn tagged(what: &str, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// The slot of `TAG` goes to another server.
+/// The hash slot of `TAG` goes to another server.
 async fn begin(cluster: &RedisCluster, to: usize) -> MovingSlot<'_> {
-    let slot = slot(TAG.as_bytes());
-    MovingSlot::begin(cluster, slot, RedisCluster::first_owner(slot), to).await
+    let hash_slot = hash_slot(TAG.as_bytes());
+    MovingSlot::begin(cluster, hash_slot, RedisCluster::first_owner(hash_slot), to).await
 }
 
 #[tokio::test]
@@ -52,8 +52,8 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
         let calls = keys.iter().map(|key| {
             let key = [key.as_bytes()];
             let args = [&b""[..], FIRST_KEY];
-            bench.cluster.send(key.into_iter(), |slot| {
-                Request::checks(&script, slot, key.into_iter(), args.into_iter())
+            bench.cluster.send(key.into_iter(), |hash_slot| {
+                Command::checks(&script, hash_slot, key.into_iter(), args.into_iter())
             })
         });
         let calls: Vec<_> = calls.collect();
@@ -65,7 +65,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
     let count_all = async |keys: &[String], expected: i64| count_each(keys, &|_| expected).await;
     bench.is_well(&tagged("warm", 1)).await;
     count_all(&old, 1).await;
-    let from = RedisCluster::first_owner(slot(TAG.as_bytes()));
+    let from = RedisCluster::first_owner(hash_slot(TAG.as_bytes()));
     let moving = begin(&cluster, (from + 1) % 3).await;
     // In one go, and so in one command until the server refuses that.
     for round in 1..=10 {
@@ -90,7 +90,7 @@ async fn a_server_that_is_in_no_map_yet_is_connected_when_a_slot_moves_there() {
     let added = cluster.add().await;
     cluster.meet(added).await;
     cluster.until_all_know("cluster_known_nodes:7").await;
-    // Who does not know whose slot it is will not take it over.
+    // Who does not know whose hash slot it is will not take it over.
     cluster.until_all_know("cluster_slots_assigned:16384").await;
     let moving = begin(&cluster, added).await;
     let error = bench.take(&new[0]).await.unwrap_err();

@@ -3,10 +3,7 @@
 use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
 
 use crate::{
-    connection::{
-        breaker_state::BreakerState, cluster::router::Cluster, error::CallErrorKind,
-        event::NodeEvent, options::NodeOptions,
-    },
+    connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
     internal_tests::connection::{
         bench::eventually,
         cluster_bench::{ClusterBench, keys},
@@ -61,7 +58,4 @@ async fn what_is_no_cluster_is_named_and_learnt_later() {
     })
     .await;
     assert_eq!(error.kind(), CallErrorKind::Misconfigured);
-    let one = "redis://127.0.0.1".parse().unwrap();
-    let error = Cluster::start(one, NodeOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("redis-cluster://"), "{error}");
 }

@@ -3,7 +3,7 @@
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
-    connection::breaker_state::BreakerState,
+    connection::breaker::BreakerState,
     internal_tests::connection::bench::{Bench, eventually},
 };
 

@@ -4,7 +4,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
-    connection::breaker_state::BreakerState,
+    connection::breaker::BreakerState,
     internal_tests::connection::bench::{Bench, eventually},
 };
 

@@ -6,9 +6,9 @@ use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     connection::{
+        command::{Command, Script},
         error::CallErrorKind,
         event::NodeEvent,
-        request::{Request, Script},
     },
     internal_tests::connection::bench::{Bench, count_of, eventually},
 };
@@ -51,7 +51,7 @@ async fn a_node_that_is_dropped_leaves_no_connection() {
     let bench = Bench::start(&server.url());
     bench.recovers("k").await;
     let script = Arc::new(Script::new("return 1"));
-    let call = bench.node.call(Request::new(&script, &["k"], &[]));
+    let call = bench.node.call(Command::new(&script, &["k"], &[""; 0]));
     drop(bench);
     let error = call.await.unwrap_err();
     assert!(matches!(

@@ -4,7 +4,7 @@ use std::{env, fs, process::Command};
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, text},
+    script::{call::ScriptCall, encoder::Encoder, text},
 };
 use redis::Value;
 use tollgate_core::{Check, HOUR, Quota, Rule, RuleSet, store::Fingerprint};
@@ -22,8 +22,8 @@ fn encoder() -> Encoder {
     Encoder::new(&rules.expect("a valid rule"), keyspace).expect("no plans")
 }
 
-fn call() -> Call {
-    let mut call = Call::new();
+fn call() -> ScriptCall {
+    let mut call = ScriptCall::new();
     let check = Check::new(0, Fingerprint::from_bits(7), 1);
     assert!(call.acquire(&encoder(), &[check]).is_some());
     call

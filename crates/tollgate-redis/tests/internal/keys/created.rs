@@ -9,7 +9,7 @@ use crate::{
     Keys,
     internal_tests::keys::{MARGIN, NOW, secret, server::Server},
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder},
+    script::{call::ScriptCall, encoder::Encoder},
 };
 
 fn encoder(rules: &RuleSet) -> Encoder {
@@ -62,7 +62,7 @@ fn a_reply_says_which_checks_have_created_keys() {
                     Check::new(rule, key, numbers.below(4)).with_plan(plan)
                 })
                 .collect();
-            let mut call = Call::at(NOW, MARGIN);
+            let mut call = ScriptCall::at(NOW, MARGIN);
             let layout = call.acquire(&encoder, &checks).expect("there is room");
             if call.is_empty() {
                 continue;

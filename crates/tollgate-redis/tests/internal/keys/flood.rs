@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, reply::NewKey},
+    script::{call::ScriptCall, encoder::Encoder, reply::NewKey},
 };
 use tollgate_core::{
     Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,
@@ -89,7 +89,7 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
             };
             let on_server = checks(&|rule, who| encoder.fingerprint(rule, &client(who)));
             let mut leave = Vec::new();
-            let mut call = Call::at(clock.now(), MARGIN);
+            let mut call = ScriptCall::at(clock.now(), MARGIN);
             let layout = call.acquire_within(encoder, &on_server, u64::MAX, |rule| {
                 let may_make = may_make.next().expect("at most one for each check");
                 leave.push((rule, may_make));
@@ -143,7 +143,7 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
     let encoder = encoder(&rules, Keys::hashed(secret(1)));
     let check = |who, cost| Check::new(0, encoder.fingerprint(0, &client(who)), cost);
     let take = |server: &mut Server, check: Check, may_make| {
-        let mut call = Call::at(NOW, MARGIN);
+        let mut call = ScriptCall::at(NOW, MARGIN);
         let layout = call.acquire_within(&encoder, &[check], u64::MAX, |_| may_make);
         let reply = server.send(&call);
         let decision = reply.decision(&layout.expect("there is room"), &[check], &rules);
@@ -153,7 +153,7 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
         (verdict.remaining(), Hold::of_store(check, taken))
     };
     let settle = |server: &mut Server, now, holding: &Hold, how| {
-        let mut call = Call::at(now, MARGIN);
+        let mut call = ScriptCall::at(now, MARGIN);
         assert!(call.settle(&encoder, holding, how));
         server.send(&call);
     };
@@ -170,7 +170,7 @@ fn what_was_taken_in_the_bucket_of_all_is_settled_there() {
     assert_eq!((left, server.size()), (6, 2));
     settle(&mut server, NOW, &known, Settlement::Refund(3));
     assert_eq!(take(&mut server, check(4, 1), false).0, 8);
-    let mut forget = Call::new();
+    let mut forget = ScriptCall::new();
     assert!(forget.reset(&encoder, 0, known.check.key()));
     server.send(&forget);
     let later = known.taken.fresh_at;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder},
+    script::{call::ScriptCall, encoder::Encoder},
 };
 use tollgate_core::{Check, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 
@@ -28,7 +28,7 @@ fn address() -> KeyBuf {
 /// One unit for this key, and what is left.
 fn take(server: &mut Server, (rules, encoder): &(Arc<RuleSet>, Encoder), key: &KeyBuf) -> u64 {
     let checks = [Check::new(0, encoder.fingerprint(0, key), 1)];
-    let mut call = Call::at(NOW, MARGIN);
+    let mut call = ScriptCall::at(NOW, MARGIN);
     let layout = call.acquire(encoder, &checks).expect("there is room");
     let reply = server.send(&call);
     reply.decision(&layout, &checks, rules).verdicts()[0].remaining()
@@ -63,7 +63,7 @@ fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
         let (rules, encoder) = encoder("shop", keys);
         let overflowing = encoder.with_overflow("api").expect("it is there");
         let checks = [Check::new(0, overflowing.fingerprint(0, &address()), 1)];
-        let mut call = Call::at(NOW, MARGIN);
+        let mut call = ScriptCall::at(NOW, MARGIN);
         let layout = call.acquire_within(&overflowing, &checks, u64::MAX, |_| false);
         let layout = layout.expect("there is room");
         // Two names of the client, two of the bucket of all.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder},
+    script::{call::ScriptCall, encoder::Encoder},
 };
 use tollgate_core::{
     Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleSet, SECOND,
@@ -105,7 +105,7 @@ impl History {
             .iter()
             .map(|(rule, key, cost)| Check::new(*rule, process.fingerprint(*rule, key), *cost))
             .collect();
-        let mut call = Call::at(self.clock.now(), MARGIN);
+        let mut call = ScriptCall::at(self.clock.now(), MARGIN);
         let peek = self.numbers.one_in(6);
         let (layout, by_memory) = if peek {
             (call.peek(process, &on_server), self.memory.peek(&in_memory))
@@ -158,7 +158,7 @@ impl History {
         self.memory.settle(&[holding], how);
         let rule = holding.check.rule();
         let check = Check::new(rule, process.fingerprint(rule, &key), holding.check.cost());
-        let mut call = Call::at(self.clock.now(), MARGIN);
+        let mut call = ScriptCall::at(self.clock.now(), MARGIN);
         let taken = holding.taken;
         assert!(call.settle(process, &Hold::of_store(check, taken), how));
         self.server.send(&call);
@@ -169,7 +169,7 @@ impl History {
         let check = Check::new(rule, self.memory.fingerprint(rule, &key), 1);
         let done = self.memory.reset(&[check]);
         assert!(matches!(done.ready(), Some(Ok(_))));
-        let mut call = Call::new();
+        let mut call = ScriptCall::new();
         assert!(call.reset(process, rule, process.fingerprint(rule, &key)));
         self.server.send(&call);
         self.held.clear();
@@ -224,7 +224,7 @@ fn a_state_has_one_name_at_a_time() {
     );
     let key = Key::of("client").into();
     let mut take = |process: &Encoder, cost| {
-        let mut call = Call::at(NOW, MARGIN);
+        let mut call = ScriptCall::at(NOW, MARGIN);
         let checks = [Check::new(1, process.fingerprint(1, &key), cost)];
         let layout = call.acquire(process, &checks).expect("there is room");
         let reply = history.server.send(&call);

@@ -6,7 +6,7 @@ use tollgate_test_servers::{
     redis_client::{Integers as _, RedisClient},
 };
 
-use crate::script::{call::Call, reply::Reply, text};
+use crate::script::{call::ScriptCall, reply::ScriptReply, text};
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -19,19 +19,19 @@ impl Server {
         let server = RedisServer::start(&[]);
         let mut connection = RedisClient::connect(server.address());
         let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(text::SCRIPT.sha().to_vec()));
+        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().to_vec()));
         Self {
             connection,
             _server: server,
         }
     }
 
-    pub(crate) fn send(&mut self, call: &Call) -> Reply {
+    pub(crate) fn send(&mut self, call: &ScriptCall) -> ScriptReply {
         let count = call.keys().len().to_string();
-        let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
+        let head = [&b"EVALSHA"[..], text::DECIDE.sha(), count.as_bytes()];
         let command = head.into_iter().chain(call.keys()).chain(call.args());
         let integers = self.connection.command(command).integers();
-        Reply::new(call.checks(), integers).expect("a whole reply")
+        ScriptReply::new(call.checks(), integers).expect("a whole reply")
     }
 
     /// The names of all states.

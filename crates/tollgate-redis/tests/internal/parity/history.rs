@@ -9,9 +9,9 @@ use crate::{
     Keys, Secret,
     keys::keyspace::{Keyspace, Partition},
     script::{
-        call::{Call, RequestLayout},
+        call::{RequestLayout, ScriptCall},
         encoder::Encoder,
-        reply::Reply,
+        reply::ScriptReply,
     },
     store::credits::{CHANGE, change_args},
 };
@@ -111,7 +111,7 @@ pub(crate) struct History<'a> {
     denied: Option<(Check, u64)>,
     again: Option<Check>,
     /// The call that is being filled, and what it says.
-    call: Option<Call>,
+    call: Option<ScriptCall>,
     acts: Vec<Act>,
     lives: Lives,
 }
@@ -206,15 +206,15 @@ impl<'a> History<'a> {
     }
 
     /// The call that is being filled.
-    fn call(&mut self) -> &mut Call {
+    fn call(&mut self) -> &mut ScriptCall {
         // By the server's own clock each has a time that is known only afterwards.
         if self.time == Time::Real || self.numbers.one_in(3) {
             self.send();
         }
         let now = self.clock.now();
         self.call.get_or_insert_with(|| match self.time {
-            Time::Callers => Call::at(now, MARGIN),
-            Time::Servers | Time::Real => Call::new(),
+            Time::Callers => ScriptCall::at(now, MARGIN),
+            Time::Servers | Time::Real => ScriptCall::new(),
         })
     }
 
@@ -228,7 +228,7 @@ impl<'a> History<'a> {
         let reply = carried_out.as_ref().map(|it| {
             let text = format!("seed {}: {:?}", self.seed, it.answer);
             assert!(matches!(it.answer, Value::Array(_)), "{text}");
-            Reply::new(call.checks(), it.answer.clone().integers())
+            ScriptReply::new(call.checks(), it.answer.clone().integers())
                 .unwrap_or_else(|| panic!("{text}"))
         });
         if let (Time::Real, Some(reply)) = (self.time, &reply) {
@@ -251,7 +251,7 @@ impl<'a> History<'a> {
     }
 
     /// Does what a call said in memory. Gives the checks whose states it may have changed.
-    fn done_in_memory(&mut self, act: Act, reply: Option<&Reply>) -> (Version, Vec<Check>) {
+    fn done_in_memory(&mut self, act: Act, reply: Option<&ScriptReply>) -> (Version, Vec<Check>) {
         match act {
             Act::Request {
                 step,
@@ -392,8 +392,8 @@ impl<'a> History<'a> {
         };
         let encoder = self.version.encoders.any();
         let call = match self.time {
-            Time::Callers => Call::at(now, MARGIN),
-            Time::Servers | Time::Real => Call::new(),
+            Time::Callers => ScriptCall::at(now, MARGIN),
+            Time::Servers | Time::Real => ScriptCall::new(),
         };
         if self.time == Time::Servers {
             self.server.stand_at(now);
@@ -678,7 +678,7 @@ impl Encoders {
 
     /// The names that a check's state may have.
     fn names(&self, check: &Check) -> Vec<Vec<u8>> {
-        let mut call = Call::new();
+        let mut call = ScriptCall::new();
         // Of a cost of 0: without the names of its balance.
         let layout = call.peek(&self.settling[0], &[check.with_cost(0)]);
         assert!(layout.is_some());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, reply::Reply},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{
     Check, Quota, Rule, RuleSet, SECOND,
@@ -142,7 +142,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             0 => quota.limit() - numbers.below(1 + quota.limit() / 4),
             _ => 1 + numbers.below(4) * numbers.below(1 + quota.limit() / 10),
         };
-        let mut call = Call::at(now, MARGIN);
+        let mut call = ScriptCall::at(now, MARGIN);
         if resets {
             spent.1 = 0;
             assert!(call.reset(&encoder, 0, check.key()));
@@ -158,7 +158,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
             .expect("there is room");
         let carried_out = server.carry_out(&call);
         let integers = carried_out.answer.integers();
-        let reply = Reply::new(call.checks(), integers).expect("a whole reply");
+        let reply = ScriptReply::new(call.checks(), integers).expect("a whole reply");
         let decision = reply.decision(&layout, &checks, &rules);
         let verdict = decision.verdicts()[0];
         let by_script = reply.grant(grant).expect("it is ours");

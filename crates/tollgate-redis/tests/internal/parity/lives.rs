@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use crate::script::{call::Call, encoder::Encoder};
+use crate::script::{call::ScriptCall, encoder::Encoder};
 use tollgate_core::{
     Check,
     store::{Fingerprint, RuleStore},
@@ -79,7 +79,7 @@ impl Lives {
             let brought = if given.has_variable_quota() { 4 } else { 0 };
             for plan in 0..given.quotas() as u16 + brought {
                 let check = Check::new(rule, Fingerprint::from_bits(7), 1).with_plan(plan);
-                let mut call = Call::new();
+                let mut call = ScriptCall::new();
                 assert!(call.peek(encoder, &[check]).is_some());
                 let Some(packed) = call.args().nth(1) else {
                     continue;

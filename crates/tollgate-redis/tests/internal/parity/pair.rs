@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, reply::Reply},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{
     Check, Decision, ManualClock, MemoryStore, Rule, RuleSet, Store as _,
@@ -58,7 +58,7 @@ impl Pair {
         self.clock.set(now);
         let checks = vec![check(cost)];
         let decision = bound.memory.acquire(&checks).ready().expect("at once");
-        let mut call = Call::at(now, MARGIN);
+        let mut call = ScriptCall::at(now, MARGIN);
         let layout = call.acquire(&bound.encoder, &checks);
         let reply = self.send(&call);
         let layout = layout.expect("there is room");
@@ -79,7 +79,7 @@ impl Pair {
         let before = bound.memory.lapsed_units(0);
         bound.memory.settle(&[receipt], Settlement::Cancel);
         let lapsed = bound.memory.lapsed_units(0) - before;
-        let mut call = Call::at(now, MARGIN);
+        let mut call = ScriptCall::at(now, MARGIN);
         assert!(call.settle(&bound.encoder, &receipt, Settlement::Cancel));
         let reply = self.send(&call);
         if receipt.before.is_some() {
@@ -88,8 +88,8 @@ impl Pair {
         lapsed
     }
 
-    fn send(&mut self, call: &Call) -> Reply {
+    fn send(&mut self, call: &ScriptCall) -> ScriptReply {
         let integers = self.server.run(call).integers();
-        Reply::new(call.checks(), integers).expect("a whole reply")
+        ScriptReply::new(call.checks(), integers).expect("a whole reply")
     }
 }

@@ -5,7 +5,7 @@ use tollgate_test_servers::{
     blocking_server::RedisServer, moved_server::MovedServer, redis_client::RedisClient,
 };
 
-use crate::script::{call::Call, text};
+use crate::script::{call::ScriptCall, text};
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -48,7 +48,7 @@ impl Server {
 
     fn new(process: Process, mut connection: RedisClient) -> Self {
         let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(text::SCRIPT.sha().to_vec()));
+        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().to_vec()));
         Self {
             process,
             connection,
@@ -69,14 +69,14 @@ impl Server {
     }
 
     /// Sends a call, and gives its answer.
-    pub(crate) fn run(&mut self, call: &Call) -> Value {
+    pub(crate) fn run(&mut self, call: &ScriptCall) -> Value {
         self.push(call);
         self.connection.flush();
         self.connection.answer()
     }
 
     /// Sends a call, and looks at all states that it may have written.
-    pub(crate) fn carry_out(&mut self, call: &Call) -> CarriedOut {
+    pub(crate) fn carry_out(&mut self, call: &ScriptCall) -> CarriedOut {
         self.connection.push([&b"TIME"[..]]);
         self.push(call);
         for key in call.keys() {
@@ -111,7 +111,7 @@ impl Server {
     /// Runs the script with keys and arguments as they are.
     pub(crate) fn evaluate(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> Value {
         let count = keys.len().to_string();
-        let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
+        let head = [&b"EVALSHA"[..], text::DECIDE.sha(), count.as_bytes()];
         let words: Vec<&[u8]> = [&head, keys, args].concat();
         self.command(&words)
     }
@@ -128,9 +128,9 @@ impl Server {
         }
     }
 
-    fn push(&mut self, call: &Call) {
+    fn push(&mut self, call: &ScriptCall) {
         let count = call.keys().len().to_string();
-        let head = [&b"EVALSHA"[..], text::SCRIPT.sha(), count.as_bytes()];
+        let head = [&b"EVALSHA"[..], text::DECIDE.sha(), count.as_bytes()];
         self.connection
             .push(head.into_iter().chain(call.keys()).chain(call.args()));
     }

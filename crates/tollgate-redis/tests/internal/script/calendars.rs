@@ -4,7 +4,7 @@ use tollgate_core::{Decision, Outcome, Quota, Rule, Tick, calendar::CalendarUnit
 
 use crate::{
     internal_tests::script::{MARGIN, Subject},
-    script::{call::Call, reply::Reply},
+    script::{call::ScriptCall, reply::ScriptReply},
 };
 
 /// An hour before the end of November 2023 in UTC.
@@ -16,7 +16,7 @@ impl Subject {
     /// A request of a process for which the windows end by so many seconds later.
     fn acquire_later(&mut self, now: Tick, cost: u64, later: i64) -> Decision {
         let checks = [Self::check(0, cost)];
-        let mut call = Call::at(now, MARGIN);
+        let mut call = ScriptCall::at(now, MARGIN);
         let layout = call.acquire(&self.encoder, &checks).expect("there is room");
         let keys: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();
         let mut args: Vec<Vec<u8>> = call.args().map(<[u8]>::to_vec).collect();
@@ -32,7 +32,7 @@ impl Subject {
         let rest = keys.iter().chain(&args).map(Vec::as_slice);
         let reply = self.connection.command(words.into_iter().chain(rest));
         let reply = tollgate_test_servers::redis_client::Integers::integers(reply);
-        let reply = Reply::new(call.checks(), reply).expect("a whole reply");
+        let reply = ScriptReply::new(call.checks(), reply).expect("a whole reply");
         reply.decision(&layout, &checks, &self.rules)
     }
 }

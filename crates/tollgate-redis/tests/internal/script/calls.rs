@@ -1,6 +1,6 @@
 //! What one call carries.
 
-use crate::script::call::Call;
+use crate::script::call::ScriptCall;
 use tollgate_core::{
     MINUTE, Quota, Rule, RuleSet,
     algorithm::Taken,
@@ -14,7 +14,7 @@ use crate::{
     script::encoder::Encoder,
 };
 
-type Operation = fn(&mut Call, &Encoder) -> bool;
+type Operation = fn(&mut ScriptCall, &Encoder) -> bool;
 
 const QUOTA: Quota = Quota::gcra(100, MINUTE);
 
@@ -56,7 +56,7 @@ fn encoder() -> Encoder {
 
 #[test]
 fn a_call_that_is_full_takes_no_operation_and_stays_as_it_is() {
-    let (encoder, mut call) = (encoder(), Call::new());
+    let (encoder, mut call) = (encoder(), ScriptCall::new());
     while call.debit(&encoder, &Subject::check(0, 1)).is_some() {}
     // Each may have an answer for its block as well.
     let full = call.checks();
@@ -70,12 +70,12 @@ fn a_call_that_is_full_takes_no_operation_and_stays_as_it_is() {
 #[test]
 fn a_call_knows_the_rules_of_every_operation() {
     let encoder = encoder();
-    let mut first = Call::new();
+    let mut first = ScriptCall::new();
     assert_eq!(first.rules(), 0);
     assert!(OPERATIONS[0](&mut first, &encoder));
     assert_eq!(first.rules().count_ones(), 1);
     for (place, operation) in OPERATIONS.into_iter().enumerate() {
-        let mut call = Call::new();
+        let mut call = ScriptCall::new();
         assert!(operation(&mut call, &encoder), "{place}");
         assert_eq!(call.rules(), first.rules(), "{place}");
     }

@@ -1,6 +1,6 @@
 //! Values that the script did not write.
 
-use crate::script::call::Call;
+use crate::script::call::ScriptCall;
 use redis::Value;
 use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
 use tollgate_test_servers::numbers::Numbers;
@@ -28,7 +28,7 @@ fn a_string_that_is_no_state_fails_its_check_and_stays() {
             let taken = Taken::new(NOW, NOW + 1);
             let holding = tollgate_core::store::Hold::of_store(check, taken);
             for how in [Settlement::Cancel, Settlement::Charge(1)] {
-                let mut call = Call::at(NOW, MARGIN);
+                let mut call = ScriptCall::at(NOW, MARGIN);
                 assert!(call.settle(&subject.encoder, &holding, how));
                 assert!(matches!(subject.send(&call), Value::Array(_)));
             }
@@ -70,7 +70,7 @@ fn a_damaged_state_never_ends_the_script() {
                 damaged.extend((0..16).map(|_| numbers.of(&[0, 0, 0, 1, 0x42, 0xff])));
             }
             subject.connection.command([&b"SET"[..], &key, &damaged]);
-            let mut call = Call::at(NOW, MARGIN);
+            let mut call = ScriptCall::at(NOW, MARGIN);
             for cost in [0, 1, 11] {
                 let _ = call.acquire(&subject.encoder, &[Subject::check(rule, cost)]);
             }
@@ -81,7 +81,7 @@ fn a_damaged_state_never_ends_the_script() {
             let reply = subject.send(&call);
             assert!(matches!(reply, Value::Array(_)), "{reply:?} to {damaged:?}");
             subject.connection.command([&b"SET"[..], &key, &damaged]);
-            let mut call = Call::at(NOW, MARGIN);
+            let mut call = ScriptCall::at(NOW, MARGIN);
             assert!(call.reset(&subject.encoder, rule, check.key()));
             let _ = call.acquire(&subject.encoder, &[check]);
             let reply = subject.send(&call);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, reply::Reply},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{Check, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
@@ -38,8 +38,8 @@ impl Subject {
         }
     }
 
-    fn call(&self) -> Call {
-        Call::at(self.now, Duration::from_secs(10_000_000_000))
+    fn call(&self) -> ScriptCall {
+        ScriptCall::at(self.now, Duration::from_secs(10_000_000_000))
     }
 
     /// Units that are left, or `None` if so many do not fit.
@@ -83,7 +83,7 @@ impl Subject {
         self.send(&call);
     }
 
-    fn send(&mut self, call: &Call) -> Reply {
+    fn send(&mut self, call: &ScriptCall) -> ScriptReply {
         self.server.send(call)
     }
 }

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, reply::Reply, text},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply, text},
 };
 use redis::Value;
 use tollgate_core::{Check, Decision, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
@@ -75,12 +75,12 @@ impl Subject {
     }
 
     fn key(&self, rule: u16) -> Vec<u8> {
-        let mut call = Call::new();
+        let mut call = ScriptCall::new();
         assert!(call.reset(&self.encoder, rule, Fingerprint::from_bits(7)));
         call.keys().next().expect("one").to_vec()
     }
 
-    fn send(&mut self, call: &Call) -> Value {
+    fn send(&mut self, call: &ScriptCall) -> Value {
         let count = call.keys().len().to_string();
         let rest: Vec<&[u8]> = [count.as_bytes()]
             .into_iter()
@@ -92,7 +92,7 @@ impl Subject {
                 .into_iter()
                 .chain(rest.iter().copied())
         };
-        match self.connection.command(by("EVALSHA", text::SCRIPT.sha())) {
+        match self.connection.command(by("EVALSHA", text::DECIDE.sha())) {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
                 self.connection.command(by("EVAL", text::TEXT.as_bytes()))
             }
@@ -102,10 +102,10 @@ impl Subject {
 
     /// A request alone in its call.
     fn acquire(&mut self, now: u64, checks: &[Check]) -> Decision {
-        let mut call = Call::at(now, MARGIN);
+        let mut call = ScriptCall::at(now, MARGIN);
         let layout = call.acquire(&self.encoder, checks).expect("there is room");
         let reply = self.send(&call).integers();
-        let reply = Reply::new(call.checks(), reply).expect("a whole reply");
+        let reply = ScriptReply::new(call.checks(), reply).expect("a whole reply");
         reply.decision(&layout, checks, &self.rules)
     }
 

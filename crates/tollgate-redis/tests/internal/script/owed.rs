@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::script::call::Call;
+use crate::script::call::ScriptCall;
 use redis::Value;
 use tollgate_core::{Outcome, Quota, Rule, SECOND};
 
@@ -18,7 +18,7 @@ fn report(subject: &mut Subject, units: u64) {
 }
 
 fn report_at(subject: &mut Subject, now: u64, units: u64) {
-    let mut call = Call::at(now, MARGIN);
+    let mut call = ScriptCall::at(now, MARGIN);
     let place = call.debit(&subject.encoder, &Subject::check(0, units));
     assert!(place.is_some());
     let reply = subject.send(&call);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::Call, encoder::Encoder, reply::Reply},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{Check, Quota, Rule, RuleSet, store::Fingerprint};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
@@ -84,7 +84,7 @@ impl Process {
         server.send(&call);
     }
 
-    fn report(&self, server: &mut Server, now: u64, units: u64) -> Reply {
+    fn report(&self, server: &mut Server, now: u64, units: u64) -> ScriptReply {
         let mut call = call(now);
         let check = Self::check().with_cost(units);
         assert!(call.debit(&self.encoder, &check).is_some());
@@ -92,8 +92,8 @@ impl Process {
     }
 }
 
-fn call(now: u64) -> Call {
-    Call::at(now, Duration::from_secs(10_000_000_000))
+fn call(now: u64) -> ScriptCall {
+    ScriptCall::at(now, Duration::from_secs(10_000_000_000))
 }
 
 /// Each kind that is granted, with another limit, and windows with another length.

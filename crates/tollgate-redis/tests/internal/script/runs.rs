@@ -1,6 +1,6 @@
 //! A check that repeats for the next keys.
 
-use crate::script::{call::Call, encoder::Encoder};
+use crate::script::{call::ScriptCall, encoder::Encoder};
 use redis::Value;
 use tollgate_core::{Check, store::Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;
@@ -15,7 +15,7 @@ fn check(rule: u16, client: u64, cost: u64) -> Check {
 }
 
 /// A request for each client, in one call.
-fn requests(encoder: &Encoder, mut call: Call, rule: u16, peeks: bool) -> Call {
+fn requests(encoder: &Encoder, mut call: ScriptCall, rule: u16, peeks: bool) -> ScriptCall {
     for client in 0..CLIENTS {
         let check = [check(rule, client, 1)];
         let layout = if peeks {
@@ -29,7 +29,7 @@ fn requests(encoder: &Encoder, mut call: Call, rule: u16, peeks: bool) -> Call {
 }
 
 /// The answer to the first request of a call, with how often it repeats.
-fn repeated(subject: &mut Subject, call: &Call) -> Vec<i64> {
+fn repeated(subject: &mut Subject, call: &ScriptCall) -> Vec<i64> {
     let count = call.keys().len().to_string();
     let repeats = u16::try_from(call.checks() - 1).expect("few").to_le_bytes();
     let head = [
@@ -43,7 +43,7 @@ fn repeated(subject: &mut Subject, call: &Call) -> Vec<i64> {
 }
 
 /// Each state, with whether it has a time to live.
-fn states(subject: &mut Subject, call: &Call) -> Vec<(Value, bool)> {
+fn states(subject: &mut Subject, call: &ScriptCall) -> Vec<(Value, bool)> {
     let keys: Vec<_> = call.keys().map(<[u8]>::to_vec).collect();
     let each = keys.iter().map(|key| {
         let state = subject.connection.command([&b"GET"[..], key]);
@@ -66,7 +66,7 @@ fn a_check_that_repeats_is_decided_as_if_it_were_written_for_each_key() {
                             .is_allowed()
                     );
                 }
-                let call = requests(&subject.encoder, Call::at(NOW, MARGIN), rule, peeks);
+                let call = requests(&subject.encoder, ScriptCall::at(NOW, MARGIN), rule, peeks);
                 let foreign = call.keys().nth(3).expect("five keys").to_vec();
                 subject
                     .connection

@@ -1,6 +1,6 @@
 //! What is written, and for how long.
 
-use crate::script::call::Call;
+use crate::script::call::ScriptCall;
 use redis::Value;
 use tollgate_core::{DAY, Quota, Rule};
 use tollgate_test_servers::redis_client::Integers as _;
@@ -15,7 +15,7 @@ fn within_a_window_the_time_to_live_is_left_as_it_is() {
     ]);
     for rule in 0..2 {
         let take = |subject: &mut Subject| {
-            let mut call = Call::new();
+            let mut call = ScriptCall::new();
             let _ = call.acquire(&subject.encoder, &[Subject::check(rule, 1)]);
             let reply = subject.send(&call).integers();
             (reply[0] as u64 / DAY.as_micros() as u64, subject.written())
@@ -64,7 +64,7 @@ fn a_denial_a_cost_of_nothing_and_a_peek_write_nothing() {
                 .acquire(NOW, &[Subject::check(rule, 3)])
                 .is_allowed()
         );
-        let mut call = Call::at(NOW, MARGIN);
+        let mut call = ScriptCall::at(NOW, MARGIN);
         let _ = call.peek(&subject.encoder, &[Subject::check(rule, 1)]);
         subject.send(&call);
         assert!(subject.written().is_empty(), "{rule}");

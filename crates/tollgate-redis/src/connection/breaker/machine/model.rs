@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::connection::{
+    breaker::BreakerState,
     breaker::machine::{BreakerOptions, Machine},
-    breaker_state::BreakerState,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -59,7 +59,7 @@ impl AsyncWrite for Pieces {
     }
 }
 
-fn driver(stream: Pieces, queue: &Arc<Queue>, options: &NodeOptions) -> Driver {
+fn driver(stream: Pieces, queue: &Arc<CommandQueue>, options: &NodeOptions) -> Driver {
     let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
     Driver::new(
         Box::new(stream),
@@ -70,11 +70,11 @@ fn driver(stream: Pieces, queue: &Arc<Queue>, options: &NodeOptions) -> Driver {
 }
 
 /// Calls with these keys, in a queue.
-fn push(queue: &Queue, keys: &[&str], options: &NodeOptions) -> Vec<Call> {
+fn push(queue: &CommandQueue, keys: &[&str], options: &NodeOptions) -> Vec<AnswerFuture> {
     let script = Arc::new(Script::new("return 1"));
     let deadline = Instant::now() + options.deadline;
     let calls = keys.iter().map(|key| {
-        let (waiting, call) = Waiting::new(Request::new(&script, &[key], &[]), deadline);
+        let (waiting, call) = QueuedCommand::new(Command::new(&script, &[key], &[""; 0]), deadline);
         queue.push(waiting).unwrap();
         call
     });
@@ -92,7 +92,7 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
     let options = NodeOptions::default();
     let stream = Pieces::default();
     let pieces = Arc::clone(&stream.pieces);
-    let queue = Arc::new(Queue::new(options.waiting));
+    let queue = Arc::new(CommandQueue::new(options.waiting));
     let mut driver = pin!(driver(stream, &queue, &options));
     let mut calls = Vec::new();
     for _ in 0..2 {
@@ -108,7 +108,7 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
 async fn a_call_that_comes_as_the_driver_falls_asleep_is_sent() {
     let options = NodeOptions::default();
     for is_new in [true, false] {
-        let queue = Arc::new(Queue::new(options.waiting));
+        let queue = Arc::new(CommandQueue::new(options.waiting));
         let stream = Pieces::default();
         let (pieces, meanwhile) = (Arc::clone(&stream.pieces), Arc::clone(&stream.meanwhile));
         let mut driver = pin!(driver(stream, &queue, &options));

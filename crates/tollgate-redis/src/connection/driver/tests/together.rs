@@ -5,14 +5,14 @@ use crate::connection::event::{CallEvent, Resent};
 
 impl Bench {
     /// A call of one check, on this key.
-    fn check(&self, key: &str) -> Call {
+    fn check(&self, key: &str) -> AnswerFuture {
         self.check_at("", 0, key)
     }
 
-    fn check_at(&self, time: &str, slot: u16, key: &str) -> Call {
+    fn check_at(&self, time: &str, hash_slot: u16, key: &str) -> AnswerFuture {
         let args = [time, "abc\u{1}\0"].map(str::as_bytes).into_iter();
         let keys = [key.as_bytes()].into_iter();
-        self.send(Request::checks(&self.script, slot, keys, args))
+        self.send(Command::checks(&self.script, hash_slot, keys, args))
     }
 }
 
@@ -87,14 +87,14 @@ async fn an_answer_of_another_length_is_nobodys() {
 }
 
 /// A call of a log with this limit.
-fn log(bench: &Bench, key: &str, limit: f64) -> Call {
+fn log(bench: &Bench, key: &str, limit: f64) -> AnswerFuture {
     let mut check = vec![0_u8; 34];
     check[3..5].copy_from_slice(&1_u16.to_le_bytes());
     check[13] = 20;
     check[22..30].copy_from_slice(&limit.to_le_bytes());
     let args = [&b""[..], &check].into_iter();
     let keys = [key.as_bytes()].into_iter();
-    bench.send(Request::checks(&bench.script, 0, keys, args))
+    bench.send(Command::checks(&bench.script, 0, keys, args))
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use redis::{pack_command, parse_redis_value};
 
 use crate::connection::{
-    request::{Request, Script, push_argument, push_count, push_number},
+    command::{Command, Script, push_argument, push_count, push_number},
     resp::reference::{compare, in_our_words, ours, shown},
 };
 
@@ -87,8 +87,8 @@ proptest! {
         let script = std::sync::Arc::new(Script::new("return 1"));
         for with_body in [false, true] {
             let mut ours = Vec::new();
-            let request = Request::new(&script, &keys, &args);
-            Request::write_all([&request].into_iter(), with_body, &mut ours);
+            let command = Command::new(&script, &keys, &args);
+            Command::write_all([&command].into_iter(), with_body, &mut ours);
             let head = if with_body {
                 vec![b"EVAL".to_vec(), b"return 1".to_vec()]
             } else {

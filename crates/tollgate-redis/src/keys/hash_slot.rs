@@ -1,26 +1,26 @@
-//! In which slot a key is: CRC-16/XMODEM of its hash tag, modulo 16384, as the Redis Cluster specification says.
+//! In which hash slot a key is: CRC-16/XMODEM of its hash tag, modulo 16384, as the Redis Cluster specification says.
 
 use std::sync::LazyLock;
 
-/// How many slots there are.
-pub(crate) const SLOTS: usize = 16_384;
+/// How many hash slots there are.
+pub(crate) const HASH_SLOTS: usize = 16_384;
 
-/// The slot of a key. If the key has a `{`, and behind it a `}` with something in between, only what is in between counts.
-pub(crate) fn slot(key: &[u8]) -> u16 {
-    crc16(tag(key)) % SLOTS as u16
+/// The hash slot of a key. If the key has a `{`, and behind it a `}` with something in between, only what is in between counts.
+pub(crate) fn hash_slot(key: &[u8]) -> u16 {
+    crc16(tag(key)) % HASH_SLOTS as u16
 }
 
-/// The first number, in decimal digits, that is in each slot.
+/// The first number, in decimal digits, that is in each hash slot.
 static FIRST_NUMBERS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
-    let mut first = vec![None; SLOTS];
-    let mut missing = SLOTS;
+    let mut first = vec![None; HASH_SLOTS];
+    let mut missing = HASH_SLOTS;
     for number in 0_u32.. {
-        let entry = &mut first[usize::from(slot(number.to_string().as_bytes()))];
+        let entry = &mut first[usize::from(hash_slot(number.to_string().as_bytes()))];
         if entry.is_none() {
             *entry = Some(number);
             missing -= 1;
         }
-        // Numbers of up to six digits reach every slot; a test says so.
+        // Numbers of up to six digits reach every hash slot; a test says so.
         if missing == 0 || number == 999_999 {
             break;
         }
@@ -28,9 +28,9 @@ static FIRST_NUMBERS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
     first.into_iter().map(Option::unwrap_or_default).collect()
 });
 
-/// A text in a slot, of digits: whatever has it for its hash tag is in that slot. Slow the first time.
-pub(crate) fn tag_in(slot: u16) -> String {
-    FIRST_NUMBERS[usize::from(slot) % SLOTS].to_string()
+/// A text in a hash slot, of digits: whatever has it for its hash tag is in that hash slot. Slow the first time.
+pub(crate) fn hash_tag_in(hash_slot: u16) -> String {
+    FIRST_NUMBERS[usize::from(hash_slot) % HASH_SLOTS].to_string()
 }
 
 fn tag(key: &[u8]) -> &[u8] {
@@ -76,14 +76,14 @@ mod tests {
     #[test]
     fn there_is_a_tag_for_every_slot() {
         let mut reached: Vec<_> = (0..1_000_000_u32)
-            .map(|number| slot(number.to_string().as_bytes()))
+            .map(|number| hash_slot(number.to_string().as_bytes()))
             .collect();
         reached.sort_unstable();
         reached.dedup();
-        assert_eq!(reached.len(), SLOTS);
+        assert_eq!(reached.len(), HASH_SLOTS);
         for wanted in 0..16_384 {
-            let key = format!("probe:{{{}}}:one", tag_in(wanted));
-            assert_eq!(slot(key.as_bytes()), wanted);
+            let key = format!("probe:{{{}}}:one", hash_tag_in(wanted));
+            assert_eq!(hash_slot(key.as_bytes()), wanted);
         }
     }
 }

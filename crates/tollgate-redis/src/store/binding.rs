@@ -9,7 +9,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Outcome, Rule, RuleSet, Tick, Verdict,
+    Check, Rule, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
 };
@@ -21,9 +21,9 @@ use crate::{
     script::{
         call::{RequestLayout, Settled},
         encoder::Encoder,
-        reply::{BlockReply, NewKey, Reply},
+        reply::{BlockReply, NewKey, ScriptReply},
     },
-    store::{new_key_cap::NewKeyCap, shared::Shared},
+    store::{context::StoreContext, new_key_cap::NewKeyCap},
 };
 
 /// Tells operators of a block that has begun with this check.
@@ -36,16 +36,16 @@ pub(super) fn report_block(rules: &RuleSet, check: &Check, reply: Option<BlockRe
 }
 
 /// A rule set on the store, shared with the futures of its answers.
-pub(super) struct Inner {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct Binding {
+    pub(super) shared: Arc<StoreContext>,
     pub(super) rules: Arc<RuleSet>,
     pub(super) encoder: Arc<Encoder>,
     /// By rule: how many keys this process may make.
     pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
     /// What this process decides locally.
     pub(super) local: Arc<BoundRules>,
-    /// What is counted of decisions, by rule and plan.
-    pub(super) counts: Box<[Box<[Arc<RuleCounts>]>]>,
+    /// What is counted of each rule.
+    pub(super) counts: Box<[Arc<RuleCounts>]>,
     /// What a ledger knows of durable rules, and how many requests ask with it.
     pub(super) bases: Mutex<HashMap<(u16, Fingerprint), (u64, u32)>>,
     /// Who hears what balances pay.
@@ -58,7 +58,7 @@ pub(super) struct Inner {
     pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Inner {
+impl Binding {
     /// The time by this process's clock.
     #[inline]
     pub(super) fn now(&self) -> Tick {
@@ -100,11 +100,11 @@ impl Inner {
         for step in self.local.places.steps(&checks) {
             let receipts = step.iter().map(|index| receipts[usize::from(*index)]);
             let receipts: SmallVec<[Hold; 4]> = receipts.collect();
-            self.settle_in_one_slot(&receipts, how);
+            self.settle_in_one_step(&receipts, how);
         }
     }
 
-    fn settle_in_one_slot(self: &Arc<Self>, receipts: &[Hold], how: Settlement) {
+    fn settle_in_one_step(self: &Arc<Self>, receipts: &[Hold], how: Settlement) {
         let mut call = self.shared.new_call();
         let Some(settled) = call.settle_all(&self.encoder, receipts, how) else {
             if let Settlement::Charge(units) = how {
@@ -117,22 +117,22 @@ impl Inner {
         if call.is_empty() {
             return;
         }
-        let inner = Arc::clone(self);
+        let binding = Arc::clone(self);
         self.shared
             .settle(&call, settled.is_told(), move |reply| match reply {
-                Ok(reply) => inner.on_settled(&settled, &reply),
-                Err(why) => inner.on_not_settled(&settled, why),
+                Ok(reply) => binding.on_settled(&settled, &reply),
+                Err(why) => binding.on_not_settled(&settled, why),
             });
     }
 
     fn lapse(&self, check: &Check, units: u64) {
-        if let Some(counts) = self.counts_of(usize::from(check.rule()), 0) {
+        if let Some(counts) = self.counts.get(usize::from(check.rule())) {
             counts.lapse(units);
         }
     }
 
     /// Counts what a settlement has let lapse, and tells operators of blocks that it has begun.
-    pub(super) fn on_settled(&self, settled: &Settled, reply: &Reply) {
+    pub(super) fn on_settled(&self, settled: &Settled, reply: &ScriptReply) {
         for it in &settled.lapsing {
             let lapsed = reply.lapsed_units(it.place).unwrap_or(it.at_risk);
             self.lapse(&it.check, lapsed);
@@ -160,30 +160,17 @@ impl Inner {
         }
     }
 
-    /// Counts checks that were decided, by the source of the decision.
-    #[inline]
-    pub(super) fn count_decided(&self, verdicts: &[Verdict]) {
-        for verdict in verdicts {
-            if !matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny) {
-                continue;
-            }
-            if let Some(counts) = self.counts_of(verdict.rule(), verdict.plan()) {
-                counts.decided(verdict.source());
-            }
-        }
-    }
-
-    fn counts_of(&self, rule: usize, plan: usize) -> Option<&RuleCounts> {
-        let plans = self.counts.get(rule)?;
-        plans.get(plan).or(plans.first()).map(|counts| &**counts)
-    }
-
     pub(super) fn cap(&self, rule: u16) -> Option<&NewKeyCap> {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
     /// Counts the keys that a request has created, and gives back what the caps have allowed in vain.
-    pub(super) fn note_new_keys(&self, reply: &Reply, layout: &RequestLayout, checks: &[Check]) {
+    pub(super) fn note_new_keys(
+        &self,
+        reply: &ScriptReply,
+        layout: &RequestLayout,
+        checks: &[Check],
+    ) {
         if cfg!(feature = "metrics") {
             for index in reply.created(layout, checks, &self.encoder, &self.rules) {
                 self.count_new_key(&checks[index]);
@@ -191,7 +178,7 @@ impl Inner {
         }
         for check in reply.new_keys(layout) {
             if check.new_key == NewKey::Refused
-                && let Some(counts) = self.counts_of(usize::from(check.rule), 0)
+                && let Some(counts) = self.counts.get(usize::from(check.rule))
             {
                 counts.new_key_refused();
             }
@@ -224,8 +211,7 @@ impl Inner {
     }
 
     fn count_new_key(&self, check: &Check) {
-        let (rule, plan) = (usize::from(check.rule()), usize::from(check.plan()));
-        if let Some(counts) = self.counts_of(rule, plan) {
+        if let Some(counts) = self.counts.get(usize::from(check.rule())) {
             counts.new_key();
         }
     }
@@ -235,23 +221,23 @@ impl Inner {
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
-pub(super) struct InUse(Mutex<Vec<Weak<Inner>>>);
+pub(super) struct InUse(Mutex<Vec<Weak<Binding>>>);
 
 impl InUse {
-    pub(super) fn add(&self, inner: &Arc<Inner>) {
+    pub(super) fn add(&self, binding: &Arc<Binding>) {
         let mut all = lock(&self.0);
-        all.retain(|inner| inner.strong_count() > 0);
-        all.push(Arc::downgrade(inner));
+        all.retain(|binding| binding.strong_count() > 0);
+        all.push(Arc::downgrade(binding));
     }
 
     /// Each rule of each of them, as it was given.
     pub(super) fn each_rule(&self, mut each: impl FnMut(&Rule)) {
-        for inner in self.all() {
-            inner.rules.given().iter().for_each(&mut each);
+        for binding in self.all() {
+            binding.rules.given().iter().for_each(&mut each);
         }
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Inner>> {
+    pub(super) fn all(&self) -> Vec<Arc<Binding>> {
         lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 }

@@ -1,19 +1,112 @@
-//! One reply, from its first byte on.
+//! Reading the Redis protocol, version 2: every server and every proxy speaks it, and a limiter needs nothing of version 3.
+//!
+//! What a server says about lengths is believed when the bytes are there, and not before.
 
-use crate::connection::value::Value;
+use smallvec::SmallVec;
 
-/// Bytes that are no reply. The connection cannot be read any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::connection) struct Malformed(pub(super) &'static str);
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
 
-impl Malformed {
-    pub(in crate::connection) fn what(self) -> &'static str {
-        self.0
+/// Integers in a row. The answer to one check, a time and three numbers, needs no memory of its own.
+pub(crate) type Integers = SmallVec<[i64; 4]>;
+
+/// An answer, as far as a limiter tells answers apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// There is nothing.
+    Nil,
+    /// A number.
+    Integer(i64),
+    /// A list that is no part of another and has nothing but integers in it, one at least.
+    Integers(Integers),
+    /// Either kind of string.
+    Text(Vec<u8>),
+    /// Any other list.
+    List(Vec<Self>),
+    /// An error inside of a list, without its mark.
+    Error(String),
+}
+
+impl Value {
+    /// The text, where it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(bytes) => str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// The elements of a list that does not consist of integers.
+    pub(super) fn list(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+/// What a server sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RespReply<'a> {
+    /// A list of integers, one at least: what the script answers.
+    Integers(&'a [i64]),
+    /// Another answer.
+    Value(Value),
+    /// An error, without its mark.
+    Error(String),
+}
+
+impl RespReply<'_> {
+    /// The answer, if it is one.
+    pub(super) fn into_value(self) -> Option<Value> {
+        match self {
+            Self::Integers(integers) => Some(Value::Integers(integers.into())),
+            Self::Value(value) => Some(value),
+            Self::Error(_) => None,
+        }
+    }
+}
+
+/// Reads reply after reply, and keeps the memory for integers.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    integers: Vec<i64>,
+}
+
+impl Decoder {
+    /// The first reply in `bytes` and its length in bytes; `None` if it is not all there yet.
+    pub(super) fn decode(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Option<(RespReply<'_>, usize)>, &'static str> {
+        let mut reader = Reader::new(bytes);
+        match reader.integers(&mut self.integers) {
+            Ok(true) => return Ok(Some((RespReply::Integers(&self.integers), reader.at))),
+            Ok(false) => {}
+            Err(stop) => return unfinished(stop, bytes),
+        }
+        let mut reader = Reader::new(bytes);
+        match reader.nested(0) {
+            Ok(Value::Error(line)) => Ok(Some((RespReply::Error(line), reader.at))),
+            Ok(value) => Ok(Some((RespReply::Value(value), reader.at))),
+            Err(stop) => unfinished(stop, bytes),
+        }
+    }
+}
+
+/// What is to be done about a reply that ends too early, or that is none.
+fn unfinished<T>(stop: Stop, bytes: &[u8]) -> Result<Option<T>, &'static str> {
+    match stop {
+        Stop::Short if bytes.len() > LONGEST => Err("a reply is longer than 16 MiB"),
+        Stop::Short => Ok(None),
+        Stop::Malformed(why) => Err(why),
     }
 }
 
 // Replies of a limiter are a few hundred bytes in two levels. What goes far beyond is no server of ours.
-pub(super) const LONGEST: usize = 16 << 20;
+const LONGEST: usize = 16 << 20;
 const DEEPEST: u8 = 16;
 
 /// How many values a reply may have, in all its lists. A value takes more memory than it has bytes.
@@ -21,25 +114,28 @@ const MOST: usize = 1 << 20;
 
 /// Why there is no reply.
 #[derive(Clone, Copy)]
-pub(super) enum Stop {
+enum Stop {
     /// It is not all there yet.
     Short,
-    Malformed(Malformed),
+    /// The connection cannot be read any further.
+    Malformed(&'static str),
 }
 
 fn malformed<T>(what: &'static str) -> Result<T, Stop> {
-    Err(Stop::Malformed(Malformed(what)))
+    Err(Stop::Malformed(what))
 }
 
-pub(super) struct Reader<'a> {
+/// Reads one reply, from its first byte on.
+struct Reader<'a> {
     bytes: &'a [u8],
+    /// How many bytes were read.
     at: usize,
     /// How many values there may be yet.
     room: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             at: 0,
@@ -47,13 +143,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many bytes were read.
-    pub(super) fn at(&self) -> usize {
-        self.at
-    }
-
     /// Reads a list of integers, one at least. False if it is something else, which is to be read from its beginning.
-    pub(super) fn integers(&mut self, integers: &mut Vec<i64>) -> Result<bool, Stop> {
+    fn integers(&mut self, integers: &mut Vec<i64>) -> Result<bool, Stop> {
         integers.clear();
         if self.bytes.first() != Some(&b'*') {
             return Ok(false);
@@ -70,11 +161,6 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(true)
-    }
-
-    /// Reads a value of any kind.
-    pub(super) fn value(&mut self) -> Result<Value, Stop> {
-        self.nested(0)
     }
 
     /// The next line with its mark, without its end.
@@ -132,6 +218,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// Reads a value of any kind.
     fn nested(&mut self, depth: u8) -> Result<Value, Stop> {
         if depth > DEEPEST {
             return malformed("a reply is nested deeper than 16 levels");

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::connection::call::Waiting;
+use crate::connection::queue::QueuedCommand;
 
 /// Calls without an answer, and how much of them has left.
 #[derive(Default)]
-pub(super) struct InFlight {
+pub(super) struct SentCommands {
     calls: VecDeque<Entry>,
     /// The commands that carry them.
-    commands: VecDeque<Command>,
+    commands: VecDeque<WrittenCommand>,
     /// Bytes that were written to the socket since the connection began.
     written: u64,
 }
@@ -19,12 +19,12 @@ pub(super) struct InFlight {
 /// A call that was sent.
 pub(super) struct Entry {
     /// `None` once its deadline has passed. The answer will still come.
-    pub(super) call: Option<Waiting>,
+    pub(super) call: Option<QueuedCommand>,
     /// How many checks of the command are its own.
     pub(super) checks: usize,
 }
 
-struct Command {
+struct WrittenCommand {
     /// How many calls it carries.
     calls: usize,
     /// Where it begins and ends in the bytes of the connection.
@@ -33,22 +33,22 @@ struct Command {
     sent: Option<Instant>,
 }
 
-impl InFlight {
+impl SentCommands {
     /// Calls that were added, as one command, to a buffer that now has `length` bytes, none of them written yet.
     /// `sent` is the time, where somebody wants to know how long the answer takes.
     pub(super) fn push(
         &mut self,
-        calls: impl Iterator<Item = Waiting>,
+        calls: impl Iterator<Item = QueuedCommand>,
         length: usize,
         sent: Option<Instant>,
     ) {
         let before = self.calls.len();
         self.calls.extend(calls.map(|call| Entry {
-            checks: call.request().answers().unwrap_or(0),
+            checks: call.command.answers().unwrap_or(0),
             call: Some(call),
         }));
         let begin = self.commands.back().map_or(self.written, |last| last.end);
-        self.commands.push_back(Command {
+        self.commands.push_back(WrittenCommand {
             calls: self.calls.len() - before,
             // The command before may have been answered and be gone from the list.
             begin: begin.max(self.written),
@@ -87,15 +87,15 @@ impl InFlight {
 
     pub(super) fn first_deadline(&self) -> Option<Instant> {
         let deadlines = self.calls.iter().filter_map(|entry| entry.call.as_ref());
-        deadlines.map(Waiting::deadline).min()
+        deadlines.map(|call| call.deadline).min()
     }
 
     /// Hands out the calls whose deadline has passed, and stops with `true` at one that has not left as a whole.
-    pub(super) fn expire(&mut self, now: Instant, mut fail: impl FnMut(Waiting)) -> bool {
+    pub(super) fn expire(&mut self, now: Instant, mut fail: impl FnMut(QueuedCommand)) -> bool {
         let mut calls = self.calls.iter_mut();
         for command in &self.commands {
             for entry in calls.by_ref().take(command.calls) {
-                if let Some(call) = entry.call.take_if(|call| call.deadline() <= now) {
+                if let Some(call) = entry.call.take_if(|call| call.deadline <= now) {
                     if command.end > self.written {
                         entry.call = Some(call);
                         return true;
@@ -108,7 +108,7 @@ impl InFlight {
     }
 
     /// Hands out every call, with whether any of its command was written.
-    pub(super) fn drain(&mut self, mut fail: impl FnMut(Waiting, bool)) {
+    pub(super) fn drain(&mut self, mut fail: impl FnMut(QueuedCommand, bool)) {
         let mut calls = self.calls.drain(..);
         for command in self.commands.drain(..) {
             for entry in calls.by_ref().take(command.calls) {

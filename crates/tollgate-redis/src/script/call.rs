@@ -1,4 +1,4 @@
-//! A call of the script.
+//! Calls of the script. A call is filled with one request, or with all that wait; each is decided on its own.
 
 use std::time::Duration;
 
@@ -12,10 +12,7 @@ use tollgate_prefilter::{
 };
 
 use crate::script::{
-    call::{
-        args::{Args, Operation},
-        state_keys::StateKeys,
-    },
+    args::{Args, Operation, StateKeys},
     encoder::Encoder,
     rule_args::double,
 };
@@ -29,12 +26,12 @@ const MOST_KEYS: usize = 5;
 /// Where the answers to settlements are.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
-    /// Whose answers say what has [lapsed](crate::script::reply::Reply::lapsed_units): refunds where requests wait, and charges of
+    /// Whose answers say what has [lapsed](crate::script::reply::ScriptReply::lapsed_units): refunds where requests wait, and charges of
     /// rules with debt.
     pub(crate) lapsing: SmallVec<[Lapsing; 1]>,
-    /// Settled requests that count, with the places of what is said of [blocks](crate::script::reply::Reply::block).
+    /// Settled requests that count, with the places of what is said of [blocks](crate::script::reply::ScriptReply::block).
     pub(crate) blocks: SmallVec<[(u16, Check); 1]>,
-    /// Charges of durable rules, whose answers say what balances have [paid](crate::script::reply::Reply::paid_units).
+    /// Charges of durable rules, whose answers say what balances have [paid](crate::script::reply::ScriptReply::paid_units).
     pub(crate) paid: SmallVec<[(u16, Check); 1]>,
 }
 
@@ -57,7 +54,7 @@ pub(crate) struct Lapsing {
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
-pub(crate) struct Call {
+pub(crate) struct ScriptCall {
     keys: StateKeys,
     args: Args,
     /// The bits of the rules whose states it touches.
@@ -65,19 +62,19 @@ pub(crate) struct Call {
     /// The checks of rules that block keys.
     blocks: usize,
     /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
-    counted: SmallVec<[u16; 4]>,
-    /// What is known to be used of durable rules by the checks of the next request, by their index.
-    bases: SmallVec<[Option<u64>; 4]>,
+    pub(crate) counted: SmallVec<[u16; 4]>,
+    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
+    pub(crate) bases: SmallVec<[Option<u64>; 4]>,
 }
 
-impl Call {
+impl ScriptCall {
     /// A call by the server's clock.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self::by(&[], 0)
+        Self::ahead(0)
     }
 
-    /// The same where it is known to be so many µs ahead of this process's.
+    /// A call by the server's clock, which is known to be so many µs ahead of this process's.
     pub(crate) fn ahead(micros: i64) -> Self {
         Self::by(&[], micros)
     }
@@ -86,10 +83,8 @@ impl Call {
     /// longer than by that clock, because the server forgets by its own.
     pub(crate) fn at(now: Tick, margin: Duration) -> Self {
         let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
-        Self::by(
-            &[double(now.min(LAST)), double(margin.min(LAST))].concat(),
-            0,
-        )
+        let time = [double(now.min(LAST)), double(margin.min(LAST))];
+        Self::by(time.as_flattened(), 0)
     }
 
     fn by(time: &[u8], ahead: i64) -> Self {
@@ -101,16 +96,6 @@ impl Call {
             counted: SmallVec::new(),
             bases: SmallVec::new(),
         }
-    }
-
-    /// What the next request has counted towards blocks, by the index of the check.
-    pub(crate) fn set_counted(&mut self, counted: impl IntoIterator<Item = u16>) {
-        self.counted = counted.into_iter().collect();
-    }
-
-    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
-    pub(crate) fn set_bases(&mut self, bases: impl IntoIterator<Item = Option<u64>>) {
-        self.bases = bases.into_iter().collect();
     }
 
     /// The keys, in order.
@@ -161,7 +146,7 @@ impl Call {
     ///
     /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
     /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
-    /// bucket that all such clients share. [`Reply::new_keys`](crate::script::reply::Reply::new_keys) has the outcome.
+    /// bucket that all such clients share. [`ScriptReply::new_keys`](crate::script::reply::ScriptReply::new_keys) has the outcome.
     ///
     /// `message` is called for each state of slots, with the check that takes them, who says where the state lies, and the place of the
     /// answer. Without a message no slots are taken.
@@ -178,18 +163,6 @@ impl Call {
         message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
     ) -> Option<RequestLayout> {
         self.request(rules, checks, Operation::Take, patience, may_make, message)
-    }
-
-    /// Adds a message about slots that no request carries. Gives the index of its answer; `None` as for [`close`](Self::close).
-    #[must_use = "the answer says whether it was read"]
-    pub(crate) fn tell_slots(
-        &mut self,
-        rules: &Encoder,
-        check: &Check,
-        with: Option<Fingerprint>,
-        message: &SlotMessage,
-    ) -> Option<u16> {
-        self.slots(rules, check, with, message, None)
     }
 
     /// Adds what a reservation has in use of slots, under an owner of its own: those of the check for a term, or none. It stands behind
@@ -213,11 +186,13 @@ impl Call {
             is_exact: true,
         };
         let micros = |term: Duration| term.as_micros().min(u128::from(LAST)) as u64;
-        self.slots(rules, check, with, &message, Some(term.map(micros)))
+        self.tell_slots(rules, check, with, &message, Some(term.map(micros)))
     }
 
-    /// Adds a message about slots. `reserved`: the owner is a reservation, perhaps with a term of its own.
-    fn slots(
+    /// Adds a message about slots that no request carries. `reserved`: the owner is a reservation, perhaps with a term of its own.
+    /// Gives the index of its answer; `None` as for [`close`](Self::close).
+    #[must_use = "the answer says whether it was read"]
+    pub(crate) fn tell_slots(
         &mut self,
         rules: &Encoder,
         check: &Check,
@@ -369,15 +344,15 @@ impl Call {
 
     /// Adds a reset of a state. False if the call is full.
     ///
-    /// With a partition by a rule, a state of another rule is [in another slot](Self::reset_all) if both were checked.
+    /// With a partition by a rule, a state of another rule is [in another hash slot](Self::reset_all) if both were checked.
     #[cfg(test)]
     pub(crate) fn reset(&mut self, rules: &Encoder, rule: u16, key: Fingerprint) -> bool {
         self.reset_all(rules, &[Check::new(rule, key, 1)])
     }
 
     /// Adds a reset of the states of these checks of one request. A check with a cost of 0 keeps its state: it only
-    /// determines the slot of the others, if the partition is by its rule.
-    /// [`Reply::was_kept`](crate::script::reply::Reply::was_kept) says whether there was a state.
+    /// determines the hash slot of the others, if the partition is by its rule.
+    /// [`ScriptReply::was_kept`](crate::script::reply::ScriptReply::was_kept) says whether there was a state.
     ///
     /// False if they do not fit into the call. Then nothing was added.
     pub(crate) fn reset_all(&mut self, rules: &Encoder, checks: &[Check]) -> bool {
@@ -594,7 +569,7 @@ impl Call {
 }
 
 // Shows how much there is: a key ties log lines to a person.
-tollgate_core::debug_fields!(Call, it => keys: it.keys.len(), checks: it.checks());
+tollgate_core::debug_fields!(ScriptCall, it => keys: it.keys.len(), checks: it.checks());
 
 // Where the answers to a request are.
 

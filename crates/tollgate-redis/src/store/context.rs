@@ -1,20 +1,20 @@
 //! What the rule sets on one store have in common: the connection, the clock, the names of keys.
 
 use std::{
-    fmt,
-    pin::pin,
+    future::Future,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicI64, AtomicU32, Ordering},
     },
-    task::{Context, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
-    task::{AbortHandle, consume_budget},
+    task::consume_budget,
     time::Instant,
 };
 use tollgate_core::{
@@ -24,19 +24,19 @@ use tollgate_prefilter::{Engine, NoReply, SlotCounts, SlotOwner, SlotTable, Slot
 
 use crate::{
     connection::{
-        call::Call as Answer,
         error::{CallError, CallErrorKind},
-        value::Value,
+        queue::AnswerFuture,
+        resp::Value,
     },
     keys::keyspace::{Keyspace, Partition},
     lock::lock,
     observe::{CallFor, Observer, Stopwatch},
-    script::{call::Call, encoder::Encoder, reply::Reply, text::SCRIPT},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply, text::DECIDE},
     store::{backend::Backend, new_key_cap::NewKeyCap},
 };
 
 /// What the rule sets on one store have in common.
-pub(super) struct Shared {
+pub(super) struct StoreContext {
     pub(super) backend: Backend,
     /// How long a request may wait for Redis, with all that it waits for.
     pub(super) deadline: Duration,
@@ -57,33 +57,36 @@ pub(super) struct Shared {
     /// The clock of the engine.
     pub(super) process_clock: Clock,
     /// Calls whose answers no request waits for.
-    pub(super) in_flight_calls: InFlightCalls,
+    pub(super) background_calls: BackgroundCalls,
     /// The slots of requests that run in this process.
     pub(super) slots: ProcessSlots,
     /// Wakes the task that sends: something is due sooner than it expects.
     pub(super) wake: Arc<Notify>,
 }
 
-impl Shared {
+impl StoreContext {
     /// A name of the namespace on each server that decides.
     #[cfg(feature = "metrics")]
     pub(super) fn names_on_each_server(&self) -> Vec<String> {
-        let slots = self.backend.slots().into_iter();
-        slots.map(|slot| self.keyspace.name_in(slot)).collect()
+        let hash_slots = self.backend.hash_slots().into_iter();
+        hash_slots.map(|it| self.keyspace.name_in(it)).collect()
     }
 
     pub(super) fn instances(&self) -> u32 {
         self.instances.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a cap on the new keys of a rule.
-    pub(super) fn is_capped(&self, rule: &Rule) -> bool {
-        self.caps.iter().any(|(name, _)| **name == *rule.name())
+    /// The cap on the new keys of a rule.
+    pub(super) fn cap(&self, rule: &Rule) -> Option<Arc<NewKeyCap>> {
+        let mut caps = self.caps.iter();
+        caps.find(|(name, _)| **name == *rule.name())
+            .map(|(_, cap)| Arc::clone(cap))
     }
 
     /// Why a rule can only be exact, whatever its quota is.
     pub(super) fn exact(&self, rule: &Rule) -> Option<&'static str> {
-        if matches!(rule.consistency_of(), Consistency::Eventual { .. }) && self.is_capped(rule) {
+        if matches!(rule.consistency_of(), Consistency::Eventual { .. }) && self.cap(rule).is_some()
+        {
             return Some("a report of local usage would create a key beyond the cap on new keys");
         }
         match &self.keyspace.partition {
@@ -95,59 +98,72 @@ impl Shared {
     }
 
     /// An empty call, by the server's clock or by the caller's.
-    pub(super) fn new_call(&self) -> Call {
+    pub(super) fn new_call(&self) -> ScriptCall {
         match &self.clock {
-            None => Call::ahead(self.ahead.load(Ordering::Relaxed)),
-            Some((clock, margin)) => Call::at(clock.now(), *margin),
+            None => ScriptCall::ahead(self.ahead.load(Ordering::Relaxed)),
+            Some((clock, margin)) => ScriptCall::at(clock.now(), *margin),
         }
     }
 
     /// Sends a call. It is on its way when this returns, or has failed.
-    pub(super) fn send(&self, call: &Call, what_for: CallFor) -> Answer {
-        self.observer.sent(what_for);
-        self.backend.send(&SCRIPT, call)
+    pub(super) fn send(self: &Arc<Self>, call: &ScriptCall, what_for: CallFor) -> SentCall {
+        self.send_by(call, what_for, None)
     }
 
     /// As [`send`](Self::send), for a request that has asked before and waits until `by`. Late, its call is not sent, or its answer
     /// is lost.
-    pub(super) fn send_again(&self, call: &Call, what_for: CallFor, by: Option<Instant>) -> Answer {
-        match by {
-            None => self.send(call, what_for),
-            Some(by) if by <= Instant::now() => Answer::refused(CallError::new(
+    pub(super) fn send_by(
+        self: &Arc<Self>,
+        call: &ScriptCall,
+        what_for: CallFor,
+        by: Option<Instant>,
+    ) -> SentCall {
+        let stopwatch = Stopwatch::start();
+        let answer = match by {
+            Some(by) if by <= Instant::now() => AnswerFuture::refused(CallError::new(
                 CallErrorKind::Expired,
                 "Redis was not asked: the time was gone with what was asked before",
             )),
             Some(by) => {
                 let _entered = self.runtime.enter();
-                self.send(call, what_for).by(by)
+                self.answer(call, what_for).by(by)
             }
+            None => self.answer(call, what_for),
+        };
+        SentCall {
+            context: Arc::clone(self),
+            answer,
+            stopwatch,
+            checks: call.checks(),
         }
+    }
+
+    fn answer(&self, call: &ScriptCall, what_for: CallFor) -> AnswerFuture {
+        self.observer.sent(what_for);
+        self.backend.send(&DECIDE, call)
     }
 
     /// Sends a settlement, whose reply no request waits for. `then` is told of the reply, if `is_told`, or why there is none.
     pub(super) fn settle(
         &self,
-        call: &Call,
+        call: &ScriptCall,
         is_told: bool,
-        then: impl FnOnce(Result<Reply, NoReply>) + Send + 'static,
+        then: impl FnOnce(Result<ScriptReply, NoReply>) + Send + 'static,
     ) {
-        let (answer, size) = (self.send(call, CallFor::Settlements), call.checks());
+        let (answer, size) = (self.answer(call, CallFor::Settlements), call.checks());
         if answer.is_refused() {
             then(Err(NoReply::NotRun));
             return self.observer.settlement_lost();
         }
-        let in_flight = self.in_flight_calls.begin();
+        let in_flight = self.background_calls.begin();
         // A call that is dropped before it is sent is not sent.
         self.spawn(async move {
             then(match answer.await {
                 Ok(Value::Integers(reply)) if is_told => {
-                    Reply::new(size, reply).ok_or(NoReply::Unknown)
+                    ScriptReply::new(size, reply).ok_or(NoReply::Unknown)
                 }
                 Ok(_) => Err(NoReply::Unknown),
-                Err(error) => Err(match did_not_run(&error.into()) {
-                    true => NoReply::NotRun,
-                    false => NoReply::Unknown,
-                }),
+                Err(error) => Err(no_reply(&error.into())),
             });
             drop(in_flight);
         });
@@ -172,7 +188,7 @@ impl Shared {
         stopwatch: Stopwatch,
         answer: Result<Value, CallError>,
         checks: usize,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<ScriptReply, StoreError> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
@@ -181,11 +197,11 @@ impl Shared {
             }
         };
         let reply = match answer {
-            Value::Integers(integers) => Reply::new(checks, integers),
+            Value::Integers(integers) => ScriptReply::new(checks, integers),
             _ => None,
         };
-        let refusal = reply.as_ref().and_then(Reply::first_refusal);
-        let refusal = refusal.map(|refusal| CallError::of_server(refusal.line()));
+        let refusal = reply.as_ref().and_then(ScriptReply::first_refusal);
+        let refusal = refusal.map(CallError::of_server);
         self.observer.called(stopwatch, refusal.as_ref());
         reply.ok_or_else(|| self.misunderstood())
     }
@@ -199,7 +215,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for StoreContext {
     fn drop(&mut self) {
         self.wake.notify_one();
         // What has happened since the last look.
@@ -208,14 +224,33 @@ impl Drop for Shared {
     }
 }
 
-tollgate_core::debug_fields!(Shared, it => backend: it.backend);
+tollgate_core::debug_fields!(StoreContext, it => backend: it.backend);
 
-/// Whether a call certainly changed nothing.
-pub(super) fn did_not_run(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::Unavailable | StoreErrorKind::Overloaded | StoreErrorKind::Misconfigured
-    )
+/// A call of the script on its way: the reply, once it is there.
+pub(super) struct SentCall {
+    context: Arc<StoreContext>,
+    answer: AnswerFuture,
+    stopwatch: Stopwatch,
+    checks: usize,
+}
+
+impl Future for SentCall {
+    type Output = Result<ScriptReply, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(cx));
+        Poll::Ready(self.context.reply(self.stopwatch, answer, self.checks))
+    }
+}
+
+/// What an error says of its call: that it certainly changed nothing, or not.
+pub(super) fn no_reply(error: &StoreError) -> NoReply {
+    match error.kind() {
+        StoreErrorKind::Unavailable
+        | StoreErrorKind::Overloaded
+        | StoreErrorKind::Misconfigured => NoReply::NotRun,
+        _ => NoReply::Unknown,
+    }
 }
 
 /// Whether tokio polls a task, or the future of `block_on`, on this thread. Only there is what a future may do limited: not on a thread
@@ -225,25 +260,6 @@ fn polls_task() -> bool {
     const MOST: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
     (0..MOST).any(|_| pin!(consume_budget()).poll(&mut cx).is_pending())
-}
-
-// The background tasks of a store.
-
-/// The tasks of a store, which end when this is dropped.
-#[derive(Debug, Default)]
-pub(super) struct StoreTasks(Vec<AbortHandle>);
-
-impl StoreTasks {
-    /// Starts one. Needs a tokio runtime.
-    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.push(tokio::spawn(task).abort_handle());
-    }
-}
-
-impl Drop for StoreTasks {
-    fn drop(&mut self) {
-        self.0.iter().for_each(AbortHandle::abort);
-    }
 }
 
 // The slots that this process has in use.
@@ -305,28 +321,20 @@ impl ProcessSlots {
     }
 }
 
-impl fmt::Debug for ProcessSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ProcessSlots")
-            .field(&self.lock().table)
-            .finish()
-    }
-}
-
 // Calls whose answers no request waits for.
 
 /// How many calls are in flight whose replies must be processed, or that no request waits for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlightCalls(Arc<watch::Sender<usize>>);
+pub(super) struct BackgroundCalls(Arc<watch::Sender<usize>>);
 
 /// A call that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct InFlightCall(Arc<watch::Sender<usize>>);
+pub(super) struct BackgroundCall(Arc<watch::Sender<usize>>);
 
-impl InFlightCalls {
-    pub(super) fn begin(&self) -> InFlightCall {
+impl BackgroundCalls {
+    pub(super) fn begin(&self) -> BackgroundCall {
         self.0.send_modify(|count| *count += 1);
-        InFlightCall(Arc::clone(&self.0))
+        BackgroundCall(Arc::clone(&self.0))
     }
 
     /// Waits until none is.
@@ -340,7 +348,7 @@ impl InFlightCalls {
     }
 }
 
-impl Drop for InFlightCall {
+impl Drop for BackgroundCall {
     fn drop(&mut self) {
         // Each has added one.
         self.0.send_modify(|count| *count -= 1);

@@ -1,15 +1,68 @@
-//! Rules whose requests cannot wait on Redis as they count.
+//! Rules that Redis cannot count as they are.
 
 use tollgate_core::{Consistency, Mode, Rule, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{keys::keyspace::Partition, script::encoder::Encoder};
 
-/// Refuses a rule whose requests could not wait in the order of Redis.
-pub(super) fn refuse_unsupported_waits(
+/// The most slots of a rule: counts of a process have 32 bits.
+const MOST_SLOTS: u64 = 1_000_000_000;
+
+/// Refuses rules that Redis cannot count. `is_capped`: whether a rule has a cap on new keys.
+///
+/// # Errors
+///
+/// The first of them, and what would be right.
+pub(super) fn refuse_unsupported(
     rules: &RuleSet,
     encoder: &Encoder,
     is_cluster: bool,
+    is_capped: impl Fn(&Rule) -> bool,
 ) -> Result<(), RuleError> {
+    let wrong = |rule: &Rule, message: &str| {
+        Err(RuleError::new(RuleErrorKind::Store, rule.name(), message))
+    };
+    for (index, rule) in (0..).zip(rules.given()) {
+        let limits = (0..rule.quotas()).map(|plan| rule.quota_of(plan).limit());
+        let most = limits.max().unwrap_or(0);
+        if rule.has_slots() && *rule.mode() != Mode::Off && most > MOST_SLOTS {
+            return wrong(
+                rule,
+                &format!(
+                    "{most} slots are more than Redis counts; take at most {MOST_SLOTS}, or Quota::unlimited"
+                ),
+            );
+        }
+        if rule.has_slots() && is_capped(rule) {
+            return wrong(
+                rule,
+                "slots of new clients cannot go to an overflow bucket, because each belongs to a request that runs; leave \
+                 cap_new_keys out, and limit new clients by a rate in a rule of its own",
+            );
+        }
+        if rule.is_durable() && is_capped(rule) {
+            return wrong(
+                rule,
+                "clients in an overflow bucket have no accounts of their own; leave cap_new_keys out, or durable()",
+            );
+        }
+        // A balance is found by its rule and key alone.
+        if rule.has_credits() && !encoder.is_found_alone(index) {
+            return wrong(
+                rule,
+                "with `Partition::ByRule`, its keys are counted for each client of another rule apart, and have no balance of their own; \
+                 give the credits to the rule that the partition names, or take `Partition::Key`",
+            );
+        }
+    }
+    refuse_waits(rules, encoder, is_cluster)?;
+    if is_cluster {
+        encoder.fits_a_cluster()?;
+    }
+    Ok(())
+}
+
+/// Refuses a rule whose requests could not wait in the order of Redis.
+fn refuse_waits(rules: &RuleSet, encoder: &Encoder, is_cluster: bool) -> Result<(), RuleError> {
     let wrong =
         |rule: &Rule, message| Err(RuleError::new(RuleErrorKind::Wait, rule.name(), message));
     let waits = |rule: &&Rule| {
@@ -27,7 +80,7 @@ pub(super) fn refuse_unsupported_waits(
              limiter or layer of their own, inside of this one",
         );
     }
-    // States in several slots are decided one after the other, and have no instant in common.
+    // States in several hash slots are decided one after the other, and have no instant in common.
     let is_alone = rules
         .given()
         .iter()
@@ -68,7 +121,7 @@ mod tests {
         let rules = RuleSet::new(rules).expect("valid rules");
         let keyspace = Keyspace::new("tg", partition).expect("letters");
         let encoder = Encoder::new(&rules, keyspace).expect("few plans");
-        let refused = refuse_unsupported_waits(&rules, &encoder, is_cluster).err()?;
+        let refused = refuse_waits(&rules, &encoder, is_cluster).err()?;
         assert_eq!(refused.kind(), RuleErrorKind::Wait);
         assert_eq!(refused.rule(), Some("queue"));
         Some(refused.to_string())
@@ -118,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_waits_next_to_others_needs_one_slot_in_a_cluster() {
+    fn a_rule_that_waits_next_to_others_needs_one_hash_slot_in_a_cluster() {
         let by_rule = || Partition::ByRule("queue".into());
         for partition in [Partition::Key, by_rule()] {
             let refused = refusal([queue(), other()], partition.clone(), true);
-            let refused = refused.expect("they may be in two slots");
+            let refused = refused.expect("they may be in two hash slots");
             assert!(refused.contains("take Partition::One"), "{refused}");
             assert_eq!(refusal([queue()], partition.clone(), true), None);
             assert_eq!(

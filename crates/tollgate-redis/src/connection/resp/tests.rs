@@ -1,6 +1,6 @@
 //! Replies in every form, in pieces, and from servers that lie.
 
-use crate::connection::resp::decoder::Decoder;
+use crate::connection::resp::Decoder;
 
 #[test]
 fn lengths_that_lie_are_refused() {
@@ -18,7 +18,7 @@ fn lengths_that_lie_are_refused() {
         b"#t\r\n",
         b"\r\n",
         b":1\rx",
-        b"HTTP/1.1 400 Bad Request\r\n",
+        b"HTTP/1.1 400 Bad Command\r\n",
     ] {
         let read = Decoder::default().decode(bytes).map(|read| read.is_some());
         assert!(read.is_err(), "{}: {read:?}", bytes.escape_ascii());

@@ -1,13 +1,14 @@
-//! One call: what is sent, and the future of its answer.
+//! The way of a command to the connection: the future of its answer, the queue in which it waits, and where requests find that.
 
 use std::{
     collections::VecDeque,
     future::Future,
     pin::Pin,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     task::{Context, Poll, Waker, ready},
 };
 
+use arc_swap::{ArcSwap, Guard};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
@@ -15,9 +16,11 @@ use tokio::{
 
 use crate::{
     connection::{
-        error::{CallError, CallErrorKind},
-        request::Request,
-        value::Value,
+        breaker::Breaker,
+        command::Command,
+        error::{CallError, CallErrorKind, ConnectError},
+        options::NodeOptions,
+        resp::Value,
     },
     lock::lock,
 };
@@ -28,7 +31,7 @@ use crate::{
 ///
 /// A call that is dropped before it was sent is not sent. Later it runs, and its reply is dropped.
 #[must_use = "await the answer"]
-pub(crate) struct Call(State);
+pub(crate) struct AnswerFuture(State);
 
 enum State {
     /// It was not queued, and this is why.
@@ -40,7 +43,7 @@ enum State {
 
 pub(super) type Answer = Result<Value, CallError>;
 
-impl Call {
+impl AnswerFuture {
     pub(crate) fn refused(error: CallError) -> Self {
         Self(State::Refused(Some(error)))
     }
@@ -69,7 +72,7 @@ impl Call {
     }
 }
 
-impl Future for Call {
+impl Future for AnswerFuture {
     type Output = Answer;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
@@ -86,22 +89,22 @@ impl Future for Call {
     }
 }
 
-tollgate_core::debug_fields!(Call);
+tollgate_core::debug_fields!(AnswerFuture);
 
 fn gone(why: &'static str) -> CallError {
     CallError::new(CallErrorKind::Unknown, why)
 }
 
 /// A call on its way.
-pub(super) struct Waiting {
-    request: Request,
-    deadline: Instant,
+pub(super) struct QueuedCommand {
+    pub(super) command: Command,
+    pub(super) deadline: Instant,
     /// How often the server did not know the script.
     unknown: u8,
-    /// Whether it goes out as a command of its own.
-    alone: bool,
+    /// Whether it travels with no other.
+    pub(super) alone: bool,
     /// Whether `ASKING` goes before it, each time.
-    asking: bool,
+    pub(super) asking: bool,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -109,31 +112,23 @@ pub(super) struct Waiting {
 /// text that it brought was flushed, and this one brings its own.
 const MOST_UNKNOWN: u8 = 2;
 
-impl Waiting {
-    pub(super) fn new(request: Request, deadline: Instant) -> (Self, Call) {
+impl QueuedCommand {
+    pub(super) fn new(command: Command, deadline: Instant) -> (Self, AnswerFuture) {
         let (answer, receiver) = oneshot::channel();
         let call = Self {
-            alone: request.count().is_none(),
-            request,
+            alone: command.count().is_none(),
+            command,
             deadline,
             unknown: 0,
             asking: false,
             answer,
         };
-        (call, Call(State::Waiting(receiver)))
-    }
-
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
-    pub(super) fn request(&self) -> &Request {
-        &self.request
+        (call, AnswerFuture(State::Waiting(receiver)))
     }
 
     /// Whether both may go out as one command.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
-        !self.alone && !other.alone && self.request.goes_with(&other.request)
+        !self.alone && !other.alone && self.command.goes_with(&other.command)
     }
 
     /// Whether its caller no longer waits.
@@ -150,16 +145,12 @@ impl Waiting {
         self.answer(Err(CallError::new(kind, message)));
     }
 
-    /// Sent right behind an `ASKING`, to a server that is about to receive its slot. It travels with no other: a key that is
+    /// Sent right behind an `ASKING`, to a server that is about to receive its hash slot. It travels with no other: a key that is
     /// missing there would refuse them all.
     pub(super) fn asking(mut self) -> Self {
         self.asking = true;
         self.alone = true;
         self
-    }
-
-    pub(super) fn is_asking(&self) -> bool {
-        self.asking
     }
 
     /// Marks that the server did not know the script. False if there is nothing left to try.
@@ -177,30 +168,25 @@ impl Waiting {
     pub(super) fn brings_script(&self) -> bool {
         self.unknown == MOST_UNKNOWN
     }
-
-    /// From now on it travels with no other.
-    pub(super) fn keep_alone(&mut self) {
-        self.alone = true;
-    }
 }
 
 // Calls that wait for the connection to be free.
 
 /// The waiting calls of one connection, in the order in which they came: the first is also the first to expire.
-pub(super) struct Queue {
+pub(super) struct CommandQueue {
     state: Mutex<Lines>,
     limit: usize,
 }
 
 struct Lines {
-    calls: VecDeque<Waiting>,
+    calls: VecDeque<QueuedCommand>,
     /// The driver, while it sleeps.
     driver: Option<Waker>,
     /// Why nothing is taken any more.
     closed: Option<CallError>,
 }
 
-impl Queue {
+impl CommandQueue {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             state: Mutex::new(Lines {
@@ -213,7 +199,7 @@ impl Queue {
     }
 
     /// Adds a call, or says at once why not.
-    pub(super) fn push(&self, call: Waiting) -> Result<(), CallError> {
+    pub(super) fn push(&self, call: QueuedCommand) -> Result<(), CallError> {
         let driver = {
             let mut state = lock(&self.state);
             if let Some(error) = &state.closed {
@@ -238,9 +224,9 @@ impl Queue {
     pub(super) fn take(
         &self,
         room: usize,
-        taken: &mut VecDeque<Waiting>,
-        expired: &mut Vec<Waiting>,
-        mut is_over: impl FnMut(&Waiting) -> bool,
+        taken: &mut VecDeque<QueuedCommand>,
+        expired: &mut Vec<QueuedCommand>,
+        mut is_over: impl FnMut(&QueuedCommand) -> bool,
     ) {
         let mut state = lock(&self.state);
         while taken.len() < room {
@@ -259,9 +245,9 @@ impl Queue {
     }
 
     /// Takes out the calls whose deadline has passed.
-    pub(super) fn take_expired(&self, now: Instant, expired: &mut VecDeque<Waiting>) {
+    pub(super) fn take_expired(&self, now: Instant, expired: &mut VecDeque<QueuedCommand>) {
         let mut state = lock(&self.state);
-        let is_due = |call: &&Waiting| call.deadline() <= now;
+        let is_due = |call: &&QueuedCommand| call.deadline <= now;
         let due = state.calls.iter().take_while(is_due).count();
         expired.extend(state.calls.drain(..due));
     }
@@ -269,7 +255,7 @@ impl Queue {
     /// The deadline of the first call. If there is none, the next one wakes the driver.
     pub(super) fn poll_first(&self, cx: &Context<'_>) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let first = state.calls.front().map(Waiting::deadline);
+        let first = state.calls.front().map(|call| call.deadline);
         if first.is_none() {
             state.driver = Some(cx.waker().clone());
         }
@@ -292,5 +278,43 @@ impl Queue {
 
     pub(super) fn len(&self) -> usize {
         lock(&self.state).calls.len()
+    }
+}
+
+// The connection of a node, as its requests find it and its supervisor sets it.
+
+/// What requests and the supervisor both see.
+pub(super) struct NodeState {
+    link: ArcSwap<Link>,
+    pub(super) breaker: Arc<Breaker>,
+    pub(super) options: NodeOptions,
+}
+
+/// The connection, as requests find it.
+pub(super) enum Link {
+    Connected(Arc<CommandQueue>),
+    Missing(CallError),
+}
+
+impl NodeState {
+    pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
+        Self {
+            link: ArcSwap::from_pointee(Link::Missing(missing)),
+            breaker: Arc::new(breaker),
+            options,
+        }
+    }
+
+    pub(super) fn link(&self) -> Guard<Arc<Link>> {
+        self.link.load()
+    }
+
+    pub(super) fn set_connected(&self, queue: Arc<CommandQueue>) {
+        self.link.store(Arc::new(Link::Connected(queue)));
+    }
+
+    pub(super) fn set_missing(&self, why: &ConnectError) {
+        let missing = Link::Missing(why.to_call_error());
+        self.link.store(Arc::new(missing));
     }
 }

@@ -9,7 +9,7 @@ use sha1_smol::Sha1;
 
 /// A script with its keys and arguments, or a command.
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct Command {
     /// `None`: its arguments are a command.
     script: Option<Arc<Script>>,
     keys: usize,
@@ -29,7 +29,7 @@ struct Checks {
     /// How many answers come to them.
     answers: usize,
     at: usize,
-    slot: u16,
+    hash_slot: u16,
     /// For how long they keep the server, as it is estimated.
     time: Duration,
     /// Whether it is one check that may repeat for the next key.
@@ -73,66 +73,68 @@ const MOST_REPEATABLE: u8 = 1;
 const SINCE_BEHIND_ID: usize = REPEATABLE + 17;
 const SINCE_OF_CHARGE: usize = REPEATABLE + 24;
 
-impl Request {
+impl Command {
     /// Any script.
-    pub(crate) fn new<B: AsRef<[u8]>>(script: &Arc<Script>, keys: &[B], args: &[B]) -> Self {
-        let slices = |these: &[B]| these.iter().map(|this| this.as_ref().len()).sum::<usize>();
-        let room = slices(keys) + slices(args) + 16 * (keys.len() + args.len());
-        let mut request = Self::empty(Some(script), room);
+    pub(crate) fn new(
+        script: &Arc<Script>,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+    ) -> Self {
+        let mut command = Self::empty(Some(script), 128 * (keys.len() + args.len()));
         for key in keys {
-            request.push_key(key.as_ref());
+            command.push_key(key.as_ref());
         }
         for arg in args {
-            request.push_arg(arg.as_ref());
+            command.push_arg(arg.as_ref());
         }
-        request
+        command
     }
 
     /// A command that is about the connection.
-    pub(super) fn command(words: &[&str]) -> Self {
-        let mut request = Self::empty(None, 0);
+    pub(super) fn of_words(words: &[&str]) -> Self {
+        let mut command = Self::empty(None, 0);
         for word in words {
-            request.push_arg(word.as_bytes());
+            command.push_arg(word.as_bytes());
         }
-        request
+        command
     }
 
-    /// The script that decides: its first argument is what all the checks behind it have in common. Requests of one slot
-    /// may travel together; outside of a cluster that is slot 0.
+    /// The script that decides: its first argument is what all the checks behind it have in common. Requests of one hash slot
+    /// may travel together; outside of a cluster that is hash slot 0.
     pub(crate) fn checks<'a>(
         script: &Arc<Script>,
-        slot: u16,
+        hash_slot: u16,
         keys: impl Iterator<Item = &'a [u8]>,
         mut args: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Self {
         // A usual key and a usual check, so that one allocation is enough as a rule.
-        let mut request = Self::empty(Some(script), 128 * args.len());
+        let mut command = Self::empty(Some(script), 128 * args.len());
         for key in keys {
-            request.push_key(key);
+            command.push_key(key);
         }
         if let Some(common) = args.next() {
-            request.push_arg(common);
+            command.push_arg(common);
         }
-        let (count, at) = (args.len(), request.bytes.len());
+        let (count, at) = (args.len(), command.bytes.len());
         let mut answers = count;
         let mut time = Duration::ZERO;
-        let mut repeats = request.keys == 1 && count == 1;
+        let mut repeats = command.keys == 1 && count == 1;
         for check in args {
             // The answer says more to a rule that blocks keys.
             answers += usize::from(check.len() > REPEATABLE && check[0] & BLOCKS != 0);
             repeats &= check.len() == REPEATABLE && check[0] <= MOST_REPEATABLE;
             time = time.saturating_add(time_of(check));
-            request.push_arg(check);
+            command.push_arg(check);
         }
-        request.checks = Some(Checks {
+        command.checks = Some(Checks {
             count,
             answers,
             at,
-            slot,
+            hash_slot,
             time,
             repeats,
         });
-        request
+        command
     }
 
     /// The same, about the rules with these bits.
@@ -188,18 +190,18 @@ impl Request {
         self.rules
     }
 
-    /// The slot of its keys. What has none may go anywhere.
-    pub(super) fn slot(&self) -> u16 {
-        self.checks.map_or(0, |checks| checks.slot)
+    /// The hash slot of its keys. What has none may go anywhere.
+    pub(super) fn hash_slot(&self) -> u16 {
+        self.checks.map_or(0, |checks| checks.hash_slot)
     }
 
-    /// Whether one command can carry both: the same script, at the same time, on keys of the same slot.
+    /// Whether one command can carry both: the same script, at the same time, on keys of the same hash slot.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
         let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
             return false;
         };
         let scripts = self.script().zip(other.script());
-        mine.slot == theirs.slot
+        mine.hash_slot == theirs.hash_slot
             && scripts.is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs))
             && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
     }
@@ -216,11 +218,11 @@ impl Request {
     ///
     /// Equal checks of one key each, one behind the other, are written once, with how often the check repeats.
     pub(super) fn write_all<'a>(
-        requests: impl Iterator<Item = &'a Self> + Clone,
+        commands: impl Iterator<Item = &'a Self> + Clone,
         with_body: bool,
         out: &mut Vec<u8>,
     ) {
-        let Some(first) = requests.clone().next() else {
+        let Some(first) = commands.clone().next() else {
             return;
         };
         let Some(script) = first.script() else {
@@ -228,11 +230,11 @@ impl Request {
             out.extend_from_slice(&first.bytes);
             return;
         };
-        let keys = requests.clone().map(|request| request.keys).sum();
+        let keys = commands.clone().map(|command| command.keys).sum();
         // What they have in common is there once.
-        let args = runs(requests.clone()).map(|(request, repeats)| match request.checks {
+        let args = runs(commands.clone()).map(|(command, repeats)| match command.checks {
             Some(checks) => checks.count + usize::from(repeats > 0),
-            None => request.args,
+            None => command.args,
         });
         let common = usize::from(first.checks.is_some()).min(first.args);
         push_count(out, 3 + keys + common + args.sum::<usize>());
@@ -244,8 +246,8 @@ impl Request {
             push_argument(out, script.sha());
         }
         push_number(out, keys);
-        for request in requests.clone() {
-            out.extend_from_slice(&request.bytes[..request.args_at]);
+        for command in commands.clone() {
+            out.extend_from_slice(&command.bytes[..command.args_at]);
         }
         let Some(checks) = first.checks else {
             out.extend_from_slice(&first.bytes[first.args_at..]);
@@ -253,16 +255,16 @@ impl Request {
         };
         out.extend_from_slice(&first.bytes[first.args_at..checks.at]);
         let mut before = 0;
-        for (request, repeats) in runs(requests) {
-            let at = request
+        for (command, repeats) in runs(commands) {
+            let at = command
                 .checks
-                .map_or(request.bytes.len(), |checks| checks.at);
+                .map_or(command.bytes.len(), |checks| checks.at);
             let start = out.len();
-            out.extend_from_slice(&request.bytes[at..]);
+            out.extend_from_slice(&command.bytes[at..]);
             if before > 0 {
                 move_keys(&mut out[start..], before);
             }
-            before += request.keys + usize::from(repeats);
+            before += command.keys + usize::from(repeats);
             if repeats > 0 {
                 push_argument(out, &repeats.to_le_bytes());
             }
@@ -272,20 +274,20 @@ impl Request {
 
 /// Each request, with the number of those behind it that repeat its check.
 fn runs<'a>(
-    requests: impl Iterator<Item = &'a Request>,
-) -> impl Iterator<Item = (&'a Request, u16)> {
-    let mut requests = requests.peekable();
+    commands: impl Iterator<Item = &'a Command>,
+) -> impl Iterator<Item = (&'a Command, u16)> {
+    let mut commands = commands.peekable();
     std::iter::from_fn(move || {
-        let first = requests.next()?;
+        let first = commands.next()?;
         let mut repeats = 0;
-        while repeats < u16::MAX && (requests.next_if(|request| request.repeats(first))).is_some() {
+        while repeats < u16::MAX && (commands.next_if(|command| command.repeats(first))).is_some() {
             repeats += 1;
         }
         Some((first, repeats))
     })
 }
 
-/// Appends what lets the next command at a slot that the server is about to receive.
+/// Appends what lets the next command at a hash slot that the server is about to receive.
 pub(super) fn push_asking(out: &mut Vec<u8>) {
     push_count(out, 1);
     push_argument(out, b"ASKING");
@@ -420,7 +422,7 @@ fn decimal(number: usize, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{resp::decoder::Decoder, value::Value};
+    use crate::connection::resp::{Decoder, Value};
 
     fn script() -> Arc<Script> {
         Arc::new(Script::new("return 1"))
@@ -442,17 +444,17 @@ mod tests {
         check
     }
 
-    fn request(script: &Arc<Script>, keys: &[&str], checks: &[Vec<u8>]) -> Request {
+    fn command(script: &Arc<Script>, keys: &[&str], checks: &[Vec<u8>]) -> Command {
         let mut args = vec![&b"now"[..]];
         args.extend(checks.iter().map(Vec::as_slice));
         let keys = keys.iter().map(|key| key.as_bytes());
-        Request::checks(script, 0, keys, args.into_iter())
+        Command::checks(script, 0, keys, args.into_iter())
     }
 
     /// The arguments behind the hash, of requests that go out as one.
-    fn written(requests: &[Request]) -> Vec<Vec<u8>> {
+    fn written(commands: &[Command]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
-        Request::write_all(requests.iter(), false, &mut out);
+        Command::write_all(commands.iter(), false, &mut out);
         let mut decoder = Decoder::default();
         let command = match decoder.decode(&out) {
             Ok(Some((command, length))) if length == out.len() => command.into_value(),
@@ -475,8 +477,8 @@ mod tests {
     #[test]
     fn equal_checks_in_a_row_are_written_once_with_how_often_they_repeat() {
         let script = script();
-        let one = |key, operation| request(&script, &[key], &[check(operation, 1)]);
-        let requests = [
+        let one = |key, operation| command(&script, &[key], &[check(operation, 1)]);
+        let commands = [
             one("a", 0),
             one("b", 0),
             one("c", 0),
@@ -485,19 +487,19 @@ mod tests {
         ];
         let checks = [check(0, 1), vec![2, 0], check(1, 4), vec![1, 0]];
         let expected = [texts(&["5", "a", "b", "c", "d", "e", "now"]), checks.into()];
-        assert_eq!(written(&requests), expected.concat());
+        assert_eq!(written(&commands), expected.concat());
         // Another one in between.
-        let requests = [one("a", 0), one("b", 1), one("c", 0)];
+        let commands = [one("a", 0), one("b", 1), one("c", 0)];
         let checks = [check(0, 1), check(1, 2), check(0, 3)];
         let expected = [texts(&["3", "a", "b", "c", "now"]), checks.into()];
-        assert_eq!(written(&requests), expected.concat());
+        assert_eq!(written(&commands), expected.concat());
     }
 
     #[test]
     fn a_check_does_not_repeat_for_a_request_of_two_keys() {
         let script = script();
-        let one = request(&script, &["a"], &[check(0, 1)]);
-        let two = request(&script, &["b", "c"], &[check(0, 1)]);
+        let one = command(&script, &["a"], &[check(0, 1)]);
+        let two = command(&script, &["b", "c"], &[check(0, 1)]);
         let head = texts(&["3", "a", "b", "c", "now"]);
         let checks = vec![check(0, 1), check(0, 2)];
         assert_eq!(
@@ -518,15 +520,15 @@ mod tests {
             check
         };
         let before = [&["k"; 300][..], &["l"]].concat();
-        let before = request(&script, &before, &[check(2, 1)]);
-        let behind = request(&script, &["m", "n"], &[with_keys(1, [2, 0, 1])]);
+        let before = command(&script, &before, &[check(2, 1)]);
+        let behind = command(&script, &["m", "n"], &[with_keys(1, [2, 0, 1])]);
         let words = written(&[before, behind]);
         assert_eq!(words[words.len() - 1], with_keys(302, [303, 0, 302]));
         // Without the flag there are no keys at the end.
         let mut plain = with_keys(1, [2, 0, 1]);
         plain[0] = 0;
-        let requests = [(); 2].map(|()| request(&script, &["m"], &[plain.clone()]));
-        let words = written(&requests);
+        let commands = [(); 2].map(|()| command(&script, &["m"], &[plain.clone()]));
+        let words = written(&commands);
         move_key(&mut plain[KEY], 1);
         assert_eq!(words[words.len() - 1], plain);
     }
@@ -543,8 +545,8 @@ mod tests {
                 check.extend([0; 8]);
                 check
             };
-            let before = request(&script, &["k", "l", "m"], &[check(2, 1)]);
-            let behind = request(&script, &["n", "o"], &[durable(1, 2)]);
+            let before = command(&script, &["k", "l", "m"], &[check(2, 1)]);
+            let behind = command(&script, &["n", "o"], &[durable(1, 2)]);
             let words = written(&[before, behind]);
             assert_eq!(
                 words[words.len() - 1],
@@ -558,10 +560,10 @@ mod tests {
     fn the_time_of_a_request_is_that_of_its_checks_and_grows_with_the_limits_of_logs() {
         let script = script();
         let micros = Duration::from_micros;
-        let logs = request(&script, &["a"], &[log(100.0), check(0, 1), log(0.0)]);
+        let logs = command(&script, &["a"], &[log(100.0), check(0, 1), log(0.0)]);
         assert_eq!(logs.server_time(), micros(23 + 4 + 8));
         for limit in [1e6, 1e18] {
-            let largest = request(&script, &["a"], &[log(limit)]);
+            let largest = command(&script, &["a"], &[log(limit)]);
             assert_eq!(largest.server_time(), micros(150_008));
         }
     }
