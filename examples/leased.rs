@@ -15,7 +15,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tollgate::{
-    Check, Consistency, Decision, Key, LeaseShare, Limiter, Quota, Rule, SECOND, Source,
+    Check, Consistency, Decision, Key, Limiter, Quota, Rule, SECOND, decision::Source,
+    store::LeaseShare,
 };
 use tollgate_redis::{Keys, RedisStore};
 

@@ -23,10 +23,10 @@ use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
-    Admission, Block, DAY, Denied, HOUR, Key, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer,
-    Rule,
+    Admission, Block, DAY, Denied, HOUR, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
     key::{KeyExtractorExt, client_ip, computed},
     key_list::KeyList,
+    rejection::Protocol,
 };
 use tollgate_rules::ListFile;
 

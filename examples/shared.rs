@@ -20,7 +20,9 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-use tollgate::{MINUTE, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip};
+use tollgate::{
+    MINUTE, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip, rejection::Protocol,
+};
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 
 /// Two services on one Redis do not meet if their namespaces differ.

@@ -8,8 +8,9 @@ use std::{
 };
 
 use tollgate::{
-    Check, DAY, Decision, HOUR, KeyBuf, Limiter, MemoryStore, PartKind, Quota, Rule, RuleError,
-    SECOND, Store, store::Step,
+    Check, DAY, Decision, HOUR, Limiter, MemoryStore, Quota, Rule, RuleError, SECOND, Store,
+    key::{KeyBuf, PartKind},
+    store::Step,
 };
 use tollgate_core::{Pending, journal::Journal};
 

@@ -11,8 +11,9 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header::CONTENT_TYPE};
 use tollgate::{
-    HeaderStyle, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     condition::path,
+    header::HeaderStyle,
     key::{KeyExtractor, PeerAddr, client_ip, header},
 };
 use tower_service::Service;

@@ -4,7 +4,7 @@ use std::{error::Error, fmt, hint::black_box};
 
 use http::Request;
 use tokio::runtime::Builder;
-use tollgate::{HeaderStyle, MemoryStore, Quota, RuleError};
+use tollgate::{MemoryStore, Quota, RuleError, header::HeaderStyle};
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_rules::{Bindings, Format, LiveRules};
 use tower_layer::Layer;

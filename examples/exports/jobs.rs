@@ -34,7 +34,7 @@ fn rules() -> [Rule; 2] {
 /// `POST /jobs?rows=4000` reserves, `GET /jobs` says how many jobs wait.
 pub(crate) fn routes(store: impl Store, queue: PathBuf) -> Result<Router, RuleError> {
     fs::create_dir_all(&queue).map_err(|error| {
-        let kind = tollgate::RuleErrorKind::Store;
+        let kind = tollgate::error::RuleErrorKind::Store;
         RuleError::general(kind, format!("the folder {queue:?} of the queue: {error}"))
     })?;
     let [at_once, rows] = rules();

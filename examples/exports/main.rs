@@ -27,8 +27,9 @@ use tokio::{
 };
 use tokio_stream::{StreamExt, wrappers::IntervalStream};
 use tollgate::{
-    HOUR, Key, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, Store,
+    HOUR, Key, MemoryStore, Missing, Quota, RateLimitLayer, Rule, RuleError, Store,
     key::{KeyExtractor, computed},
+    rejection::Protocol,
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 

@@ -12,7 +12,7 @@ use std::{
 use axum::{Extension, Json, extract::State};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
-use tollgate::{Clock, DAY, Key, Limiter};
+use tollgate::{DAY, Key, Limiter, clock::Clock};
 use tollgate_ledger::{Entry, Ledger, LedgerError, Period, ReportRow as _};
 
 use crate::proxy::Tenant;

@@ -1,10 +1,11 @@
 //! The limits of the gateway.
 
 use tollgate::{
-    KeyBuf, MINUTE, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
+    MINUTE, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     header::HeaderStyle,
-    key::{extension_with, header},
+    key::{KeyBuf, extension_with, header},
     quota::CalendarUnit,
+    rejection::Protocol,
 };
 
 use crate::proxy::Tenant;

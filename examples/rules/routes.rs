@@ -6,7 +6,9 @@ use axum::{
     routing::{get, post},
 };
 use serde_json::{Value, json};
-use tollgate::{LimitsEndpoint, RateLimitLayer, RuleError, Store, TopKeysEndpoint, key::client_ip};
+use tollgate::{
+    LimitsEndpoint, RateLimitLayer, RuleError, Store, key::client_ip, observe::TopKeysEndpoint,
+};
 use tollgate_console::Console;
 use tollgate_rules::LiveRules;
 use tonic::{Request, Response, Status, service::Routes};

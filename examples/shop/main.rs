@@ -13,9 +13,9 @@ use http::StatusCode;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
-    Head, MINUTE, MemoryStore, Missing, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND,
-    Store,
+    Head, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rule, RuleError, SECOND, Store,
     key::{client_ip, header, look_up},
+    rejection::Protocol,
 };
 
 #[cfg(test)]

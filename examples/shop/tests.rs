@@ -8,7 +8,7 @@ use axum::{
     extract::ConnectInfo,
     http::{HeaderMap, Request},
 };
-use tollgate::ManualClock;
+use tollgate::clock::ManualClock;
 use tower::ServiceExt;
 
 use super::*;

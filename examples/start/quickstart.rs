@@ -9,8 +9,8 @@ use axum::{
     routing::{get, post},
 };
 use tollgate::{
-    HOUR, MINUTE, MemoryStore, Protocol, Quota, RateLimitLayer, Rule, RuleError, SECOND,
-    key::client_ip,
+    HOUR, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, RuleError, SECOND, key::client_ip,
+    rejection::Protocol,
 };
 
 /// The routes with their limits.

@@ -9,8 +9,9 @@ use axum::{Router, body::Body, routing::get};
 use http::Request;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::{
-    KeyBuf, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, TopKeysEndpoint, key::header,
-    observe::flush_metrics,
+    MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+    key::{KeyBuf, header},
+    observe::{TopKeysEndpoint, flush_metrics},
 };
 use tollgate_tests::events::Events;
 use tower::ServiceExt as _;

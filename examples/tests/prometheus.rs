@@ -14,11 +14,13 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate::{
-    Block, Check, Consistency, HOUR, Key, LeaseShare, Limiter, ManualClock, MemoryStore, Quota,
-    RateLimitLayer, Rule, SECOND,
+    Block, Check, Consistency, HOUR, Key, Limiter, MemoryStore, Quota, RateLimitLayer, Rule,
+    SECOND,
+    clock::ManualClock,
     key::constant,
     observe::flush_metrics,
     shed::{Capacity, Priority, ShedLayer},
+    store::LeaseShare,
 };
 use tollgate_ledger::Ledger;
 use tollgate_redis::{Keys, RedisStore, Secret};

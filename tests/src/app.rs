@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::{Router, body::Body};
 use http::{Request, Response, request};
 use tollgate::{
-    MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, Store,
+    MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, Store,
+    clock::ManualClock,
     key::{PeerAddr, constant},
 };
 use tollgate_conformance::SwitchedStore;

@@ -5,7 +5,7 @@ use std::{hint::black_box, sync::Arc};
 use axum::body::Body;
 use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware};
 use http::Request;
-use tollgate::{HeaderStyle, service::RateLimit};
+use tollgate::{header::HeaderStyle, service::RateLimit};
 use tollgate_benches::{
     check::{TIGHT, WIDE},
     layer::{API_KEY, Bare, layer, request, send},

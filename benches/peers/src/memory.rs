@@ -1,7 +1,7 @@
 //! Memory and allocations.
 
 use http::Request;
-use tollgate::HeaderStyle;
+use tollgate::header::HeaderStyle;
 use tollgate_benches::{
     check::{Checker, LASTING, WIDE},
     layer::{Bare, layer, request, send},

@@ -16,7 +16,7 @@ use axum::extract::ConnectInfo;
 use foldhash::quality::RandomState;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::hash::{BuildHasher, Hash};
-use tollgate::Clock;
+use tollgate::clock::Clock;
 use tollgate_benches::layer::API_KEY;
 use tower::Service;
 

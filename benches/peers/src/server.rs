@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::{Router, routing::get};
-use tollgate::{HeaderStyle, Quota};
+use tollgate::{Quota, header::HeaderStyle};
 use tollgate_benches::{
     check::{TIGHT, WIDE},
     layer::layer,

@@ -9,8 +9,9 @@ use std::{
 use axum::{body::Body, extract::ConnectInfo};
 use http::{Extensions, HeaderMap, HeaderValue, Request};
 use tollgate::{
-    HeaderStyle, KeyBuf, Limiter, MemoryStore, PartKind, Rule,
-    key::{KeyExtractor, KeyPart, client_ip, extension, header},
+    Limiter, MemoryStore, Rule,
+    header::HeaderStyle,
+    key::{KeyBuf, KeyExtractor, KeyPart, PartKind, client_ip, extension, header},
     service::RateLimit,
 };
 use tollgate_benches::{

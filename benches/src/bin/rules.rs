@@ -24,7 +24,7 @@ use std::{
 
 use http::Request;
 use tollgate::{
-    HOUR, HeaderStyle, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, key::header,
+    HOUR, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, header::HeaderStyle, key::header,
     service::RateLimit,
 };
 use tollgate_benches::{

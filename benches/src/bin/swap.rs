@@ -30,8 +30,8 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 use tollgate::{
-    Consistency, Key, LeaseShare, LiveLimiter, MemoryStore, OnStoreError, Outcome, Quota, Rule,
-    SECOND,
+    Consistency, Key, LiveLimiter, MemoryStore, OnStoreError, Quota, Rule, SECOND,
+    decision::Outcome, store::LeaseShare,
 };
 use tollgate_benches::redis::server::Server;
 use tollgate_redis::{Keys, RedisStore};

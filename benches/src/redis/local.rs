@@ -8,9 +8,9 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, LeaseShare, Limiter, Quota, Rule, SECOND,
+    Check, Consistency, Decision, Limiter, Quota, Rule, SECOND,
     decision::Pending,
-    store::{Step, StoreError},
+    store::{LeaseShare, Step, StoreError},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 

@@ -2,7 +2,10 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use tollgate::{KeyBuf, Limiter, PartKind, Quota, Rule, SECOND};
+use tollgate::{
+    Limiter, Quota, Rule, SECOND,
+    key::{KeyBuf, PartKind},
+};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::redis::server::Server;

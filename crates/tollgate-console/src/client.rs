@@ -5,8 +5,8 @@ use std::{net::IpAddr, time::Duration};
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use serde_json::{Value, json};
 use tollgate::{
-    Check, Key, Outcome, Quota, Retry,
-    decision::Verdict,
+    Check, Key, Quota,
+    decision::{Outcome, Retry, Verdict},
     key::PeerAddr,
     rules::{Inspection, Mode},
 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::task::AbortHandle;
-use tollgate::{Clock, LiveLimiter, RateLimitLayer};
+use tollgate::{LiveLimiter, RateLimitLayer, clock::Clock};
 #[cfg(feature = "redis")]
 use tollgate_redis::RedisStore;
 use tollgate_rules::LiveRules;

@@ -6,7 +6,8 @@ use http::{Method, Request, Uri, request::Parts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::{
-    Check, Decision, Outcome, Reason, Retry,
+    Check, Decision,
+    decision::{Outcome, Reason, Retry},
     key::PeerAddr,
     rules::{Inspection, Mode, RuleEffect},
 };

@@ -79,7 +79,7 @@
 //! ```
 //! use std::{num::NonZeroU32, time::Duration};
 //!
-//! use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, Source};
+//! use tollgate::{Key, Limiter, MINUTE, OnStoreError, Quota, Rule, decision::Source};
 //! use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

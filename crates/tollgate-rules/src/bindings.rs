@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tollgate::{
-    Head, Key, KeyBuf, Quota,
-    key::{ClientIp, KeyExtractor, client_ip},
+    Head, Key, Quota,
+    key::{ClientIp, KeyBuf, KeyExtractor, client_ip},
     key_list::KeyList,
     rules::InnerResponse,
 };
@@ -319,7 +319,7 @@ pub(crate) fn hashed_list(name: &str, hash_key: Arc<HashKey>) -> KeyList {
     let of_list = list_name(name);
     KeyList::hashed(name, move |entry| {
         let mut part = KeyBuf::new();
-        part.push(tollgate::PartKind::VALUE, entry);
+        part.push(tollgate::key::PartKind::VALUE, entry);
         hash_key(&of_list, &part)
     })
 }

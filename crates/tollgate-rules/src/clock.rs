@@ -6,7 +6,7 @@ use tollgate_core::Tick;
 
 /// Microseconds since the Unix epoch.
 pub(crate) fn now() -> Tick {
-    tollgate::Clock::system().now()
+    tollgate::clock::Clock::system().now()
 }
 
 /// The time at this tick.

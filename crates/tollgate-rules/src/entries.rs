@@ -3,7 +3,7 @@
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use jiff::Timestamp;
-use tollgate::{Key, KeyBuf, RequestRule};
+use tollgate::{Key, RequestRule, key::KeyBuf};
 use tollgate_core::{Quota, Tick};
 
 use crate::{

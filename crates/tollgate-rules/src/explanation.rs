@@ -7,8 +7,8 @@ use std::{
 
 use http::StatusCode;
 use tollgate::{
-    Head, Key, KeyBuf, Missing,
-    key::{Extracted, NoKey},
+    Head, Key, Missing,
+    key::{Extracted, KeyBuf, NoKey},
 };
 use tollgate_core::{Quota, Tick};
 

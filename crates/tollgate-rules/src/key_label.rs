@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tollgate::{KeyBuf, PartKind};
+use tollgate::key::{KeyBuf, PartKind};
 use tollgate_core::MAX_UNITS;
 
 use crate::{

@@ -15,7 +15,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate::{
-    LiveLimiter, MessageLimitLayer, RateLimitLayer, RuleError, Store, rules::RuleChange,
+    LiveLimiter, RateLimitLayer, RuleError, Store, message::MessageLimitLayer, rules::RuleChange,
     shed::ShedLayer,
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tollgate::KeyBuf;
+use tollgate::key::KeyBuf;
 
 use crate::{
     bindings::Bindings,

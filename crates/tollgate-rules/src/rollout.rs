@@ -1,6 +1,6 @@
 //! A rule for a part of the clients.
 
-use tollgate::KeyBuf;
+use tollgate::key::KeyBuf;
 
 /// Which keys a rule is enforced for: a part of them, the same in all processes and versions. A key that is in at 5 % is still
 /// in at 20 %.

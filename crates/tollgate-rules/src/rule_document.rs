@@ -1,6 +1,6 @@
 //! A document: rules, groups, overrides and switches.
 
-use tollgate::{Head, KeyBuf, RequestRule};
+use tollgate::{Head, RequestRule, key::KeyBuf};
 use tollgate_core::{Tick, UnknownName};
 
 use crate::{

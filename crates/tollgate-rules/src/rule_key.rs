@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
 use tollgate::{
-    Head, Key, KeyBuf,
+    Head, Key,
     condition::{PathPattern, in_list},
     key::{
-        Extracted, KeyExtractor, PeerAddr, authorization, constant, cookie, grpc_method,
+        Extracted, KeyBuf, KeyExtractor, PeerAddr, authorization, constant, cookie, grpc_method,
         grpc_service, header, method, path, query,
     },
     key_list::KeyList,

@@ -53,7 +53,7 @@ impl CheckDoor {
             .chain(settings.allow.iter().map(ToString::to_string));
         Self {
             // To a proxy, the answer for gRPC would be a success.
-            layer: layer.protocol(tollgate::Protocol::Http),
+            layer: layer.protocol(tollgate::rejection::Protocol::Http),
             style: settings.style(),
             client: client_ip().trusted_proxies(proxies).x_forwarded_for(),
             repeats: (settings.style() == Style::Nginx).then(Repeats::default),

@@ -2,7 +2,11 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use tollgate::{Outcome, Quota, Retry, decision::Verdict, service::PartsDecision};
+use tollgate::{
+    Quota,
+    decision::{Outcome, Retry, Verdict},
+    service::PartsDecision,
+};
 
 use crate::proto::rate_limit_response::{Code, DescriptorStatus, RateLimit, rate_limit::Unit};
 

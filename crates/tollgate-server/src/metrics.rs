@@ -13,7 +13,12 @@ use std::{
 use metrics::{Counter, Histogram, counter, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::time::Instant;
-use tollgate::{Clock, Decision, Source, decision::Verdict, observe::BUCKETS};
+use tollgate::{
+    Decision,
+    clock::Clock,
+    decision::{Source, Verdict},
+    observe::BUCKETS,
+};
 
 const CHECKS: &str = "tollgate_checks_total";
 const SECONDS: &str = "tollgate_check_seconds";

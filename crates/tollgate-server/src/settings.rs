@@ -8,7 +8,7 @@ use std::{
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use tollgate::HeaderStyle;
+use tollgate::header::HeaderStyle;
 use tollgate_redis::{Keys, Partition, Secret};
 use toml::Spanned;
 

@@ -40,12 +40,13 @@
 //!
 //! # The parts
 //!
-//! - A [`Quota`] is an algorithm with its numbers. [`algorithm`] has a page on each.
+//! - A [`Quota`] is an algorithm with its numbers. [`algorithm`](tollgate_core::algorithm) has a page on each.
 //! - A [`Rule`] is a named quota. The name identifies the budget: one name on one store is one budget, wherever it is used.
 //! - [`Rule::by`] adds the key: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. Neither it nor its service has a type parameter, except for the inner service.
-//!   [`LayerDefaults`] are the settings of all layers of a service, and [`RateLimitLayer::per_ip`] is the shortest way to a limit.
-//! - A [`MessageLimitLayer`] limits the messages in gRPC streams by the same rules: see [`message`].
+//!   [`LayerDefaults`](service::LayerDefaults) are the settings of all layers of a service, and [`RateLimitLayer::per_ip`] is the
+//!   shortest way to a limit.
+//! - A [`MessageLimitLayer`](message::MessageLimitLayer) limits the messages in gRPC streams by the same rules: see [`message`].
 //! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is that of the layer.
 //!
 //! ```text
@@ -62,7 +63,7 @@
 //! ```
 //!
 //! Denials are responses: the service's error type is that of the inner service. Requests are refunded if the inner service
-//! fails, or if a response has the extension [`Refund`].
+//! fails, or if a response has the extension [`Refund`](service::Refund).
 //!
 //! | you want to | see |
 //! | --- | --- |
@@ -95,8 +96,8 @@
 //! ```
 //! use http::{Method, Request, Response, StatusCode};
 //! use tollgate::{
-//!     Admission, HeaderStyle, MINUTE, ManualClock, MemoryStore, Missing, Quota, RateLimitLayer,
-//!     Rejection, Rule, SECOND, key::extension_with,
+//!     Admission, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, Rejection, Rule, SECOND,
+//!     clock::ManualClock, header::HeaderStyle, key::extension_with,
 //! };
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
@@ -158,6 +159,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod check_policies;
+pub mod clock;
 pub mod condition;
 pub mod decision;
 mod diagnostics;
@@ -187,21 +189,14 @@ mod unit;
 mod words;
 
 pub use tollgate_core::{
-    Block, Check, Clock, Consistency, DAY, Decision, HOUR, Key, KeyBuf, LeaseShare, Limiter,
-    LiveLimiter, MINUTE, ManualClock, MemoryStore, OnStoreError, Outcome, PartKind, Quota, Reason,
-    Retry, RuleError, RuleErrorKind, SECOND, Source, Store, algorithm, memory,
+    Block, Check, Consistency, DAY, Decision, HOUR, Key, Limiter, LiveLimiter, MINUTE, MemoryStore,
+    OnStoreError, Quota, RuleError, SECOND, Store,
 };
 
 pub use self::{
     head::Head,
-    header::HeaderStyle,
-    message::{MessageBody, MessageLimitLayer},
-    protocol::Protocol,
-    rate_limit::{
-        Admission, Denied, LayerDefaults, LimitsEndpoint, RateLimitLayer, Refund, RulesHandle,
-        TopKeysEndpoint,
-    },
-    rejection::Rejection,
+    rate_limit::{Admission, Denied, LimitsEndpoint, RateLimitLayer, RulesHandle},
+    rejection::style::Rejection,
     rule::{Missing, RequestRule, Rule},
 };
 

@@ -5,7 +5,7 @@ use http::{HeaderMap, Method, header};
 use crate::head::Head;
 
 /// The protocol of denials, see [`RateLimitLayer::protocol`](crate::RateLimitLayer::protocol), and of requests whose messages
-/// are counted, see [`MessageLimitLayer::protocol`](crate::MessageLimitLayer::protocol).
+/// are counted, see [`MessageLimitLayer::protocol`](crate::message::MessageLimitLayer::protocol).
 ///
 /// In front of a service without gRPC, set [`Http`](Self::Http). The client chooses the content type: with
 /// [`Auto`](Self::Auto), the denial of a POST with `application/grpc` is a gRPC response, whose HTTP status is 200. Access logs,

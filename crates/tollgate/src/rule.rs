@@ -401,8 +401,8 @@ impl RequestRule {
         self
     }
 
-    /// Keeps the units of a request if the inner service returns an error or a response with a [`Refund`](crate::Refund). Default:
-    /// they are refunded, because the request was not served.
+    /// Keeps the units of a request if the inner service returns an error or a response with a [`Refund`](crate::service::Refund).
+    /// Default: they are refunded, because the request was not served.
     ///
     /// Use it for every rule whose clients can provoke such an error and profit: log-ins and codes, and work that is expensive
     /// before it fails, as with a timeout inside of the layer.
@@ -420,8 +420,8 @@ impl RequestRule {
     /// handlers](Rule::by_handler) says [`count_settled`](Block::count_settled).
     ///
     /// While a key is blocked, its requests get the status of denials and `Retry-After`, with the reason
-    /// [`Blocked`](crate::Reason::Blocked). A block by account lets an attacker lock out its owner: block by address and account
-    /// together, or leave a way in.
+    /// [`Blocked`](crate::decision::Reason::Blocked). A block by account lets an attacker lock out its owner: block by address and
+    /// account together, or leave a way in.
     ///
     /// ```
     /// use tollgate::{Block, DAY, HOUR, MINUTE, Quota, Rule, key::client_ip};
@@ -509,7 +509,7 @@ impl RequestRule {
     ///   gRPC-Web the trailers are a part of the body, so put the layer inside of `GrpcWebLayer`; outside of it, a call whose status
     ///   is not in its header counts.
     /// - An error of the inner service [is a response](InnerResponse::is_error), with the status 500. With
-    ///   [`keep_on_error`](Self::keep_on_error) it counts. A response with a [`Refund`](crate::Refund) does not count.
+    ///   [`keep_on_error`](Self::keep_on_error) it counts. A response with a [`Refund`](crate::service::Refund) does not count.
     /// - A request counts that has no response: the client has gone before it came, or the handler panicked.
     /// - A request whose handler takes the [ticket](crate::Admission::ticket) is settled by the handler alone.
     /// - A [shadow](Rule::shadow) counts in the same way. A request that another rule denies has no response, and counts in it.
@@ -801,7 +801,9 @@ impl RequestRule {
     ///
     /// ```
     /// use http::Method;
-    /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule, condition::method_in, key::header};
+    /// use tollgate::{
+    ///     Consistency, MINUTE, Quota, Rule, condition::method_in, key::header, store::LeaseShare,
+    /// };
     ///
     /// let rule = Rule::new("per-key", Quota::gcra(6_000, MINUTE))
     ///     .consistency(Consistency::Leased { share: LeaseShare::percent(10) })

@@ -1,5 +1,7 @@
-//! The types of the services that a [`RateLimitLayer`](crate::RateLimitLayer) makes, for signatures.
+//! What the services of a [`RateLimitLayer`](crate::RateLimitLayer) have in common, what they read of a response, and their types,
+//! for signatures.
 
 pub use crate::rate_limit::{
-    PartsDecision, RateLimit, RequestPart, ResponseBody, ResponseFuture, grpc_timeout,
+    LayerDefaults, PartsDecision, RateLimit, Refund, RequestPart, ResponseBody, ResponseFuture,
+    grpc_timeout,
 };

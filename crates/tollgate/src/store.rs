@@ -1,4 +1,5 @@
-//! For authors of stores, and for code that decides without the layer's help: what a [`Store`](crate::Store) is given and answers.
+//! For authors of stores, and for code that decides without the layer's help: what a [`Store`](crate::Store) is given and answers. Also
+//! what sets up a [`MemoryStore`](crate::MemoryStore), and the share of [`Consistency::Leased`](crate::Consistency::Leased).
 //!
 //! A store is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by
 //! the suite in the folder `tests/conformance` of the repository.
@@ -17,6 +18,7 @@
 //! ```
 
 pub use tollgate_core::{
-    CheckQuota, RuleSet, Step, StoreError, StoreErrorKind, Tick,
+    CheckQuota, LeaseShare, RuleSet, Step, StoreError, StoreErrorKind,
+    memory::MemoryStoreBuilder,
     store::{Checks, Fingerprint, HeldSlots, Hold, RuleRegistry, RuleStore, Settlement, Usage},
 };

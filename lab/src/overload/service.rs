@@ -12,7 +12,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::{sync::Semaphore, time::Instant};
 use tollgate::{
-    Clock, Head,
+    Head,
+    clock::Clock,
     shed::{Capacity, Priority, ShedLayer},
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneService};

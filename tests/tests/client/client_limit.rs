@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{task::JoinSet, time::Instant};
 use tollgate::{
-    Clock, Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND,
+    Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND, clock::Clock,
 };
 use tollgate_client::{
     ClientLimiter, ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer,

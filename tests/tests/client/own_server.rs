@@ -20,8 +20,11 @@ use tokio::{
     time::Instant,
 };
 use tollgate::{
-    Clock, HeaderStyle, Key, Limiter, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer,
-    Retry, Rule, SECOND, key::constant,
+    Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND,
+    clock::{Clock, ManualClock},
+    decision::Retry,
+    header::HeaderStyle,
+    key::constant,
 };
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tollgate_tests::server::counting_denials;

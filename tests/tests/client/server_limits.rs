@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tokio::{task::JoinSet, time::Instant};
-use tollgate::ManualClock;
+use tollgate::clock::ManualClock;
 use tollgate_client::{ClientRateLimitLayer, ServerLimits};
 
 use crate::provider::{Provider, answer, client, get, request, send};

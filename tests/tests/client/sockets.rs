@@ -22,7 +22,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tollgate::{Clock, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, key::constant};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, clock::Clock, key::constant};
 use tollgate_client::{
     ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer, ReplayBody,
 };

@@ -10,7 +10,7 @@ use proptest::{
 };
 use serde_json::{Map, Value, json};
 use sfv::{BareItem, Dictionary, List, ListEntry, Parameters, Parser};
-use tollgate::{Admission, Decision, HeaderStyle, Quota, RateLimitLayer};
+use tollgate::{Admission, Decision, Quota, RateLimitLayer, header::HeaderStyle};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{

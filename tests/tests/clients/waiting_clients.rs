@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use axum::{Router, extract::Path, routing::get};
 use serde_json::{Value, json};
-use tollgate::{HeaderStyle, MINUTE, Quota, RateLimitLayer, Rule, key::constant};
+use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, header::HeaderStyle, key::constant};
 use tollgate_tests::server::{Server, counting_denials};
 
 use crate::program::python;

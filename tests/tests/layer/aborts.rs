@@ -23,8 +23,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tollgate::{
-    Clock, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, key::header,
-    service::ResponseBody,
+    MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, SECOND, Store, clock::Clock,
+    key::header, service::ResponseBody,
 };
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_test_servers::redis_server::RedisServer;

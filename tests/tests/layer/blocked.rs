@@ -12,9 +12,10 @@ use axum::body::Body;
 use http::{Request, StatusCode};
 use serde_json::json;
 use tollgate::{
-    Admission, Denied, HOUR, HeaderStyle, LimitsEndpoint, MINUTE, MemoryStore, Missing, Quota,
-    RateLimitLayer, RequestRule, Rule,
+    Admission, Denied, HOUR, LimitsEndpoint, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer,
+    RequestRule, Rule,
     condition::in_list,
+    header::HeaderStyle,
     key::{client_ip, constant, header, look_up},
     key_list::KeyList,
 };

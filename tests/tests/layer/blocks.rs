@@ -11,8 +11,8 @@ use std::{
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Admission, Block, HOUR, Key, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer,
-    RequestRule, Rule, SECOND, key::header,
+    Admission, Block, HOUR, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule,
+    SECOND, clock::ManualClock, key::header,
 };
 use tollgate_tests::{
     app::{field, get},

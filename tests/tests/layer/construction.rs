@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tollgate::{
-    HeaderStyle, Key, MemoryStore, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
-    RuleError, RuleErrorKind, SECOND,
+    Key, MemoryStore, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule, RuleError,
+    SECOND,
+    error::RuleErrorKind,
+    header::HeaderStyle,
     key::{KeyExtractor, client_ip, constant, header, path_parameter},
 };
 
@@ -80,7 +82,7 @@ fn rules_that_are_all_off_are_rejected() {
         RuleErrorKind::RuleSet,
         &["\"one\"", "\"two\"", "off()", "shadow()"],
     );
-    let messages = tollgate::MessageLimitLayer::new(MemoryStore::new(), [off("one")]);
+    let messages = tollgate::message::MessageLimitLayer::new(MemoryStore::new(), [off("one")]);
     let error = messages.expect_err("it would limit nothing");
     assert_eq!(error.kind(), RuleErrorKind::RuleSet);
     assert!(new([off("one"), all("two", quota)]).is_ok());
@@ -184,7 +186,7 @@ fn a_message_holds_no_slot_and_has_no_response() {
     let slots = all("named", Quota::concurrent(1));
     let settled = by(constant("all")).count_if(|response| response.is_failure());
     for rule in [slots, settled] {
-        let layer = tollgate::MessageLimitLayer::new(MemoryStore::new(), [rule]);
+        let layer = tollgate::message::MessageLimitLayer::new(MemoryStore::new(), [rule]);
         let error = layer.expect_err("it is refused").to_string();
         assert!(
             error.contains("put the rule into a RateLimitLayer"),

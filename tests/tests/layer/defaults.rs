@@ -6,9 +6,13 @@ use axum::{Router, body::Body, routing::any};
 use http::{Method, Request, Response, StatusCode, request};
 use tokio::time::Instant;
 use tollgate::{
-    Decision, HeaderStyle, LayerDefaults, MINUTE, MessageBody, MessageLimitLayer, Protocol, Quota,
-    RateLimitLayer, Rejection, RequestRule, RuleErrorKind,
+    Decision, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule,
+    error::RuleErrorKind,
+    header::HeaderStyle,
     key::{PeerAddr, header, look_up},
+    message::{MessageBody, MessageLimitLayer},
+    rejection::Protocol,
+    service::LayerDefaults,
 };
 use tollgate_tests::app::{all, behind, get, per_minute, send, status, still, text};
 use tower::{Layer, ServiceExt, service_fn};

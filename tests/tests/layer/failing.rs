@@ -6,8 +6,8 @@ use axum::{Router, routing};
 use http::Method;
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    Admission, HeaderStyle, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule,
-    condition::method_in,
+    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule,
+    condition::method_in, header::HeaderStyle,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{

@@ -3,8 +3,8 @@
 use axum::{Extension, Router, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
-    Admission, Decision, Denied, Key, Missing, OnStoreError, RateLimitLayer, Reason, Rejection,
-    RequestRule, SECOND, key::header,
+    Admission, Decision, Denied, Key, Missing, OnStoreError, RateLimitLayer, Rejection,
+    RequestRule, SECOND, decision::Reason, key::header,
 };
 use tollgate_tests::{
     app::{all, behind, field, layer, per_minute, send, status, stores, text},

@@ -1,7 +1,9 @@
 //! Requests with an id: a client that retries is counted once, and no id is a way around the rule.
 
 use http::{Method, request};
-use tollgate::{MINUTE, MemoryStore, RateLimitLayer, RequestRule, RuleErrorKind, key::header};
+use tollgate::{
+    MINUTE, MemoryStore, RateLimitLayer, RequestRule, error::RuleErrorKind, key::header,
+};
 use tollgate_tests::app::{app_on, behind, field, get, layer, per_minute, send, status, stores};
 
 const ID: &str = "idempotency-key";

@@ -8,10 +8,10 @@ use std::sync::{
 use axum::{Router, body::Body, routing};
 use http::{Method, Request, Response, StatusCode, request};
 use tollgate::{
-    Decision, Head, KeyBuf, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Reason,
-    RequestRule, Rule,
+    Decision, Head, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     condition::{client_in, method_in},
-    key::{Extracted, KeyExtractor, NoKey, client_ip, constant, header, look_up},
+    decision::Reason,
+    key::{Extracted, KeyBuf, KeyExtractor, NoKey, client_ip, constant, header, look_up},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{

@@ -88,7 +88,7 @@ fn a_bare_limiter_counts_with_all_labels() {
 async fn a_wait_is_one_decision_however_often_it_was_tried() {
     let metrics = Metrics::record();
     let store = MemoryStore::builder()
-        .clock(tollgate::Clock::tokio())
+        .clock(tollgate::clock::Clock::tokio())
         .build();
     let limiter = Limiter::new(store, [Rule::new("mails", Quota::per_second(1).burst(1))]).unwrap();
     for _ in 0..3 {
@@ -245,7 +245,7 @@ fn many_denials_are_few_lines_which_say_how_many_they_stand_for() {
 fn a_hot_key_is_reported_once_by_its_label() {
     let metrics = Metrics::record();
     let events = Events::listen();
-    let label = |key: &tollgate::KeyBuf| {
+    let label = |key: &tollgate::key::KeyBuf| {
         let part = key.parts().next().map(|(_, part)| part.to_vec());
         format!(
             "account {}\n",

@@ -6,7 +6,8 @@ use axum::{Router, body::Body};
 use http::{Request, Response};
 use serde_json::{Value, json};
 use tollgate::{
-    Clock, HOUR, Key, LimitsEndpoint, MINUTE, Missing, Quota, RateLimitLayer, Rule,
+    HOUR, Key, LimitsEndpoint, MINUTE, Missing, Quota, RateLimitLayer, Rule,
+    clock::Clock,
     key::{client_ip, constant, header, look_up},
     quota::CalendarUnit,
 };

@@ -12,9 +12,9 @@ use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::{Notify, oneshot};
 use tollgate::{
-    Admission, HeaderStyle, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
-    RateLimitLayer, Rejection, RequestRule, Rule, RuleErrorKind, RulesHandle, key::constant,
-    service::RateLimit,
+    Admission, Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, RequestRule,
+    Rule, RulesHandle, error::RuleErrorKind, header::HeaderStyle, key::constant,
+    message::MessageLimitLayer, service::RateLimit,
 };
 use tollgate_tests::{
     app::{get, still},

@@ -1,8 +1,8 @@
 //! One name is one budget: layers hold the names of their rules, as limiters do.
 
 use tollgate::{
-    HOUR, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota, RateLimitLayer, RequestRule,
-    Rule, RuleError, RuleErrorKind,
+    HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule, RuleError,
+    error::RuleErrorKind, message::MessageLimitLayer,
 };
 use tollgate_client::ClientRateLimitLayer;
 use tower::Layer;

@@ -3,7 +3,8 @@
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response};
 use tollgate::{
-    Head, ManualClock, SECOND,
+    Head, SECOND,
+    clock::ManualClock,
     key::{PeerAddr, header},
     shed::{Capacity, Priority, ShedLayer, TrustedHeaders},
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::request::Parts;
 use tokio::time::Instant;
 use tollgate::{
-    MINUTE, ManualClock, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, key::header,
-    service::RequestPart,
+    MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, clock::ManualClock,
+    key::header, service::RequestPart,
 };
 use tollgate_conformance::RemoteStore;
 

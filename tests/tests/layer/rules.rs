@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use axum::{Router, routing};
 use http::{Method, Request};
 use tollgate::{
-    Admission, Decision, Head, HeaderStyle, Key, MINUTE, MemoryStore, Outcome, Quota,
-    RateLimitLayer, RequestRule, Rule,
+    Admission, Decision, Head, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule,
     condition::{any_of, grpc_method_is, grpc_service_is, method_in, path, path_under, route_is},
+    decision::Outcome,
+    header::HeaderStyle,
     key,
     key::header,
 };
@@ -389,7 +390,7 @@ fn plan_of(head: &Head<'_>) -> Option<&'static str> {
 #[tokio::test]
 async fn closures_are_named_functions_or_variables_or_written_in_place() {
     let of_path = |head: &Head<'_>| head.uri.path().strip_prefix('/').map(str::to_owned);
-    let by_key = |_: &tollgate::KeyBuf| Some(Arc::from("gold"));
+    let by_key = |_: &tollgate::key::KeyBuf| Some(Arc::from("gold"));
     let rule = |name| all(per_minute(name, 1).plan("gold", Quota::fixed_window(9, MINUTE)));
     let app = app([
         rule("named").plan_by(plan_of),

@@ -15,8 +15,11 @@ use http::{
 use http_body::Frame;
 use http_body_util::BodyExt;
 use tollgate::{
-    Admission, HeaderStyle, MINUTE, Protocol, Quota, RateLimitLayer, Refund, RequestRule, Rule,
-    key::header, service::ResponseBody,
+    Admission, MINUTE, Quota, RateLimitLayer, RequestRule, Rule,
+    header::HeaderStyle,
+    key::header,
+    rejection::Protocol,
+    service::{Refund, ResponseBody},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{

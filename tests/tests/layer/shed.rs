@@ -13,7 +13,7 @@ use axum::{
 };
 use http::{Request, Response, StatusCode};
 use tokio::{task::JoinHandle, time::Instant};
-use tollgate::{RateLimitLayer, Refund, RequestRule, key::header};
+use tollgate::{RateLimitLayer, RequestRule, key::header, service::Refund};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{get, per_minute, send, still},

@@ -15,8 +15,10 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tollgate::{
-    Admission, Denied, HeaderStyle, Key, Quota, RateLimitLayer, Refund, RequestRule, Rule,
-    key::header, service::ResponseBody,
+    Admission, Denied, Key, Quota, RateLimitLayer, RequestRule, Rule,
+    header::HeaderStyle,
+    key::header,
+    service::{Refund, ResponseBody},
 };
 use tollgate_tests::app::{field, get, layer, per_minute, send, still, text};
 use tower::{Layer, ServiceExt, service_fn};

@@ -7,8 +7,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tollgate::{
-    DAY, HeaderStyle, MINUTE, ManualClock, MemoryStore, Quota, RateLimitLayer, Rejection, Rule,
-    key::header,
+    DAY, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, Rule, clock::ManualClock,
+    header::HeaderStyle, key::header,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use serde_json::{Value, json};
-use tollgate::{TopKeysEndpoint, key::header};
+use tollgate::{key::header, observe::TopKeysEndpoint};
 use tollgate_tests::app::{behind, field, get, layer, per_minute, send, text};
 
 #[tokio::test]

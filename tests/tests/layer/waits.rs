@@ -10,8 +10,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    Admission, Clock, Denied, Head, Key, Limiter, MINUTE, MemoryStore, MessageLimitLayer, Quota,
-    RateLimitLayer, RequestRule, Rule, SECOND, key::header,
+    Admission, Denied, Head, Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule,
+    Rule, SECOND, clock::Clock, key::header, message::MessageLimitLayer,
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{

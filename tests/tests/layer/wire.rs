@@ -6,7 +6,8 @@ use axum::{Router, routing};
 use bytes::Bytes;
 use http::{Request, Response};
 use tollgate::{
-    HeaderStyle, MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
+    MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
+    header::HeaderStyle,
     key::{client_ip, header},
 };
 use tollgate_tests::{

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    Check, Consistency, HOUR, Key, LeaseShare, Limiter, Quota, Rule, Source, quota::MAX_PERIOD,
+    Check, Consistency, HOUR, Key, Limiter, Quota, Rule, decision::Source, quota::MAX_PERIOD,
+    store::LeaseShare,
 };
 use tollgate_redis::{Effective, RedisStore};
 use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};

@@ -2,7 +2,7 @@
 
 use axum::{Router, routing::get};
 use tollgate::{
-    Clock, Key, Limiter, MINUTE, Quota, RateLimitLayer, Rule, SECOND, header::HeaderStyle,
+    Key, Limiter, MINUTE, Quota, RateLimitLayer, Rule, SECOND, clock::Clock, header::HeaderStyle,
     key::constant,
 };
 use tollgate_redis::RedisStore;

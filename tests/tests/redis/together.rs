@@ -8,8 +8,8 @@ use std::{
 
 use tokio::task::JoinSet;
 use tollgate::{
-    Consistency, DAY, Key, LeaseShare, Limiter, MINUTE, MemoryStore, Quota, Reason, Rule,
-    RuleError, SECOND,
+    Consistency, DAY, Key, Limiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND,
+    decision::Reason, store::LeaseShare,
 };
 use tollgate_core::AlgorithmKind;
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};

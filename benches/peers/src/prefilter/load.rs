@@ -4,7 +4,7 @@
 use std::{error::Error, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Consistency, LeaseShare, Quota, Rule, SECOND};
+use tollgate::{Consistency, Quota, Rule, SECOND, store::LeaseShare};
 use tollgate_benches::redis::{
     load::{Clients, Measured, run},
     server::Server,

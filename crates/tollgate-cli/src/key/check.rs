@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tollgate::Outcome;
+use tollgate::decision::Outcome;
 use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{

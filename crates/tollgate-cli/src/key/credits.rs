@@ -4,7 +4,7 @@ use std::slice;
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{Clock, Key, Limiter, RuleError, decision::Balance};
+use tollgate::{Key, Limiter, RuleError, clock::Clock, decision::Balance};
 use tollgate_core::{Step, StoreError};
 use tollgate_ledger::Ledger;
 use tollgate_rules::AuditKind;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::{
-    Check, Consistency, Decision, Limiter, Outcome, Retry, decision::Verdict, key::KeyPrefix,
+    Check, Consistency, Decision, Limiter,
+    decision::{Outcome, Retry, Verdict},
+    key::KeyPrefix,
 };
 use tollgate_core::Tick;
 use tollgate_redis::{Partition, RedisStore};

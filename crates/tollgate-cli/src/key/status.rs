@@ -1,7 +1,7 @@
 //! `tollgate key status`: what a client has left.
 
 use serde_json::json;
-use tollgate::{Check, Decision, Outcome};
+use tollgate::{Check, Decision, decision::Outcome};
 use tollgate_redis::Partition;
 use tollgate_rules::operators::{Explained, Explanation};
 

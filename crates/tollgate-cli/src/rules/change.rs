@@ -178,7 +178,7 @@ async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
     };
     let bindings = (change.bound).bindings(change.redis.secret.find()?.as_ref())?;
     let document = rule_args::document(path, &bindings).await?;
-    let now = Duration::from_micros(tollgate::Clock::system().now());
+    let now = Duration::from_micros(tollgate::clock::Clock::system().now());
     let entry = change.entry(entry, args.until, UNIX_EPOCH + now)?;
     let changes = document.preview(entry.clone()).map_err(Failure::mistakes)?;
     let format = match path.extension().and_then(|it| it.to_str()) {

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use serde_json::Value;
-use tollgate::{ManualClock, MemoryStore, RateLimitLayer, key::PeerAddr};
+use tollgate::{MemoryStore, RateLimitLayer, clock::ManualClock, key::PeerAddr};
 use tollgate_rules::{Bindings, Format, RuleDocument};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -115,7 +115,7 @@ async fn a_hundred_thousand_lines_give_what_the_layer_gives() {
         for verdict in decision
             .verdicts()
             .iter()
-            .filter(|it| it.outcome() == tollgate::Outcome::Deny)
+            .filter(|it| it.outcome() == tollgate::decision::Outcome::Deny)
         {
             let limiter = layer.limiter();
             let rule = &limiter.rules().rules()[verdict.rule()];

@@ -3,7 +3,9 @@
 use axum::{Router, body::Body, routing::get};
 use http::Request;
 use serde_json::json;
-use tollgate::{HOUR, MemoryStore, Quota, RateLimitLayer, Rule, TopKeysEndpoint, key::header};
+use tollgate::{
+    HOUR, MemoryStore, Quota, RateLimitLayer, Rule, key::header, observe::TopKeysEndpoint,
+};
 use tollgate_tests::server::Server;
 use tower::ServiceExt as _;
 
@@ -15,7 +17,7 @@ const KEY: &str = "acme-key-4711";
 #[tokio::test(flavor = "multi_thread")]
 async fn top_names_the_keys_that_come_most_often_and_shows_none() {
     // What terminals would obey, and what fills any screen.
-    let label = |_: &tollgate::KeyBuf| {
+    let label = |_: &tollgate::key::KeyBuf| {
         "Acme \u{1b}[2J\r\n\u{202e}txet \" ' \\".to_owned() + &"x".repeat(9_000)
     };
     let rules = [

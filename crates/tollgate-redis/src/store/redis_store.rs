@@ -48,7 +48,7 @@ impl RedisStore {
     /// [`Exact`](Effective::Exact), with the reason, where the rule cannot have its consistency.
     ///
     /// ```
-    /// use tollgate::{Consistency, LeaseShare, MINUTE, Quota, Rule};
+    /// use tollgate::{Consistency, MINUTE, Quota, Rule, store::LeaseShare};
     /// use tollgate_redis::{Effective, Keys, RedisStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]

@@ -207,8 +207,8 @@ async fn the_end_of_a_switch_is_recorded_and_a_subscriber_hears_of_changes() {
         .watch(&path);
     let rules = rules.expect("valid");
     let mut updates = rules.subscribe();
-    let soon =
-        SystemTime::UNIX_EPOCH + Duration::from_micros(tollgate::Clock::system().now() + 1_500_000);
+    let soon = SystemTime::UNIX_EPOCH
+        + Duration::from_micros(tollgate::clock::Clock::system().now() + 1_500_000);
     let halved = OperatorEntry::switch("*", "50%").until(soon);
     rules
         .handle(Author::new("alice"))

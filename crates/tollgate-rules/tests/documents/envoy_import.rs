@@ -4,7 +4,10 @@ use std::{convert::Infallible, env, process::Command};
 
 use http::{Request, Response};
 use serde_json::Value;
-use tollgate::{Clock, ManualClock, MemoryStore, RateLimitLayer};
+use tollgate::{
+    MemoryStore, RateLimitLayer,
+    clock::{Clock, ManualClock},
+};
 use tollgate_rules::{
     Bindings, Format, RuleDocument,
     operators::{Descriptor, Explained, import_envoy},

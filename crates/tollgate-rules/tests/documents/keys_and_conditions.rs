@@ -118,7 +118,10 @@ async fn a_rule_for_get_counts_head_unless_it_says_otherwise() {
 #[tokio::test]
 async fn a_rule_by_route_counts_each_route_of_a_router_apart() {
     use axum::{Router, routing::get};
-    use tollgate::{Clock, ManualClock, MemoryStore, RateLimitLayer};
+    use tollgate::{
+        MemoryStore, RateLimitLayer,
+        clock::{Clock, ManualClock},
+    };
     use tower::ServiceExt;
 
     let document = toml(&one("\"route\"", "")).expect("valid");

@@ -9,7 +9,12 @@ use std::{
 
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
-use tollgate::{Clock, ManualClock, MemoryStore, MessageBody, RateLimitLayer, shed::Priority};
+use tollgate::{
+    MemoryStore, RateLimitLayer,
+    clock::{Clock, ManualClock},
+    message::MessageBody,
+    shed::Priority,
+};
 use tollgate_rules::{Author, Bindings, Format, LiveRules, OperatorEntry};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -188,7 +193,7 @@ async fn a_switch_that_is_set_at_run_time_ends_when_its_time_is_over() {
     let alice = rules.handle(Author::new("alice"));
     // The second one comes while nothing has an end.
     for _ in 0..2 {
-        let soon = tollgate::Clock::system().now() + 1_000_000;
+        let soon = tollgate::clock::Clock::system().now() + 1_000_000;
         let soon = SystemTime::UNIX_EPOCH + Duration::from_micros(soon);
         let halved = OperatorEntry::switch("*", "50%").until(soon);
         alice.set(halved).expect("valid");

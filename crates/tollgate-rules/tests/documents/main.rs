@@ -28,7 +28,8 @@ use std::{
 
 use http::{Method, Request, Response};
 use tollgate::{
-    Clock, Key, ManualClock, MemoryStore, RateLimitLayer, RequestRule,
+    Key, MemoryStore, RateLimitLayer, RequestRule,
+    clock::{Clock, ManualClock},
     key::{PeerAddr, computed},
 };
 use tollgate_rules::{Bindings, DocumentError, Format, RuleDocument};

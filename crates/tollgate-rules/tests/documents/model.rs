@@ -1,7 +1,8 @@
 //! One model, and what it says.
 
 use tollgate::{
-    Consistency, LeaseShare, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, SECOND,
+    Consistency, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, SECOND,
+    store::LeaseShare,
 };
 use tollgate_rules::{Format, RuleDocument};
 

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{
-    Clock, Consistency, HOUR, Head, Key, LeaseShare, MINUTE, ManualClock, MemoryStore, Missing,
-    OnStoreError, Quota, RateLimitLayer, RequestRule, Rule, SECOND,
+    Consistency, HOUR, Head, Key, MINUTE, MemoryStore, Missing, OnStoreError, Quota,
+    RateLimitLayer, RequestRule, Rule, SECOND,
+    clock::{Clock, ManualClock},
     condition::{
         any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
     },
@@ -13,6 +14,7 @@ use tollgate::{
         PeerAddr, client_ip, computed, constant, cookie, grpc_method, grpc_service, header, method,
         path, query,
     },
+    store::LeaseShare,
 };
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -11,7 +11,7 @@ use std::{
 use axum::body::{Body, Bytes};
 use http::{HeaderValue, Request, Response};
 use tokio::time::{Instant, sleep};
-use tollgate::{Clock, MemoryStore, RateLimitLayer, Store, rejection::Rejection};
+use tollgate::{MemoryStore, RateLimitLayer, Rejection, Store, clock::Clock};
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_rules::{Author, Bindings, LiveRules, OperatorEntry};
 use tower::{Layer, ServiceExt, service_fn};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::{Clock, MemoryStore};
+use tollgate::{MemoryStore, clock::Clock};
 use tollgate_rules::{
     Author, Bindings, Format, OperatorEntry, RuleText,
     operators::{EntryKind, EntryOrigin},

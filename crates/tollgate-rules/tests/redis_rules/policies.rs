@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::{Method, Request, Response};
-use tollgate::{Admission, RateLimitLayer, Source};
+use tollgate::{Admission, RateLimitLayer, decision::Source};
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_rules::{Bindings, Format, RuleDocument};
 use tower::{Layer, ServiceExt, service_fn};

@@ -75,7 +75,7 @@
 //!   `private` or `no-store` forbids it. Fields for a CDN alone, such as `CDN-Cache-Control` (RFC 9213) and `Surrogate-Control`, count
 //!   whatever `Cache-Control` says;
 //! - denials by an inner layer that [hides its quota](crate::RateLimitLayer::hide_quota);
-//! - responses that are [refunded](crate::Refund);
+//! - responses that are [refunded](crate::service::Refund);
 //! - as to one rule, responses that [do not count](crate::RequestRule::count_if) or have
 //!   [another cost](crate::RequestRule::cost_by_response);
 //! - gRPC responses to requests with too many rules: their fields would exceed the 8 KiB that clients accept.

@@ -27,7 +27,7 @@ use crate::key::{
 /// [`extension`](crate::key::extension()) that holds who was found.
 ///
 /// ```
-/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, authorization}};
+/// use tollgate::{Head, Key, key::{Extracted, KeyBuf, KeyExtractor, authorization}};
 ///
 /// let key_of = |credentials: &str| {
 ///     let request = http::Request::builder().header("authorization", credentials);

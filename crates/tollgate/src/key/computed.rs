@@ -19,7 +19,7 @@ use crate::{
 /// so return `None` for a client that sends none.
 ///
 /// ```
-/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, computed}};
+/// use tollgate::{Head, Key, key::{Extracted, KeyBuf, KeyExtractor, computed}};
 ///
 /// #[derive(Clone)]
 /// struct Claims {

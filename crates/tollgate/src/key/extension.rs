@@ -20,7 +20,7 @@ use crate::key::{
 /// [`constant`](crate::key::constant()).
 ///
 /// ```
-/// use tollgate::{Head, KeyBuf, PartKind, key::{Extracted, KeyExtractor, KeyPart, extension}};
+/// use tollgate::{Head, key::{Extracted, KeyBuf, KeyExtractor, KeyPart, PartKind, extension}};
 ///
 /// #[derive(Clone)]
 /// struct Tenant(String);
@@ -56,7 +56,7 @@ where
 /// of [`PartKind::EXTENSION`].
 ///
 /// ```
-/// use tollgate::{Head, KeyBuf, PartKind, key::{Extracted, KeyExtractor, extension_with}};
+/// use tollgate::{Head, key::{Extracted, KeyBuf, KeyExtractor, PartKind, extension_with}};
 ///
 /// #[derive(Clone)]
 /// struct Claims {
@@ -89,7 +89,7 @@ where
 /// As [`extension_with`], for a key that is not a reference into the value: two fields of it, say.
 ///
 /// ```
-/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, extension_key}};
+/// use tollgate::{Head, Key, key::{Extracted, KeyBuf, KeyExtractor, extension_key}};
 ///
 /// #[derive(Clone)]
 /// struct Claims {

@@ -18,7 +18,7 @@ use crate::{
 /// [`computed`](crate::key::computed()). An empty value is a key. The key equals [`Key::of(value)`](tollgate_core::Key::of).
 ///
 /// ```
-/// use tollgate::{Head, Key, KeyBuf, key::{Extracted, KeyExtractor, key_fn}};
+/// use tollgate::{Head, Key, key::{Extracted, KeyBuf, KeyExtractor, key_fn}};
 ///
 /// let by_agent = key_fn(|head| head.headers.get("user-agent"));
 ///

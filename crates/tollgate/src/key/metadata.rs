@@ -35,7 +35,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Clients may send any value: see [choosing a key](crate::key#choosing-a-key).
 ///
 /// ```
-/// use tollgate::{Head, KeyBuf, key::{Extracted, KeyExtractor, metadata}};
+/// use tollgate::{Head, key::{Extracted, KeyBuf, KeyExtractor, metadata}};
 ///
 /// let key_of = |written: &str| {
 ///     let call = http::Request::post("/weather.v1.Weather/Current").header("tenant-bin", written);

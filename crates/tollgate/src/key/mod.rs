@@ -30,7 +30,9 @@
 //! A budget for each API key, and for each address where there is no key:
 //!
 //! ```
-//! use tollgate::{Head, KeyBuf, key::{Extracted, KeyExtractor, KeyExtractorExt, PeerAddr, client_ip, header}};
+//! use tollgate::{
+//!     Head, key::{Extracted, KeyBuf, KeyExtractor, KeyExtractorExt, PeerAddr, client_ip, header},
+//! };
 //!
 //! let extractor = header("x-api-key").or(client_ip());
 //! let key_of = |request: http::request::Builder| {
@@ -154,7 +156,7 @@ mod query;
 mod tuple;
 mod value;
 
-pub use tollgate_core::{KeyPart, Network, types::KeyPrefix};
+pub use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, types::KeyPrefix};
 
 pub use self::{
     authority::authority,

@@ -19,7 +19,7 @@ pub struct MessageLimitError {
 pub enum MessageLimitErrorKind {
     /// The messages exceed a limit, and did not get through the queue in time.
     Exceeded,
-    /// A rule [blocks](crate::Reason::Blocked) the client.
+    /// A rule [blocks](crate::decision::Reason::Blocked) the client.
     Blocked,
     /// The store failed, and a rule has [`OnStoreError::Deny`](crate::OnStoreError::Deny).
     StoreFailed,

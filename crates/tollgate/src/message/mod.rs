@@ -6,7 +6,7 @@
 //! | | |
 //! | --- | --- |
 //! | counted | the messages of gRPC requests, by their prefixes; a unary call has one |
-//! | not counted | messages to clients; messages that the service never reads; other requests, with [`Protocol::Auto`](crate::Protocol::Auto) |
+//! | not counted | messages to clients; messages that the service never reads; other requests, with [`Protocol::Auto`](crate::rejection::Protocol::Auto) |
 //! | key, plan, cost of a message | from the head of the call, once |
 //! | over the limit | the call ends with RESOURCE_EXHAUSTED, or the message waits: `wait_up_to`, with the feature `tokio` |
 //! | store failed, and the rule has `OnStoreError::Deny` | the call ends with UNAVAILABLE |
@@ -47,7 +47,9 @@
 //! ```
 //! use axum::body::{Body, to_bytes};
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::header};
+//! use tollgate::{
+//!     MINUTE, MemoryStore, Quota, Rule, key::header, message::{MessageBody, MessageLimitLayer},
+//! };
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
 //! /// Reads all messages, as a service of tonic does.
@@ -91,8 +93,8 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
 use tollgate::{
-    Clock, MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, RateLimitLayer, Rule, SECOND,
-    key::header,
+    MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, clock::Clock, key::header,
+    message::{MessageBody, MessageLimitLayer},
 };
 use tower::{ServiceBuilder, ServiceExt};
 

@@ -26,7 +26,7 @@ use crate::{
     rejection::grpc_web_is_not_translated,
 };
 
-/// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::MessageLimitLayer).
+/// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::message::MessageLimitLayer).
 ///
 /// Requests may have any body, which the inner service reads as a [`MessageBody`]; responses any body whose data is
 /// [`Bytes`](bytes::Bytes), as in axum, tonic and hyper.

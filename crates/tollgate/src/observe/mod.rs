@@ -36,6 +36,8 @@ mod meters;
 mod observer;
 mod route;
 
+pub use crate::rate_limit::TopKeysEndpoint;
+
 pub(crate) use self::{observer::Observer, route::Route};
 pub use tollgate_core::observe::{BUCKETS, DecisionRecord, Timer, TopKey, shown};
 #[cfg(feature = "metrics")]

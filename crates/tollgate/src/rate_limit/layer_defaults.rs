@@ -20,7 +20,8 @@ use crate::{
 /// use std::num::NonZeroU32;
 ///
 /// use tollgate::{
-///     HeaderStyle, LayerDefaults, MINUTE, MemoryStore, Quota, Rejection, Rule, key::{client_ip, header},
+///     MINUTE, MemoryStore, Quota, Rejection, Rule, header::HeaderStyle, key::{client_ip, header},
+///     service::LayerDefaults,
 /// };
 ///
 /// // In a fleet, a `RedisStore`.

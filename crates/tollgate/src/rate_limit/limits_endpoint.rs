@@ -65,7 +65,7 @@ const RULE: &str = "limits-endpoint";
 /// | `window_end` | of a [calendar](Quota::calendar), when its window ends: `2026-08-01T00:00:00+02:00[Europe/Zurich]` |
 /// | `debt` | units that were charged beyond the limit, and are paid back before a request passes; only where there are any |
 /// | `credits`, `credits_until` | the units of the caller's [balance](tollgate_core::Rule::credits), and when it ends; only where there is one |
-/// | `blocked` | `true` where the rule [blocks](crate::Reason::Blocked) the caller, until `reset` if that is not `null` |
+/// | `blocked` | `true` where the rule [blocks](crate::decision::Reason::Blocked) the caller, until `reset` if that is not `null` |
 ///
 /// Left out are shadows and thresholds, rules of handlers, rules that the caller is exempt from or has no limit under, rules whose
 /// key the request does not have, and all rules of a layer that [hides its quota](RateLimitLayer::hide_quota). A rule's

@@ -7,7 +7,7 @@
 ///
 /// ```
 /// use axum::{BoxError, Extension, http::StatusCode, response::IntoResponse};
-/// use tollgate::Refund;
+/// use tollgate::service::Refund;
 ///
 /// async fn shed(_: BoxError) -> impl IntoResponse {
 ///     (StatusCode::SERVICE_UNAVAILABLE, Extension(Refund), "busy; try again")

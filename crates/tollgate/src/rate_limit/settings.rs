@@ -69,7 +69,7 @@ macro_rules! common_setters {
     ($layer:ident) => {
         impl $layer {
             /// Which header fields report the quota to clients: with responses, and by a layer for messages when a call is denied
-            /// before its response has begun. Default: [`HeaderStyle::DRAFT_11`](crate::HeaderStyle::DRAFT_11).
+            /// before its response has begun. Default: [`HeaderStyle::DRAFT_11`](crate::header::HeaderStyle::DRAFT_11).
             ///
             /// # Errors
             ///
@@ -130,13 +130,17 @@ macro_rules! request_setters {
     ($layer:ident) => {
         impl $layer {
             /// Adds a header field to the responses that report the quota, for clients that expect one which no
-            /// [style](crate::HeaderStyle) writes: a text in which `{rule}`, `{limit}`, `{window}`, `{remaining}`, `{used}`, `{reset}` and
+            /// [style](crate::header::HeaderStyle) writes: a text in which `{rule}`, `{limit}`, `{window}`, `{remaining}`,
+            /// `{used}`, `{reset}` and
             /// `{reset_at}` stand for what the rule that is closest to its limit says. Times are in seconds, and `{reset_at}` since the
             /// Unix epoch. Of nested limiters, the inner one's field stays; a field that the style writes as well is the style's.
             ///
             /// ```
             /// use http::HeaderName;
-            /// use tollgate::{HeaderStyle, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::client_ip};
+            /// use tollgate::{
+            ///     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, header::HeaderStyle,
+            ///     key::client_ip,
+            /// };
             ///
             /// let rule = Rule::new("search", Quota::gcra(120, MINUTE)).by(client_ip());
             /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?
@@ -183,9 +187,10 @@ macro_rules! request_setters {
 
             /// The protocol of denials. Default: as each request asks.
             ///
-            /// Set [`Protocol::Http`](crate::Protocol::Http) if there is no gRPC behind the layer: otherwise the denial of a request
-            /// with `content-type: application/grpc` has the status 200, and counts as a success in access logs and dashboards. Set
-            /// it explicitly, too, if content types are wrong, as in front of a gateway that translates JSON to gRPC.
+            /// Set [`Protocol::Http`](crate::rejection::Protocol::Http) if there is no gRPC behind the layer: otherwise the denial
+            /// of a request with `content-type: application/grpc` has the status 200, and counts as a success in access logs and
+            /// dashboards. Set it explicitly, too, if content types are wrong, as in front of a gateway that translates JSON to
+            /// gRPC.
             pub fn protocol(self, protocol: $crate::protocol::Protocol) -> Self {
                 self.set(|settings| settings.protocol = protocol)
             }

@@ -26,7 +26,9 @@ const MOST: usize = 100;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use axum::{Router, body::{Body, to_bytes}, routing::get};
 /// use http::Request;
-/// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, TopKeysEndpoint, key::header};
+/// use tollgate::{
+///     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header, observe::TopKeysEndpoint,
+/// };
 /// use tower::ServiceExt;
 ///
 /// let per_key = Rule::new("per-key", Quota::gcra(60, MINUTE)).top_keys().by(header("x-api-key"));

@@ -7,7 +7,7 @@ use tollgate_core::{Decision, Outcome, Reason, Retry, RuleSet, Verdict};
 
 use crate::{head::Head, key::NoKey};
 
-/// A denial, from which [`Rejection::custom`](crate::rejection::Rejection::custom) makes a response.
+/// A denial, from which [`Rejection::custom`](crate::Rejection::custom) makes a response.
 pub struct Denial<'a> {
     head: Head<'a>,
     decision: &'a Decision,

@@ -99,7 +99,7 @@
 //! The default:
 //!
 //! ```
-//! use tollgate::rejection::Rejection;
+//! use tollgate::Rejection;
 //!
 //! assert_eq!(format!("{:?}", Rejection::default()), "Rejection::problem");
 //! ```
@@ -109,7 +109,7 @@
 //! ```
 //! use bytes::Bytes;
 //! use http::{Response, header::CONTENT_TYPE};
-//! use tollgate::{Reason, rejection::{Denial, Rejection}};
+//! use tollgate::{Rejection, decision::Reason, rejection::Denial};
 //!
 //! fn page(denial: &Denial<'_>) -> Response<Bytes> {
 //!     let title = match denial.reason() {
@@ -147,13 +147,15 @@ mod open_body;
 mod problem;
 mod protobuf;
 mod responses;
-mod style;
+pub(crate) mod style;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use self::{denial::Denial, style::Rejection};
+pub use self::denial::Denial;
 pub(crate) use self::{
     grpc::{grpc_web_is_not_translated, unavailable},
     responses::Responses,
+    style::Rejection,
 };
+pub use crate::protocol::Protocol;

@@ -9,9 +9,8 @@ use axum::{
     middleware::{Next, from_fn},
     routing::{MethodRouter, get},
 };
-use tollgate::{
-    KeyBuf, PartKind,
-    key::{KeyExtractor, NoKey, PeerAddr, client_ip, matched_path, path_parameter},
+use tollgate::key::{
+    KeyBuf, KeyExtractor, NoKey, PartKind, PeerAddr, client_ip, matched_path, path_parameter,
 };
 use tower::ServiceExt;
 

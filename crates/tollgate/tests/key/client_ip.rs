@@ -1,9 +1,6 @@
 //! The address of the client, by vectors.
 
-use tollgate::{
-    KeyBuf, PartKind,
-    key::{ClientIp, KeyExtractor, NoKey, client_ip},
-};
+use tollgate::key::{ClientIp, KeyBuf, KeyExtractor, NoKey, PartKind, client_ip};
 
 use crate::support::{empty, from, key, resolved, with_lines};
 

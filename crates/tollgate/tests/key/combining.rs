@@ -1,8 +1,11 @@
 //! Tuples and alternatives.
 
 use tollgate::{
-    Head, KeyBuf, PartKind,
-    key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, client_ip, constant, header, method},
+    Head,
+    key::{
+        Extracted, KeyBuf, KeyExtractor, KeyExtractorExt, NoKey, PartKind, client_ip, constant,
+        header, method,
+    },
 };
 
 use crate::support::{empty, from, key, parts, with_lines};

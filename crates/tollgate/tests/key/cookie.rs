@@ -1,9 +1,6 @@
 //! Cookies.
 
-use tollgate::{
-    PartKind,
-    key::{NoKey, cookie},
-};
+use tollgate::key::{NoKey, PartKind, cookie};
 
 use crate::support::{key, parts, with_lines};
 

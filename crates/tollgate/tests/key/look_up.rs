@@ -6,9 +6,12 @@ use std::sync::{
 };
 
 use tollgate::{
-    Head, KeyBuf, PartKind,
+    Head,
     decision::Pending,
-    key::{Extracted, KeyExtractor, KeyExtractorExt, NoKey, constant, header, look_up},
+    key::{
+        Extracted, KeyBuf, KeyExtractor, KeyExtractorExt, NoKey, PartKind, constant, header,
+        look_up,
+    },
 };
 
 use crate::support::{empty, key_later, parts, with_lines};

@@ -4,10 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::Request;
 use proptest::prelude::*;
-use tollgate::{
-    KeyBuf,
-    key::{ClientIp, NoKey, client_ip, cookie, query},
-};
+use tollgate::key::{ClientIp, KeyBuf, NoKey, client_ip, cookie, query};
 
 use crate::support::{from, key, resolved, with_lines, with_uri};
 

@@ -1,9 +1,6 @@
 //! Parameters of the query.
 
-use tollgate::{
-    PartKind,
-    key::{NoKey, query},
-};
+use tollgate::key::{NoKey, PartKind, query};
 
 use crate::support::{key, parts, with_uri};
 

@@ -8,8 +8,8 @@ use std::{
 
 use http::{HeaderValue, Request, request::Parts};
 use tollgate::{
-    Head, KeyBuf, PartKind,
-    key::{ClientIp, Extracted, KeyExtractor, NoKey, PeerAddr},
+    Head,
+    key::{ClientIp, Extracted, KeyBuf, KeyExtractor, NoKey, PartKind, PeerAddr},
 };
 
 /// A head without anything.

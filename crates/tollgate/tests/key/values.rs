@@ -3,11 +3,11 @@
 use std::{net::IpAddr, sync::Arc};
 
 use tollgate::{
-    Key, KeyBuf, PartKind,
+    Key,
     key::{
-        KeyExtractor, KeyExtractorExt, KeyPart, Network, NoKey, authority, client_ip, computed,
-        constant, cookie, extension, extension_with, grpc_method, grpc_service, header, key_fn,
-        look_up, metadata, method, path, query,
+        KeyBuf, KeyExtractor, KeyExtractorExt, KeyPart, Network, NoKey, PartKind, authority,
+        client_ip, computed, constant, cookie, extension, extension_with, grpc_method,
+        grpc_service, header, key_fn, look_up, metadata, method, path, query,
     },
 };
 

@@ -9,9 +9,10 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
-    MINUTE, MessageBody, MessageLimitLayer, Missing, OnStoreError, Protocol,
+    MINUTE, Missing, OnStoreError,
     key::constant,
-    message::{MessageLimitError, MessageLimitErrorKind},
+    message::{MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer},
+    rejection::Protocol,
 };
 use tollgate_conformance::SwitchedStore;
 use tonic::{Code, Status};

@@ -14,7 +14,11 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tollgate::{MINUTE, MemoryStore, MessageBody, MessageLimitLayer, Quota, Rule, key::constant};
+use tollgate::{
+    MINUTE, MemoryStore, Quota, Rule,
+    key::constant,
+    message::{MessageBody, MessageLimitLayer},
+};
 
 /// A store whose time stands still.
 pub(crate) fn still() -> MemoryStore {

@@ -2,7 +2,9 @@
 
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
-use tollgate::{HOUR, MessageLimitLayer, Quota, Rule, condition::grpc_method_is, key::constant};
+use tollgate::{
+    HOUR, Quota, Rule, condition::grpc_method_is, key::constant, message::MessageLimitLayer,
+};
 use tollgate_tests::weather::{
     Mild, city,
     v1::{Report, weather_server::WeatherServer},

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use http::Request;
-use tollgate::{MessageLimitLayer, Missing, key::look_up};
+use tollgate::{Missing, key::look_up, message::MessageLimitLayer};
 use tollgate_tests::probe::{Leaf, Probe};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 

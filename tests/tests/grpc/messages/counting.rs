@@ -6,7 +6,11 @@ use axum::body::Body;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
-use tollgate::{MINUTE, MessageBody, MessageLimitLayer, OnStoreError, Quota, Rule, key::constant};
+use tollgate::{
+    MINUTE, OnStoreError, Quota, Rule,
+    key::constant,
+    message::{MessageBody, MessageLimitLayer},
+};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::counted::Metrics;
 use tower::{Layer, ServiceExt, service_fn};

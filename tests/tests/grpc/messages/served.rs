@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
-use tollgate::MessageLimitLayer;
+use tollgate::message::MessageLimitLayer;
 use tollgate_tests::weather::{
     Mild,
     v1::{weather_client::WeatherClient, weather_server::WeatherServer},

@@ -15,7 +15,10 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
-use tollgate::{Clock, MINUTE, MemoryStore, MessageLimitLayer, Quota, Rule, SECOND, key::constant};
+use tollgate::{
+    MINUTE, MemoryStore, Quota, Rule, SECOND, clock::Clock, key::constant,
+    message::MessageLimitLayer,
+};
 use tollgate_tests::{
     counted::Metrics,
     weather::{Mild, report},

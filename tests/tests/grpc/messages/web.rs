@@ -7,7 +7,12 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
-use tollgate::{MINUTE, MessageBody, MessageLimitLayer, Protocol, Quota, Rule, key::constant};
+use tollgate::{
+    MINUTE, Quota, Rule,
+    key::constant,
+    message::{MessageBody, MessageLimitLayer},
+    rejection::Protocol,
+};
 use tollgate_tests::{
     events::Events,
     weather::{Mild, v1::weather_server::WeatherServer},

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tollgate::{
-    MINUTE, MessageLimitLayer, Missing, OnStoreError, Quota, Rule,
+    MINUTE, Missing, OnStoreError, Quota, Rule,
     key::{constant, header},
+    message::MessageLimitLayer,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::weather::{
