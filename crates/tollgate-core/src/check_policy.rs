@@ -11,7 +11,8 @@ use crate::{
 ///
 /// ```
 /// use tollgate_core::{
-///     CheckPolicy, Consistency, Key, LeaseShare, Limiter, MINUTE, MemoryStore, OnStoreError, Quota, Rule,
+///     Consistency, Key, LeaseShare, Limiter, MINUTE, MemoryStore, OnStoreError, Quota, Rule,
+///     types::CheckPolicy,
 /// };
 ///
 /// let rule = Rule::new("per-tenant", Quota::gcra(6_000, MINUTE))

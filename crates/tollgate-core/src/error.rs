@@ -226,11 +226,11 @@ pub enum StoreErrorKind {
     Misconfigured,
     /// The store sent an unexpected reply.
     Protocol,
-    /// There is nothing left to settle of a [reservation](crate::Reservation): it was settled or cancelled before, its term has ended, the
-    /// store has lost it, or a rule is gone or has another algorithm. Its units stay used.
+    /// There is nothing left to settle of a [reservation](crate::types::Reservation): it was settled or cancelled before, its term
+    /// has ended, the store has lost it, or a rule is gone or has another algorithm. Its units stay used.
     Gone,
-    /// The text of a [reservation](crate::Reservation) was cut or changed, or is that of another store or secret. Nothing has happened
-    /// to the reservation.
+    /// The text of a [reservation](crate::types::Reservation) was cut or changed, or is that of another store or secret. Nothing
+    /// has happened to the reservation.
     Foreign,
     /// The store is well and refuses what was asked, such as a grant that has ended already.
     Refused,

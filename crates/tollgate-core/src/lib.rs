@@ -176,46 +176,49 @@ mod wait_queue;
 mod wait_timer;
 
 pub use self::{
-    algorithm::Retry,
+    algorithm::assessment::Retry,
     algorithm_kind::AlgorithmKind,
     block::Block,
     check::Check,
-    check_policy::{CheckPolicy, OnStoreError},
+    check_policy::OnStoreError,
     consistency::{Consistency, LeaseShare},
-    credits::Balance,
     decision::{Decision, Outcome, Reason, Verdict},
-    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, UnknownName},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind},
     key::{Key, KeyBuf, PartKind},
     key_part::KeyPart,
-    limiter::{Grant, Limiter},
+    limiter::Limiter,
     live_limiter::LiveLimiter,
-    memory::MemoryStore,
+    memory::store::MemoryStore,
     network::Network,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
-    quota_text::ParseQuotaError,
-    reservation::Reservation,
     rule::{Mode, Rule},
-    rule_set::{RuleChange, RuleSet},
+    rule_set::RuleSet,
     source::Source,
     step::{Pending, Step},
     store::rule_store::Store,
     ticket::Ticket,
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
-    variable_quota::CheckQuota,
 };
 
 pub mod types {
-    //! What calls give back and errors are, which a program seldom has to name.
+    //! What calls give back, errors are and checks may carry, which a program seldom has to name.
 
     #[cfg(feature = "stream")]
     pub use crate::pace::Paced;
     pub use crate::{
         block::ActiveBlock,
-        error::{QuotaError, TryAcquireError},
+        check_policy::CheckPolicy,
+        credits::Balance,
+        error::{QuotaError, TryAcquireError, UnknownName},
         key::KeyPrefix,
+        limiter::Grant,
         live_limiter::WeakLiveLimiter,
         quota::{LeakyBucketOf, TokenBucketOf},
+        quota_text::ParseQuotaError,
         redeem::ReservationTicket,
+        reservation::Reservation,
+        rule_set::RuleChange,
+        variable_quota::CheckQuota,
         wait_queue::{WaitError, WaitErrorKind},
     };
 }

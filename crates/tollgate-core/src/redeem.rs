@@ -27,7 +27,10 @@ impl Ticket {
     /// is killed: without the record a redemption is [`Gone`](StoreErrorKind::Gone), and the units stay used.
     ///
     /// ```
-    /// use tollgate_core::{HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, Reservation, Rule, StoreErrorKind};
+    /// use tollgate_core::{
+    ///     HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, Rule, StoreErrorKind,
+    ///     types::Reservation,
+    /// };
     ///
     /// let rules = [Rule::new("at-once", Quota::concurrent(1)), Rule::new("rows", Quota::sliding_window(10_000, HOUR))];
     /// let limiter = Limiter::new(MemoryStore::new(), rules)?;

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
 };
 
-use tollgate_core::{Quota, RuleChange, RuleSet};
+use tollgate_core::{Quota, RuleSet, types::RuleChange};
 
 use crate::{
     entries::Entries,

@@ -1,11 +1,7 @@
 //! The layers and limiters that have the rules in force.
 
-use tollgate::{
-    LiveLimiter, RuleError, RulesHandle,
-    rules::{RuleChange, WeakLiveLimiter},
-    shed::ShedLayer,
-};
-use tollgate_core::Tick;
+use tollgate::{LiveLimiter, RuleError, RulesHandle, rules::RuleChange, shed::ShedLayer};
+use tollgate_core::{Tick, types::WeakLiveLimiter};
 
 use crate::{rule_document::RuleDocument, shed_entry::ShedEntry};
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
-use tollgate_core::{MAX_UNITS, ParseQuotaError, Quota, Tick, store::did_you_mean};
+use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean, types::ParseQuotaError};
 
 use crate::{
     bindings::Side,

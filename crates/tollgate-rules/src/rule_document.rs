@@ -1,7 +1,7 @@
 //! A document: rules, groups, overrides and switches.
 
 use tollgate::{Head, RequestRule, key::KeyBuf};
-use tollgate_core::{Tick, UnknownName};
+use tollgate_core::{Tick, types::UnknownName};
 
 use crate::{
     assembly::{OneText, assemble},

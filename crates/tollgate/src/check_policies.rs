@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{CheckPolicy, OnStoreError, Rule, RuleError, RuleErrorKind};
+use tollgate_core::{OnStoreError, Rule, RuleError, RuleErrorKind, types::CheckPolicy};
 
 use crate::{head::Head, known_condition::Predicate};
 

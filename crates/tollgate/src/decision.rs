@@ -1,8 +1,8 @@
 //! What a decision is made of, and what code asks of one.
 
 pub use tollgate_core::{
-    Balance, CheckPolicy, Grant, Outcome, Pending, Reason, Reservation, Retry, Source, Ticket,
-    Verdict, types::ReservationTicket,
+    Outcome, Pending, Reason, Retry, Source, Ticket, Verdict,
+    types::{Balance, Grant, Reservation, ReservationTicket},
 };
 
 pub use crate::rate_limit::RuleVerdict;

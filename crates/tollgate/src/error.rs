@@ -1,6 +1,6 @@
 //! Errors of single calls. That of rules and layers is [`RuleError`](crate::RuleError), of a [kind](RuleErrorKind).
 
 pub use tollgate_core::{
-    ParseQuotaError, RuleErrorKind, UnknownName,
-    types::{QuotaError, TryAcquireError, WaitError, WaitErrorKind},
+    RuleErrorKind,
+    types::{ParseQuotaError, QuotaError, TryAcquireError, UnknownName, WaitError, WaitErrorKind},
 };

@@ -2,7 +2,4 @@
 
 #[cfg(feature = "calendar")]
 pub use tollgate_core::calendar::{Calendar, CalendarUnit, Weekday};
-pub use tollgate_core::{
-    AlgorithmKind, MAX_PERIOD, MAX_UNITS,
-    types::{LeakyBucketOf, TokenBucketOf},
-};
+pub use tollgate_core::{AlgorithmKind, MAX_PERIOD, MAX_UNITS};

@@ -814,7 +814,7 @@ impl RequestRule {
     ///
     /// # Accuracy
     ///
-    /// As [`CheckPolicy::exact`](crate::decision::CheckPolicy::exact).
+    /// As [`CheckPolicy::exact`](tollgate_core::types::CheckPolicy::exact).
     pub fn exact_when(
         mut self,
         applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,

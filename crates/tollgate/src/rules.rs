@@ -1,6 +1,6 @@
 //! For code that makes rules, reads them, or puts others in their place.
 
-pub use tollgate_core::{Mode, RuleChange, types::WeakLiveLimiter};
+pub use tollgate_core::{Mode, types::RuleChange};
 
 pub use crate::{
     inner_response::InnerResponse,

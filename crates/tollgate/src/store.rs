@@ -1,7 +1,6 @@
-//! For authors of stores, and for code that decides without the layer's help: what a [`Store`](crate::Store) is given and answers. Also
-//! what sets up a [`MemoryStore`](crate::MemoryStore), and the share of [`Consistency::Leased`](crate::Consistency::Leased).
+//! What a [`Store`](crate::Store) is set up with, is given and answers, for code that decides without the layer's help.
 //!
-//! A store is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by
+//! A store of one's own is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by
 //! the suite in the folder `tests/conformance` of the repository.
 //!
 //! ```
@@ -18,7 +17,5 @@
 //! ```
 
 pub use tollgate_core::{
-    CheckQuota, LeaseShare, RuleSet, Step, StoreError, StoreErrorKind,
-    memory::MemoryStoreBuilder,
-    store::{Checks, Fingerprint, HeldSlots, Hold, RuleRegistry, RuleStore, Settlement, Usage},
+    LeaseShare, RuleSet, Step, StoreError, StoreErrorKind, memory::MemoryStoreBuilder,
 };

@@ -11,12 +11,13 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, Reservation, RuleError, RuleSet, Step,
-    Store, StoreError, StoreErrorKind, Verdict,
+    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
+    StoreError, StoreErrorKind, Verdict,
     store::{
         Checks, Fingerprint, Hold, ReservationStore, Reserved, ReservedSettlement, RuleRegistry,
         RuleStore, Settlement, Usage,
     },
+    types::Reservation,
 };
 
 /// What the network does to a call.

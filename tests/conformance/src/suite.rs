@@ -239,8 +239,8 @@ macro_rules! slots_suite {
     };
 }
 
-/// The same for stores that count slots and keep [reservations](tollgate_core::Reservation), in addition to [`slots_suite`]. `own_clock`
-/// leaves out the case that moves the clock.
+/// The same for stores that count slots and keep [reservations](tollgate_core::types::Reservation), in addition to [`slots_suite`].
+/// `own_clock` leaves out the case that moves the clock.
 #[macro_export]
 macro_rules! reservations_suite {
     ($make:expr) => {

@@ -65,9 +65,7 @@ async fn a_layer_has_the_settings_of_its_defaults_as_if_they_were_its_own() {
     let defaults = LayerDefaults::new(store.clone()).headers(FIELDS).unwrap();
     let defaults = defaults.rejection(Rejection::text());
     let defaults = defaults.attach_decision().count_preflight();
-    for layer in [defaults.layer(rules()), defaults.switchable_layer(rules())] {
-        assert_eq!(answers(layer.unwrap()).await, own);
-    }
+    assert_eq!(answers(defaults.layer(rules()).unwrap()).await, own);
     let changed = defaults.hide_quota().layer(rules()).unwrap();
     assert_ne!(answers(changed).await, own);
 }
@@ -133,8 +131,6 @@ fn a_default_that_cannot_be_is_refused_where_it_is_set() {
         assert!(error.to_string().contains(word), "{error}");
     }
     assert!(defaults().layer([all(per_minute("off", 1).off())]).is_err());
-    let off = defaults().switchable_layer([all(per_minute("off", 1).off())]);
-    assert!(off.is_ok());
 }
 
 #[tokio::test]

@@ -34,10 +34,7 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{
-//!     Quota, SECOND,
-//!     algorithm::{Algorithm, Concurrent, Retry},
-//! };
+//! use tollgate_core::{Quota, Retry, SECOND, algorithm::{Algorithm, Concurrent}};
 //!
 //! let quota = Concurrent::new(&Quota::concurrent(2).typically(30 * SECOND)).expect("a valid quota");
 //! let mut state = Default::default();

@@ -31,10 +31,7 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{
-//!     MINUTE, Quota,
-//!     algorithm::{Algorithm, FixedWindow, Retry},
-//! };
+//! use tollgate_core::{MINUTE, Quota, Retry, algorithm::{Algorithm, FixedWindow}};
 //!
 //! let quota = FixedWindow::new(&Quota::fixed_window(100, MINUTE)).expect("a valid quota");
 //! let mut state = Default::default();

@@ -99,10 +99,7 @@
 //! With the burst that is the limit:
 //!
 //! ```
-//! use tollgate_core::{
-//!     Quota, SECOND,
-//!     algorithm::{Algorithm, Gcra, Retry},
-//! };
+//! use tollgate_core::{Quota, Retry, SECOND, algorithm::{Algorithm, Gcra}};
 //!
 //! let quota = Gcra::new(&Quota::gcra(7, SECOND)).expect("a valid quota");
 //! let mut state = Default::default();

@@ -36,10 +36,7 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{
-//!     Quota, SECOND,
-//!     algorithm::{Algorithm, Gcra, Retry},
-//! };
+//! use tollgate_core::{Quota, Retry, SECOND, algorithm::{Algorithm, Gcra}};
 //!
 //! // Five may pile up, and fifty a second flow off.
 //! let quota = Gcra::new(&Quota::leaky_bucket(5).leak(50, SECOND)).expect("a valid quota");

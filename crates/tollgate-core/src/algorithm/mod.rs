@@ -62,10 +62,7 @@
 //!   never admit more than the [larger](gcra#two-limits-on-one-state).
 //!
 //! ```
-//! use tollgate_core::{
-//!     Quota, SECOND,
-//!     algorithm::{Algorithm, Gcra, Retry},
-//! };
+//! use tollgate_core::{Quota, Retry, SECOND, algorithm::{Algorithm, Gcra}};
 //!
 //! // What a store does for a request of three units.
 //! let quota = Gcra::new(&Quota::token_bucket(4).refill(2, SECOND)).expect("a valid quota");
@@ -103,7 +100,7 @@
 //!
 //! [`Quota::gcra`]: crate::Quota::gcra
 
-mod assessment;
+pub(crate) mod assessment;
 pub mod concurrent;
 pub mod fixed_window;
 pub mod gcra;
@@ -114,8 +111,9 @@ pub mod sliding_log;
 pub mod sliding_window;
 pub mod token_bucket;
 
+pub(crate) use self::assessment::Retry;
 pub use self::{
-    assessment::{Algorithm, Assessment, DenyBound, Instant, Retry, Taken},
+    assessment::{Algorithm, Assessment, DenyBound, Instant, Taken},
     concurrent::{Concurrent, ConcurrentState},
     fixed_window::{FixedWindow, FixedWindowState},
     gcra::Gcra,

@@ -33,10 +33,7 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{
-//!     MINUTE, Quota,
-//!     algorithm::{Algorithm, Retry, SlidingBuckets},
-//! };
+//! use tollgate_core::{MINUTE, Quota, Retry, algorithm::{Algorithm, SlidingBuckets}};
 //!
 //! let quota = SlidingBuckets::new(&Quota::sliding_buckets(100, MINUTE)).expect("a valid quota");
 //! let mut state = Default::default();

@@ -29,10 +29,7 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{
-//!     MINUTE, Quota,
-//!     algorithm::{Algorithm, Retry, SlidingLog},
-//! };
+//! use tollgate_core::{MINUTE, Quota, Retry, algorithm::{Algorithm, SlidingLog}};
 //!
 //! let quota = SlidingLog::new(&Quota::sliding_log(5, MINUTE)).expect("a valid quota");
 //! let mut state = Default::default();

@@ -41,10 +41,7 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{
-//!     MINUTE, Quota,
-//!     algorithm::{Algorithm, Retry, SlidingWindow},
-//! };
+//! use tollgate_core::{MINUTE, Quota, Retry, algorithm::{Algorithm, SlidingWindow}};
 //!
 //! let quota = SlidingWindow::new(&Quota::sliding_window(100, MINUTE)).expect("a valid quota");
 //! let mut state = Default::default();

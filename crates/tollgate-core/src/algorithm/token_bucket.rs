@@ -54,10 +54,7 @@
 //! A slow refill for expensive requests:
 //!
 //! ```
-//! use tollgate_core::{
-//!     HOUR, Quota,
-//!     algorithm::{Algorithm, Gcra, Retry},
-//! };
+//! use tollgate_core::{HOUR, Quota, Retry, algorithm::{Algorithm, Gcra}};
 //!
 //! let quota = Gcra::new(&Quota::token_bucket(100).refill(60, HOUR)).expect("a valid quota");
 //! let mut state = Default::default();

@@ -58,10 +58,11 @@ mod shard;
 mod side_tables;
 mod slot_numbers;
 mod slots;
-mod store;
+pub(crate) mod store;
 mod table;
 mod tables;
 mod unbound;
 mod writers;
 
-pub use self::store::{MemoryStore, MemoryStoreBuilder};
+pub(crate) use self::store::MemoryStore;
+pub use self::store::MemoryStoreBuilder;

@@ -1,4 +1,4 @@
-//! The records of [reservations](crate::Reservation) that are open in a memory store.
+//! The records of [reservations](crate::types::Reservation) that are open in a memory store.
 //!
 //! A text is the id of its record, and a hash of it with a seed of the store, which tells texts of others from those that are gone.
 

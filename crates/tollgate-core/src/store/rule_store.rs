@@ -233,14 +233,14 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// A ledger has released the units of a hold, whose [reservation](crate::Reservation) with this id was open after its term: they
-    /// come back. Default: [`settle`](Self::settle), for stores whose settlements no ledger misses.
+    /// A ledger has released the units of a hold, whose [reservation](crate::types::Reservation) with this id was open after its
+    /// term: they come back. Default: [`settle`](Self::settle), for stores whose settlements no ledger misses.
     fn release_reserved(&self, id: u128, hold: &Hold) {
         let _ = id;
         self.settle(&[*hold], Settlement::Refund(hold.check.cost()));
     }
 
-    /// What keeps [reservations](crate::Reservation), if the store does.
+    /// What keeps [reservations](crate::types::Reservation), if the store does.
     fn reservations(&self) -> Option<&dyn ReservationStore> {
         None
     }
@@ -302,8 +302,8 @@ pub struct ReservedSettlement {
     pub how: Settlement,
 }
 
-/// A rule set on a store that keeps open records of [reservations](crate::Reservation). Where there is no record, nothing is done, and
-/// the answer is [`gone`](crate::store::gone).
+/// A rule set on a store that keeps open records of [reservations](crate::types::Reservation). Where there is no record, nothing is
+/// done, and the answer is [`gone`](crate::store::gone).
 pub trait ReservationStore {
     /// Opens a record of what a request holds, which ends after `term`, and writes it as a text, which is not to be guessed. Slots are
     /// counted for the record as well until it ends: those of the request go back when the answer is there.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    AlgorithmKind, Quota, Tick,
-    algorithm::{Algorithm, Assessment, Retry},
+    AlgorithmKind, Quota, Retry, Tick,
+    algorithm::{Algorithm, Assessment},
 };
 
 use crate::{

@@ -4,8 +4,8 @@ use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Quota, Tick,
-    algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingWindow},
+    AlgorithmKind, Quota, Retry, Tick,
+    algorithm::{Algorithm, FixedWindow, Gcra, SlidingWindow},
 };
 
 use crate::{

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    MINUTE, Quota, SECOND, Tick,
+    MINUTE, Quota, Retry, SECOND, Tick,
     algorithm::{
-        Algorithm, FixedWindow, Gcra, GcraState, Retry, SlidingBuckets, SlidingLog, SlidingWindow,
-        Taken,
+        Algorithm, FixedWindow, Gcra, GcraState, SlidingBuckets, SlidingLog, SlidingWindow, Taken,
     },
 };
 

@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
-    CheckPolicy, Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule,
-    RuleErrorKind, Source,
+    Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule,
+    RuleErrorKind, Source, types::CheckPolicy,
 };
 
 use crate::{LONG, check, layered, left};

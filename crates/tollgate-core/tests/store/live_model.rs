@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use tollgate_core::{
-    Key, LiveLimiter, ManualClock, MemoryStore, Outcome, Quota, Rule, algorithm::Retry,
-};
+use tollgate_core::{Key, LiveLimiter, ManualClock, MemoryStore, Outcome, Quota, Retry, Rule};
 
 use crate::every_algorithm;
 

@@ -4,8 +4,8 @@ use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
 use proptest::prelude::*;
 use tollgate_core::{
-    AlgorithmKind, Check, Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, Tick,
-    Verdict, algorithm::Retry,
+    AlgorithmKind, Check, Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Retry, Rule,
+    Tick, Verdict,
 };
 
 const START: Tick = 1_700_000_000_123_456;

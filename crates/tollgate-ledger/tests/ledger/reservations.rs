@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Clock, Key, Limiter, ManualClock, MemoryStore, Reservation, StoreErrorKind};
+use tollgate_core::{
+    Clock, Key, Limiter, ManualClock, MemoryStore, StoreErrorKind, types::Reservation,
+};
 use tollgate_ledger::Ledger;
 use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
 

@@ -1,9 +1,6 @@
 //! What a process keeps of a key: a lease or local usage, and whether it is blocked.
 
-use tollgate_core::{
-    Tick,
-    algorithm::{Assessment, Retry},
-};
+use tollgate_core::{Retry, Tick, algorithm::Assessment};
 
 use crate::{
     denials::KeyBlock,

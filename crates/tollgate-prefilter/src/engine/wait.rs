@@ -1,8 +1,8 @@
 //! When the units of a quota fit again, for a process that does not know the state.
 
 use tollgate_core::{
-    AlgorithmKind, Quota, Tick,
-    algorithm::{Algorithm, FixedWindow, Gcra, Retry, SlidingBuckets, SlidingLog, SlidingWindow},
+    AlgorithmKind, Quota, Retry, Tick,
+    algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow},
 };
 
 use crate::{

@@ -10,12 +10,13 @@ use std::{
 use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Balance, Check, Decision, KeyBuf, Pending, Rule, RuleError, RuleSet, Step, StoreError,
-    StoreErrorKind, Tick,
+    Check, Decision, KeyBuf, Pending, Rule, RuleError, RuleSet, Step, StoreError, StoreErrorKind,
+    Tick,
     store::{
         ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
         ReservationStore, RuleStore, Settlement, SlotWaiters,
     },
+    types::Balance,
 };
 use tollgate_prefilter::{Begin, BoundRules, Query};
 

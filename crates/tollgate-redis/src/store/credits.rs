@@ -3,8 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use tollgate_core::{
-    Balance, Check, Pending, Step, StoreError, Tick,
+    Check, Pending, Step, StoreError, Tick,
     store::{CreditChange, CreditRefusal, CreditState},
+    types::Balance,
 };
 
 use crate::{

@@ -8,11 +8,12 @@ use std::{
 };
 
 use tollgate_core::{
-    Check, Pending, Reservation, Source, Step, StoreError, StoreErrorKind,
+    Check, Pending, Source, Step, StoreError, StoreErrorKind,
     store::{
         Checks, Fingerprint, Hold, ReservationStore, Reserved, ReservedSettlement, Settlement,
         foreign, gone,
     },
+    types::Reservation,
 };
 
 use tollgate_prefilter::NoReply;

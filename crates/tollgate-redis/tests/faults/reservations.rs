@@ -2,8 +2,8 @@
 //! and charged once.
 
 use tollgate_core::{
-    Check, Consistency, Key, Limiter, MAX_PERIOD, MINUTE, OnStoreError, Quota, Reservation, Rule,
-    StoreError, StoreErrorKind,
+    Check, Consistency, Key, Limiter, MAX_PERIOD, MINUTE, OnStoreError, Quota, Rule, StoreError,
+    StoreErrorKind, types::Reservation,
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_test_servers::{

@@ -159,11 +159,7 @@ mod triple;
 pub(crate) use self::applies::applies;
 pub(crate) use self::headers::{Headers, OwnFields};
 pub use self::{
-    name::{
-        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
-        X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, exposed_headers,
-        grpc_exposed_headers,
-    },
+    name::{exposed_headers, grpc_exposed_headers},
     style::HeaderStyle,
 };
 pub(crate) use self::{per_quota::PerQuota, seconds::whole_seconds};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use tollgate_core::{RuleError, RuleErrorKind, RuleSet, UnknownName};
+use tollgate_core::{RuleError, RuleErrorKind, RuleSet, types::UnknownName};
 
 use crate::{
     header::{

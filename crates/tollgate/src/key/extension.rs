@@ -2,11 +2,11 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use tollgate_core::{Key, KeyPart, PartKind};
+use tollgate_core::{KeyPart, PartKind};
 
 use crate::key::{
     extractor::{KeyExtractor, extractor},
-    value::{push_found, push_made},
+    value::push_found,
 };
 
 /// Counts by a value in the request's extensions, set by an outer middleware.
@@ -51,7 +51,7 @@ where
 /// Counts by a part of a value in the request's extensions; `None` is no key.
 ///
 /// Name the type in the closure, which borrows from the value: `|claims: &Claims| Some(&claims.subject)`. For a key that is not a
-/// reference into the value, such as two of its fields, use [`extension_key`]. As with
+/// reference into the value, such as two of its fields, use [`computed`](crate::key::computed()). As with
 /// [`extension`](crate::key::extension()), the value must come from code that has verified it, and the parts of the key are
 /// of [`PartKind::EXTENSION`].
 ///
@@ -81,37 +81,5 @@ where
     extractor("extension", move |head, key| {
         let found = head.extensions.get::<T>().and_then(&*find);
         push_found(key, PartKind::EXTENSION, found)
-    })
-}
-
-/// Counts by what a function makes of a value in the request's extensions; `None` is no key.
-///
-/// As [`extension_with`], for a key that is not a reference into the value: two fields of it, say.
-///
-/// ```
-/// use tollgate::{Head, Key, key::{Extracted, KeyBuf, KeyExtractor, extension_key}};
-///
-/// #[derive(Clone)]
-/// struct Claims {
-///     tenant: String,
-///     user: u64,
-/// }
-///
-/// let by_user = extension_key(|claims: &Claims| Some(Key::of((&claims.tenant, claims.user))));
-///
-/// let (mut head, ()) = http::Request::new(()).into_parts();
-/// head.extensions.insert(Claims { tenant: "acme".to_owned(), user: 7 });
-/// let mut key = KeyBuf::new();
-/// assert!(matches!(by_user.extract(&Head::from(&head), &mut key), Extracted::Key));
-/// assert_eq!(Key::from(key), Key::of(("acme", 7)));
-/// ```
-pub fn extension_key<T, F>(make: F) -> impl KeyExtractor + Clone + Debug
-where
-    T: Send + Sync + 'static,
-    F: Fn(&T) -> Option<Key> + Send + Sync + 'static,
-{
-    let make = Arc::new(make);
-    extractor("extension", move |head, key| {
-        push_made(key, head.extensions.get::<T>().and_then(&*make))
     })
 }

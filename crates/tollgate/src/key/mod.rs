@@ -14,7 +14,7 @@
 //! | [`authorization()`] | credentials, in one spelling |
 //! | [`query("token")`](query()) | a parameter of the query |
 //! | [`cookie("session")`](cookie()) | the value of a cookie |
-//! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with), [`extension_key(..)`](extension_key) | a value that an outer middleware has verified |
+//! | [`extension::<T>()`](extension()), [`extension_with(..)`](extension_with) | a value that an outer middleware has verified |
 //! | [`method()`], [`path()`] | the method, the path |
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
@@ -165,7 +165,7 @@ pub use self::{
     computed::computed,
     constant::constant,
     cookie::cookie,
-    extension::{extension, extension_key, extension_with},
+    extension::{extension, extension_with},
     extractor::{Extracted, KeyExtractor, NoKey},
     grpc::{grpc_method, grpc_service},
     header::header,

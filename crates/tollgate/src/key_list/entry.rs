@@ -44,7 +44,7 @@ pub(super) fn read(line: &str) -> Result<Option<(Entry<'_>, Tick)>, String> {
 fn end(text: &str) -> Result<Tick, String> {
     let quota: Quota = format!("none until {text}")
         .parse()
-        .map_err(|wrong: tollgate_core::ParseQuotaError| wrong.message().to_owned())?;
+        .map_err(|wrong: tollgate_core::types::ParseQuotaError| wrong.message().to_owned())?;
     let end = quota
         .ends_at()
         .and_then(|end| end.duration_since(UNIX_EPOCH).ok());

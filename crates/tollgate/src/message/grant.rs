@@ -8,10 +8,7 @@ use tollgate_core::{
     Decision, OnStoreError, Outcome, Pending, Reason, Step, observe::Timer, store::Checks,
 };
 #[cfg(feature = "tokio")]
-use tollgate_core::{
-    Verdict,
-    algorithm::{Assessment, Retry},
-};
+use tollgate_core::{Retry, Verdict, algorithm::Assessment};
 
 use crate::message::call::Call;
 

@@ -39,6 +39,6 @@ mod route;
 pub use crate::rate_limit::TopKeysEndpoint;
 
 pub(crate) use self::{observer::Observer, route::Route};
-pub use tollgate_core::observe::{BUCKETS, DecisionRecord, Timer, TopKey, shown};
+pub use tollgate_core::observe::{BUCKETS, DecisionRecord, TopKey};
 #[cfg(feature = "metrics")]
 pub use tollgate_core::observe::{RequestCount, RuleCounts, flush_metrics};

@@ -8,7 +8,9 @@ use std::{
     },
 };
 
-use tollgate_core::{Rule, RuleError, RuleErrorKind, UnknownName, layer::LayerLimiter, observe};
+use tollgate_core::{
+    Rule, RuleError, RuleErrorKind, layer::LayerLimiter, observe, types::UnknownName,
+};
 
 use crate::diagnostics;
 #[cfg(feature = "metrics")]

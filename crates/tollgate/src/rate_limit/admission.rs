@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request};
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleSet, Ticket, UnknownName, Verdict,
-    observe::Timer, store::Checks,
+    AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleSet, Ticket, Verdict, observe::Timer,
+    store::Checks, types::UnknownName,
 };
 
 use crate::{

@@ -1,7 +1,10 @@
 //! What the rules of a layer would do with a request or a client: for operators.
 
 use http::StatusCode;
-use tollgate_core::{Check, CheckPolicy, CheckQuota, Key, KeyBuf, Limiter, Mode, PartKind};
+use tollgate_core::{
+    Check, Key, KeyBuf, Limiter, Mode, PartKind,
+    types::{CheckPolicy, CheckQuota},
+};
 
 use crate::{
     head::Head,

@@ -74,18 +74,6 @@ impl LayerDefaults {
     ) -> Result<RateLimitLayer, RuleError> {
         RateLimitLayer::new(Arc::clone(&self.store), rules)?.with_settings(&self.settings)
     }
-
-    /// The same whose rules may all be off: see [`RateLimitLayer::switchable`].
-    ///
-    /// # Errors
-    ///
-    /// As [`RateLimitLayer::switchable`] and [`RateLimitLayer::instances`].
-    pub fn switchable_layer(
-        &self,
-        rules: impl IntoIterator<Item: KeyedRule>,
-    ) -> Result<RateLimitLayer, RuleError> {
-        RateLimitLayer::switchable(Arc::clone(&self.store), rules)?.with_settings(&self.settings)
-    }
 }
 
 common_setters!(LayerDefaults);

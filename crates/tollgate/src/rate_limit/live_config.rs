@@ -8,7 +8,8 @@ use std::{
 };
 
 use tollgate_core::{
-    Limiter, RuleChange, RuleError, RuleErrorKind, Store, layer::Replacement, striped::PerStripe,
+    Limiter, RuleError, RuleErrorKind, Store, layer::Replacement, striped::PerStripe,
+    types::RuleChange,
 };
 
 use crate::{
@@ -292,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        header::RATELIMIT_POLICY, key::constant, rate_limit::service_config::ServiceConfig,
+        header::name::RATELIMIT_POLICY, key::constant, rate_limit::service_config::ServiceConfig,
         rule::Rule,
     };
 

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Block, Check, CheckPolicy, CheckQuota, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError,
-    Outcome, PartKind, Rule, RuleError, RuleSet, Store, Verdict,
+    Block, Check, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome, PartKind, Rule,
+    RuleError, RuleSet, Store, Verdict,
     layer::LayerLimiter,
     store::{Checks, Fingerprint},
+    types::{CheckPolicy, CheckQuota},
 };
 
 use crate::{

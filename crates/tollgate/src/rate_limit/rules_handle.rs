@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tollgate_core::{Limiter, Quota, RuleChange, RuleError, RuleErrorKind, UnknownName};
+use tollgate_core::{
+    Limiter, Quota, RuleError, RuleErrorKind,
+    types::{RuleChange, UnknownName},
+};
 
 use crate::{
     rate_limit::live_config::{LayerRules, NewRules},

@@ -131,9 +131,9 @@ macro_rules! request_setters {
         impl $layer {
             /// Adds a header field to the responses that report the quota, for clients that expect one which no
             /// [style](crate::header::HeaderStyle) writes: a text in which `{rule}`, `{limit}`, `{window}`, `{remaining}`,
-            /// `{used}`, `{reset}` and
-            /// `{reset_at}` stand for what the rule that is closest to its limit says. Times are in seconds, and `{reset_at}` since the
-            /// Unix epoch. Of nested limiters, the inner one's field stays; a field that the style writes as well is the style's.
+            /// `{used}`, `{reset}` and `{reset_at}` stand for what the rule that is closest to its limit says. Times are in
+            /// seconds, and `{reset_at}` since the Unix epoch. Of nested limiters, the inner one's field stays; a field that the
+            /// style writes as well is the style's.
             ///
             /// ```
             /// use http::HeaderName;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use tollgate_core::{Key, MINUTE, Mode, Rule, RuleError, RuleErrorKind, UnknownName};
+use tollgate_core::{Key, MINUTE, Mode, Rule, RuleError, RuleErrorKind, types::UnknownName};
 
 use crate::{
     header::HeaderStyle,

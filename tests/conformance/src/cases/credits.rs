@@ -10,8 +10,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate_core::{
-    AlgorithmKind, Balance, Consistency, Decision, HOUR, Key, MINUTE, Quota, Retry, Rule, RuleSet,
-    Source, StoreErrorKind, Ticket, store::MOST_GRANTS,
+    AlgorithmKind, Consistency, Decision, HOUR, Key, MINUTE, Quota, Retry, Rule, RuleSet, Source,
+    StoreErrorKind, Ticket, store::MOST_GRANTS, types::Balance,
 };
 
 use crate::{

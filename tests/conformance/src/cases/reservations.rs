@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate_core::{
-    Key, MAX_PERIOD, MINUTE, Quota, Reason, Reservation, Rule, SECOND, StoreError, StoreErrorKind,
+    Key, MAX_PERIOD, MINUTE, Quota, Reason, Rule, SECOND, StoreError, StoreErrorKind,
+    types::Reservation,
 };
 
 use crate::{

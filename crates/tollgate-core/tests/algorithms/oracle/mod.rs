@@ -13,8 +13,8 @@ mod sliding_window;
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
 use tollgate_core::{
-    Quota, Tick,
-    algorithm::{Algorithm, Assessment, Retry},
+    Quota, Retry, Tick,
+    algorithm::{Algorithm, Assessment},
 };
 
 /// An algorithm, defined by what counts at an instant.

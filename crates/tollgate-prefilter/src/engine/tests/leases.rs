@@ -1,7 +1,7 @@
 //! Leases.
 
 use tollgate_core::{
-    Check, CheckPolicy, MINUTE, Outcome, Quota, Retry, Rule, Source, store::Settlement,
+    Check, MINUTE, Outcome, Quota, Retry, Rule, Source, store::Settlement, types::CheckPolicy,
 };
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Local usage, and reporting it.
 
-use tollgate_core::{Check, CheckPolicy, MINUTE, Quota, Retry, Rule, SECOND};
+use tollgate_core::{Check, MINUTE, Quota, Retry, Rule, SECOND, types::CheckPolicy};
 
 use crate::engine::tests::subject::{EVENTUAL, LEASED, Subject, WAY, fits, key, one, tracked};
 

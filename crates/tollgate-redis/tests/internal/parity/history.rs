@@ -17,10 +17,10 @@ use crate::{
 };
 use redis::Value;
 use tollgate_core::{
-    Balance, Check, Decision, MAX_UNITS, ManualClock, MemoryStore, Mode, Outcome, RuleSet,
-    Store as _,
+    Check, Decision, MAX_UNITS, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
     algorithm::Taken,
     store::{CreditChange, Fingerprint, Hold, RuleStore, Settlement},
+    types::Balance,
 };
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 

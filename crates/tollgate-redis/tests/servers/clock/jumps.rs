@@ -6,7 +6,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use tollgate_core::{
-    Check, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Rule, algorithm::Retry,
+    Check, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Retry, Rule,
     calendar::CalendarUnit,
 };
 use tollgate_redis::RedisStore;

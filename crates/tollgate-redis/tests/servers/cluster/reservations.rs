@@ -1,7 +1,7 @@
 //! Reservations in a cluster: the record lies with the states, in one hash slot.
 
 use tollgate_core::{
-    Limiter, MAX_PERIOD, MINUTE, Quota, Reservation, Rule, StoreError, StoreErrorKind,
+    Limiter, MAX_PERIOD, MINUTE, Quota, Rule, StoreError, StoreErrorKind, types::Reservation,
 };
 use tollgate_redis::Partition;
 use tollgate_test_servers::redis_cluster::RedisCluster;

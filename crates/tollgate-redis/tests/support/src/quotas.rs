@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Quota, algorithm::Retry};
+use tollgate_core::{Quota, Retry};
 
 /// How many algorithms there are.
 pub const ALGORITHMS: usize = 7;
