@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::Pending;
+use tollgate_core::{Pending, store::Checks};
 use tower_service::Service;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     },
     protocol::WireProtocol,
     rate_limit::{
-        decide::is_preflight, deny::reject, live_config::LiveConfig, request_rules::RequestChecks,
+        decide::is_preflight, deny::reject, live_config::LiveConfig, look_ups::LookUps,
         service_config::ServiceConfig,
     },
     rejection::grpc_web_is_not_translated,
@@ -76,7 +76,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
-        let mut checks = RequestChecks::default();
+        let (mut checks, mut look_ups) = (Checks::new(), LookUps::default());
         let head = Head::from(&request);
         // One configuration for all of the call.
         let config = &self.config.load();
@@ -91,7 +91,7 @@ where
                     config.rules.observer.untranslated_grpc_web();
                     Some(grpc_web_is_not_translated(&head))
                 }
-                WireProtocol::Grpc => (config.rules.collect(&head, &mut checks))
+                WireProtocol::Grpc => (config.rules.collect(&head, &mut checks, &mut look_ups))
                     .err()
                     .map(|refusal| reject(config, &head, &refusal)),
             }
@@ -101,9 +101,9 @@ where
             self.inner = self.inner.clone();
             return MessageLimitFuture::rejected(rejection);
         }
-        if !checks.has_look_ups() {
+        if look_ups.is_empty() {
             let (inner, max_wait) = (&mut self.inner, self.max_wait);
-            let (future, call) = call(inner, request, config, max_wait, checks.checks.into());
+            let (future, call) = call(inner, request, config, max_wait, checks.into());
             return MessageLimitFuture::inner(future, call);
         }
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
@@ -115,7 +115,7 @@ where
             max_wait: self.max_wait,
         };
         let config = Arc::clone(config);
-        let look_up = Pending::new(async move { config.rules.look_up(checks).await });
+        let look_up = Pending::new(async move { config.rules.look_up(checks, look_ups).await });
         MessageLimitFuture::looking_up(look_up, waiting)
     }
 }

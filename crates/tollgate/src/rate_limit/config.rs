@@ -30,6 +30,10 @@ pub(crate) struct Config {
     pub(crate) responses: Arc<Responses>,
     /// Whether it is asked for, or a handler needs an admission to check its rules.
     pub(crate) attach_decision: bool,
+    /// Whether responses carry the quota's header fields.
+    pub(crate) shows_quota: bool,
+    /// Whether a response has any effect but the one that its [`Refund`](crate::Refund) asks for.
+    pub(crate) acts_on_responses: bool,
     pub(crate) wait_room: Arc<WaitRoom>,
     /// Where denials are held back, if any rule does that.
     pub(crate) slow_room: Option<Arc<WaitRoom>>,
@@ -58,6 +62,8 @@ impl Config {
         rules.look_up_deadline = settings.look_up_deadline;
         let rejection = settings.rejection.clone();
         let (requests, head_bytes) = settings.max_waiting;
+        let attach_decision = settings.attach_decision || rules.is_checked_in_handler;
+        let shows_quota = settings.shows_quota();
         Self {
             headers: Headers::new(settings.headers, settings.own_fields.clone(), rules.set()),
             responses: Arc::new(Responses::new(
@@ -65,7 +71,14 @@ impl Config {
                 rules.set(),
                 settings.denied_status,
             )),
-            attach_decision: settings.attach_decision || rules.is_checked_in_handler,
+            attach_decision,
+            shows_quota,
+            acts_on_responses: shows_quota
+                || attach_decision
+                || settings.server_timing
+                || rules.settles_by_response
+                || rules.counts_settled
+                || rules.set().has_slots(),
             duplicates: DuplicateDetector::new(rules.set().version()),
             slow_room: slow_room(&rules),
             slow_end: Arc::new(Semaphore::new(0)),

@@ -7,6 +7,7 @@ use tollgate_core::{
     Check, Decision, Step,
     layer::{Attempt, Waiting},
     observe::Timer,
+    store::Checks,
 };
 
 use crate::{
@@ -14,7 +15,8 @@ use crate::{
     observe::Route,
     rate_limit::{
         config::Config,
-        request_rules::{KnownChecks, Refusal, RequestChecks},
+        look_ups::LookUps,
+        request_rules::{KnownChecks, Refusal},
         wait_room::WaitPlace,
     },
 };
@@ -47,13 +49,14 @@ pub(crate) enum Progress {
 
 /// Collects the checks of a request by its head and by whether it has a body.
 ///
-/// `checks` is empty before the call. The caller owns it because it is large, so that it is moved at most once.
+/// `checks` is empty before the call. The caller owns it because it is large, so that it is not moved.
 #[inline]
 pub(crate) fn ask(
     config: &Config,
     head: &Head<'_>,
     has_body: bool,
-    checks: &mut RequestChecks,
+    checks: &mut Checks,
+    look_ups: &mut LookUps,
 ) -> Asked {
     if !config.settings.count_preflight && is_preflight(head, has_body) {
         config.rules.observer.preflight();
@@ -62,11 +65,11 @@ pub(crate) fn ask(
     if config.duplicates.has_counted(head) {
         config.rules.observer.applied_twice();
     }
-    if let Err(refusal) = config.rules.collect(head, checks) {
+    if let Err(refusal) = config.rules.collect(head, checks, look_ups) {
         Asked::Rejected(refusal)
-    } else if checks.has_look_ups() {
+    } else if !look_ups.is_empty() {
         Asked::LookUps
-    } else if checks.checks.is_empty() {
+    } else if checks.is_empty() {
         Asked::Nothing
     } else {
         Asked::Checks
@@ -83,11 +86,12 @@ pub(crate) fn attempt<'a>(config: &'a Config, checks: &'a [Check]) -> Attempt<'a
 /// Decides a request whose keys are looked up.
 pub(crate) async fn look_up(
     config: Arc<Config>,
-    checks: RequestChecks,
+    checks: Checks,
+    look_ups: LookUps,
     timer: Timer,
     route: Route,
 ) -> (Progress, KnownChecks) {
-    let known = match config.rules.look_up(checks).await {
+    let known = match config.rules.look_up(checks, look_ups).await {
         Ok(known) => known,
         Err(refusal) => return (Progress::Refused(refusal), KnownChecks::default()),
     };

@@ -64,7 +64,7 @@ pub(crate) fn response(config: &Config, denial: &Denial<'_>) -> Response<Bytes> 
     let decision = denial.decision();
     let mut response = response_without_quota(config, denial);
     // A custom rejection may be a redirect to a page that explains the limit, or cacheable.
-    if config.settings.shows_quota()
+    if config.shows_quota
         && (!config.settings.rejection.is_custom()
             || applies(response.status(), response.headers()))
     {

@@ -18,7 +18,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Entry, answer_denied},
+        admit::{Admitted, Answered, answer_denied},
         body::ResponseBody,
         config::Config,
         decide::{Progress, delay},
@@ -41,7 +41,8 @@ pin_project! {
         pub(super) inner: Option<S::Future>,
         // What is before that, or in its place. Most requests have nothing of it.
         state: Option<Box<State<S, B>>>,
-        admitted: Option<Admitted>,
+        // What is known of the request, until its response.
+        pub(super) admitted: Option<Admitted>,
     }
 }
 
@@ -72,26 +73,30 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
+    /// Of a request that nothing is known of yet.
     #[inline]
-    pub(crate) fn inner(inner: Option<S::Future>, admitted: Option<Admitted>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            inner,
-            admitted,
+            inner: None,
             state: None,
+            admitted: None,
         }
     }
 
-    pub(crate) fn answered(answered: Answered) -> Self {
-        Self::before(State::Answered(answered))
+    pub(super) fn answer(&mut self, answered: Answered) {
+        self.admitted = None;
+        self.state = Some(Box::new(State::Answered(answered)));
     }
 
-    pub(crate) fn deciding(
+    pub(super) fn decide_later(
+        &mut self,
         decided: Pending<(Progress, KnownChecks)>,
         ready: S,
         request: Request<B>,
         config: Arc<Config>,
-    ) -> Self {
-        Self::before(State::Deciding {
+    ) {
+        self.admitted = None;
+        self.state = Some(Box::new(State::Deciding {
             decided,
             request: Some(PendingRequest {
                 service: ready,
@@ -100,15 +105,7 @@ where
                 request,
                 config,
             }),
-        })
-    }
-
-    fn before(state: State<S, B>) -> Self {
-        Self {
-            inner: None,
-            admitted: None,
-            state: Some(Box::new(state)),
-        }
+        }));
     }
 }
 
@@ -169,21 +166,15 @@ where
                         }
                         Progress::Allowed(decision) => {
                             let shows_wait = config.settings.server_timing;
-                            let checks = known.checks;
-                            let entry =
-                                Entry::of(&config, &checks, &decision, &mut pending.request);
-                            let head = Head::from(&pending.request);
-                            let answer = config.rules.challenge(&head, &decision);
-                            let mut admitted = Admitted::new(config, checks, decision, entry);
                             let since = pending.waits_since.filter(|_| shows_wait);
-                            admitted.waited = since.map(|since| Box::new(since.elapsed()));
-                            match answer {
-                                Some(answer) => Some(admitted.answer(answer)),
-                                None => {
-                                    *this.admitted = Some(admitted);
-                                    None
-                                }
+                            let waited = since.map(|since| since.elapsed());
+                            let admitted = Admitted::after(config, known.checks, decision, waited);
+                            let answered =
+                                this.admitted.insert(admitted).enter(&mut pending.request);
+                            if answered.is_some() {
+                                *this.admitted = None;
                             }
+                            answered
                         }
                     };
                     *this.state = match answered {

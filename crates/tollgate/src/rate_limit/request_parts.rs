@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Check, Decision, Outcome, Pending, RuleSet, Step, Verdict, observe::Timer};
+use tollgate_core::{
+    Check, Decision, Outcome, Pending, RuleSet, Step, Verdict, observe::Timer, store::Checks,
+};
 
 use crate::{
     head::Head,
@@ -16,7 +18,8 @@ use crate::{
         decide::{is_preflight, jitter_seed},
         deny::{denial, reject, response_without_quota},
         layer::RateLimitLayer,
-        request_rules::{KnownChecks, Refusal, RequestChecks},
+        look_ups::LookUps,
+        request_rules::{KnownChecks, Refusal},
     },
 };
 
@@ -107,7 +110,7 @@ enum Stop {
     /// A part without a key is rejected.
     Refused(Box<Refusal>),
     /// Keys of the part have to be looked up.
-    LookUps(Box<RequestChecks>),
+    LookUps(Box<(Checks, LookUps)>),
 }
 
 impl RateLimitLayer {
@@ -169,7 +172,8 @@ impl Asking {
             Ok(()) => self.acquire(),
             Err(Stop::Refused(refusal)) => Step::Ready(self.refused(&refusal)),
             Err(Stop::LookUps(asked)) => Step::Wait(Pending::new(async move {
-                match self.config.rules.look_up(*asked).await {
+                let (checks, look_ups) = *asked;
+                match self.config.rules.look_up(checks, look_ups).await {
                     Ok(known) => self.add(known),
                     Err(refusal) => return self.refused(&refusal),
                 }
@@ -182,18 +186,18 @@ impl Asking {
     fn collect(&mut self) -> Result<(), Stop> {
         while let Some(part) = self.parts.get(self.of_part.len()) {
             let (rules, head) = (&self.config.rules, Head::from(&part.head));
-            let mut asked = RequestChecks::default();
+            let (mut checks, mut look_ups) = (Checks::new(), LookUps::default());
             if self.config.settings.count_preflight || !is_preflight(&head, false) {
                 match part.is_fragment {
-                    true => rules.collect_of_fragment(&head, &mut asked),
-                    false => rules.collect(&head, &mut asked),
+                    true => rules.collect_of_fragment(&head, &mut checks, &mut look_ups),
+                    false => rules.collect(&head, &mut checks, &mut look_ups),
                 }
                 .map_err(Stop::Refused)?;
             }
-            if asked.has_look_ups() {
-                return Err(Stop::LookUps(Box::new(asked)));
+            if !look_ups.is_empty() {
+                return Err(Stop::LookUps(Box::new((checks, look_ups))));
             }
-            self.add(asked.checks.into());
+            self.add(checks.into());
         }
         Ok(())
     }
@@ -329,7 +333,7 @@ impl Asking {
                 &denial(config, Head::from(&whole.head), decision, seed),
             );
         }
-        if config.settings.shows_quota() {
+        if config.shows_quota {
             let verdicts = one_per_rule(decision.verdicts().iter());
             config
                 .headers

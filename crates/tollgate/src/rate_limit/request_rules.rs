@@ -61,14 +61,6 @@ struct PlansByKey {
     of_key: Option<Arc<KeyPlanFn>>,
 }
 
-/// The checks of a request, some of which may have no key yet.
-#[derive(Default)]
-pub(crate) struct RequestChecks {
-    pub(crate) checks: Checks,
-    /// The look-ups of missing keys. `checks` has a placeholder for each.
-    look_ups: LookUps,
-}
-
 /// Keys that are not in the head, with their rules: those of rules that [tell](RequestRule::on_denied) of denials.
 pub(crate) type FoundKeys = Vec<(u16, Key)>;
 
@@ -92,21 +84,6 @@ pub(crate) struct Refusal {
     pub(crate) rule: u16,
     pub(crate) status: StatusCode,
     pub(crate) why: NoKey,
-}
-
-impl RequestChecks {
-    /// Whether keys have to be looked up.
-    #[inline]
-    pub(crate) fn has_look_ups(&self) -> bool {
-        !self.look_ups.is_empty()
-    }
-
-    /// The checks whose keys are not looked up.
-    fn known(&self) -> Checks {
-        let checks = self.checks.iter().enumerate();
-        let known = checks.filter(|(place, _)| !self.look_ups.has(*place));
-        known.map(|(_, check)| *check).collect()
-    }
 }
 
 impl RequestRules {
@@ -212,62 +189,53 @@ impl RequestRules {
             .map(|rule| rule.rule.name())
     }
 
-    /// Collects the checks of a request.
+    /// Collects the checks of a request, with a placeholder for each whose key is looked up.
     #[inline]
     pub(crate) fn collect(
         &self,
         head: &Head<'_>,
-        request_checks: &mut RequestChecks,
+        checks: &mut Checks,
+        look_ups: &mut LookUps,
     ) -> Result<(), Box<Refusal>> {
         if let Some(slashes) = &self.slashes {
             slashes.look(head, self.all());
         }
         let mut key = KeyBuf::new();
-        if let Some(index) = &self.index {
-            return self.collect_found(index, head, &mut key, request_checks);
-        }
-        for (place, request_rule) in self.all().enumerate() {
-            // A rule set has fewer than 65 536 rules.
-            self.collect_of(place as u16, request_rule, head, &mut key, request_checks)?;
-        }
-        Ok(())
+        self.each_that_may_apply(head, |number, request_rule| {
+            self.collect_of(number, request_rule, head, &mut key, checks, look_ups)
+        })
     }
 
-    /// The same of many rules. The index finds those whose conditions can be true.
-    fn collect_found(
+    /// Calls `then` with each rule whose conditions may be true, in their order. Among many, an index finds them.
+    #[inline]
+    fn each_that_may_apply(
         &self,
-        index: &RouteIndex,
         head: &Head<'_>,
-        key: &mut KeyBuf,
-        checks: &mut RequestChecks,
+        mut then: impl FnMut(u16, &RequestSettings) -> Result<(), Box<Refusal>>,
     ) -> Result<(), Box<Refusal>> {
-        index.each(head, |number| {
-            let request_rule = self.of_rule(number);
-            self.collect_of(number, request_rule, head, key, checks)
-        })
+        match &self.index {
+            Some(index) => index.each(head, |number| then(number, self.of_rule(number))),
+            // A rule set has fewer than 65 536 rules.
+            None => (self.all().enumerate()).try_for_each(|(place, rule)| then(place as u16, rule)),
+        }
     }
 
     /// The same of a head that says only a part of its request: a rule whose key it lacks does not apply to it.
     pub(crate) fn collect_of_fragment(
         &self,
         head: &Head<'_>,
-        checks: &mut RequestChecks,
+        checks: &mut Checks,
+        look_ups: &mut LookUps,
     ) -> Result<(), Box<Refusal>> {
         let mut key = KeyBuf::new();
-        let mut collect = |number| {
-            let request_rule = self.of_rule(number);
+        self.each_that_may_apply(head, |number, request_rule| {
             key.clear();
             let key_of = |extractor: &Arc<dyn KeyExtractor>| extractor.extract(head, &mut key);
             match request_rule.key.as_ref().map(key_of) {
                 None | Some(Extracted::Nothing(_)) => Ok(()),
-                _ => self.collect_of(number, request_rule, head, &mut key, checks),
+                _ => self.collect_of(number, request_rule, head, &mut key, checks, look_ups),
             }
-        };
-        match &self.index {
-            Some(index) => index.each(head, collect),
-            // A rule set has fewer than 65 536 rules.
-            None => (0..self.list.len() as u16).try_for_each(&mut collect),
-        }
+        })
     }
 
     /// Adds the check of a rule, if the rule applies.
@@ -278,7 +246,8 @@ impl RequestRules {
         request_rule: &RequestSettings,
         head: &Head<'_>,
         key: &mut KeyBuf,
-        checks: &mut RequestChecks,
+        checks: &mut Checks,
+        look_ups: &mut LookUps,
     ) -> Result<(), Box<Refusal>> {
         let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
             return Ok(());
@@ -327,35 +296,32 @@ impl RequestRules {
                 }
             }
             Extracted::Later(answer) => {
-                checks.look_ups.push(checks.checks.len(), answer);
+                look_ups.push(checks.len(), answer);
                 let check = Check::new(number, Fingerprint::from_bits(0), cost);
-                checks
-                    .checks
-                    .push(check.with_quota(quota).with_policy(policy));
-                identify(&self.limiter, request_rule, head, &mut checks.checks);
+                checks.push(check.with_quota(quota).with_policy(policy));
+                identify(&self.limiter, request_rule, head, checks);
                 return Ok(());
             }
         }
         if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
             let check = self.limiter.check_at(number, key, cost);
-            checks
-                .checks
-                .push(check.with_quota(quota).with_policy(policy));
+            checks.push(check.with_quota(quota).with_policy(policy));
         } else if let Some(check) = self.check(number, key, cost, quota) {
-            checks.checks.push(check.with_policy(policy));
+            checks.push(check.with_policy(policy));
         } else {
             self.observer.skipped(number);
             return Ok(());
         }
         if request_rule.id.is_some() {
-            identify(&self.limiter, request_rule, head, &mut checks.checks);
+            identify(&self.limiter, request_rule, head, checks);
         }
         Ok(())
     }
 
     /// Checks that cost nothing, of the enforced rules that apply to who sent this head, whatever it is for. Nothing is reported.
     pub(crate) async fn checks_of_caller(&self, head: &Head<'_>) -> Checks {
-        let (mut checks, mut later) = (Checks::new(), RequestChecks::default());
+        let (mut checks, mut later) = (Checks::new(), Checks::new());
+        let mut look_ups = LookUps::default();
         let mut key = KeyBuf::new();
         for (place, request_rule) in self.all().enumerate() {
             let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
@@ -383,15 +349,15 @@ impl RequestRules {
                 Extracted::Key => checks.extend(self.check(number, &key, 0, quota)),
                 Extracted::Nothing(_) => {}
                 Extracted::Later(answer) => {
-                    later.look_ups.push(later.checks.len(), answer);
+                    look_ups.push(later.len(), answer);
                     let placeholder = Check::new(number, Fingerprint::from_bits(0), 0);
-                    later.checks.push(placeholder.with_quota(quota));
+                    later.push(placeholder.with_quota(quota));
                 }
             }
         }
-        for (place, found) in later.look_ups.within(self.look_up_deadline).await {
+        for (place, found) in look_ups.within(self.look_up_deadline).await {
             if let Ok(key) = found {
-                let of_rule = later.checks[place];
+                let of_rule = later[place];
                 checks.extend(self.check(of_rule.rule(), &key, 0, of_rule.quota()));
             }
         }
@@ -657,18 +623,21 @@ impl RequestRules {
     /// Waits for all look-ups at the same time.
     pub(crate) async fn look_up(
         &self,
-        mut request_checks: RequestChecks,
+        mut checks: Checks,
+        look_ups: LookUps,
     ) -> Result<KnownChecks, Box<Refusal>> {
         let mut found_keys = FoundKeys::new();
-        let found = request_checks.known();
-        if self.limiter.blocked(&found).is_some() {
+        let of_checks = checks.iter().enumerate();
+        let known = of_checks.filter(|(place, _)| !look_ups.has(*place));
+        let known: Checks = known.map(|(_, check)| *check).collect();
+        if self.limiter.blocked(&known).is_some() {
             // No look-up changes that, and some cost a call.
-            return Ok(found.into());
+            return Ok(known.into());
         }
         let mut skipped: SmallVec<[usize; 4]> = SmallVec::new();
         // In the order of the rules, so that the first rule that rejects the request is the one reported.
-        for (place, found) in request_checks.look_ups.within(self.look_up_deadline).await {
-            let placeholder = request_checks.checks[place];
+        for (place, found) in look_ups.within(self.look_up_deadline).await {
+            let placeholder = checks[place];
             let (number, policy) = (placeholder.rule(), placeholder.policy());
             let (rule, plan) = (
                 self.of_rule(number),
@@ -700,7 +669,7 @@ impl RequestRules {
                         let id = Key::of(id.get().to_le_bytes());
                         check = self.limiter.with_id(check, &id).unwrap_or(check);
                     }
-                    request_checks.checks[place] = check;
+                    checks[place] = check;
                     if rule.on_denied.is_some() {
                         found_keys.push((number, key.into()));
                     }
@@ -712,10 +681,10 @@ impl RequestRules {
             }
         }
         for place in skipped.into_iter().rev() {
-            request_checks.checks.remove(place);
+            checks.remove(place);
         }
         Ok(KnownChecks {
-            checks: request_checks.checks,
+            checks,
             found: found_keys,
         })
     }

@@ -2,28 +2,22 @@
 
 use std::{
     fmt,
-    future::ready,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::{Decision, Pending, Step, observe::Timer};
+use tollgate_core::observe::Timer;
 use tower_service::Service;
 
 use crate::{
     head::Head,
-    observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Entry, answer_denied},
+        admit::{Admitted, Decided},
         body::ResponseBody,
-        config::Config,
-        decide::{Asked, Progress, ask, attempt, look_up, report, wait},
-        deny::reject,
         future::ResponseFuture,
         live_config::LiveConfig,
-        request_rules::{KnownChecks, RequestChecks},
         service_config::ServiceConfig,
     },
 };
@@ -85,99 +79,36 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let timer = Timer::start();
-        // One configuration for all of the request.
-        let config = self.config.load();
-        let head = Head::from(&request);
+        let mut future = ResponseFuture::new();
+        // Written where it stays: each move takes time. One configuration for all of the request.
+        let admitted = future.admitted.insert(Admitted::new(self.config.load()));
         let has_body = !request.body().is_end_stream();
-        let mut asked = RequestChecks::default();
-        let is_asked = match ask(&config, &head, has_body, &mut asked) {
-            Asked::Checks => true,
-            Asked::Nothing if config.attach_decision => false,
-            Asked::Nothing => {
-                return ResponseFuture::inner(Some(self.inner.call(request)), None);
+        let answered = match admitted.decide(&Head::from(&request), has_body, timer) {
+            Decided::Allowed => admitted.enter(&mut request),
+            Decided::Unlimited => {
+                future.admitted = None;
+                None
             }
-            Asked::Rejected(refusal) => {
-                return self.answer(Answered::at_once(reject(&config, &head, &refusal)));
-            }
-            Asked::LookUps => {
-                let route = Route::of(head.extensions);
-                let decided = look_up(Arc::clone(&config), asked, timer, route);
-                return self.decide_later(Pending::new(decided), request, config);
-            }
-        };
-        let attempt = attempt(&config, &asked.checks);
-        let decided = match is_asked {
-            true => attempt.decide(),
-            false => Step::Ready(Decision::unlimited(0)),
-        };
-        // It stays where it was written until the service is called: each move takes time.
-        let decision = match &decided {
-            Step::Ready(decision) if !attempt.waits(decision) => decision,
-            _ => {
-                let pending = match decided {
-                    // With its place in the queue, which goes back also if the future is never polled.
-                    Step::Ready(decision) => {
-                        let waits = Progress::Waits(Box::new(attempt.wait(decision)));
-                        Pending::new(ready((waits, asked.checks.into())))
-                    }
-                    reply => {
-                        let (route, known) = (Route::of(head.extensions), asked.checks.into());
-                        Pending::new(wait(Arc::clone(&config), known, reply, timer, route))
-                    }
-                };
-                return self.decide_later(pending, request, config);
+            Decided::Answered(answered) => Some(answered),
+            Decided::Later(pending) => {
+                let config = admitted.config();
+                // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                future.decide_later(pending, ready, request, config);
+                return future;
             }
         };
-        if is_asked {
-            report(&config, &head, &asked.checks, decision, timer);
+        match answered {
+            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+            None => future.inner = Some(self.inner.call(request)),
+            Some(answered) => {
+                // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the
+                // next call, it would be missing elsewhere, also while the denial is held.
+                self.inner = self.inner.clone();
+                future.answer(answered);
+            }
         }
-        if !decision.is_allowed() {
-            let answered = answer_denied(&config, &head, decision, &asked.checks, &[]);
-            return self.answer(answered);
-        }
-        let entry = Entry::of(&config, &asked.checks, decision, &mut request);
-        if config.rules.has_challenges()
-            && let Some(answer) = config.rules.challenge(&Head::from(&request), decision)
-        {
-            let admitted = Admitted::new(config, asked.checks, decision.clone(), entry);
-            return self.answer(admitted.answer(answer));
-        }
-        let Step::Ready(decision) = decided else {
-            unreachable!("it was looked at");
-        };
-        let admitted = Admitted::new(config, asked.checks, decision, entry);
-        // Before the call: if that panics, the request has had no response.
-        let mut future = ResponseFuture::inner(None, Some(admitted));
-        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-        future.inner = Some(self.inner.call(request));
         future
-    }
-}
-
-impl<S: Clone> RateLimit<S> {
-    /// The instance that was polled ready is not kept while a denial is held.
-    fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the next call,
-        // it would be missing elsewhere.
-        self.inner = self.inner.clone();
-        ResponseFuture::answered(answered)
-    }
-
-    fn decide_later<B>(
-        &mut self,
-        decided: Pending<(Progress, KnownChecks)>,
-        request: Request<B>,
-        config: Arc<Config>,
-    ) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
-        let clone = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::deciding(decided, ready, request, config)
     }
 }
