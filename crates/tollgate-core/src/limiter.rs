@@ -328,7 +328,7 @@ impl Limiter {
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
         let subject = self.shared.store.fingerprint(rule, key);
         let check = Check::new(rule, subject, cost).of_rules(self.shared.rules_version);
-        if self.shared.notes_keys {
+        if self.shared.way.notes_keys {
             if self.shared.observer.has_labels() {
                 // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
                 let made = check;
@@ -364,7 +364,7 @@ impl Limiter {
     /// [`StoreFailed`](crate::Reason::StoreFailed), and nothing is taken.
     #[inline]
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        match self.shared.is_observed {
+        match self.shared.way.is_observed {
             true => self.acquire_reported(checks),
             false => self.acquire_unreported(checks),
         }
@@ -417,7 +417,7 @@ impl Limiter {
     /// Tells operators of a decision on these checks.
     #[inline]
     pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
-        if self.shared.is_observed {
+        if self.shared.way.is_observed {
             if let Some(noted) = &self.shared.noted {
                 noted.count_by_day(checks, decision);
             }
@@ -478,7 +478,7 @@ impl Limiter {
     /// Whether a rule waits.
     #[inline]
     pub(crate) fn has_waits(&self) -> bool {
-        self.shared.has_waits
+        self.shared.way.has_waits
     }
 
     /// Whether a request with these checks waits for slots.
@@ -493,7 +493,7 @@ impl Limiter {
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
     /// it waits. A rule with slots that does not wait denies at once.
     pub(crate) fn waits_for_slots_after(&self, decision: &Decision) -> bool {
-        self.shared.has_waits
+        self.shared.way.has_waits
             && decision.reason() == Some(Reason::Slots)
             && self.all_denials_wait(decision)
     }
@@ -572,7 +572,7 @@ impl Limiter {
     /// How long a request waits at most by the rules of these checks; `None` if it does not wait.
     #[must_use]
     pub fn at_most_wait(&self, checks: &[Check]) -> Option<Duration> {
-        if !self.shared.has_waits {
+        if !self.shared.way.has_waits {
             return None;
         }
         let rules = self.rules().rules();
@@ -603,7 +603,7 @@ impl Limiter {
         if self.shared.store.can_fail() {
             return Err(TryAcquireError::WouldWait);
         }
-        if !self.shared.has_waits {
+        if !self.shared.way.has_waits {
             let decision = self.acquire(&[check]).ready();
             return decision.ok_or(TryAcquireError::WouldWait);
         }

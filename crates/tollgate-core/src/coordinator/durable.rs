@@ -1,0 +1,211 @@
+//! The part of a request's way that durable rules have: what a key has used before the store knew it comes from a ledger.
+//!
+//! | the store | when the ledger is asked | what then |
+//! | --- | --- | --- |
+//! | in memory, which gives back what it takes | after its answer, if that is about a key that is new to it | what was taken goes back, and the next row follows |
+//! | in memory, else: with slots, waits, credits, thresholds or limits of none | before it is asked, for each key that is new to it | it begins with what was used, and decides |
+//! | far | after its answer, if it has forgotten a key | it is asked once more, with what was used |
+//! | any, with credits | after a denial, if it may have lost balances | they are restored, and it is asked once more |
+//!
+//! Without a ledger's answer, a rule that denies what cannot be written denies; the others begin with nothing.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{
+    check::Check,
+    checks::Checks,
+    coordinator::{Ask, Coordinator},
+    decision::{Decision, Outcome, Verdict},
+    hold::Settlement,
+    journal::{DurableRules, UNKNOWN},
+    remote::fallback::begin_with,
+    rule_set::RuleSet,
+    step::{Pending, Step},
+    store::rule_store::RuleStore,
+    ticket::holds,
+};
+
+impl Coordinator {
+    /// Decides where a rule is durable.
+    pub(super) fn decide_durable(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+        ask: Ask,
+    ) -> Step<Decision> {
+        if durable.denies(checks) {
+            return Step::Ready(Check::deny_mistake(checks));
+        }
+        if matches!(ask, Ask::Acquire) && self.way.asks_before_ledger {
+            let answer = self.store.acquire(checks);
+            return match &answer {
+                Step::Ready(decision) if durable.is_added(checks, decision) => answer,
+                Step::Ready(_) => self.conclude_in_memory(durable, checks, answer),
+                Step::Wait(_) => self.conclude_with_ledger(durable, checks, answer, ask),
+            };
+        }
+        match self.store.can_fail() {
+            true => self.decide_counted(checks, ask),
+            false => self.decide_with_ledger(durable, checks, ask),
+        }
+    }
+
+    /// What comes after the answer of a store in memory about a key that may be new to it. Not inlined: its frame would be that of each
+    /// request.
+    #[inline(never)]
+    fn conclude_in_memory(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+        mut answer: Step<Decision>,
+    ) -> Step<Decision> {
+        if let Step::Ready(decision) = &mut answer {
+            if durable.unknown(checks, decision.at()).is_empty() {
+                self.conclude(checks, decision);
+                return answer;
+            }
+            let taken = holds(&*self.store, checks, decision, |_, _| true);
+            self.store.settle(&taken, Settlement::Cancel);
+        }
+        self.decide_with_ledger(durable, checks, Ask::Acquire)
+    }
+
+    /// Decides once a store in memory has what was used of keys that are new to it.
+    fn decide_with_ledger(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+        ask: Ask,
+    ) -> Step<Decision> {
+        let now = self.now();
+        let unknown = durable.unknown(checks, now);
+        if unknown.is_empty() {
+            return self.decide_counted(checks, ask);
+        }
+        let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
+        let checks = Checks::from_slice(checks);
+        Step::Wait(Pending::new(async move {
+            let within = coordinator.store.answers_within();
+            for (check, end) in unknown {
+                let store = &*coordinator.store;
+                match durable.base(&check, now, within, None).await {
+                    Some(base) => {
+                        begin_with(store, &check, base.used);
+                        // Without room it is asked for again.
+                        let _ = durable.restore_balance(store, &check, &base, now).await;
+                        durable.set_known(&check, end);
+                    }
+                    None if durable.denies_unknown(&check) => return Check::deny_mistake(&checks),
+                    None => {}
+                }
+            }
+            coordinator.decide_counted(&checks, ask).await
+        }))
+    }
+
+    /// What comes after an answer of a store that may have forgotten something.
+    pub(super) fn conclude_with_ledger(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+        answer: Step<Decision>,
+        ask: Ask,
+    ) -> Step<Decision> {
+        let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
+        let checks = Checks::from_slice(checks);
+        Step::Wait(Pending::new(async move {
+            let mut decision = answer.await;
+            let lacks_balance = coordinator.may_lack_balance(&durable, &checks, &decision);
+            if lacks_balance || decision.verdicts().iter().any(Verdict::is_forgotten) {
+                // Its future would make this one larger, and it is rare.
+                let again = coordinator.ask_again(&durable, &checks, decision, ask, lacks_balance);
+                decision = Box::pin(again).await;
+            }
+            coordinator.conclude(&checks, &mut decision);
+            decision
+        }))
+    }
+
+    /// Asks the store once more, with what the ledger knows of what it has forgotten: what was used, or a balance that would let the
+    /// request pass.
+    async fn ask_again(
+        &self,
+        durable: &DurableRules,
+        checks: &[Check],
+        decision: Decision,
+        ask: Ask,
+        lacks_balance: bool,
+    ) -> Decision {
+        let (store, now) = (&*self.store, self.now());
+        if !lacks_balance && decision.outcome() == Outcome::Deny {
+            return decision;
+        }
+        let (mut bases, mut is_restored) = (
+            Bases {
+                store,
+                checks: SmallVec::new(),
+            },
+            false,
+        );
+        for (check, _) in checks
+            .iter()
+            .zip(decision.verdicts())
+            .filter(|(_, verdict)| {
+                verdict.is_forgotten() || lacks_balance && verdict.outcome() == Outcome::Deny
+            })
+        {
+            // Without an answer it stays failed, and its rule says what then; or denied.
+            let within = store.answers_within();
+            durable.set_balance_known(check, now.saturating_add(UNKNOWN));
+            let Some(base) = durable.base(check, now, within, None).await else {
+                return decision;
+            };
+            let restored = durable.restore_balance(store, check, &base, now).await;
+            is_restored |= restored.unwrap_or(false);
+            store.set_base(check, Some(base.used));
+            bases.checks.push(*check);
+        }
+        if lacks_balance && !is_restored {
+            return decision;
+        }
+        // Others have taken their units.
+        let taken = holds(store, checks, &decision, RuleSet::enforces);
+        store.settle(&taken, Settlement::Cancel);
+        self.ask(checks, ask).await
+    }
+
+    /// Whether a request is denied only by rules whose balances the store may have lost.
+    pub(super) fn may_lack_balance(
+        &self,
+        durable: &DurableRules,
+        checks: &[Check],
+        decision: &Decision,
+    ) -> bool {
+        if decision.outcome() != Outcome::Deny {
+            return false;
+        }
+        let (rules, now) = (self.store.rules(), self.now());
+        let denying = checks.iter().zip(decision.verdicts());
+        let mut denying = denying.filter(|(_, verdict)| {
+            verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule())
+        });
+        denying
+            .all(|(check, verdict)| !verdict.is_blocked() && durable.may_lack_balance(check, now))
+    }
+}
+
+/// What the ledger has said of these checks, for as long as their request is asked again.
+struct Bases<'a> {
+    store: &'a dyn RuleStore,
+    checks: SmallVec<[Check; 2]>,
+}
+
+impl Drop for Bases<'_> {
+    fn drop(&mut self) {
+        for check in &self.checks {
+            self.store.set_base(check, None);
+        }
+    }
+}
