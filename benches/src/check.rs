@@ -145,7 +145,7 @@ impl Checker {
     #[inline]
     fn decide(&self, checks: &[Check]) -> bool {
         match self.limiter.acquire(checks) {
-            Step::Ready(decision) => decision.is_allowed(),
+            Step::Ready(ref decision) => decision.is_allowed(),
             Step::Wait(answer) => is_allowed_later(answer),
         }
     }

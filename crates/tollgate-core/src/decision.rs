@@ -1,6 +1,6 @@
 //! Decisions: what a limiter answers.
 
-use std::{cell::Cell, fmt, slice, sync::Arc, time::Duration};
+use std::{fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::{Assessment, Retry, Taken},
@@ -144,7 +144,7 @@ impl Verdict {
 
     /// A verdict without numbers: the check failed, or was not consulted.
     #[must_use]
-    pub fn unanswered(rule: u16, plan: u16, outcome: Outcome) -> Self {
+    pub const fn unanswered(rule: u16, plan: u16, outcome: Outcome) -> Self {
         Self {
             remaining: 0,
             reset_after: 0,
@@ -613,14 +613,14 @@ impl Decision {
     }
 
     /// The decision about a request whose few checks all fit.
-    pub(crate) fn all_allowed(at: Tick, verdicts: &[Cell<Option<Verdict>>; 4]) -> Self {
-        let [one, other, third, _] = verdicts;
-        match (one.get(), other.get(), third.get()) {
-            (Some(one), Some(other), None) => Self {
-                verdicts: Verdicts::Two([one, other]),
+    #[inline]
+    pub(crate) fn all_allowed(at: Tick, verdicts: &[Verdict]) -> Self {
+        match verdicts {
+            [one, other] => Self {
+                verdicts: Verdicts::Two([*one, *other]),
                 ..Self::unlimited(at)
             },
-            _ => Self::new(at, verdicts.iter().filter_map(Cell::get), |_| true),
+            _ => Self::new(at, verdicts.iter().copied(), |_| true),
         }
     }
 

@@ -195,15 +195,13 @@ impl KeyBuf {
     /// The encoded parts in words of 16 bytes. The last one overlaps that before: it tells keys of one length apart.
     #[inline]
     pub(crate) fn words(&self, mut each: impl FnMut(u128)) {
-        let mut rest = self.as_bytes();
-        let Some(last) = rest.last_chunk() else {
-            return each(short_word(rest));
+        let bytes = self.as_bytes();
+        let Some(last) = bytes.last_chunk() else {
+            return each(short_word(bytes));
         };
-        while let Some((word, after)) = rest.split_first_chunk()
-            && !after.is_empty()
-        {
+        let (words, _) = bytes[..bytes.len() - 1].as_chunks();
+        for word in words {
             each(u128::from_le_bytes(*word));
-            rest = after;
         }
         each(u128::from_le_bytes(*last));
     }

@@ -125,7 +125,7 @@
 //! assert!(quota.assess(&state, now + 100_000, 1).fits);
 //! ```
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 use crate::{
     algorithm::{
@@ -143,7 +143,7 @@ use crate::{
 /// *parts* here: a unit is `numerator` parts, and no fraction is left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gcra {
-    numerator: u64,
+    numerator: NonZeroU64,
     denominator: u64,
     burst: u64,
     /// `τ` in µs, where a part is one and a state is no more than its arrival time, as of most quotas. Else 0.
@@ -249,7 +249,7 @@ impl Gcra {
     /// `units · T`.
     #[inline]
     fn span_of(&self, units: u64) -> u128 {
-        u128::from(units) * u128::from(self.numerator)
+        u128::from(units) * u128::from(self.numerator.get())
     }
 
     /// A span of at most the tolerance in microseconds, rounded up.
@@ -274,7 +274,10 @@ impl Gcra {
 
     /// As many units of this quota as lie in a span of another one, rounded down.
     fn scaled(&self, before: &Self, span: u128) -> u128 {
-        let (old, new) = (u128::from(before.numerator), u128::from(self.numerator));
+        let (old, new) = (
+            u128::from(before.numerator.get()),
+            u128::from(self.numerator.get()),
+        );
         // In two halves, so that no product leaves 128 bits.
         (span / old)
             .saturating_mul(new)
@@ -283,8 +286,8 @@ impl Gcra {
 
     /// Whether a unit takes less time than under another quota.
     fn is_faster_than(&self, other: &Self) -> bool {
-        u128::from(self.numerator) * u128::from(other.denominator)
-            < u128::from(other.numerator) * u128::from(self.denominator)
+        u128::from(self.numerator.get()) * u128::from(other.denominator)
+            < u128::from(other.numerator.get()) * u128::from(self.denominator)
     }
 
     /// What is ahead of `now`: what time has still to pay back.
@@ -354,7 +357,7 @@ impl Gcra {
         let left = self.tolerance - then;
         let answer = Assessment {
             fits,
-            remaining: divide(left, self.numerator).0,
+            remaining: divide(left, self.numerator.get()).0,
             reset_after: self.micros(then),
             retry: self.wait(cost, left),
         };
@@ -385,7 +388,7 @@ impl Gcra {
         if cost == 0 || cost > self.burst {
             return None;
         }
-        let span = cost * self.numerator;
+        let span = cost * self.numerator.get();
         let (fits, ahead, left) = match room.checked_sub(span) {
             Some(left) => (true, ahead + span, left),
             None => (false, ahead, room),
@@ -431,7 +434,7 @@ impl Gcra {
         let lacks = self.span_of(cost.max(1)) + ahead.saturating_sub(self.tolerance);
         Assessment {
             fits: cost == 0,
-            remaining: divide(left, self.numerator).0,
+            remaining: divide(left, self.numerator.get()).0,
             reset_after: self.micros(ahead),
             retry: if cost > self.burst {
                 Retry::Never
@@ -501,7 +504,7 @@ impl Algorithm for Gcra {
         } = Interval::of(quota.rate(), micros(quota.period()));
         let tolerance = u128::from(quota.limit()) * u128::from(numerator);
         Some(Self {
-            numerator,
+            numerator: NonZeroU64::new(numerator)?,
             denominator,
             burst: quota.limit(),
             whole_tolerance: match u64::try_from(tolerance) {
@@ -534,7 +537,7 @@ impl Algorithm for Gcra {
     fn charge(&self, state: &mut GcraState, now: Tick, units: u64) -> u64 {
         let ahead = self.ahead(state, now).min(self.reach_of(state));
         let most = self.tolerance + self.span_of(self.debt);
-        let taken = units.min(divide(most.saturating_sub(ahead), self.numerator).0);
+        let taken = units.min(divide(most.saturating_sub(ahead), self.numerator.get()).0);
         if taken > 0 {
             let ahead = ahead + self.span_of(taken);
             *state = self.state(now, ahead);
@@ -547,7 +550,7 @@ impl Algorithm for Gcra {
         let owed = self.ahead(state, now).min(self.reach_of(state));
         let owed = owed.saturating_sub(self.tolerance);
         // At most the debt that is allowed.
-        owed.div_ceil(u128::from(self.numerator)) as u64
+        owed.div_ceil(u128::from(self.numerator.get())) as u64
     }
 
     fn without_repair(&self) -> Self {
@@ -645,7 +648,7 @@ impl Algorithm for Gcra {
         if cost == 0 || cost > self.burst {
             return None;
         }
-        let span = cost * self.numerator;
+        let span = cost * self.numerator.get();
         let left = room.checked_sub(span)?;
         let after = GcraState {
             tat: now.checked_add(ahead + span)?,
@@ -791,14 +794,14 @@ impl Gcra {
     fn convert_used(&self, before: &Self, state: &GcraState, now: Tick) -> GcraState {
         // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
         let owed = before.owed(state, now);
-        let old = u128::from(before.numerator);
+        let old = u128::from(before.numerator.get());
         let debt = self.span_of(before.debt(state, now));
         if owed >= u128::from(self.burst) * old {
             return self.state(now, self.tolerance + debt);
         }
         // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
         // owed < burst · before.numerator ≤ 2^53 · 2^49.
-        let new = u128::from(self.numerator);
+        let new = u128::from(self.numerator.get());
         let owed = owed / old * new + (owed % old * new).div_ceil(old);
         self.state(now, owed + debt)
     }

@@ -233,42 +233,32 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         then: impl FnOnce(Assessment) -> Option<T>,
     ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
-        let Some(entry) = self.shard.find_unless_of_another(plan, key)? else {
-            return self.take_new(check, plan, now, then);
-        };
+        let entry = self.shard.find_unless_of_another(plan, key)?;
+        if entry.is_none() && cost == 0 {
+            // What costs nothing makes no state.
+            return None;
+        }
+        let fresh = A::State::default();
+        let state = entry.as_ref().map_or(&fresh, |entry| &entry.state);
         if A::HAS_HEAP {
-            if plan.quota.is_ahead(&entry.state, now) {
+            if plan.quota.is_ahead(state, now) {
                 return None;
             }
-            let answer = plan.quota.assess(&entry.state, now, cost);
+            let answer = plan.quota.assess(state, now, cost);
             let taken = answer.fits.then(|| then(answer))??;
             self.take(key, plan, now, cost);
             return Some(taken);
         }
-        let (after, answer) = plan.quota.fit(&entry.state, now, cost)?;
+        let (after, answer) = plan.quota.fit(state, now, cost)?;
         let taken = then(answer)?;
         // Denials for want of slots are not remembered.
         if !A::HOLDS_SLOTS {
             self.place.denials(key).clear();
         }
-        entry.state = after;
-        Some(taken)
-    }
-
-    /// The same of a key that has no state. What costs nothing makes none.
-    fn take_new<T>(
-        &mut self,
-        check: &Check,
-        plan: &Plan<A>,
-        now: Tick,
-        then: impl FnOnce(Assessment) -> Option<T>,
-    ) -> Option<T> {
-        let (key, cost) = (check.key(), check.cost());
-        let fresh = (cost > 0).then(A::State::default)?;
-        let (state, answer) = plan.quota.fit(&fresh, now, cost)?;
-        let taken = then(answer)?;
-        self.denials(key).clear();
-        self.shard.insert(key, plan, state, now);
+        match entry {
+            Some(entry) => entry.state = after,
+            None => self.shard.insert(key, plan, after, now),
+        }
         Some(taken)
     }
 

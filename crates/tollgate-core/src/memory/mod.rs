@@ -39,16 +39,15 @@
 //! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
 //! [`MemoryStore::unbound_usage`] shows what is kept.
 
-mod atomic_step;
 mod balances;
 mod carry_over;
 mod credit_changes;
+mod decide;
 mod family;
 mod hasher;
 mod locked;
 mod open_records;
 mod plan;
-mod request;
 mod reservations;
 mod rule_store;
 mod rule_table;
@@ -61,6 +60,7 @@ mod slots;
 pub(crate) mod store;
 mod table;
 mod tables;
+mod take;
 mod unbound;
 mod writers;
 

@@ -69,7 +69,8 @@ impl<A: Algorithm> RuleTable<A> {
     }
 
     /// The denial of a check by the deny cache: its key is over the limit, or blocked.
-    #[inline(always)]
+    // Not inlined: its frame would be that of each check.
+    #[inline(never)]
     pub(super) fn deny_without_lock(
         &self,
         plan: &Plan<A>,

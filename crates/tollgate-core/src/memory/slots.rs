@@ -106,7 +106,6 @@ impl<S: Default> Slots<S> {
         }
     }
 
-    #[inline(always)]
     pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
         let mut slot = self.home(high(key));
         loop {
@@ -123,6 +122,7 @@ impl<S: Default> Slots<S> {
     }
 
     /// The entry of a key.
+    #[inline(always)]
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<S>> {
         let slot = self.find(key)?;
         self.slots.get_mut(slot)

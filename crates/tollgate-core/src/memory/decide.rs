@@ -1,4 +1,4 @@
-//! The atomic step of any request: its states are locked in one order, all checks are assessed, and then all or nothing is taken.
+//! Decides any request under its locks: its states are locked in one order, all checks are assessed, and then all or nothing is taken.
 
 use std::time::Duration;
 
@@ -69,7 +69,12 @@ macro_rules! with_step {
 
 impl MemoryRuleStore {
     /// Decides all checks under their locks, then takes all or nothing. The request waits for at most `patience` µs.
-    pub(super) fn decide(&self, checks: &[Check], take: bool, patience: u64) -> Decision {
+    pub(super) fn decide_under_locks(
+        &self,
+        checks: &[Check],
+        take: bool,
+        patience: u64,
+    ) -> Decision {
         if let Some(denied) = Check::deny_two_plans(&self.rules, checks) {
             return denied;
         }
