@@ -493,6 +493,31 @@ impl Quota {
         share
     }
 
+    /// So many thousandths of the units in the same time, rounded up. Of those that pass at once at least `least` are left, or all, if they
+    /// are fewer. A rate that could not be counted exactly stays what it is. For rules in files, which switches scale.
+    #[doc(hidden)]
+    pub fn scaled(&self, permille: u64, least: u64) -> Self {
+        if permille == 1_000 || !self.has_state() {
+            return *self;
+        }
+        let part = |units: u64| {
+            let units = (u128::from(units) * u128::from(permille)).div_ceil(1_000);
+            u64::try_from(units).unwrap_or(u64::MAX).max(1)
+        };
+        let mut scaled = *self;
+        scaled.burst = part(self.limit()).max(least.min(self.limit()));
+        scaled.limit = match self.algorithm {
+            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+                part(self.limit)
+            }
+            _ => scaled.burst,
+        };
+        match scaled.validate() {
+            Ok(()) => scaled,
+            Err(_) => *self,
+        }
+    }
+
     /// Checks the numbers.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
-    ops::Range,
     path::PathBuf,
     sync::Arc,
 };
@@ -12,20 +11,18 @@ use tollgate::key_list::KeyList;
 
 use crate::{
     bindings::{Bindings, Side},
-    client_address,
-    document_error::DocumentError,
-    document_lists,
-    entries::Entries,
+    document_error::{DocumentError, line_of},
+    document_tables::{self, ShedEntry},
     format::Format,
     hidden_keys::HiddenKeys,
     json_text::one_line,
     json_tree,
-    node::{Node, Value, field, field_node, text_field},
+    node::{Node, Value},
     override_entry::Override,
     problems::{Problems, SHOWN},
     reader::Reader,
+    rule_document::RuleDocument,
     rule_entry::RuleEntry,
-    shed_entry::ShedEntry,
     switch_entry::Switch,
     toml_tree, yaml_tree,
 };
@@ -59,8 +56,21 @@ const MOST_IN_GROUP: usize = 1_000;
 /// The most bytes of a text.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The tables of a text, before they are put together.
-struct Tables {
+impl RuleDocument {
+    /// Reads a document.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, with lines, columns and what would be right.
+    pub fn parse(text: &str, format: Format, bindings: &Bindings) -> Result<Self, DocumentError> {
+        let text = OneText::new(format!("<{format}>"), text, format);
+        Ok(assemble(&[text], bindings)?.0)
+    }
+}
+
+/// A text that was parsed.
+struct Part<'a> {
+    text: &'a OneText,
     root: Node,
     /// Whether the tree is all that the text says.
     is_whole: bool,
@@ -73,46 +83,62 @@ struct Tables {
 ///
 /// All that is wrong with them.
 pub(crate) fn assemble(
-    parts: &[OneText],
+    texts: &[OneText],
     bindings: &Bindings,
-) -> Result<(Entries, Vec<Node>), DocumentError> {
-    if let Some(long) = parts.iter().find(|part| part.text.len() > MOST_BYTES) {
+) -> Result<(RuleDocument, Vec<Node>), DocumentError> {
+    if let Some(long) = texts.iter().find(|text| text.text.len() > MOST_BYTES) {
         let bytes = long.text.len();
         let message = format!("a document of {bytes} bytes is above {MOST_BYTES}");
         return Err(DocumentError::of_whole(&long.origin, message));
     }
-    let tables: Vec<Tables> = parts.iter().map(Tables::parse).collect();
-    let entries = Assembly::new(parts, &tables, bindings).entries();
+    let parts: Vec<Part<'_>> = texts.iter().map(Part::parse).collect();
+    let mut document = RuleDocument {
+        hash_key: bindings.hash_key.clone(),
+        denials: Arc::clone(&bindings.denials),
+        ..RuleDocument::default()
+    };
+    let mut bindings = Cow::Borrowed(bindings);
+    read_client_ip(&parts, &mut document, &mut bindings);
+    read_lists(&parts, &mut document, &mut bindings);
+    let document = Assembly::new(&parts, &bindings, document).read();
     let mut wrong = DocumentError::none();
-    let mut roots = Vec::with_capacity(tables.len());
-    for (part, tables) in parts.iter().zip(tables) {
-        if !tables.problems.is_empty() {
+    let mut roots = Vec::with_capacity(parts.len());
+    for part in parts {
+        if !part.problems.is_empty() {
             // The keys of clients, which errors do not show.
-            let keys = match tables.is_whole {
-                true => HiddenKeys::of_tree(&tables.root, &part.text, part.format),
-                false => HiddenKeys::of_text(&part.text, part.format),
+            let (text, format) = (&part.text.text, part.text.format);
+            let keys = match part.is_whole {
+                true => HiddenKeys::of_tree(&part.root, text, format),
+                false => HiddenKeys::of_text(text, format),
             };
-            let problems = tables.problems.into_sorted();
-            wrong.add(&part.origin, &part.text, &problems, &keys);
+            wrong.add(&part.text.origin, text, &part.problems.into_sorted(), &keys);
         }
-        roots.push(tables.root);
+        roots.push(part.root);
     }
     match wrong.mistakes() {
-        [] => Ok((entries, roots)),
+        [] => Ok((document, roots)),
         _ => Err(wrong),
     }
 }
 
-impl Tables {
-    fn parse(part: &OneText) -> Self {
+impl<'a> Part<'a> {
+    fn parse(text: &'a OneText) -> Self {
         let problems = Problems::default();
-        let root = parse(&part.text, part.format, &problems);
-        let is_whole = problems.is_empty();
         Self {
-            root,
-            is_whole,
+            root: parse(&text.text, text.format, &problems),
+            is_whole: problems.is_empty(),
+            text,
             problems,
         }
+    }
+
+    fn reader<'r>(&'r self, bindings: &'r Bindings) -> Reader<'r> {
+        Reader::new(&self.text.text, self.text.format, &self.problems, bindings)
+    }
+
+    /// A field of the document, if the text could be read as a whole.
+    fn get(&self, name: &str) -> Option<&Node> {
+        self.root.get(name).filter(|_| self.is_whole)
     }
 }
 
@@ -131,326 +157,269 @@ pub(crate) fn is_schema(text: &str, format: Format) -> bool {
         return false;
     }
     let root = parse(text, format, &Problems::default());
-    text_field(&root, "$schema").is_some_and(|meta| meta.contains(META))
-        && field(&root, "version").is_none()
+    let meta = root.text_of("$schema");
+    meta.is_some_and(|meta| meta.contains(META)) && root.get("version").is_none()
 }
 
-/// Puts the tables of all texts together.
+/// Reads how addresses are found, which rules of all texts have to know.
+fn read_client_ip(
+    parts: &[Part<'_>],
+    document: &mut RuleDocument,
+    bindings: &mut Cow<'_, Bindings>,
+) {
+    let is_in_code = bindings.says_client_ip();
+    let mut said_in: Option<&str> = None;
+    for part in parts {
+        let Some(node) = part.get("client_ip") else {
+            continue;
+        };
+        let reader = part.reader(bindings);
+        if let Some(other) = said_in.replace(&part.text.origin) {
+            let message =
+                format!("client_ip is for all rules, and is in {other} already; remove one");
+            reader.wrong(&node.span, message);
+        } else if is_in_code && bindings.side == Side::Edge {
+            // The table is for the services behind it.
+            document_tables::read_client_ip(reader, node);
+        } else if is_in_code {
+            let message = "the service says in code how addresses are found, by Bindings::client_ip; remove one of them";
+            reader.wrong(&node.span, message);
+        } else {
+            let client_ip = document_tables::read_client_ip(reader, node);
+            document.said.insert("client_ip", one_line(&node.value));
+            if !bindings.peers_are_clients {
+                bindings.to_mut().set_client_ip(client_ip);
+            }
+        }
+    }
+}
+
+/// Reads the lists whose files are named, which rules of all texts may ask.
+fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Cow<'_, Bindings>) {
+    for part in parts {
+        let Some(node) = part.get("lists") else {
+            continue;
+        };
+        let reader = part.reader(bindings);
+        let Value::Table(lists) = &node.value else {
+            let example = reader.example("lists.partners = { file = \"partners.txt\" }");
+            let what = format!("lists by their names, as {example}");
+            reader.expected::<()>(node, &what);
+            continue;
+        };
+        let said = document.said.entry("lists").or_default();
+        said.push_str(&one_line(&node.value));
+        for (name, node) in lists {
+            let folder = part.text.folder.as_deref();
+            let list = document_tables::read_list(part.reader(bindings), name, node, folder);
+            // Rules that ask for one that is wrong are no further mistakes.
+            let known = list.as_ref().map(|file| file.list().clone());
+            let known = known.unwrap_or_else(|| KeyList::new(&*name.text));
+            let lists = &mut bindings.to_mut().lists;
+            lists.entry(name.text.clone()).or_insert(known);
+            document.lists.extend(list);
+        }
+    }
+}
+
+/// Puts the rules of all texts together.
 struct Assembly<'a> {
-    parts: &'a [OneText],
-    tables: &'a [Tables],
-    /// With what the document says itself.
-    bindings: Cow<'a, Bindings>,
+    parts: &'a [Part<'a>],
+    bindings: &'a Bindings,
     /// What was read so far.
-    entries: Entries,
-    /// By rule, the text that defines it.
-    defined_in: Vec<usize>,
-    by_name: HashMap<String, usize>,
+    document: RuleDocument,
+    /// By rule, the text that defines it, and the byte of that where its name begins.
+    defined: Vec<(&'a OneText, usize)>,
+    by_name: HashMap<&'a str, usize>,
     /// Rules that are wrong. Other parts of the document may still name them.
-    wrong_names: HashSet<String>,
+    wrong_names: HashSet<&'a str>,
     /// Whether a rule has no name that can be read: it could be any.
     has_nameless: bool,
+    /// By rule of a group, the name of that.
+    group_of: HashMap<usize, &'a str>,
 }
 
 impl<'a> Assembly<'a> {
-    fn new(parts: &'a [OneText], tables: &'a [Tables], bindings: &'a Bindings) -> Self {
+    fn new(parts: &'a [Part<'a>], bindings: &'a Bindings, document: RuleDocument) -> Self {
         Self {
             parts,
-            tables,
-            bindings: Cow::Borrowed(bindings),
-            entries: Entries {
-                hash_key: bindings.hash_key.clone(),
-                denials: Arc::clone(&bindings.denials),
-                ..Entries::default()
-            },
-            defined_in: Vec::new(),
+            bindings,
+            document,
+            defined: Vec::new(),
             by_name: HashMap::new(),
             wrong_names: HashSet::new(),
             has_nameless: false,
+            group_of: HashMap::new(),
         }
     }
 
-    fn reader(&self, part: usize) -> Reader<'a> {
-        Reader {
-            text: &self.parts[part].text,
-            format: self.parts[part].format,
-            problems: &self.tables[part].problems,
-            side: self.bindings.side,
-        }
-    }
-
-    fn entries(mut self) -> Entries {
+    fn read(mut self) -> RuleDocument {
         let mut all = Vec::new();
-        self.read_client_ip();
-        self.read_lists();
-        for part in 0..self.parts.len() {
-            let reader = self.reader(part);
-            let tables = self.tables;
-            if !tables[part].is_whole {
+        for part in self.parts {
+            let reader = part.reader(self.bindings);
+            if !part.is_whole {
                 // What could be read of a text with wrong syntax says nothing of the rest.
                 self.has_nameless = true;
                 continue;
             }
-            let Some(fields) = reader.fields(&tables[part].root, "a document", "") else {
+            let Some(fields) = reader.fields(&part.root, "a document", "") else {
                 continue;
             };
-            if let Some(version) = fields.get("version") {
-                if let Some(version) = reader.number(version, "a version", 1, u64::MAX)
-                    && version != 1
-                {
-                    let right = reader.example("version = 1");
+            let right = reader.example("version = 1");
+            match fields.get("version") {
+                None => {
                     let message =
-                        format!("there is no version {version} of the format; write {right}");
-                    let span = fields.get("version").map_or(0..0, |node| node.span.clone());
-                    reader.wrong(&span, message);
+                        format!("the version of the format is missing; begin with {right}");
+                    reader.wrong(&(0..0), message);
                 }
-            } else {
-                let right = reader.example("version = 1");
-                let message = format!("the version of the format is missing; begin with {right}");
-                reader.wrong(&(0..0), message);
-            }
-            if let Some(node) = fields.get("$schema") {
-                reader.text(node, "where the schema is, as \"./limits.schema.json\"");
-            }
-            if let Some(node) = fields.get("shed") {
-                if self.entries.shed.is_some() {
-                    reader.wrong(
-                        &node.span,
-                        "shed is for the whole service, and is in another text already; remove one",
-                    );
-                } else {
-                    self.entries.shed = ShedEntry::read(reader, node);
+                Some(_) => {
+                    let version = fields.number("version", "a version", 1, u64::MAX);
+                    if let Some(version) = version.filter(|version| *version != 1) {
+                        let message =
+                            format!("there is no version {version} of the format; write {right}");
+                        fields.wrong("version", message);
+                    }
                 }
+            }
+            fields.text(
+                "$schema",
+                "where the schema is, as \"./limits.schema.json\"",
+            );
+            if self.document.shed.is_some() {
+                let message =
+                    "shed is for the whole service, and is in another text already; remove one";
+                fields.wrong("shed", message);
+            } else if let Some(node) = fields.get("shed") {
+                self.document.said.insert("shed", one_line(&node.value));
+                self.document.shed = ShedEntry::read(reader, node);
             }
             let nodes = |name: &str| {
-                let node = fields.get(name)?;
-                reader.list(node, name)
+                let nodes = fields.read(name, |node| reader.list(node, name));
+                nodes.unwrap_or_default()
             };
-            for node in nodes("rules").unwrap_or_default() {
+            for node in nodes("rules") {
                 self.add_rule(part, node);
             }
-            all.push((part, ["groups", "overrides", "switches"].map(nodes)));
+            all.push((reader, ["groups", "overrides", "switches"].map(nodes)));
         }
-        let is_fine = self.tables.iter().all(|tables| tables.problems.is_empty());
-        if self.entries.rules.is_empty() && is_fine {
-            let reader = self.reader(0);
-            reader.wrong(&(0..0), "there is no rule; add one with name, limit and by");
+        let is_fine = self.parts.iter().all(|part| part.problems.is_empty());
+        if let Some(first) = self.parts.first().filter(|_| is_fine)
+            && self.document.rules.is_empty()
+        {
+            let message = "there is no rule; add one with name, limit and by";
+            first.problems.add(0..0, message);
         }
-        let mut behind = vec![Vec::new(); self.entries.rules.len()];
-        let mut group_of = HashMap::new();
-        for (part, [groups, overrides, switches]) in all {
-            for node in groups.unwrap_or_default() {
-                self.add_group(part, node, &mut behind, &mut group_of);
+        self.document.behind = vec![Vec::new(); self.document.rules.len()];
+        for (reader, [groups, overrides, switches]) in all {
+            for node in groups {
+                self.add_group(reader, node);
             }
-            let reader = self.reader(part);
-            for node in overrides.unwrap_or_default() {
-                let named = |node: &Node| {
-                    let rule = self.named(reader, node)?;
-                    Some((rule, &self.entries.rules[rule]))
-                };
-                let has_secret = self.entries.hash_key.is_some();
-                let read = Override::read(reader, node, has_secret, named);
-                self.entries.overrides.extend(read);
-            }
-            for node in switches.unwrap_or_default() {
-                let named = |node: &Node| self.named(reader, node);
-                let read = Switch::read(reader, node, self.entries.rules.len(), named);
-                self.entries.switches.extend(read);
-            }
+            let named = |node: &Node| self.named(reader, node);
+            let rules = &self.document.rules;
+            let has_secret = self.document.hash_key.is_some();
+            let overrides = overrides.iter();
+            let overrides: Vec<_> = overrides
+                .filter_map(|node| Override::read(reader, node, rules, has_secret, named))
+                .collect();
+            let switches: Vec<_> = switches
+                .iter()
+                .filter_map(|node| Switch::read(reader, node, rules.len(), named))
+                .collect();
+            self.document.overrides.extend(overrides);
+            self.document.switches.extend(switches);
         }
-        self.entries.behind = behind;
-        self.entries.sorted()
+        self.document.sorted()
     }
 
-    /// A field of a text that could be read as a whole.
-    fn field_of(&self, part: usize, name: &str) -> Option<&'a Node> {
-        let tables = Some(&self.tables[part]).filter(|tables| tables.is_whole)?;
-        field_node(&tables.root, name)
-    }
-
-    /// How addresses are found, which rules of all texts have to know.
-    fn read_client_ip(&mut self) {
-        let mut said_in: Option<&str> = None;
-        for part in 0..self.parts.len() {
-            let Some(node) = self.field_of(part, "client_ip") else {
-                continue;
-            };
-            let reader = self.reader(part);
-            if let Some(other) = said_in {
-                let message =
-                    format!("client_ip is for all rules, and is in {other} already; remove one");
-                reader.wrong(&node.span, message);
-                continue;
-            }
-            said_in = Some(&self.parts[part].origin);
-            if self.bindings.says_client_ip() && self.bindings.side == Side::Edge {
-                // The table is for the services behind it.
-                client_address::read(reader, node);
-                continue;
-            }
-            if self.bindings.says_client_ip() {
-                let message = "the service says in code how addresses are found, by Bindings::client_ip; remove one of them";
-                reader.wrong(&node.span, message);
-                continue;
-            }
-            let client_ip = client_address::read(reader, node);
-            self.entries.client_ip = Some(one_line(&node.value));
-            if !self.bindings.peers_are_clients {
-                self.bindings.to_mut().set_client_ip(client_ip);
-            }
-        }
-    }
-
-    /// The lists whose files are named, which rules of all texts may ask.
-    fn read_lists(&mut self) {
-        for (part, text) in self.parts.iter().enumerate() {
-            let Some(node) = self.field_of(part, "lists") else {
-                continue;
-            };
-            let reader = self.reader(part);
-            let Value::Table(lists) = &node.value else {
-                let example = reader.example("lists.partners = { file = \"partners.txt\" }");
-                reader.expected(node, &format!("lists by their names, as {example}"));
-                continue;
-            };
-            let said = self.entries.said_of_lists.get_or_insert_default();
-            said.push_str(&one_line(&node.value));
-            for (name, node) in lists {
-                let folder = text.folder.as_deref();
-                let list = document_lists::read(reader, name, node, folder, &self.bindings);
-                // Rules that ask for one that is wrong are no further mistakes.
-                let known = list.as_ref().map(|file| file.list().clone());
-                let known = known.unwrap_or_else(|| KeyList::new(&*name.text));
-                let lists = &mut self.bindings.to_mut().lists;
-                lists.entry(name.text.clone()).or_insert(known);
-                self.entries.lists.extend(list);
-            }
-        }
-    }
-
-    fn add_rule(&mut self, part: usize, node: &'a Node) {
-        let reader = self.reader(part);
-        let Some(rule) = RuleEntry::read(reader, node, &self.bindings) else {
+    fn add_rule(&mut self, part: &'a Part<'a>, node: &'a Node) {
+        let reader = part.reader(self.bindings);
+        let named = node.get("name").zip(node.text_of("name"));
+        let (Some(rule), Some((at, name))) = (RuleEntry::read(reader, node), named) else {
             // It cannot be used for another reason.
-            match text_field(node, "name") {
-                Some(name) => {
-                    self.wrong_names.insert(name.to_owned());
+            match named {
+                Some((_, name)) => {
+                    self.wrong_names.insert(name);
                 }
                 None => self.has_nameless = true,
             }
             return;
         };
-        if let Some(other) = self.by_name.get(&rule.name.value) {
-            let origin = &self.parts[self.defined_in[*other]].origin;
-            let before = &self.entries.rules[*other].name.span;
-            let text = &self.parts[self.defined_in[*other]].text;
+        if let Some(other) = self.by_name.get(name) {
+            let (text, before) = self.defined[*other];
             // For those that are shown: it takes a look at the text before it.
-            let line = (reader.problems.len() < SHOWN).then(|| {
-                let ends = text[..before.start].bytes();
-                let ends = ends.filter(|byte| *byte == b'\n');
-                format!(":{}", ends.count() + 1)
-            });
+            let line = match reader.problems.len() {
+                0..SHOWN => format!(":{}", line_of(text.text.as_bytes(), before)),
+                _ => String::new(),
+            };
+            let origin = &text.origin;
             let message = format!(
-                "there is a rule {:?} already, in {origin}{}; give each a name of its own",
-                rule.name.value,
-                line.unwrap_or_default()
+                "there is a rule {name:?} already, in {origin}{line}; give each a name of its own"
             );
-            reader.wrong(&rule.name.span, message);
-            return;
+            return reader.wrong(&at.span, message);
         }
-        self.by_name
-            .insert(rule.name.value.clone(), self.entries.rules.len());
-        self.entries.rules.push(rule);
-        self.defined_in.push(part);
+        self.by_name.insert(name, self.document.rules.len());
+        self.document.rules.push(rule);
+        self.defined.push((part.text, at.span.start));
     }
 
     /// The index of the rule that a node names.
     fn named(&self, reader: Reader<'_>, node: &Node) -> Option<usize> {
         let name = reader.text(node, "the name of a rule")?;
-        let found = self.by_name.get(name.value).copied();
-        let is_wrong = self.wrong_names.contains(name.value);
+        let found = self.by_name.get(name).copied();
+        let is_wrong = self.wrong_names.contains(name);
         if found.is_none() && !is_wrong && !self.has_nameless {
-            let known = self.entries.rules.iter().map(|rule| &*rule.name.value);
-            reader.unknown(&name.span, "rule", name.value, known);
+            reader.unknown(&node.span, "rule", name, self.document.names());
         }
         found
     }
 
-    fn add_group(
-        &self,
-        part: usize,
-        node: &'a Node,
-        behind: &mut [Vec<usize>],
-        group_of: &mut HashMap<usize, String>,
-    ) {
-        let reader = self.reader(part);
+    fn add_group(&mut self, reader: Reader<'a>, node: &'a Node) {
         let Some(fields) = reader.fields(node, "a group", "group") else {
             return;
         };
-        let name = fields
-            .required("name", "\"api\"")
-            .and_then(|node| reader.text(node, "the name of the group"));
-        let rules = fields.required("rules", "[\"export\", \"everything\"]");
-        let (Some(name), Some(rules)) = (name, rules) else {
+        let Some(name) = fields.text("name", "the name of the group") else {
             return;
         };
-        let nodes = reader.list_or_one(rules);
+        let nodes = fields.list("rules");
         if nodes.len() > MOST_IN_GROUP {
             let message = format!(
                 "a group has at most {MOST_IN_GROUP} rules, and this one has {}; make several, each of rules that match the same requests",
                 nodes.len()
             );
-            reader.wrong(&node.span, message);
-            return;
+            return reader.wrong(&node.span, message);
         }
-        let mut members: Vec<(usize, Range<usize>)> = Vec::new();
+        let mut members: Vec<(usize, &Node)> = Vec::new();
         for node in nodes {
             let Some(rule) = self.named(reader, node) else {
                 continue;
             };
-            if self.entries.rules[rule].key.is_of_handler() {
+            if self.document.rules[rule].key.is_of_handler() {
                 let message = "its handler decides when this rule counts; remove it from the group";
                 reader.wrong(&node.span, message);
-                continue;
-            }
-            match group_of.insert(rule, name.value.to_owned()) {
-                None => members.push((rule, node.span.clone())),
-                Some(other) => {
-                    let message =
-                        format!("this rule is in group {other:?} already; a rule is in one group");
-                    reader.wrong(&node.span, message);
-                }
+            } else if let Some(other) = self.group_of.insert(rule, name) {
+                let message =
+                    format!("this rule is in group {other:?} already; a rule is in one group");
+                reader.wrong(&node.span, message);
+            } else {
+                members.push((rule, node));
             }
         }
         // The most specific first; of equals, one that names methods.
-        let condition = |rule: usize| &self.entries.rules[rule].condition;
+        let rules = &self.document.rules;
+        let condition = |rule: usize| &rules[rule].condition;
         members.sort_by(|(one, _), (other, _)| condition(*other).cmp_specificity(condition(*one)));
-        for (index, (rule, span)) in members.iter().enumerate() {
-            let before = &members[..index];
-            if let Some((tied, _)) = before.iter().find(|(other, _)| self.is_tied(*rule, *other)) {
+        for (index, (rule, node)) in members.iter().enumerate() {
+            let before = members[..index].iter().map(|(other, _)| *other);
+            let mut ties = before.clone();
+            if let Some(tied) = ties.find(|other| condition(*rule).is_tied(condition(*other))) {
                 let message = format!(
                     "it is not more or less specific than {:?}, so that either could count a request; give them other paths \
                      or methods",
-                    self.entries.rules[*tied].name.value
+                    rules[tied].name
                 );
-                reader.wrong(span, message);
+                reader.wrong(&node.span, message);
             }
-            behind[*rule] = before.iter().map(|(other, _)| *other).collect();
+            self.document.behind[*rule] = before.collect();
         }
-    }
-
-    /// Whether two rules match one request, and neither is more specific.
-    fn is_tied(&self, one: usize, other: usize) -> bool {
-        let [one, other] = [one, other].map(|rule| &self.entries.rules[rule].condition);
-        let shares_method = match (&one.methods[..], &other.methods[..]) {
-            ([], []) => true,
-            ([], _) | (_, []) => false,
-            (one, other) => one.iter().any(|method| other.contains(method)),
-        };
-        let shares_paths = match (&one.path, &other.path) {
-            (Some(one), Some(other)) => one.value.matches_same_paths(&other.value),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        shares_paths && shares_method
     }
 }

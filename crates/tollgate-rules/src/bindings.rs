@@ -9,7 +9,7 @@ use tollgate::{
     rules::InnerResponse,
 };
 
-use crate::{denial_audit::DenialAudit, list_file::ListFiles};
+use crate::{audit::DenialAudit, list_file::ListFiles};
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Head<'_>) -> u64 + Send + Sync;

@@ -110,24 +110,20 @@ impl DescriptorPattern {
         let nodes = reader.list_or_one(node);
         if nodes.is_empty() {
             let message = "no descriptor is empty; name its entries, in their order";
-            reader.wrong(&node.span, message);
-            return None;
+            return reader.refuse(&node.span, message);
         }
         let entries = nodes.iter().map(|node| match &node.value {
             Value::Text(key) => Some((key.clone(), None)),
             Value::Table(fields) if fields.len() == 1 => {
                 let (key, value) = &fields[0];
-                let value = reader.text(value, "the value of the entry as text")?.value;
+                let value = reader.text(value, "the value of the entry as text")?;
                 let parts = value.split('*').map(str::to_owned);
                 Some((key.text.clone(), Some(ValuePattern(parts.collect()))))
             }
             _ => {
                 let entry = reader.example("{ kind = \"alert\" }");
-                reader.expected(
-                    node,
-                    &format!("the key of an entry, or with its value {entry}"),
-                );
-                None
+                let what = format!("the key of an entry, or with its value {entry}");
+                reader.expected(node, &what)
             }
         });
         // All of them, so that each mistake is noted.

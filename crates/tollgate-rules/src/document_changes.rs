@@ -8,13 +8,12 @@ use std::{
 use tollgate_core::{Quota, RuleSet, types::RuleChange};
 
 use crate::{
-    entries::Entries,
     json_text::one_line,
-    node::{Node, Value, field, text_field},
+    node::Node,
     override_entry::{Client, Override},
     reader::Term,
-    rule_document::ReadText,
-    schema::fields_of,
+    rule_document::{ReadText, RuleDocument},
+    schema::table_of,
     switch_entry::{Effect, names},
 };
 
@@ -35,7 +34,7 @@ const COMPUTED: &[&str] = &[
 ];
 
 /// What differs from the document before, a line for each rule, override and switch. No key is part of it.
-pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String> {
+pub(crate) fn document_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
     let mut lines = all_changes(before, after);
     if lines.len() > MOST {
         let more = lines.len() - MOST;
@@ -46,44 +45,37 @@ pub(crate) fn document_changes(before: &Entries, after: &Entries) -> Vec<String>
 }
 
 /// The same, however many lines it takes.
-fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
+fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
     let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
-    let mut lines = Vec::new();
-    match (old.rules(), new.rules()) {
-        (Some(old), Some(new)) => {
-            lines.extend(new.changes_from(&old).iter().map(ToString::to_string));
-        }
+    let changes = match (old.rules(), new.rules()) {
+        (Some(old), Some(new)) => new.changes_from(&old),
         // There were none, or none are left of these.
-        (None, Some(new)) => {
-            let added = new.given().iter().cloned().map(RuleChange::Added);
-            lines.extend(added.map(|rule| rule.to_string()));
+        (old, new) => {
+            let [old, new] =
+                [&old, &new].map(|rules| rules.iter().flat_map(RuleSet::given).cloned());
+            let removed = old.map(RuleChange::Removed);
+            removed.chain(new.map(RuleChange::Added)).collect()
         }
-        (Some(old), None) => {
-            let removed = old.given().iter().cloned().map(RuleChange::Removed);
-            lines.extend(removed.map(|rule| rule.to_string()));
-        }
-        (None, None) => {}
-    }
+    };
+    let mut lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let (old, new) = (old.overrides(), new.overrides());
     for (known, entry) in &new {
         if !old.contains_key(known) {
-            lines.push(added_override(after, entry));
+            let rule = &after.rules[entry.rule];
+            let (name, own, quota, term) = (&rule.name, rule.limit, entry.quota, &entry.term);
+            lines.push(format!("{name}: {own} → {quota} for one key{term}"));
         }
     }
     for (known, entry) in &old {
         if !new.contains_key(known) {
-            let rule = &before.rules[entry.rule].name.value;
-            lines.push(format!("{rule}: {} for one key has ended", entry.quota));
+            let (rule, quota) = (&before.rules[entry.rule].name, entry.quota);
+            lines.push(format!("{rule}: {quota} for one key has ended"));
         }
     }
-    let whole = |entries: &Entries| {
-        let shed = entries.shed.as_ref().map(|shed| shed.said.clone());
-        let (client_ip, lists) = (entries.client_ip.clone(), entries.said_of_lists.clone());
-        [("client_ip", client_ip), ("lists", lists), ("shed", shed)]
-    };
-    for ((name, old), (_, new)) in whole(before).into_iter().zip(whole(after)) {
+    for name in ["client_ip", "lists", "shed"] {
+        let (old, new) = (before.said.get(name), after.said.get(name));
         if old != new {
-            let [old, new] = [old, new].map(|said| said.unwrap_or_else(|| "(none)".to_owned()));
+            let [old, new] = [old, new].map(|said| said.map_or("(none)", String::as_str));
             lines.push(format!("{name}: {old} → {new}"));
         }
     }
@@ -100,7 +92,7 @@ fn all_changes(before: &Entries, after: &Entries) -> Vec<String> {
 /// What differs between two texts that were read, a line each: rules, groups, overrides and switches. No key of a client is part
 /// of it.
 pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
-    let mut lines = all_changes(&before.0.entries, &after.0.entries);
+    let mut lines = all_changes(&before.0, &after.0);
     let (old_rules, new_rules) = (named(&before.1, "rules"), named(&after.1, "rules"));
     let mut said = HashSet::new();
     let mut written_changes = Vec::new();
@@ -108,10 +100,8 @@ pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
         let Some(old) = old_rules.get(name) else {
             continue;
         };
-        for field in fields_of("rule")
-            .iter()
-            .filter(|field| !COMPUTED.contains(field))
-        {
+        let fields = table_of("rule").fields.iter();
+        for field in fields.filter(|field| !COMPUTED.contains(field)) {
             let (old, new) = (written(old, field), written(new, field));
             if old != new {
                 said.insert(format!("{name}: other settings"));
@@ -140,24 +130,16 @@ pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
 
 /// The tables of a list, by name.
 fn named<'a>(trees: &'a [Node], list: &str) -> BTreeMap<&'a str, &'a Node> {
-    let lists = trees.iter().filter_map(|tree| field(tree, list));
-    let nodes = lists.flat_map(|list| match list {
-        Value::List(nodes) => &nodes[..],
-        _ => &[],
-    });
-    let named = nodes.filter_map(|node| Some((text_field(node, "name")?, node)));
+    let lists = trees.iter().filter_map(|tree| tree.get(list));
+    let nodes = lists.flat_map(Node::items);
+    let named = nodes.filter_map(|node| Some((node.text_of("name")?, node)));
     named.collect()
 }
 
 /// A field of a rule on one line.
 fn written(rule: &Node, name: &str) -> String {
-    field(rule, name).map_or_else(|| "(none)".to_owned(), one_line)
-}
-
-fn added_override(entries: &Entries, entry: &Override) -> String {
-    let rule = &entries.rules[entry.rule];
-    let (name, own) = (&rule.name.value, rule.limit.value);
-    format!("{name}: {own} → {} for one key{}", entry.quota, entry.term)
+    let value = rule.get(name).map(|node| one_line(&node.value));
+    value.unwrap_or_else(|| "(none)".to_owned())
 }
 
 /// What tells overrides apart.
@@ -165,77 +147,62 @@ type OverrideKey = (String, Vec<u8>, Quota, Term);
 
 /// The rules of a document that another one does not have, or whose fields or overrides it has otherwise.
 struct Unlike<'a> {
-    entries: &'a Entries,
+    document: &'a RuleDocument,
     rules: Vec<usize>,
 }
 
 impl<'a> Unlike<'a> {
-    fn new(entries: &'a Entries, other: &Entries) -> Self {
+    fn new(document: &'a RuleDocument, other: &RuleDocument) -> Self {
         let by_name = OnceCell::new();
         let is_unlike = |index: &usize| {
-            let rule = &entries.rules[*index];
-            let name = &rule.name.value;
-            let there = other
-                .rules
-                .get(*index)
-                .filter(|there| there.name.value == *name);
+            let rule = &document.rules[*index];
+            let there = other.rules.get(*index).filter(|it| it.name == rule.name);
             let place = match there {
                 Some(_) => Some(*index),
-                None => by_name
-                    .get_or_init(|| other.by_name())
-                    .get(&**name)
-                    .copied(),
+                None => {
+                    let by_name = by_name.get_or_init(|| other.by_name());
+                    by_name.get(&*rule.name).copied()
+                }
             };
             place.is_none_or(|place| {
-                other.rules[place].content != rule.content
-                    || !entries.has_overrides_of(*index, other, place)
+                let [own, there] = [document.overrides_of(*index), other.overrides_of(place)]
+                    .map(|overrides| overrides.iter().map(|entry| entry.content));
+                other.rules[place].content != rule.content || !own.eq(there)
             })
         };
         Self {
-            rules: (0..entries.rules.len()).filter(is_unlike).collect(),
-            entries,
+            rules: (0..document.rules.len()).filter(is_unlike).collect(),
+            document,
         }
     }
 
     /// `None`: there are none.
     fn rules(&self) -> Option<RuleSet> {
-        let rules = self.rules.iter().map(|index| &self.entries.rules[*index]);
+        let rules = self.rules.iter().map(|index| &self.document.rules[*index]);
         RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
     }
 
     fn overrides(&self) -> HashMap<OverrideKey, &'a Override> {
-        let entries = self.entries;
+        let document = self.document;
         let of_rules = self.rules.iter();
-        let of_rules = of_rules.flat_map(|index| entries.overrides_of(*index));
+        let of_rules = of_rules.flat_map(|index| document.overrides_of(*index));
         let all = of_rules.map(|entry| {
-            let name = &entries.rules[entry.rule].name.value;
-            let client = match &entry.client {
-                // One document may have keys where the other has their hashes.
-                Client::Key(key) => match &entries.hash_key {
-                    Some(hash_key) => hash_key(name, key.as_ref()).to_le_bytes().to_vec(),
-                    None => key.as_ref().as_bytes().to_vec(),
-                },
-                Client::Hash(hash) => hash.to_le_bytes().to_vec(),
+            let name = document.rules[entry.rule].name.clone();
+            // One document may have keys where the other has their hashes.
+            let client = match (document.hash_of_client(entry), &entry.client) {
+                (None, Client::Key(key)) => key.as_ref().as_bytes().to_vec(),
+                (hash, _) => hash.unwrap_or_default().to_le_bytes().to_vec(),
             };
-            (
-                (name.clone(), client, entry.quota, entry.term.clone()),
-                entry,
-            )
+            ((name, client, entry.quota, entry.term.clone()), entry)
         });
         all.collect()
     }
 }
 
-fn switches(entries: &Entries) -> HashSet<(String, Effect, Term)> {
-    let all = entries.switches.iter();
-    all.map(|switch| {
-        (
-            names(switch, &entries.rules),
-            switch.effect,
-            switch.term.clone(),
-        )
-    })
-    .collect()
+fn switches(document: &RuleDocument) -> HashSet<(String, Effect, Term)> {
+    let all = document.switches.iter();
+    let all = all.map(|it| (names(it, &document.rules), it.effect, it.term.clone()));
+    all.collect()
 }
 
 #[cfg(test)]
@@ -252,7 +219,7 @@ mod tests {
             let rules: String = (0..rules).map(rule).collect();
             let text = RuleText::new(format!("version = 1\n{rules}"), Format::Toml);
             let document = text.parse(&Bindings::new());
-            document.expect("a right document").entries
+            document.expect("a right document")
         };
         let before = entries(1);
         let fifty = document_changes(&before, &entries(51));

@@ -1,4 +1,4 @@
-//! The error of a document: every wrong part, with a marker under it.
+//! What is wrong with a document: collected while it is read, and then an error with a marker under every wrong part.
 
 use std::{cell::Cell, error::Error, fmt, ops::Range};
 
@@ -56,10 +56,10 @@ impl DocumentError {
     }
 
     /// An error about a document as a whole: it cannot be read, say.
-    pub(crate) fn of_whole(origin: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn of_whole(origin: impl fmt::Display, message: impl Into<String>) -> Self {
         Self {
             mistakes: vec![Mistake {
-                origin: origin.to_owned(),
+                origin: origin.to_string(),
                 line: 0,
                 column: 0,
                 message: message.into(),
@@ -115,6 +115,11 @@ impl fmt::Display for DocumentError {
 tollgate_core::debug_fields!(DocumentError as Display);
 
 impl Error for DocumentError {}
+
+/// The line of a byte of a text, from 1.
+pub(crate) fn line_of(text: &[u8], at: usize) -> usize {
+    1 + text[..at].iter().filter(|byte| **byte == b'\n').count()
+}
 
 /// A text by lines.
 struct Lines<'a> {

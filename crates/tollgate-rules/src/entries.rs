@@ -1,53 +1,24 @@
-//! What a document says, and what its rules are at a time.
+//! What the rules of a document are at a time, with its overrides and switches and those that operators set.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use tollgate::{Key, RequestRule, key::KeyBuf};
 use tollgate_core::{Quota, Tick};
 
 use crate::{
-    bindings::{HashKey, Side},
+    bindings::Predicate,
     clock,
-    condition::Condition,
-    denial_audit::DenialAudit,
-    format::Format,
-    list_file::ListFile,
-    node::{Node, Value, hash_of},
+    node::{Node, Value},
     operator_entries::OperatorEntries,
     operator_entry::{EntryKind, OperatorEntry},
     override_entry::{Client, Override},
-    problems::Problems,
-    reader::Reader,
-    rule_entry::{Mode, RuleEntry},
-    shed_entry::ShedEntry,
-    switch_entry::{Effect, Switch, scaled},
+    reader::{Reader, read_alone},
+    rule_document::RuleDocument,
+    rule_entry::only_none,
+    rule_settings::Mode,
+    switch_entry::{Effect, Switch},
 };
-
-/// The entries of a document, which refer to each other by index.
-#[derive(Clone, Default)]
-pub(crate) struct Entries {
-    pub(crate) rules: Vec<RuleEntry>,
-    /// By rule, the more specific ones of its groups.
-    pub(crate) behind: Vec<Vec<usize>>,
-    /// In the order of their rules, once they are sorted.
-    pub(crate) overrides: Vec<Override>,
-    /// By rule.
-    pub(crate) of_rule: Vec<OverridesOfRule>,
-    pub(crate) switches: Vec<Switch>,
-    /// For the overrides that name the hash of a key.
-    pub(crate) hash_key: Option<Arc<HashKey>>,
-    pub(crate) denials: Arc<DenialAudit>,
-    /// How the document says that addresses are found.
-    pub(crate) client_ip: Option<String>,
-    /// What it says of lists, and the files that it names, which are followed for as long as it is there.
-    pub(crate) said_of_lists: Option<String>,
-    pub(crate) lists: Vec<Arc<ListFile>>,
-    /// How load is shed.
-    pub(crate) shed: Option<ShedEntry>,
-    /// What operators set that does not go with the document, and why.
-    pub(crate) unfit: Vec<(Arc<OperatorEntry>, String)>,
-}
 
 /// An entry that goes with a document.
 pub(crate) enum FittingEntry {
@@ -55,28 +26,25 @@ pub(crate) enum FittingEntry {
     Switch(Switch),
 }
 
-/// Which overrides are those of a rule.
-#[derive(Clone)]
-pub(crate) struct OverridesOfRule {
-    range: Range<usize>,
-    /// A hash of what they say.
-    content: u64,
+/// What switches make of a rule at a time.
+pub(crate) struct Switched {
+    pub(crate) mode: Mode,
+    /// The part of its limits that is left, in thousandths.
+    pub(crate) permille: u64,
+    /// Whether its limits of none stay enforced: no switch that names the rule has changed its mode.
+    blocks: bool,
 }
 
-impl Entries {
+impl RuleDocument {
     /// Puts the overrides of each rule together.
     pub(crate) fn sorted(mut self) -> Self {
         self.overrides.sort_by_key(|entry| entry.rule);
         let mut begin = 0;
         let of_rule = (0..self.rules.len()).map(|rule| {
             let of_rule = self.overrides[begin..].iter();
-            let of_rule = of_rule.take_while(|entry| entry.rule == rule);
-            let range = begin..begin + of_rule.clone().count();
+            let range = begin..begin + of_rule.take_while(|entry| entry.rule == rule).count();
             begin = range.end;
-            OverridesOfRule {
-                range,
-                content: content_of(of_rule),
-            }
+            range
         });
         self.of_rule = of_rule.collect();
         self
@@ -91,9 +59,9 @@ impl Entries {
         let read = set
             .all
             .iter()
-            .map(|entry| (entry, self.read(&by_name, entry, false)));
+            .map(|entry| self.read(&by_name, entry, false));
         let read: Vec<_> = read.collect();
-        for (entry, read) in read {
+        for (entry, read) in set.all.iter().zip(read) {
             match read {
                 Ok(FittingEntry::Override(entry)) => self.overrides.push(entry),
                 Ok(FittingEntry::Switch(entry)) => self.switches.push(entry),
@@ -105,10 +73,7 @@ impl Entries {
 
     /// The indices of the rules.
     pub(crate) fn by_name(&self) -> HashMap<&str, usize> {
-        let rules = self.rules.iter().enumerate();
-        rules
-            .map(|(index, rule)| (&*rule.name.value, index))
-            .collect()
+        self.names().zip(0..).collect()
     }
 
     /// Reads what an operator set. `is_new`: it is being set now, and a name may be misspelt.
@@ -122,53 +87,46 @@ impl Entries {
         set: &Arc<OperatorEntry>,
         is_new: bool,
     ) -> Result<FittingEntry, String> {
-        let problems = Problems::default();
-        let reader = Reader {
-            text: "",
-            format: Format::Json,
-            side: Side::default(),
-            problems: &problems,
-        };
-        let named = |node: &Node| {
+        let named = |reader: Reader<'_>, node: &Node| {
             let Value::Text(name) = &node.value else {
                 return None;
             };
             let found = by_name.get(&**name).copied();
             match found {
                 Some(_) => {}
-                None if is_new => {
-                    let known = self.rules.iter().map(|rule| &*rule.name.value);
-                    reader.unknown(&node.span, "rule", name, known);
-                }
+                None if is_new => reader.unknown(&node.span, "rule", name, self.names()),
                 None => reader.wrong(&node.span, format!("there is no rule {name:?} any more")),
             }
             found
         };
-        let node = &set.node;
-        let read = match set.kind {
+        read_alone(|reader| match set.kind {
             EntryKind::Override => {
-                let named = |node: &Node| named(node).map(|rule| (rule, &self.rules[rule]));
-                let read = Override::read(reader, node, self.hash_key.is_some(), named);
-                read.map(|entry| {
-                    Self::compare_key(reader, set, &self.rules[entry.rule]);
-                    let set = Some(Arc::clone(set));
-                    FittingEntry::Override(Override { set, ..entry })
-                })
+                let named = |node: &Node| named(reader, node);
+                let mut entry = Override::read(
+                    reader,
+                    &set.node,
+                    &self.rules,
+                    self.hash_key.is_some(),
+                    named,
+                )?;
+                let rule = &self.rules[entry.rule];
+                let (name, now) = (&rule.name, rule.key.form());
+                // A hash of a key of another form would never be met.
+                if let Some(before) = set.counted_by.as_ref().filter(|before| **before != now) {
+                    let message =
+                        format!("rule {name:?} counts by {now} now, and counted by {before}");
+                    return reader.refuse(&(0..0), message);
+                }
+                entry.set = Some(Arc::clone(set));
+                Some(FittingEntry::Override(entry))
             }
             EntryKind::Switch => {
-                let read = Switch::read(reader, node, self.rules.len(), named);
-                read.map(|entry| {
-                    let set = Some(Arc::clone(set));
-                    FittingEntry::Switch(Switch { set, ..entry })
-                })
+                let named = |node: &Node| named(reader, node);
+                let mut entry = Switch::read(reader, &set.node, self.rules.len(), named)?;
+                entry.set = Some(Arc::clone(set));
+                Some(FittingEntry::Switch(entry))
             }
-        };
-        let problems = problems.into_sorted().into_iter();
-        let problems: Vec<_> = problems.map(|problem| problem.message).collect();
-        match read {
-            Some(read) if problems.is_empty() => Ok(read),
-            _ => Err(problems.join("; ")),
-        }
+        })
     }
 
     /// Reads what is to be set now.
@@ -189,172 +147,141 @@ impl Entries {
         if until > now {
             return Ok(read);
         }
-        let time = |at: Tick| {
-            let micros = i64::try_from(at).ok();
-            micros
-                .and_then(|micros| Timestamp::from_microsecond(micros).ok())
-                .unwrap_or_default()
-        };
-        let (until, now) = (time(until), time(now));
+        let [until, now] = [until, now].map(|at| Timestamp::try_from(clock::time(at)));
+        let (until, now) = (until.unwrap_or_default(), now.unwrap_or_default());
         Err(format!(
             "it would have ended already: until {until}, and it is {now}"
         ))
     }
 
-    /// A hash of a key of another form would never be met.
-    fn compare_key(reader: Reader<'_>, set: &OperatorEntry, rule: &RuleEntry) {
-        let (name, now) = (&rule.name.value, rule.key.form());
-        if let Some(before) = set.counted_by.as_ref().filter(|before| **before != now) {
-            let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
-            reader.wrong(&(0..0), message);
+    /// The hash of the client of an override, if there is a secret to make it with.
+    pub(crate) fn hash_of_client(&self, entry: &Override) -> Option<u128> {
+        match &entry.client {
+            Client::Hash(hash) => Some(*hash),
+            Client::Key(key) => {
+                let hash_key = self.hash_key.as_ref()?;
+                Some(hash_key(&self.rules[entry.rule].name, key.as_ref()))
+            }
         }
     }
 
     /// Those of a rule.
     pub(crate) fn overrides_of(&self, rule: usize) -> &[Override] {
-        &self.overrides[self.of_rule[rule].range.clone()]
-    }
-
-    /// Whether the overrides of a rule say what those of a rule of other entries do.
-    pub(crate) fn has_overrides_of(&self, rule: usize, other: &Self, of: usize) -> bool {
-        self.of_rule[rule].content == other.of_rule[of].content
+        &self.overrides[self.of_rule[rule].clone()]
     }
 
     /// The rules for a limiter, without what needs a request.
     pub(crate) fn limiter_rules_at(&self, now: Tick) -> Vec<tollgate_core::Rule> {
         let rules = self.rules.iter().enumerate();
-        rules
-            .map(|(index, rule)| {
-                let (mode, permille, _) = self.switched(index, rule.mode, now);
-                mode.of(rule.numbers(&|quota| scaled(quota, permille, rule.least_limit())))
-            })
-            .collect()
+        let rules = rules.map(|(index, rule)| {
+            let Switched { mode, permille, .. } = self.switched(index, now);
+            mode.of(rule.numbers(&|quota| quota.scaled(permille, rule.least_limit())))
+        });
+        rules.collect()
     }
 
-    /// The rules at a time in microseconds since the Unix epoch.
-    pub(crate) fn rules_at(&self, now: Tick) -> Vec<RequestRule> {
-        let rules = 0..self.rules.len();
-        rules.flat_map(|index| self.make(index, now)).collect()
-    }
-
-    /// The rules of an entry.
-    fn make(&self, index: usize, now: Tick) -> Vec<RequestRule> {
+    /// The rules for a layer that one of a document is at a time: two where a rollout leaves others to a shadow, and one more where a switch
+    /// leaves who is blocked.
+    pub(crate) fn rules_of(&self, index: usize, now: Tick) -> Vec<RequestRule> {
         let rule = &self.rules[index];
-        let (mode, permille, blocks) = self.switched(index, rule.mode, now);
-        let mut numbers = rule.numbers(&|quota| scaled(quota, permille, rule.least_limit()));
+        let switched = self.switched(index, now);
+        let (mode, permille, least) = (switched.mode, switched.permille, rule.least_limit());
+        let scaled = move |quota: Quota| quota.scaled(permille, least);
+        let (mut numbers, mut of_requests) = (rule.numbers(&scaled), rule.of_requests.clone());
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
-        let of_rule = self.overrides_of(index);
-        let (mut keys, mut hashes) = (Vec::with_capacity(of_rule.len()), HashMap::new());
-        for entry in in_force(of_rule, now) {
-            let quota = entry.limit(scaled(entry.quota, permille, rule.least_limit()));
-            let next = plans.len() + 1;
-            let plan = plans
-                .entry(quota)
-                .or_insert_with(|| format!("override {next}").into());
-            let plan = Arc::clone(plan);
+        // Of the clients that are known by a hash of their key.
+        let mut hashes = HashMap::new();
+        let overrides = self.overrides_of(index).iter();
+        for entry in overrides.filter(|entry| entry.term.until > now) {
+            let (quota, next) = (entry.limit(scaled(entry.quota)), plans.len() + 1);
+            let plan = plans.entry(quota);
+            let plan = Arc::clone(plan.or_insert_with(|| format!("override {next}").into()));
             if plans.len() == next {
                 numbers = numbers.plan(Arc::clone(&plan), quota);
             }
             match &entry.client {
-                Client::Key(key) => keys.push((key.clone(), plan)),
+                Client::Key(key) => of_requests = of_requests.plan_for_key(key.clone(), plan),
                 Client::Hash(hash) => {
                     hashes.insert(*hash, plan);
                 }
             }
         }
-        // Of the clients that are known by a hash of their key.
-        let hash_key = self.hash_key.clone().filter(|_| !hashes.is_empty());
-        let by_hash = hash_key.map(|hash_key| {
-            let name = rule.name.value.clone();
-            Arc::new(move |key: &KeyBuf| hashes.get(&hash_key(&name, key)).cloned())
-        });
-        let denied = rule.audit.then(|| {
-            let (name, hash_key) = (rule.name.value.clone(), self.hash_key.clone());
+        if let Some(hash_key) = self.hash_key.clone().filter(|_| !hashes.is_empty()) {
+            let name = rule.name.clone();
+            let plan = move |key: &KeyBuf| hashes.get(&hash_key(&name, key)).cloned();
+            of_requests = of_requests.plan_by_key(plan);
+        }
+        if rule.audit {
+            let (name, hash_key) = (rule.name.clone(), self.hash_key.clone());
             let denials = Arc::clone(&self.denials);
-            Arc::new(move |key: &Key| {
+            of_requests = of_requests.on_denied(move |_, key, _| {
                 denials.denied(&name, clock::now(), || {
                     let hash_key = hash_key.as_ref().filter(|_| *key != Key::shared())?;
                     // The start of the hash: enough to tell clients apart, and to find one with the secret.
                     Some(format!("{:08x}", hash_key(&name, key.as_ref()) >> 96))
                 });
-            })
-        });
-        let applies = self.group_condition(index, now);
-        let least = rule.least_limit();
-        let scaled = move |quota| scaled(quota, permille, least);
-        let mut made = rule.request_rules(&numbers, scaled, mode, applies.as_ref());
-        if blocks && mode != Mode::Enforce {
-            made.extend(rule.blocking_rule(&numbers, applies.as_ref()));
+            });
         }
-        let made = made.into_iter().map(|rule| {
-            let keys = keys.iter().cloned();
-            let rule = keys.fold(rule, |rule, (key, plan)| rule.plan_for_key(key, plan));
-            let rule = match by_hash.clone() {
-                Some(by_hash) => rule.plan_by_key(move |key| by_hash(key)),
-                None => rule,
-            };
-            match denied.clone() {
-                Some(denied) => rule.on_denied(move |_, key, _| denied(key)),
-                None => rule,
-            }
-        });
-        made.collect()
-    }
-
-    /// When an override or a switch expires next, in microseconds since the Unix epoch: the rules differ from then on.
-    pub(crate) fn expires_after(&self, now: Tick) -> Option<Tick> {
-        let overrides = self.overrides.iter().map(|entry| entry.term.until);
-        let all = overrides.chain(self.switches.iter().map(|switch| switch.term.until));
-        all.filter(|until| *until > now && *until < Tick::MAX).min()
-    }
-
-    /// The mode and the part of its limits that a rule has at a time, and whether its limits of none stay enforced: no switch that
-    /// names the rule has changed its mode.
-    pub(crate) fn switched(&self, rule: usize, own: Mode, now: Tick) -> (Mode, u64, bool) {
-        if !self.rules[rule].is_here {
-            return (Mode::Off, 1_000, false);
-        }
-        let (mut mode, mut permille, mut blocks) = (own, 1_000, own == Mode::Enforce);
-        let in_force = self
-            .switches
-            .iter()
-            .filter(|switch| switch.term.until > now);
-        let limit = &self.rules[rule].limit.value;
-        for switch in in_force.filter(|switch| switch.is_for(rule, limit)) {
-            match switch.effect {
-                Effect::Mode(switched) => {
-                    blocks &= !switch.rules[rule];
-                    // What is off stays off.
-                    if mode != Mode::Off {
-                        mode = switched;
-                    }
-                }
-                Effect::Permille(part) => permille = permille.min(part),
-            }
-        }
-        (mode, permille, blocks)
-    }
-
-    /// The condition of a rule of a group: its own, and none of a more specific rule.
-    fn group_condition(&self, rule: usize, now: Tick) -> Option<Condition> {
-        let behind = self.behind[rule].iter();
-        let others: Vec<_> = behind
-            .filter(|other| self.switched(**other, self.rules[**other].mode, now).0 != Mode::Off)
+        // A rule of a group leaves to the more specific ones what they count.
+        let behind = self.behind[index].iter();
+        let others: Vec<Arc<Predicate>> = behind
+            .filter(|other| self.switched(**other, now).mode != Mode::Off)
             .map(|other| self.rules[*other].condition.predicate())
             .collect();
-        if others.is_empty() {
-            return None;
+        if !others.is_empty() {
+            of_requests = of_requests.when(move |head| !others.iter().any(|holds| holds(head)));
         }
-        let own = &self.rules[rule].condition;
-        Some(own.and(move |head| !others.iter().any(|holds| holds(head))))
+        if let Some(quota) = rule.quota.clone() {
+            of_requests = of_requests.quota_by(move |head| quota(head).map(scaled));
+        }
+        let made = |numbers, mode: Mode| of_requests.clone().with_numbers(mode.of(numbers));
+        let mut rules = vec![made(numbers.clone(), mode)];
+        if switched.blocks
+            && mode != Mode::Enforce
+            && let Some(numbers) = rule.blocking(&numbers)
+        {
+            let blocking = made(numbers, Mode::Enforce);
+            rules.push(match rule.quota.clone() {
+                Some(quota) => blocking.quota_by(move |head| quota(head).map(only_none)),
+                None => blocking,
+            });
+        }
+        if let Some((rollout, others)) = rule.rollout {
+            let inside = |made: RequestRule| made.when_key(move |key| rollout.has(key));
+            rules = rules.into_iter().map(inside).collect();
+            if others == Mode::Shadow && mode != Mode::Off {
+                let shadow = made(rule.shadow(&numbers), Mode::Shadow);
+                rules.insert(1, shadow.when_key(move |key| !rollout.has(key)));
+            }
+        }
+        rules
     }
-}
 
-fn in_force(overrides: &[Override], now: Tick) -> impl Iterator<Item = &Override> + Clone {
-    overrides.iter().filter(move |entry| entry.term.until > now)
-}
-
-/// A hash of what overrides say.
-fn content_of<'a>(overrides: impl Iterator<Item = &'a Override>) -> u64 {
-    overrides.fold(0, |before, entry| hash_of((before, entry.content)))
+    /// What switches make of a rule at a time.
+    pub(crate) fn switched(&self, index: usize, now: Tick) -> Switched {
+        let rule = &self.rules[index];
+        let mut switched = Switched {
+            mode: rule.mode,
+            permille: 1_000,
+            blocks: rule.mode == Mode::Enforce,
+        };
+        if !rule.is_here {
+            (switched.mode, switched.blocks) = (Mode::Off, false);
+            return switched;
+        }
+        let in_force = self.switches.iter().filter(|it| it.term.until > now);
+        for switch in in_force.filter(|switch| switch.is_for(index, &rule.limit)) {
+            match switch.effect {
+                Effect::Mode(mode) => {
+                    switched.blocks &= !switch.rules[index];
+                    // What is off stays off.
+                    if switched.mode != Mode::Off {
+                        switched.mode = mode;
+                    }
+                }
+                Effect::Permille(part) => switched.permille = switched.permille.min(part),
+            }
+        }
+        switched
+    }
 }

@@ -2,18 +2,13 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use tollgate_core::Tick;
-
 use crate::{
-    author::Author,
+    audit::Author,
     clock::{now, time},
     document_changes::document_changes,
     document_error::DocumentError,
-    json_text::one_line,
-    node::{Value, field},
     operator_entries::OperatorEntries,
     operator_entry::{EntryKind, OperatorEntry},
-    override_entry::Client,
     reader::Term,
     rule_document::RuleDocument,
     switch_entry::names,
@@ -76,26 +71,18 @@ impl RuleDocument {
     /// ```
     #[must_use]
     pub fn entries(&self) -> Vec<EntryStatus> {
-        let entries = &self.entries;
-        let overrides = entries.overrides.iter().map(|entry| {
-            let name = &entries.rules[entry.rule].name.value;
-            let hash_key = entries.hash_key.as_ref();
-            EntryStatus {
-                client: match &entry.client {
-                    Client::Key(key) => hash_key.map(|hash_key| hash_key(name, key.as_ref())),
-                    Client::Hash(hash) => Some(*hash),
-                },
-                rules: name.clone(),
-                limit: entry.quota.to_string(),
-                ..EntryStatus::new(EntryKind::Override, &entry.term, entry.set.as_deref())
-            }
+        let overrides = self.overrides.iter().map(|entry| EntryStatus {
+            client: self.hash_of_client(entry),
+            rules: self.rules[entry.rule].name.clone(),
+            limit: entry.quota.to_string(),
+            ..EntryStatus::new(EntryKind::Override, &entry.term, entry.set.as_deref())
         });
-        let switches = entries.switches.iter().map(|switch| EntryStatus {
-            rules: names(switch, &entries.rules),
+        let switches = self.switches.iter().map(|switch| EntryStatus {
+            rules: names(switch, &self.rules),
             limit: switch.effect.to_string(),
             ..EntryStatus::new(EntryKind::Switch, &switch.term, switch.set.as_deref())
         });
-        let unfit = entries.unfit.iter();
+        let unfit = self.unfit.iter();
         let unfit = unfit.map(|(entry, problem)| EntryStatus::unfit(entry, problem));
         overrides.chain(switches).chain(unfit).collect()
     }
@@ -117,14 +104,13 @@ impl RuleDocument {
     /// It does not go with the document, or would have ended.
     pub fn preview(&self, entry: OperatorEntry) -> Result<Vec<String>, DocumentError> {
         let entry = Arc::new(entry);
-        let read = self.entries.read_new(&entry, now());
+        let read = self.read_new(&entry, now());
         read.map_err(|wrong| DocumentError::of_whole("the rules", wrong))?;
         let set = OperatorEntries {
             all: vec![entry],
             pushed: None,
         };
-        let after = self.entries.clone().beside(&set);
-        Ok(document_changes(&self.entries, &after))
+        Ok(document_changes(self, &self.clone().beside(&set)))
     }
 }
 
@@ -141,7 +127,7 @@ impl EntryStatus {
             rules: String::new(),
             client: None,
             limit: String::new(),
-            until: (term.until < Tick::MAX).then(|| time(term.until)),
+            until: term.end(),
             reason: term.reason.as_deref().map(str::to_owned),
             author: set.map(|entry| entry.by.clone()),
             set_at: set.map(|entry| time(entry.at)),
@@ -151,27 +137,13 @@ impl EntryStatus {
 
     /// What is written in an entry that the rules cannot read.
     fn unfit(entry: &OperatorEntry, problem: &str) -> Self {
-        let text = |name: &str| match field(&entry.node, name) {
-            Some(Value::Text(text)) => Some(text.clone()),
-            other => other.map(one_line),
-        };
-        let hash = match field(&entry.node, "key") {
-            Some(Value::Table(fields)) => fields.first().map(|(_, hash)| &hash.value),
-            _ => None,
-        };
-        let term = Term {
-            until: entry.end(),
-            reason: text("reason").map(Into::into),
-        };
+        let hash = entry.node.get("key").and_then(|key| key.text_of("hash"));
         Self {
-            rules: text("rule").or_else(|| text("rules")).unwrap_or_default(),
-            client: match hash {
-                Some(Value::Text(hash)) => u128::from_str_radix(hash, 16).ok(),
-                _ => None,
-            },
-            limit: text("limit").unwrap_or_default(),
+            rules: entry.rules(),
+            client: hash.and_then(|hash| u128::from_str_radix(hash, 16).ok()),
+            limit: entry.text_of("limit").unwrap_or_default(),
             problem: Some(problem.to_owned()),
-            ..Self::new(entry.kind, &term, Some(entry))
+            ..Self::new(entry.kind, &entry.term(), Some(entry))
         }
     }
 }

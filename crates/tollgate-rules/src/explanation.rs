@@ -1,26 +1,27 @@
 //! What the rules of a document do with a request, and why.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, time::SystemTime};
 
 use http::StatusCode;
 use tollgate::{
     Head, Key, Missing,
     key::{Extracted, KeyBuf, NoKey},
 };
-use tollgate_core::{Quota, Tick};
+use tollgate_core::{Quota, Tick, types::UnknownName};
 
 use crate::{
+    clock::now,
     condition::Condition,
-    cost::Cost,
-    entries::Entries,
+    document_error::DocumentError,
+    entries::Switched,
+    node::{Node, Value},
     override_entry::Client,
     reader::Term,
-    rule_entry::{Mode, RuleEntry, renamed, shadow_name},
+    reader::read_alone,
+    rule_document::RuleDocument,
+    rule_entry::RuleEntry,
     rule_key::NamedClient,
-    switch_entry::scaled,
+    rule_settings::{Cost, Mode},
 };
 
 /// What one rule does with a request, and why. Made by [`RuleDocument::explain`](crate::RuleDocument::explain).
@@ -161,17 +162,71 @@ impl fmt::Display for QuotaOrigin {
     }
 }
 
-impl Entries {
-    /// What each rule does with a request at a time, in the order of the document.
-    pub(crate) fn explain(&self, head: &Head<'_>, now: Tick) -> Vec<Explanation> {
-        let rules = 0..self.rules.len();
+impl RuleDocument {
+    /// What each rule does with a request as it is now, and why: for operators who ask which limit a client has met. Nothing is
+    /// decided, and nothing is taken.
+    ///
+    /// ```
+    /// use tollgate_rules::{Bindings, Format, RuleDocument, operators::Explained};
+    ///
+    /// let text = r#"
+    ///     version = 1
+    ///     [[rules]]
+    ///     name = "search-per-key"
+    ///     limit = "20/s"
+    ///     by = "header:x-api-key"
+    ///     when = { path = "/search" }
+    /// "#;
+    /// let document = RuleDocument::parse(text, Format::Toml, &Bindings::new())?;
+    /// let request = http::Request::get("/items").body(())?;
+    /// let explained = document.explain(&request.into_parts().0);
+    /// assert_eq!(explained[0].outcome, Explained::ConditionFails);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn explain<'h>(&self, head: impl Into<Head<'h>>) -> Vec<Explanation> {
+        let (head, now, rules) = (head.into(), now(), 0..self.rules.len());
         rules
-            .map(|rule| self.explain_rule(rule, head, now))
+            .map(|rule| self.explain_rule(rule, &head, now))
             .collect()
     }
 
+    /// What the rule with this name does with a client, as it is now: from the texts that an override of it would have, one for
+    /// each part that the rule counts by. Costs and plans that need a request are left out, and so are conditions, unless the limit is
+    /// `none` and they decide whom it blocks.
+    ///
+    /// ```
+    /// use tollgate_rules::{Bindings, Format, RuleDocument};
+    ///
+    /// let text = r#"{ "version": 1, "rules": [{ "name": "per-ip", "limit": "20/s", "by": "client_ip" }] }"#;
+    /// let document = RuleDocument::parse(text, Format::Json, &Bindings::new())?;
+    /// assert!(document.explain_key("per-ip", &["192.0.2.7"])?.counts());
+    /// let error = document.explain_key("per-ip", &["acme"]).unwrap_err();
+    /// assert!(error.to_string().contains("write an address"), "{error}");
+    /// # Ok::<(), tollgate_rules::DocumentError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no such rule, or its keys are not of this form.
+    pub fn explain_key(&self, rule: &str, texts: &[&str]) -> Result<Explanation, DocumentError> {
+        let Some(index) = self.names().position(|name| name == rule) else {
+            let unknown = UnknownName::new("rule", rule, self.names());
+            return Err(DocumentError::of_whole(rule, unknown.to_string()));
+        };
+        let nodes = texts
+            .iter()
+            .map(|text| Node::new(Value::Text((*text).to_owned())));
+        let node = Node::new(Value::List(nodes.collect()));
+        let of_rule = &self.rules[index].key;
+        let key = read_alone(|reader| of_rule.of_text(reader, &node, rule));
+        let key = key.map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
+        let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
+        Ok(self.explain_client(index, &key, &client, now()))
+    }
+
     /// What a rule does with a client that has this key, whatever else is in the request.
-    pub(crate) fn explain_key(
+    pub(crate) fn explain_client(
         &self,
         rule: usize,
         key: &Key,
@@ -180,7 +235,7 @@ impl Entries {
     ) -> Explanation {
         let explaining = Explaining::new(self, rule, now);
         if explaining.mode == Mode::Off {
-            return explaining.skipped(Explained::Off);
+            return explaining.ends(Explained::Off);
         }
         let why_not = explaining.why_not(|condition| condition.of_client(client));
         let mut explained = explaining.counted(key.as_ref());
@@ -194,18 +249,19 @@ impl Entries {
         explained
     }
 
-    fn explain_rule(&self, index: usize, head: &Head<'_>, now: Tick) -> Explanation {
-        let rule = &self.rules[index];
+    /// What a rule does with a request at a time.
+    pub(crate) fn explain_rule(&self, index: usize, head: &Head<'_>, now: Tick) -> Explanation {
         let mut explaining = Explaining::new(self, index, now);
+        let rule = explaining.rule;
         if let Cost::Computed(cost) = &rule.cost {
             explaining.explanation.units = cost(head);
         }
         let holds = |condition: &Condition| Some((condition.predicate())(head));
-        if let Some(skipped) = explaining.why_not(holds) {
-            return explaining.skipped(skipped);
+        if let Some(why_not) = explaining.why_not(holds) {
+            return explaining.ends(why_not);
         }
         if rule.key.is_of_handler() {
-            return explaining.skipped(Explained::LeftToHandler);
+            return explaining.ends(Explained::LeftToHandler);
         }
         if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head)) {
             explaining.plan(&plan);
@@ -216,27 +272,22 @@ impl Entries {
         let is_unlimited = explaining.explanation.quota.is_unlimited();
         // A single client may have a limit.
         if is_unlimited && self.overrides_of(index).is_empty() {
-            return explaining.skipped(Explained::Unlimited);
+            return explaining.ends(Explained::Unlimited);
         }
         let mut key = KeyBuf::new();
-        let missing = match rule.key.extractor().extract(head, &mut key) {
-            Extracted::Key => None,
-            Extracted::Nothing(why) => Some(why),
+        let why = match rule.key.extractor().extract(head, &mut key) {
+            Extracted::Key => return explaining.counted(&key),
+            _ if is_unlimited => return explaining.ends(Explained::Unlimited),
+            Extracted::Nothing(why) => why,
             // It is looked up by the service only.
-            _ => Some(NoKey::LookUpFailed),
+            _ => NoKey::LookUpFailed,
         };
-        let Some(why) = missing else {
-            return explaining.counted(&key);
-        };
-        if is_unlimited {
-            return explaining.skipped(Explained::Unlimited);
-        }
         match rule.missing {
-            Missing::Skip if why == NoKey::Absent => explaining.skipped(Explained::SkipsMissingKey),
+            Missing::Skip if why == NoKey::Absent => explaining.ends(Explained::SkipsMissingKey),
             Missing::Reject(_) if explaining.mode != Mode::Enforce => {
-                explaining.skipped(Explained::SkipsMissingKey)
+                explaining.ends(Explained::SkipsMissingKey)
             }
-            Missing::Reject(status) => explaining.skipped(Explained::Rejects(status)),
+            Missing::Reject(status) => explaining.ends(Explained::Rejects(status)),
             _ => explaining.counted(Key::shared().as_ref()),
         }
     }
@@ -244,8 +295,9 @@ impl Entries {
 
 /// A rule that is being explained.
 struct Explaining<'a> {
-    entries: &'a Entries,
+    document: &'a RuleDocument,
     index: usize,
+    rule: &'a RuleEntry,
     now: Tick,
     mode: Mode,
     /// The part of its limits that switches leave, in thousandths.
@@ -254,22 +306,21 @@ struct Explaining<'a> {
 }
 
 impl<'a> Explaining<'a> {
-    fn new(entries: &'a Entries, index: usize, now: Tick) -> Self {
-        let rule = &entries.rules[index];
-        let (mode, permille, _) = entries.switched(index, rule.mode, now);
-        let numbers = rule.numbers(&|quota| scaled(quota, permille, rule.least_limit()));
-        let switches = entries.switches.iter();
-        let limit = &rule.limit.value;
-        let switches =
-            switches.filter(|switch| switch.term.until > now && switch.is_for(index, limit));
+    fn new(document: &'a RuleDocument, index: usize, now: Tick) -> Self {
+        let rule = &document.rules[index];
+        let Switched { mode, permille, .. } = document.switched(index, now);
+        let numbers = rule.numbers(&|quota| quota.scaled(permille, rule.least_limit()));
+        let switches = document.switches.iter();
+        let switches = switches.filter(|it| it.term.until > now && it.is_for(index, &rule.limit));
         Self {
-            entries,
+            document,
             index,
+            rule,
             now,
             mode,
             permille,
             explanation: Explanation {
-                rule: rule.name.value.clone(),
+                rule: rule.name.clone(),
                 by: rule.key.names().map(str::to_owned).collect(),
                 outcome: Explained::Off,
                 units: numbers.fixed_cost(),
@@ -287,42 +338,34 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    fn rule(&self) -> &'a RuleEntry {
-        &self.entries.rules[self.index]
-    }
-
-    fn skipped(mut self, outcome: Explained) -> Explanation {
+    fn ends(mut self, outcome: Explained) -> Explanation {
         self.explanation.outcome = outcome;
         self.explanation
     }
 
     /// Why the rule does not look at the request's key. `holds` may not know of a condition.
     fn why_not(&self, holds: impl Fn(&Condition) -> Option<bool>) -> Option<Explained> {
-        if !self.rule().is_here {
+        if !self.rule.is_here {
             return Some(Explained::Elsewhere);
         }
         if self.mode == Mode::Off {
             return Some(Explained::Off);
         }
-        let rule = self.rule();
-        let applies = holds(&rule.condition);
+        let applies = holds(&self.rule.condition);
         if applies == Some(false) {
             return Some(Explained::ConditionFails);
         }
         let mut is_known = applies.is_some();
-        for other in &self.entries.behind[self.index] {
-            let other_rule = &self.entries.rules[*other];
-            let (mode, ..) = self.entries.switched(*other, other_rule.mode, self.now);
-            if mode == Mode::Off {
-                continue;
-            }
-            match holds(&other_rule.condition) {
-                Some(true) => return Some(Explained::Displaced(other_rule.name.value.clone())),
+        let behind = self.document.behind[self.index].iter();
+        for other in behind.filter(|it| self.document.switched(**it, self.now).mode != Mode::Off) {
+            let other = &self.document.rules[*other];
+            match holds(&other.condition) {
+                Some(true) => return Some(Explained::Displaced(other.name.clone())),
                 Some(false) => {}
                 None => is_known = false,
             }
         }
-        match rule.unless.as_ref().map_or(Some(false), holds) {
+        match self.rule.unless.as_ref().map_or(Some(false), holds) {
             Some(true) => Some(Explained::Exempt),
             Some(false) if is_known => None,
             _ => Some(Explained::DependsOnRequest),
@@ -340,18 +383,17 @@ impl<'a> Explaining<'a> {
 
     /// What a switch leaves of a quota.
     fn scaled(&self, quota: Quota) -> Quota {
-        let least = self.entries.rules[self.index].least_limit();
-        scaled(quota, self.permille, least)
+        quota.scaled(self.permille, self.rule.least_limit())
     }
 
     /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
     fn compute(&mut self, quota: Quota) {
-        let own = &self.explanation.limiter_rule;
         let quota = self.scaled(quota);
-        if own.quota_for(quota).is_err() {
-            self.explanation.quota = *own.quota();
-            self.explanation.plan = None;
-            self.explanation.origin = QuotaOrigin::Rule;
+        let explanation = &mut self.explanation;
+        if explanation.limiter_rule.quota_for(quota).is_err() {
+            explanation.quota = *explanation.limiter_rule.quota();
+            explanation.plan = None;
+            explanation.origin = QuotaOrigin::Rule;
             return;
         }
         self.count_by("computed", quota);
@@ -361,49 +403,44 @@ impl<'a> Explaining<'a> {
     /// Counts by a quota that gets a plan of its own.
     fn count_by(&mut self, name: &str, quota: Quota) {
         let explanation = &mut self.explanation;
-        let free = (1_u32..).find_map(|number| {
-            let plan = format!("{name} {number}");
-            let is_taken = explanation.limiter_rule.plan_number(&plan).is_some();
-            (!is_taken).then_some(plan)
-        });
-        let plan = free.unwrap_or_default();
-        explanation.limiter_rule = explanation.limiter_rule.clone().plan(&*plan, quota);
+        let rule = &explanation.limiter_rule;
+        let mut names = (1_u32..).map(|number| format!("{name} {number}"));
+        let plan = names.find(|name| rule.plan_number(name).is_none());
+        let plan = plan.unwrap_or_default();
+        explanation.limiter_rule = rule.clone().plan(&*plan, quota);
         explanation.plan = Some(plan);
         explanation.quota = quota;
     }
 
     fn counted(mut self, key: &KeyBuf) -> Explanation {
-        let rule = self.rule();
-        let hash_key = self.entries.hash_key.as_ref();
-        self.explanation.key_hash = hash_key.map(|hash_key| hash_key(&rule.name.value, key));
+        let rule = self.rule;
+        let hash_key = self.document.hash_key.as_ref();
+        self.explanation.key_hash = hash_key.map(|hash_key| hash_key(&rule.name, key));
         self.explanation.key = Some(key.clone().into());
-        let mut mode = self.mode;
-        if let Some((rollout, others)) = rule.rollout.as_ref()
+        if let Some((rollout, others)) = rule.rollout
             && !rollout.has(key)
         {
-            if *others == Mode::Off {
-                return self.skipped(Explained::NotInRollout);
+            if others == Mode::Off {
+                return self.ends(Explained::NotInRollout);
             }
             // The others have a state of their own.
-            let name = shadow_name(&rule.name.value);
-            self.explanation.limiter_rule =
-                renamed(&self.explanation.limiter_rule, &name, |quota| quota);
-            mode = Mode::Shadow;
+            self.explanation.limiter_rule = rule.shadow(&self.explanation.limiter_rule);
+            self.mode = Mode::Shadow;
         }
         self.find_override(key);
-        self.explanation.limiter_rule = mode.of(self.explanation.limiter_rule.clone());
-        let outcome = match mode {
+        self.explanation.limiter_rule = self.mode.of(self.explanation.limiter_rule.clone());
+        let outcome = match self.mode {
             _ if self.explanation.quota.is_unlimited() => Explained::Unlimited,
             Mode::Shadow => Explained::Shadows,
             _ => Explained::Enforces,
         };
-        self.skipped(outcome)
+        self.ends(outcome)
     }
 
     /// The limit of a single client. The last entry that names the key itself is in force, or else one that knows its hash.
     fn find_override(&mut self, key: &KeyBuf) {
         let (mut by_key, mut by_hash) = (None, None);
-        let of_rule = self.entries.overrides_of(self.index).iter();
+        let of_rule = self.document.overrides_of(self.index).iter();
         for entry in of_rule.filter(|entry| entry.term.until > self.now) {
             match &entry.client {
                 Client::Key(other) if other.as_ref() == key => by_key = Some(entry),
@@ -417,10 +454,8 @@ impl<'a> Explaining<'a> {
             return;
         };
         self.count_by("override", entry.limit(self.scaled(entry.quota)));
-        let until = entry.term.until;
         self.explanation.origin = QuotaOrigin::Override {
-            until: (until < Tick::MAX)
-                .then(|| SystemTime::UNIX_EPOCH + Duration::from_micros(until)),
+            until: entry.term.end(),
             reason: entry.term.reason.as_deref().map(str::to_owned),
         };
     }

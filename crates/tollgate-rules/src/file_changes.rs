@@ -1,4 +1,4 @@
-//! Hearing that a file has changed.
+//! Hearing that a file has changed, and what is in it.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,6 +8,8 @@ use std::{
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::{sync::Notify, time::timeout};
+
+use crate::document_error::line_of;
 
 /// How long nothing may happen in the folder before a changed file is read: editors write in several steps.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
@@ -70,4 +72,16 @@ pub(crate) fn folder(path: &Path) -> PathBuf {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
     }
+}
+
+/// The text of a file.
+///
+/// # Errors
+///
+/// The line that is none.
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, String> {
+    str::from_utf8(bytes).map_err(|wrong| {
+        let line = line_of(bytes, wrong.valid_up_to());
+        format!("line {line} is not UTF-8; save the file as UTF-8")
+    })
 }

@@ -1,13 +1,17 @@
-//! A file or a folder as a source.
+//! A file or a folder as a source: reading it, and hearing that it has changed.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use tokio::task::spawn_blocking;
 
 use crate::{
+    assembly::{OneText, is_schema},
     document_error::DocumentError,
-    file_changes::FileChanges,
-    file_reader,
+    file_changes::{FileChanges, folder, utf8},
+    format::Format,
     rule_text::RuleText,
     source::{Source, SourceError},
 };
@@ -33,8 +37,7 @@ impl FileSource {
     pub fn new(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
         let path = path.as_ref();
         let changes = FileChanges::new(path).map_err(|wrong| {
-            let shown = path.display().to_string();
-            DocumentError::of_whole(&shown, format!("it cannot be watched: {wrong}"))
+            DocumentError::of_whole(path.display(), format!("it cannot be watched: {wrong}"))
         })?;
         Ok(Self {
             path: path.to_owned(),
@@ -46,7 +49,7 @@ impl FileSource {
     /// Reads it now.
     pub(crate) fn read(&mut self) -> Result<RuleText, DocumentError> {
         self.is_read = true;
-        file_reader::read(&self.path)
+        read(&self.path)
     }
 }
 
@@ -56,11 +59,73 @@ impl Source for FileSource {
             self.changes.next().await;
         }
         let path = self.path.clone();
-        let read = spawn_blocking(move || file_reader::read(&path)).await;
+        let read = spawn_blocking(move || read(&path)).await;
         // Here and not before: a call that is dropped has not read it.
         self.is_read = true;
         Ok(read??)
     }
+}
+
+impl RuleText {
+    /// Reads a file, or all files of a folder that are called `.toml`, `.yaml` or `.json`: once, for programs that do not follow them. It
+    /// blocks.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read. What is wrong with the rules is an error of [`parse`](Self::parse).
+    pub fn read_path(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
+        read(path.as_ref())
+    }
+}
+
+/// Reads a file, or the files of a folder that are documents, in the order of their names. A JSON Schema in the folder is none.
+///
+/// # Errors
+///
+/// A file that cannot be read.
+pub(crate) fn read(path: &Path) -> Result<RuleText, DocumentError> {
+    let unreadable = |wrong: io::Error| cannot_be_read(path, &wrong);
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(RuleText::of_texts(vec![read_text(path)?]));
+    }
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let is_hidden = path
+            .file_name()
+            .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if !is_hidden && path.is_file() && Format::of_path(&path).is_some() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let texts: Result<Vec<OneText>, _> = paths.iter().map(|path| read_text(path)).collect();
+    let mut texts = texts?;
+    texts.retain(|text| !is_schema(&text.text, text.format));
+    if texts.is_empty() {
+        let message = "the folder has no document; add one called .toml, .yaml or .json";
+        return Err(DocumentError::of_whole(path.display(), message));
+    }
+    Ok(RuleText::of_texts(texts))
+}
+
+fn read_text(path: &Path) -> Result<OneText, DocumentError> {
+    let origin = path.display();
+    let Some(format) = Format::of_path(path) else {
+        let message = "its name does not say the format; call it .toml, .yaml or .json";
+        return Err(DocumentError::of_whole(origin, message));
+    };
+    let bytes = fs::read(path).map_err(|wrong| cannot_be_read(path, &wrong))?;
+    let text = utf8(&bytes).map_err(|wrong| DocumentError::of_whole(&origin, wrong))?;
+    Ok(OneText {
+        folder: Some(folder(path)),
+        ..OneText::new(origin.to_string(), text, format)
+    })
+}
+
+fn cannot_be_read(path: &Path, wrong: &io::Error) -> DocumentError {
+    let message = format!("the rules cannot be read: {wrong}");
+    DocumentError::of_whole(path.display(), message)
 }
 
 #[cfg(test)]

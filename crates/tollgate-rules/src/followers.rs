@@ -3,7 +3,7 @@
 use tollgate::{LiveLimiter, RuleError, RulesHandle, rules::RuleChange, shed::ShedLayer};
 use tollgate_core::{Tick, types::WeakLiveLimiter};
 
-use crate::{rule_document::RuleDocument, shed_entry::ShedEntry};
+use crate::{document_tables::ShedEntry, rule_document::RuleDocument};
 
 /// What has the rules in force. No layer or limiter with rules is kept: the names of what the service has dropped are free.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Followers {
         after: At<'_>,
     ) -> Result<Vec<RuleChange>, RuleError> {
         // First, since it is code of the service: a panic changes nothing.
-        let [old, new] = [before.0, after.0].map(|document| document.entries.shed.as_ref());
+        let [old, new] = [before.0, after.0].map(|document| document.shed.as_ref());
         let changed = self.sheds.iter().filter(|_| !ShedEntry::are_same(old, new));
         let sheds: Vec<ShedLayer> = changed.map(|(_, set)| set(ShedEntry::layer(new))).collect();
         let of_layers = self.replace_layers(after)?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     format::Format,
     node::{Node, Value},
-    schema::fields_of,
+    schema::table_of,
 };
 
 /// Where a text has keys of clients, in bytes: what the overrides say besides their rule, limit, time and reason.
@@ -22,23 +22,24 @@ const HASH: &str = "hash";
 
 /// Whether a field of an override may be shown.
 fn is_shown(field: &str) -> bool {
-    field != "key" && fields_of("override").contains(&field)
+    field != "key" && table_of("override").fields.contains(&field)
 }
 
 /// Whether a field of a document may have keys. One that is unknown may have been meant for overrides.
 fn may_have_keys(field: &str) -> bool {
-    field == "overrides" || !fields_of("").contains(&field)
+    field == "overrides" || !table_of("").fields.contains(&field)
 }
 
 impl HiddenKeys {
     /// The keys in a text that could be read as a whole.
     pub(crate) fn of_tree(root: &Node, text: &str, format: Format) -> Self {
         let mut keys = Self::default();
-        if let Value::Table(fields) = &root.value {
-            let has_keys = fields.iter().filter(|(name, _)| may_have_keys(&name.text));
-            for (_, node) in has_keys {
-                keys.add_overrides(node, text);
-            }
+        for (_, node) in root
+            .fields()
+            .iter()
+            .filter(|(name, _)| may_have_keys(&name.text))
+        {
+            keys.add_overrides(node, text);
         }
         if keys.may_be_more {
             keys.add_written(text, format);
@@ -133,7 +134,7 @@ impl HiddenKeys {
             let rest = &line[start..];
             let (word, behind) = rest.split_at(rest.find(is_between).unwrap_or(rest.len()));
             let behind = behind.trim_start_matches(['"', '\'', ' ']);
-            let is_field = word == HASH || fields_of("override").contains(&word);
+            let is_field = word == HASH || table_of("override").fields.contains(&word);
             at = start + word.len();
             if is_field && behind.starts_with(['=', ':']) {
                 may_show = word == HASH || is_shown(word);

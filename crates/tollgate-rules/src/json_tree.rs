@@ -1,6 +1,6 @@
 //! Documents in JSON: what serde_json accepts, with the place of each value.
 
-use std::{fmt, ops::Range};
+use std::{fmt, iter, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
@@ -103,11 +103,8 @@ impl<'de> Deserialize<'de> for Fields<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = table.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
+                let fields = iter::from_fn(|| table.next_entry().transpose());
+                fields.collect::<Result<_, _>>().map(Fields)
             }
         }
 

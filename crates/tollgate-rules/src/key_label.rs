@@ -26,35 +26,36 @@ pub(crate) struct KeyLabel {
 
 impl KeyLabel {
     pub(crate) fn read(reader: Reader<'_>, node: &Node, key: &RuleKey) -> Option<Self> {
-        let (mut of, mut first) = (Some(node), usize::MAX);
-        if let Value::Table(_) = node.value {
-            let fields = reader.fields(node, "a label", "label")?;
-            of = fields.get("of");
-            if let Some(node) = fields.get("first") {
-                let number = reader.number(node, "a number of characters", 1, MAX_UNITS)?;
-                first = usize::try_from(number).ok()?;
-            }
+        if !matches!(node.value, Value::Table(_)) {
+            return Self::read_name(reader, node, key);
         }
-        let label = match of {
-            Some(node) => Self::read_name(reader, node, key)?,
+        let fields = reader.fields(node, "a label", "label")?;
+        let label = match fields.get("of") {
+            Some(of) => Self::read_name(reader, of, key)?,
             None => Self::whole(key),
         };
+        let first = match fields.get("first") {
+            Some(_) => fields.number("first", "a number of characters", 1, MAX_UNITS)?,
+            None => u64::MAX,
+        };
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
         Some(Self { first, ..label })
     }
 
     /// One part of a key, or all, by its name.
     pub(crate) fn read_name(reader: Reader<'_>, node: &Node, key: &RuleKey) -> Option<Self> {
         let name = reader.text(node, "\"key\", or one of what the rule counts by")?;
-        let mut label = Self::whole(key);
-        if name.value != WHOLE {
-            label.part = key.names().position(|part| part == name.value);
-            if label.part.is_none() {
-                let known = [WHOLE].into_iter().chain(key.names());
-                reader.unknown(&node.span, "part of the rule's key", name.value, known);
-                return None;
-            }
+        let part = key.names().position(|part| part == name);
+        if part.is_none() && name != WHOLE {
+            let known = [WHOLE].into_iter().chain(key.names());
+            reader.unknown(&node.span, "part of the rule's key", name, known);
+            return None;
         }
-        Some(label)
+        let part = part.filter(|_| name != WHOLE);
+        Some(Self {
+            part,
+            ..Self::whole(key)
+        })
     }
 
     /// All parts of a key.

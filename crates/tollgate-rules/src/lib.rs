@@ -83,25 +83,19 @@
 
 mod assembly;
 mod audit;
-mod author;
 mod bindings;
-mod client_address;
 mod clock;
 mod condition;
-mod cost;
-mod denial_audit;
 mod descriptor;
 mod document_changes;
 mod document_error;
-mod document_lists;
+mod document_tables;
 mod entries;
 mod entry_status;
 mod envoy_import;
 mod explanation;
 mod file_changes;
-mod file_reader;
 mod file_source;
-mod fleet;
 mod followers;
 mod format;
 pub mod guide;
@@ -112,8 +106,6 @@ mod key_label;
 mod list_file;
 mod live_rules;
 mod live_rules_builder;
-mod live_rules_handle;
-mod metrics;
 mod node;
 mod operator_entries;
 mod operator_entry;
@@ -126,39 +118,34 @@ mod reader;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod response_condition;
-mod rollout;
 mod rule_document;
 mod rule_entry;
 mod rule_key;
+mod rule_settings;
 mod rule_text;
 mod rules_in_force;
 mod rules_status;
 mod schema;
-mod shed_entry;
 #[cfg(feature = "redis")]
 mod signing_key;
 mod source;
-mod store_policy;
 mod switch_entry;
 mod toml_tree;
 mod yaml_tree;
 
 pub use self::{
-    audit::{AuditKind, AuditRecord, AuditSink},
-    author::Author,
+    audit::{AuditKind, AuditRecord, AuditSink, Author},
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
     file_source::FileSource,
-    fleet::{Fleet, FleetStatus, LaggingProcess},
     format::Format,
     list_file::ListFile,
-    live_rules::LiveRules,
+    live_rules::{LiveRules, LiveRulesHandle, RulesUpdates},
     live_rules_builder::LiveRulesBuilder,
-    live_rules_handle::{LiveRulesHandle, RulesUpdates},
     operator_entry::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_status::RulesStatus,
+    rules_status::{Fleet, FleetStatus, LaggingProcess, RulesStatus},
     schema::SCHEMA,
     source::{Source, SourceError},
 };

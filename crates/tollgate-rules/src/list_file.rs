@@ -13,7 +13,11 @@ use tokio::{
 };
 use tollgate::key_list::KeyList;
 
-use crate::{document_error::DocumentError, file_changes::FileChanges, node::hash_of};
+use crate::{
+    document_error::DocumentError,
+    file_changes::{FileChanges, utf8},
+    node::hash_of,
+};
 
 /// A file whose lines are the entries of a [list](tollgate::key_list), which are read again whenever it changes, as rule files are. All
 /// are replaced at once. A file with mistakes leaves the entries in force, and an event at error level names its line.
@@ -59,8 +63,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// A hash of the contents that were read last, and what is wrong with them.
-    contents: Option<(u64, Option<String>)>,
+    /// A hash of the contents that were read last.
+    contents: Option<u64>,
     /// Why the file is not in force now.
     wrong: Option<String>,
 }
@@ -74,7 +78,7 @@ impl ListFile {
     /// outside of a tokio runtime.
     pub fn watch(list: &KeyList, path: impl AsRef<Path>) -> Result<Self, DocumentError> {
         let path = path.as_ref();
-        let error = |message: String| DocumentError::of_whole(&path.display().to_string(), message);
+        let error = |message: String| DocumentError::of_whole(path.display(), message);
         let runtime = Handle::try_current().map_err(|_| {
             error("a list is watched by a task: call this inside of a tokio runtime".to_owned())
         })?;
@@ -95,7 +99,7 @@ impl ListFile {
             path: path.to_owned(),
             state: Mutex::default(),
         });
-        shared.read()?;
+        shared.read().unwrap_or(Ok(()))?;
         let following = Arc::clone(&shared);
         let follow = |changes: FileChanges| async move {
             loop {
@@ -134,27 +138,18 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the lines of the file in force, unless they are. The answer is whether they were not.
-    fn read(&self) -> Result<bool, String> {
+    /// Puts the lines of the file in force. `None`: they were read before.
+    fn read(&self) -> Option<Result<(), String>> {
         let bytes =
-            fs::read(&self.path).map_err(|wrong| format!("the list cannot be read: {wrong}"))?;
-        let hash = hash_of(&bytes);
-        if let Some((known, wrong)) = &self.state().contents
-            && *known == hash
-        {
-            return wrong.clone().map_or(Ok(false), Err);
-        }
-        let set = self.set(&bytes);
-        self.state().contents = Some((hash, set.as_ref().err().cloned()));
-        set.map(|()| true)
+            fs::read(&self.path).map_err(|wrong| format!("the list cannot be read: {wrong}"));
+        let hash = bytes.as_ref().ok().map(hash_of);
+        let before = std::mem::replace(&mut self.state().contents, hash);
+        let is_known = hash.is_some() && before == hash;
+        (!is_known).then(|| self.set(&bytes?))
     }
 
     fn set(&self, bytes: &[u8]) -> Result<(), String> {
-        let text = str::from_utf8(bytes).map_err(|wrong| {
-            let before = &bytes[..wrong.valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            format!("line {line} is not UTF-8; save the file as UTF-8")
-        })?;
+        let text = utf8(bytes)?;
         // Some editors begin a file with the mark, which would be a part of the first entry.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         self.list
@@ -163,22 +158,20 @@ impl Shared {
     }
 
     fn read_again(&self) {
+        let Some(read) = self.read() else {
+            return;
+        };
         let (list, path) = (self.list.name(), self.path.display());
-        let read = self.read();
-        let wrong = read.as_ref().err().cloned();
-        let is_known = self.state().wrong == wrong;
-        self.state().wrong = wrong;
-        match read {
-            Ok(false) => {}
-            Ok(true) => {
-                let entries = self.list.len();
-                tracing::info!(target: "tollgate", list, entries, "{path} is in force");
-            }
-            Err(_) if is_known => {}
-            Err(wrong) => {
-                let entries = self.list.len();
-                tracing::error!(target: "tollgate", list, entries, "{path}: the entries from before stay in force: {wrong}");
-            }
+        let entries = self.list.len();
+        let wrong = read.err();
+        let before = std::mem::replace(&mut self.state().wrong, wrong.clone());
+        match wrong {
+            None => tracing::info!(target: "tollgate", list, entries, "{path} is in force"),
+            known if known == before => {}
+            Some(wrong) => tracing::error!(
+                target: "tollgate", list, entries,
+                "{path}: the entries from before stay in force: {wrong}"
+            ),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rules that follow a source of documents.
+//! Rules that follow a source of documents, and their handle for operators.
 
 use std::{
     future::poll_fn,
@@ -20,14 +20,16 @@ use tollgate::{
 };
 
 use crate::{
+    audit::Author,
     document_error::DocumentError,
+    document_tables::ShedEntry,
     format::Format,
+    operator_entry::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
     rules_in_force::{Giver, RulesInForce},
     rules_status::RulesStatus,
-    shed_entry::ShedEntry,
-    source::{Source, SourceError},
+    source::Source,
 };
 
 /// How long after an error a source is asked again.
@@ -163,11 +165,11 @@ impl LiveRules {
         set: impl Fn(ShedLayer) -> ShedLayer + Send + Sync + 'static,
     ) -> ShedLayer {
         loop {
-            let shed = self.shared.lock().document.entries.shed.clone();
+            let shed = self.shared.lock().document.shed.clone();
             // Without the lock: it is code of the service.
             let layer = set(ShedEntry::layer(shed.as_ref()));
             let mut state = self.shared.lock();
-            if ShedEntry::are_same(shed.as_ref(), state.document.entries.shed.as_ref()) {
+            if ShedEntry::are_same(shed.as_ref(), state.document.shed.as_ref()) {
                 state.followers.add_shed(layer.clone(), Box::new(set));
                 return layer;
             }
@@ -226,19 +228,16 @@ async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
             loop {
                 // A change from here on may bring an earlier end.
                 changed.mark_unchanged();
-                let expiring = shared.clone();
-                let expire = move || expiring.upgrade().map(|shared| shared.expire());
-                let expires = match spawn_blocking(expire).await {
-                    Ok(Some(expires)) => expires,
-                    Err(wrong) if wrong.is_panic() => {
+                let expires = match run(&shared, RulesInForce::expire).await {
+                    None => return,
+                    Some(Ok(expires)) => expires,
+                    Some(Err(Panicked)) => {
                         tracing::error!(
                             target: "tollgate",
                             "what has expired stays in force for now: it panicked while it was ended"
                         );
                         Some(LONGEST)
                     }
-                    // The rules are gone, or the runtime ends.
-                    _ => return,
                 };
                 let wait = expires.map(|expires| expires.min(LONGEST));
                 if let Some(found) = given(next.as_mut(), &mut changed, wait).await {
@@ -247,23 +246,35 @@ async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
             }
         };
         let failed = found.is_err();
-        let applying = shared.clone();
-        let apply = move || applying.upgrade().map(|shared| shared.take(found));
-        let panicked = match spawn_blocking(apply).await {
-            Ok(Some(())) => false,
-            Err(wrong) if wrong.is_panic() => {
-                let Some(shared) = shared.upgrade() else {
-                    return;
-                };
-                shared.take(Err(panicked().into()));
-                true
-            }
-            // The rules are gone, or the runtime ends.
-            _ => return,
+        let Some(taken) = run(&shared, move |shared| shared.take(found)).await else {
+            return;
         };
-        if failed || panicked {
+        if taken.is_err()
+            && let Some(shared) = shared.upgrade()
+        {
+            // The message of the panic may quote the document, and with it the key of a client.
+            let message = "code of this service panicked while they were put in force: a key or a condition that is bound, or a store; the \
+                           message of the panic says where";
+            shared.take(Err(DocumentError::of_whole("the rules", message).into()));
+        }
+        if failed || taken.is_err() {
             sleep(PAUSE).await;
         }
+    }
+}
+
+/// Code of the service panicked.
+struct Panicked;
+
+/// Does what may take a while, with code of the service. `None`: the rules are gone, or the runtime ends.
+async fn run<T: Send + 'static>(
+    shared: &Weak<RulesInForce>,
+    work: impl FnOnce(&RulesInForce) -> T + Send + 'static,
+) -> Option<Result<T, Panicked>> {
+    let shared = shared.clone();
+    match spawn_blocking(move || shared.upgrade().map(|shared| work(&shared))).await {
+        Ok(done) => done.map(Ok),
+        Err(wrong) => wrong.is_panic().then_some(Err(Panicked)),
     }
 }
 
@@ -284,22 +295,116 @@ async fn given<T>(
     }
 }
 
-/// What is wrong with a document where code of the service panicked. The message of the panic may quote the document, and with it
-/// the key of a client.
-fn panicked() -> DocumentError {
-    DocumentError::of_whole(
-        "the rules",
-        "code of this service panicked while they were put in force: a key or a condition that is bound, or a store; the message \
-         of the panic says where",
-    )
+tollgate_core::debug_fields!(LiveRules, it => status: it.status());
+
+/// Changes the rules of **this process** in the name of an [`Author`]: made by [`LiveRules::handle`].
+///
+/// Overrides and switches that are set here lie on top of the source's document, stay when it changes, and end with the process.
+/// To change all processes, change the source.
+///
+/// ```
+/// use tollgate_rules::{Author, Bindings, Format, LiveRules, OperatorEntry};
+///
+/// let limits = "version = 1\n[[rules]]\nname = 'per-key'\nlimit = '20/s'\nby = 'header:x-api-key'\n";
+/// let rules = LiveRules::from_text(limits, Format::Toml, Bindings::new())?;
+/// let alice = rules.handle(Author::new("alice").because("ticket 4711"));
+/// alice.set(OperatorEntry::limit("per-key", "acme-key-1", "500/s"))?;
+/// alice.set(OperatorEntry::switch("*", "50%"))?;
+/// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 10/s");
+///
+/// let error = alice.set(OperatorEntry::limit("per-kye", "acme-key-1", "500/s")).unwrap_err();
+/// assert!(error.to_string().contains("did you mean \"per-key\"?"));
+/// alice.clear()?;
+/// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 20/s");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct LiveRulesHandle {
+    rules: LiveRules,
+    author: Author,
 }
 
-/// What a source says, as an error at the start.
-pub(crate) fn document_error(wrong: SourceError) -> DocumentError {
-    match wrong.downcast::<DocumentError>() {
-        Ok(wrong) => *wrong,
-        Err(wrong) => DocumentError::of_whole("the source of the rules", wrong.to_string()),
+impl LiveRules {
+    /// Changes the rules of this process in the name of an author, who is part of the [audit](crate::AuditRecord).
+    pub fn handle(&self, author: Author) -> LiveRulesHandle {
+        LiveRulesHandle {
+            rules: self.clone(),
+            author,
+        }
+    }
+
+    /// Hears of each change of the [status](Self::status).
+    #[must_use]
+    pub fn subscribe(&self) -> RulesUpdates {
+        RulesUpdates {
+            changed: self.shared.subscribe(),
+            rules: self.clone(),
+        }
     }
 }
 
-tollgate_core::debug_fields!(LiveRules, it => status: it.status());
+impl LiveRulesHandle {
+    /// Puts another text in force, and says what changed in the first layer. When the source has another document later, that one
+    /// replaces this text.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with the text. The rules stay as they are.
+    pub fn replace(
+        &self,
+        text: impl Into<String>,
+        format: Format,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
+        let text = RuleText::new(text, format).by(self.author.clone());
+        self.rules.shared.apply(Ok(text), Giver::Process)
+    }
+
+    /// Gives one client a limit of its own, or switches rules off, into a shadow, or to a part of their limits.
+    ///
+    /// # Errors
+    ///
+    /// An unknown rule, a text that is no key of it, a limit that does not go with it or something else to switch to; an end that is
+    /// over. Nothing changes.
+    pub fn set(&self, entry: OperatorEntry) -> Result<Vec<RuleChange>, DocumentError> {
+        self.rules.shared.set_local(self.author.clone(), entry)
+    }
+
+    /// Ends overrides and switches that were set in this process, by their [numbers](crate::operators::EntryStatus::id).
+    ///
+    /// # Errors
+    ///
+    /// There is none with one of the numbers. The store refuses the rules as they were.
+    pub fn end(&self, ids: &[u64]) -> Result<Vec<RuleChange>, DocumentError> {
+        self.rules.shared.end_local(self.author.clone(), Some(ids))
+    }
+
+    /// Ends all overrides and switches that were set in this process.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses the rules as they were.
+    pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
+        self.rules.shared.end_local(self.author.clone(), None)
+    }
+}
+
+/// Changes of the status of [`LiveRules`], from [`LiveRules::subscribe`].
+#[derive(Debug)]
+pub struct RulesUpdates {
+    changed: watch::Receiver<u64>,
+    rules: LiveRules,
+}
+
+impl RulesUpdates {
+    /// Waits for the next change, and says what is in force then. Changes that come close together may be one.
+    ///
+    /// # Cancel safety
+    ///
+    /// A change that was not waited for is there at the next call.
+    pub async fn next(&mut self) -> RulesStatus {
+        // The rules are kept here, so that there is always somebody to hear from.
+        let _ = self.changed.changed().await;
+        self.rules.status()
+    }
+}

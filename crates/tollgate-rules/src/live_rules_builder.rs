@@ -1,6 +1,6 @@
 //! Setting up rules that follow a source.
 
-use std::{path::Path, time::Duration};
+use std::{fmt::Display, path::Path, time::Duration};
 
 use tokio::{runtime::Handle, time::timeout};
 
@@ -8,10 +8,9 @@ use crate::{
     audit::{AuditSink, AuditSinks},
     bindings::Bindings,
     document_error::DocumentError,
-    file_reader,
-    file_source::FileSource,
+    file_source::{FileSource, read},
     format::Format,
-    live_rules::{LiveRules, document_error},
+    live_rules::LiveRules,
     rule_text::RuleText,
     rules_in_force::RulesInForce,
     source::Source,
@@ -147,11 +146,11 @@ impl LiveRulesBuilder {
     /// As there.
     pub fn watch(self, path: impl AsRef<Path>) -> Result<LiveRules, DocumentError> {
         let path = path.as_ref().to_owned();
-        let runtime = runtime(&path.display().to_string())?;
+        let runtime = runtime(path.display())?;
         // Watched before it is read, so that no change is missed in between.
         let mut source = FileSource::new(&path)?;
         let mut rules = RulesInForce::new(self.bindings, self.sinks, source.read()?, false)?;
-        rules.read = Some(Box::new(move || file_reader::read(&path)));
+        rules.read = Some(Box::new(move || read(&path)));
         let rules = LiveRules::new(rules);
         rules.start(&runtime, source);
         Ok(rules)
@@ -175,7 +174,15 @@ impl LiveRulesBuilder {
         let is_fallback = self.fallback.is_some();
         let (text, first) = match (self.fallback, first) {
             (Some(fallback), first) => (fallback, Some(first)),
-            (None, first) => (first.map_err(document_error)?, None),
+            (None, Ok(first)) => (first, None),
+            (None, Err(wrong)) => {
+                let wrong = wrong.downcast::<DocumentError>();
+                let origin = "the source of the rules";
+                return Err(wrong.map_or_else(
+                    |wrong| DocumentError::of_whole(origin, wrong.to_string()),
+                    |wrong| *wrong,
+                ));
+            }
         };
         let rules = RulesInForce::new(self.bindings, self.sinks, text, is_fallback)?;
         let rules = LiveRules::new(rules);
@@ -187,11 +194,7 @@ impl LiveRulesBuilder {
     }
 }
 
-fn runtime(origin: &str) -> Result<Handle, DocumentError> {
-    Handle::try_current().map_err(|_| {
-        DocumentError::of_whole(
-            origin,
-            "rules are watched by a task: call this inside of a tokio runtime",
-        )
-    })
+fn runtime(origin: impl Display) -> Result<Handle, DocumentError> {
+    let message = "rules are watched by a task: call this inside of a tokio runtime";
+    Handle::try_current().map_err(|_| DocumentError::of_whole(origin, message))
 }

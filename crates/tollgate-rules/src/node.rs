@@ -2,7 +2,7 @@
 
 use std::{
     collections::hash_map::RandomState,
-    hash::{BuildHasher as _, Hash, Hasher},
+    hash::{BuildHasher as _, Hash},
     ops::Range,
     sync::LazyLock,
 };
@@ -67,35 +67,40 @@ pub(crate) fn hash_of(content: impl Hash) -> u64 {
     HASHER.hash_one(content)
 }
 
-/// What a node says, wherever it is.
-struct Content<'a>(&'a Node);
+impl Node {
+    /// A value that was not read from a text.
+    pub(crate) fn new(value: Value) -> Self {
+        Self { span: 0..0, value }
+    }
 
-impl Hash for Content<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        std::mem::discriminant(&self.0.value).hash(state);
-        match &self.0.value {
-            Value::Null => {}
-            Value::Bool(value) => value.hash(state),
-            Value::Integer(value) => value.hash(state),
-            Value::Float(text) | Value::Text(text) | Value::Time(text) => text.hash(state),
-            Value::List(nodes) => {
-                nodes.len().hash(state);
-                nodes.iter().for_each(|node| Content(node).hash(state));
-            }
-            Value::Table(fields) => {
-                fields.len().hash(state);
-                for (name, node) in fields {
-                    (&name.text, Content(node)).hash(state);
-                }
-            }
+    /// The fields of a table; of another value none.
+    pub(crate) fn fields(&self) -> &[(Name, Self)] {
+        match &self.value {
+            Value::Table(fields) => fields,
+            _ => &[],
         }
     }
-}
 
-impl Node {
-    /// A hash of what it says, wherever it is.
-    pub(crate) fn content(&self) -> u64 {
-        hash_of(Content(self))
+    /// The nodes of a list; of another value none.
+    pub(crate) fn items(&self) -> &[Self] {
+        match &self.value {
+            Value::List(nodes) => nodes,
+            _ => &[],
+        }
+    }
+
+    /// The field of a table with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        let mut fields = self.fields().iter();
+        fields.find_map(|(field, node)| (field.text == name).then_some(node))
+    }
+
+    /// The text of the field of a table with this name.
+    pub(crate) fn text_of(&self, name: &str) -> Option<&str> {
+        match &self.get(name)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// A part of a text: where it lies in the document, if it is written there as it is; else all of it.
@@ -115,36 +120,9 @@ impl Node {
     }
 }
 
-/// The value of the field of a table with this name.
-pub(crate) fn field<'a>(table: &'a Node, name: &str) -> Option<&'a Value> {
-    field_node(table, name).map(|node| &node.value)
-}
-
-/// The field of a table with this name.
-pub(crate) fn field_node<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
-    let Value::Table(fields) = &node.value else {
-        return None;
-    };
-    let found = fields.iter().find(|(field, _)| field.text == name);
-    found.map(|(_, node)| node)
-}
-
-/// The text of the field of a table with this name.
-pub(crate) fn text_field<'a>(table: &'a Node, name: &str) -> Option<&'a str> {
-    match field(table, name)? {
-        Value::Text(text) => Some(text),
-        _ => None,
-    }
-}
-
-/// A value that was not read from a text.
-pub(crate) fn node(value: Value) -> Node {
-    Node { span: 0..0, value }
-}
-
 /// A table that was not read from a text.
 pub(crate) fn table<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Node {
     let fields = fields.into_iter();
-    let fields = fields.map(|(name, value)| (Name::new(name), node(value)));
-    node(Value::Table(fields.collect()))
+    let fields = fields.map(|(name, value)| (Name::new(name), Node::new(value)));
+    Node::new(Value::Table(fields.collect()))
 }

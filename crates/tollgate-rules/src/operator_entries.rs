@@ -8,7 +8,7 @@ use std::{
 use tollgate_core::Tick;
 
 use crate::{
-    author::Author,
+    audit::Author,
     json_text::{json_text, one_line},
     node::{Node, Value, table},
     operator_entry::OperatorEntry,
@@ -154,12 +154,7 @@ fn signed(by: &Author, at: Tick) -> [(&'static str, Value); 3] {
 #[cfg(feature = "redis")]
 mod reading {
     use super::*;
-    use crate::{
-        json_tree,
-        node::{field, node, text_field},
-        operator_entry::EntryKind,
-        problems::Problems,
-    };
+    use crate::{json_tree, operator_entry::EntryKind, problems::Problems};
 
     impl OperatorEntries {
         /// Reads what [`text`](Self::text) has written.
@@ -173,22 +168,14 @@ mod reading {
             }
             let problems = Problems::default();
             let root = json_tree::parse(text, &problems);
-            let pushed = field(&root, "pushed").map(|push| {
-                let node = node(push.clone());
-                let (by, at) = signature(&node);
-                let lost = field(&node, "lost").is_some();
-                Pushed {
-                    revision: integer(&node, "revision"),
-                    by,
-                    at,
-                    lost: lost.then(|| integer(&node, "lost")),
-                }
+            let pushed = root.get("pushed").map(|push| Pushed {
+                revision: integer(push, "revision").unwrap_or(0),
+                by: author(push),
+                at: integer(push, "at").unwrap_or(0),
+                lost: integer(push, "lost"),
             });
-            let all = match field(&root, "entries") {
-                Some(Value::List(entries)) => entries.iter().map(entry).collect(),
-                _ => None,
-            };
-            let all: Option<Vec<_>> = all.filter(|_| problems.is_empty());
+            let all = root.get("entries").filter(|_| problems.is_empty());
+            let all = all.and_then(|entries| entries.items().iter().map(entry).collect());
             let newer = "what operators set is of a newer version of tollgate; update this program";
             Ok(Self {
                 all: all.ok_or(newer)?,
@@ -199,23 +186,22 @@ mod reading {
 
     fn entry(stored: &Node) -> Option<Arc<OperatorEntry>> {
         let mut kinds = [EntryKind::Override, EntryKind::Switch].into_iter();
-        let (kind, said) = kinds.find_map(|kind| Some((kind, field(stored, kind.name())?)))?;
-        let (by, at) = signature(stored);
-        let mut entry = OperatorEntry::new(kind, node(said.clone()));
-        entry.counted_by = text_field(stored, "counted_by").map(str::to_owned);
-        Some(Arc::new(entry.set(integer(stored, "id"), &by, at)))
+        let (kind, said) = kinds.find_map(|kind| Some((kind, stored.get(kind.name())?)))?;
+        let mut entry = OperatorEntry::new(kind, said.clone());
+        entry.counted_by = stored.text_of("counted_by").map(str::to_owned);
+        let [id, at] = ["id", "at"].map(|name| integer(stored, name).unwrap_or(0));
+        Some(Arc::new(entry.set(id, &author(stored), at)))
     }
 
-    fn signature(node: &Node) -> (Author, Tick) {
-        let by = Author::new(text_field(node, "by").unwrap_or_default());
-        let because = text_field(node, "because").unwrap_or_default();
-        (by.because(because), integer(node, "at"))
+    fn author(node: &Node) -> Author {
+        let [by, because] = ["by", "because"].map(|name| node.text_of(name).unwrap_or_default());
+        Author::new(by).because(because)
     }
 
-    fn integer(node: &Node, name: &str) -> u64 {
-        match field(node, name) {
-            Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
-            _ => 0,
+    fn integer(node: &Node, name: &str) -> Option<u64> {
+        match node.get(name)?.value {
+            Value::Integer(number) => u64::try_from(number).ok(),
+            _ => None,
         }
     }
 }

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use tollgate_core::Tick;
 
 use crate::{
-    author::Author,
+    audit::Author,
     format::Format,
     json_text::{json_text, one_line},
-    node::{Name, Node, Value, field, node, table, text_field},
+    node::{Name, Node, Value, table},
     reader::Term,
 };
 
@@ -108,10 +108,10 @@ impl OperatorEntry {
     /// The next part of a client's key, where the rule counts by several.
     pub fn and_key(mut self, part: impl Into<String>) -> Self {
         if let Some(key) = self.field_mut("key") {
-            let part = node(Value::Text(part.into()));
+            let part = Node::new(Value::Text(part.into()));
             match key {
                 Value::List(parts) => parts.push(part),
-                first => *first = Value::List(vec![node(first.clone()), part]),
+                first => *first = Value::List(vec![Node::new(first.clone()), part]),
             }
         }
         self
@@ -134,7 +134,7 @@ impl OperatorEntry {
     fn with(mut self, name: &str, value: String) -> Self {
         if let Value::Table(fields) = &mut self.node.value {
             fields.retain(|(other, _)| other.text != name);
-            fields.push((Name::new(name), node(Value::Text(value))));
+            fields.push((Name::new(name), Node::new(Value::Text(value))));
         }
         self
     }
@@ -158,10 +158,12 @@ impl OperatorEntry {
         match format {
             Format::Toml => {
                 // What JSON writes of a text or a list is TOML and YAML as well.
-                let lines = fields.iter().map(|(name, node)| match field(node, "hash") {
-                    Some(hash) => format!("{} = {{ hash = {} }}\n", name.text, one_line(hash)),
-                    None => format!("{} = {}\n", name.text, one_line(&node.value)),
-                });
+                let lines = fields
+                    .iter()
+                    .map(|(name, node)| match node.text_of("hash") {
+                        Some(hash) => format!("{} = {{ hash = \"{hash}\" }}\n", name.text),
+                        None => format!("{} = {}\n", name.text, one_line(&node.value)),
+                    });
                 format!("[[{list}]]\n{}", lines.collect::<String>())
             }
             Format::Yaml => format!("{list}:\n  - {}\n", one_line(&self.node.value)),
@@ -195,19 +197,39 @@ impl OperatorEntry {
 
     /// Whether one takes the place of the other.
     pub(crate) fn is_for_same(&self, other: &Self) -> bool {
-        let names = |entry: &Self| {
-            ["rule", "rules", "key"].map(|name| field(&entry.node, name).map(one_line))
-        };
+        let names = |entry: &Self| ["rule", "rules", "key"].map(|name| entry.text_of(name));
         self.kind == other.kind && names(self) == names(other)
+    }
+
+    /// A field as a text; a list or a table on one line.
+    pub(crate) fn text_of(&self, name: &str) -> Option<String> {
+        match &self.node.get(name)?.value {
+            Value::Text(text) => Some(text.clone()),
+            other => Some(one_line(other)),
+        }
+    }
+
+    /// The rule of an override; those of a switch.
+    pub(crate) fn rules(&self) -> String {
+        let rules = self.text_of("rule").or_else(|| self.text_of("rules"));
+        rules.unwrap_or_default()
     }
 
     /// When it ends; `Tick::MAX`: never, or this is no time. Before 1970 it is over.
     pub(crate) fn end(&self) -> Tick {
-        let until = text_field(&self.node, "until");
+        let until = self.node.text_of("until");
         let until = until.and_then(|until| until.parse::<Timestamp>().ok());
         until.map_or(Tick::MAX, |end| {
             Tick::try_from(end.as_microsecond()).unwrap_or(0)
         })
+    }
+
+    pub(crate) fn term(&self) -> Term {
+        let reason = self.text_of("reason").filter(|reason| !reason.is_empty());
+        Term {
+            until: self.end(),
+            reason: reason.map(Into::into),
+        }
     }
 }
 
@@ -219,21 +241,13 @@ pub(crate) fn hash_value(hash: u128) -> Value {
 /// In a line, without the key.
 impl fmt::Display for OperatorEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |name: &str| match field(&self.node, name) {
-            Some(Value::Text(text)) => text.clone(),
-            other => other.map(one_line).unwrap_or_default(),
+        let (rules, term, by) = (self.rules(), self.term(), self.by.actor());
+        let limit = self.text_of("limit").unwrap_or_default();
+        let client = match self.kind {
+            EntryKind::Override => " for one key",
+            EntryKind::Switch => "",
         };
-        let (rule, client) = match self.kind {
-            EntryKind::Override => (text("rule"), " for one key"),
-            EntryKind::Switch => (text("rules"), ""),
-        };
-        let reason = Some(text("reason")).filter(|reason| !reason.is_empty());
-        let term = Term {
-            until: self.end(),
-            reason: reason.map(Into::into),
-        };
-        let (limit, by) = (text("limit"), self.by.actor());
-        write!(f, "{rule}: {limit}{client}{term}, set by {by}")
+        write!(f, "{rules}: {limit}{client}{term}, set by {by}")
     }
 }
 

@@ -4,7 +4,7 @@
 //! documents of other formats.
 
 #[cfg(feature = "redis")]
-pub use crate::redis::stored_rules::StoredRules;
+pub use crate::redis::exchange::StoredRules;
 pub use crate::{
     descriptor::Descriptor,
     entry_status::{EntryOrigin, EntryStatus},

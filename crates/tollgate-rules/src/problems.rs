@@ -39,6 +39,13 @@ impl Problems {
         self.0.borrow().is_empty()
     }
 
+    /// All of them in a line.
+    pub(crate) fn messages(self) -> String {
+        let messages = self.into_sorted().into_iter();
+        let messages: Vec<_> = messages.map(|problem| problem.message).collect();
+        messages.join("; ")
+    }
+
     /// In the order of the document.
     pub(crate) fn into_sorted(self) -> Vec<Problem> {
         let mut problems = self.0.into_inner();

@@ -7,11 +7,11 @@ use tollgate::key::KeyBuf;
 use crate::{
     bindings::Bindings,
     document_error::DocumentError,
-    entries::Entries,
     json_text::json_text,
-    node::{Node, Value, field, table},
+    node::{Node, Value, table},
     operator_entry::hash_value,
     override_entry::Client,
+    rule_document::RuleDocument,
     rule_text::RuleText,
 };
 
@@ -39,18 +39,20 @@ pub(crate) fn pushed_text(
     let (document, trees) = text.read(bindings)?;
     let mut fields = vec![("version", Value::Integer(1))];
     for name in TABLES {
-        let of_texts = trees.iter().filter_map(|tree| field(tree, name)).cloned();
-        let value = of_texts.reduce(|all, more| match (all, more) {
-            (Value::List(mut all), Value::List(more)) => {
-                all.extend(more);
-                Value::List(all)
-            }
-            // The others are there once.
-            (all, _) => all,
-        });
+        let of_texts = trees.iter().filter_map(|tree| tree.get(name));
+        let value = of_texts
+            .map(|node| node.value.clone())
+            .reduce(|all, more| match (all, more) {
+                (Value::List(mut all), Value::List(more)) => {
+                    all.extend(more);
+                    Value::List(all)
+                }
+                // The others are there once.
+                (all, _) => all,
+            });
         match value {
             Some(Value::List(nodes)) if name == "overrides" => {
-                let nodes = hashed(nodes, &document.entries, &hash_key);
+                let nodes = hashed(nodes, &document, &hash_key);
                 fields.push((name, Value::List(nodes)));
             }
             value => fields.extend(value.map(|value| (name, value))),
@@ -63,20 +65,17 @@ pub(crate) fn pushed_text(
 /// The overrides of a document that was read, by rule.
 fn hashed(
     mut nodes: Vec<Node>,
-    entries: &Entries,
+    document: &RuleDocument,
     hash_key: &impl Fn(&str, &KeyBuf) -> u128,
 ) -> Vec<Node> {
-    let by_name = entries.by_name();
-    // As the entries are sorted.
-    nodes.sort_by_key(|node| match field(node, "rule") {
-        Some(Value::Text(rule)) => by_name.get(&**rule).copied(),
-        _ => None,
-    });
+    let by_name = document.by_name();
+    // As those of the document are sorted.
+    nodes.sort_by_key(|node| by_name.get(node.text_of("rule")?).copied());
     let mut seen = HashSet::new();
-    let both = nodes.into_iter().zip(&entries.overrides).rev();
+    let both = nodes.into_iter().zip(&document.overrides).rev();
     let hashed = both.filter_map(|(mut node, entry)| {
         let hash = match &entry.client {
-            Client::Key(key) => hash_key(&entries.rules[entry.rule].name.value, key.as_ref()),
+            Client::Key(key) => hash_key(&document.rules[entry.rule].name, key.as_ref()),
             Client::Hash(hash) => *hash,
         };
         if let Value::Table(fields) = &mut node.value {
@@ -116,9 +115,9 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
         let mut secret = Bindings::new();
         secret.hash_key = Some(std::sync::Arc::new(length));
         let (document, trees) = pushed.read(&secret).expect("a right document");
-        let tables = TABLES.map(|name| field(&trees[0], name).is_some());
+        let tables = TABLES.map(|name| trees[0].get(name).is_some());
         assert_eq!(tables, [true, false, true, true, true, true]);
-        let limits = document.entries.overrides.iter().map(|it| it.quota.limit());
+        let limits = document.overrides.iter().map(|it| it.quota.limit());
         // Keys of one length have one hash here.
         assert_eq!(limits.collect::<Vec<_>>(), [5, 4]);
     }

@@ -1,28 +1,27 @@
 //! Reading a tree: each mistake is noted with its place, and reading goes on.
 
-use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::Range,
+    time::{Duration, SystemTime},
+};
 
 use http::HeaderName;
 use jiff::Timestamp;
 use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean, types::ParseQuotaError};
 
 use crate::{
-    bindings::Side,
+    bindings::{Bindings, Side},
+    clock::time,
     format::Format,
     node::{Name, Node, Value},
     problems::{Problems, SHOWN},
-    schema::fields_of,
+    schema::table_of,
 };
 
-/// A value, and its bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct At<T> {
-    pub(crate) span: Range<usize>,
-    pub(crate) value: T,
-}
-
 /// Reads the nodes of one document.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) text: &'a str,
     /// The syntax of examples in messages.
@@ -30,18 +29,14 @@ pub(crate) struct Reader<'a> {
     pub(crate) problems: &'a Problems,
     /// Where what is read applies.
     pub(crate) side: Side,
+    /// What code binds.
+    pub(crate) bindings: &'a Bindings,
 }
 
 /// The fields of a table.
-#[derive(Debug)]
 pub(crate) struct Fields<'a> {
-    reader: Reader<'a>,
-    /// For messages: `a rule`.
-    what: &'static str,
-    span: Range<usize>,
+    pub(crate) reader: Reader<'a>,
     pub(crate) entries: Vec<(&'a Name, &'a Node)>,
-    /// The fields that unknown ones probably stand for.
-    misspelt: Vec<&'a str>,
 }
 
 /// Until when an entry is in force, and why.
@@ -50,6 +45,13 @@ pub(crate) struct Term {
     /// `Tick::MAX`: for ever.
     pub(crate) until: Tick,
     pub(crate) reason: Option<Box<str>>,
+}
+
+impl Term {
+    /// Until when; `None`: for ever.
+    pub(crate) fn end(&self) -> Option<SystemTime> {
+        (self.until < Tick::MAX).then(|| time(self.until))
+    }
 }
 
 impl fmt::Display for Term {
@@ -68,13 +70,34 @@ impl fmt::Display for Term {
 }
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(
+        text: &'a str,
+        format: Format,
+        problems: &'a Problems,
+        bindings: &'a Bindings,
+    ) -> Self {
+        Self {
+            text,
+            format,
+            problems,
+            side: bindings.side,
+            bindings,
+        }
+    }
+
     pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
         self.problems.add(span.clone(), message);
     }
 
-    pub(crate) fn expected(&self, node: &Node, what: &str) {
+    /// The same, where nothing can be read then.
+    pub(crate) fn refuse<T>(&self, span: &Range<usize>, message: impl Into<String>) -> Option<T> {
+        self.wrong(span, message);
+        None
+    }
+
+    pub(crate) fn expected<T>(&self, node: &Node, what: &str) -> Option<T> {
         let kind = node.value.kind();
-        self.wrong(&node.span, format!("this is {kind}; write {what}"));
+        self.refuse(&node.span, format!("this is {kind}; write {what}"))
     }
 
     /// Notes a text in quotes that is right without them.
@@ -131,17 +154,18 @@ impl<'a> Reader<'a> {
         let _ = self.unknown_in(span, what, word, "", known);
     }
 
-    /// What a name stands for, as the service binds it.
+    /// What the name in a node stands for, as the service binds it. `what`: `bound plan`.
     pub(crate) fn bound<T: Clone>(
         &self,
         node: &Node,
         what: &str,
-        name: &str,
         bound: &BTreeMap<String, T>,
     ) -> Option<T> {
+        let name = self.text(node, &format!("the name of a {what}"))?;
         let found = bound.get(name).cloned();
         if found.is_none() {
-            self.unknown(&node.span, what, name, bound.keys().map(String::as_str));
+            let known = bound.keys().map(String::as_str);
+            self.unknown(&node.span, what, name, known);
         }
         found
     }
@@ -184,29 +208,25 @@ impl<'a> Reader<'a> {
         meant
     }
 
-    /// The fields of a table, which the schema calls `table`. Those that are unknown, or there twice, are mistakes.
-    pub(crate) fn fields(
-        &self,
-        node: &'a Node,
-        what: &'static str,
-        table: &str,
-    ) -> Option<Fields<'a>> {
-        self.fields_of(node, what, fields_of(table))
+    /// The fields of a table, which the schema calls `table`. Those that are unknown, missing, or there twice are mistakes.
+    pub(crate) fn fields(&self, node: &'a Node, what: &str, table: &str) -> Option<Fields<'a>> {
+        let table = table_of(table);
+        self.fields_of(node, what, &table.fields, &table.required)
     }
 
     /// The same of a table with these fields.
     pub(crate) fn fields_of(
         &self,
         node: &'a Node,
-        what: &'static str,
-        known: &[&'a str],
+        what: &str,
+        known: &[&'static str],
+        required: &[(&str, String)],
     ) -> Option<Fields<'a>> {
         let Value::Table(entries) = &node.value else {
             // Not that of the schema, which a document may do without.
             let example = known.iter().find(|name| !name.starts_with('$'));
             let example = example.map_or(String::new(), |name| format!(" with {name}"));
-            self.expected(node, &format!("{what}, a table{example}"));
-            return None;
+            return self.expected(node, &format!("{what}, a table{example}"));
         };
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
         let mut misspelt = Vec::new();
@@ -229,12 +249,15 @@ impl<'a> Reader<'a> {
                 fields.push((name, value));
             }
         }
+        for (name, example) in required {
+            if !misspelt.contains(name) && fields.iter().all(|(field, _)| field.text != *name) {
+                let message = format!("{what} has no {name}; add it, such as {example}");
+                self.wrong(&node.span, message);
+            }
+        }
         Some(Fields {
             reader: *self,
-            what,
-            span: node.span.clone(),
             entries: fields,
-            misspelt,
         })
     }
 
@@ -242,66 +265,42 @@ impl<'a> Reader<'a> {
     pub(crate) fn only_field(
         &self,
         node: &'a Node,
-        what: &'static str,
+        what: &str,
         table: &str,
-    ) -> Option<(&'a Name, &'a Node)> {
+    ) -> Option<(&'a str, &'a Node)> {
         let fields = self.fields(node, what, table)?;
-        let known = fields_of(table);
+        let known = table_of(table).fields.join(", ");
         match &fields.entries[..] {
-            [only] => Some(*only),
-            [] => {
-                self.wrong(
-                    &fields.span,
-                    format!("{what} is empty; write one of {}", known.join(", ")),
-                );
-                None
-            }
+            [(name, only)] => Some((&name.text, only)),
+            [] => self.refuse(&node.span, format!("{what} is empty; write one of {known}")),
             [_, (second, _), ..] => {
-                let message = format!(
-                    "{what} has one of {}, and this is a second",
-                    known.join(", ")
-                );
-                self.wrong(&second.span, message);
-                None
+                let message = format!("{what} has one of {known}, and this is a second");
+                self.refuse(&second.span, message)
             }
         }
     }
 
-    pub(crate) fn text(&self, node: &'a Node, what: &str) -> Option<At<&'a str>> {
+    pub(crate) fn text<'n>(&self, node: &'n Node, what: &str) -> Option<&'n str> {
         match &node.value {
-            Value::Text(text) => Some(At {
-                span: node.span.clone(),
-                value: text,
-            }),
-            _ => {
-                self.expected(node, what);
-                None
-            }
+            Value::Text(text) => Some(text),
+            _ => self.expected(node, what),
         }
     }
 
     /// The name of a header field, such as `example`.
     pub(crate) fn header_name(&self, node: &Node, example: &str) -> Option<HeaderName> {
         let text = self.text(node, "the name of a header")?;
-        let name = HeaderName::from_bytes(text.value.as_bytes()).ok();
-        if name.is_none() {
-            let message = format!(
-                "{:?} is not the name of a header; write it as {example:?}",
-                text.value
-            );
-            self.wrong(&text.span, message);
-        }
-        name
+        HeaderName::from_bytes(text.as_bytes()).ok().or_else(|| {
+            let message = format!("{text:?} is not the name of a header; write it as {example:?}");
+            self.refuse(&node.span, message)
+        })
     }
 
     pub(crate) fn boolean(&self, node: &Node) -> Option<bool> {
         match node.value {
             Value::Bool(boolean) => Some(boolean),
             _ if self.is_quoted(node, |text| matches!(text, "true" | "false")) => None,
-            _ => {
-                self.expected(node, "true or false");
-                None
-            }
+            _ => self.expected(node, "true or false"),
         }
     }
 
@@ -309,20 +308,15 @@ impl<'a> Reader<'a> {
     pub(crate) fn number(&self, node: &Node, what: &str, least: u64, most: u64) -> Option<u64> {
         match node.value {
             Value::Integer(number) => {
-                let fits = u64::try_from(number)
-                    .ok()
-                    .filter(|number| (least..=most).contains(number));
-                if fits.is_none() {
+                let fits = u64::try_from(number).ok();
+                let fits = fits.filter(|number| (least..=most).contains(number));
+                fits.or_else(|| {
                     let message = format!("{number} is not {what}; write {least} to {most}");
-                    self.wrong(&node.span, message);
-                }
-                fits
+                    self.refuse(&node.span, message)
+                })
             }
             _ if self.is_quoted_number(node) => None,
-            _ => {
-                self.expected(node, &format!("{what}, a whole number"));
-                None
-            }
+            _ => self.expected(node, &format!("{what}, a whole number")),
         }
     }
 
@@ -342,8 +336,7 @@ impl<'a> Reader<'a> {
                     Format::Toml => format!(" as [[{what}]]"),
                     _ => String::new(),
                 };
-                self.expected(node, &format!("{what}, a list{example}"));
-                None
+                self.expected(node, &format!("{what}, a list{example}"))
             }
         }
     }
@@ -353,8 +346,7 @@ impl<'a> Reader<'a> {
         let names = || words.iter().map(|(name, _)| *name);
         let Value::Text(text) = &node.value else {
             let names: Vec<_> = names().map(|name| format!("\"{name}\"")).collect();
-            self.expected(node, &names.join(" or "));
-            return None;
+            return self.expected(node, &names.join(" or "));
         };
         let found = words.iter().find(|(name, _)| name == text);
         if found.is_none() {
@@ -364,11 +356,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A quota as text, whose algorithm or calendar is that of `own` where it names none.
-    pub(crate) fn quota(&self, node: &Node, own: Option<&Quota>) -> Option<At<Quota>> {
-        let Value::Text(text) = &node.value else {
-            self.expected(node, "a limit as \"100/min\" or \"gcra 100/min burst 20\"");
-            return None;
-        };
+    pub(crate) fn quota(&self, node: &Node, own: Option<&Quota>) -> Option<Quota> {
+        let text = self.text(node, "a limit as \"100/min\" or \"gcra 100/min burst 20\"")?;
         let names_one = text
             .trim_start()
             .starts_with(|c: char| c.is_alphabetic() || c == '_');
@@ -378,34 +367,26 @@ impl<'a> Reader<'a> {
             _ => String::new(),
         };
         match format!("{prefix}{text}").parse::<Quota>() {
-            Ok(quota) => Some(At {
-                span: node.span.clone(),
-                value: as_in(own, quota, text),
-            }),
-            Err(error) => {
-                self.wrong_part(node, prefix.len(), &error);
-                None
-            }
+            Ok(quota) => Some(as_in(own, quota, text)),
+            Err(error) => self.wrong_part(node, prefix.len(), &error),
         }
     }
 
     /// What is wrong with the text of a node, in front of which so many bytes were put.
-    fn wrong_part(&self, node: &Node, prefix: usize, error: &ParseQuotaError) {
+    fn wrong_part<T>(&self, node: &Node, prefix: usize, error: &ParseQuotaError) -> Option<T> {
         let back = |at: usize| at.saturating_sub(prefix);
         let part = back(error.span().start)..back(error.span().end);
-        self.wrong(&node.part(self.text, part), error.message());
+        self.refuse(&node.part(self.text, part), error.message())
     }
 
     /// A span of time: `50ms`, `1h30min`.
     pub(crate) fn duration(&self, node: &Node) -> Option<Duration> {
         const PREFIX: &str = "fixed_window 1/";
-        let Value::Text(text) = &node.value else {
-            self.expected(node, "a time as \"50ms\", \"10s\" or \"1h30min\"");
-            return None;
-        };
-        let read = format!("{PREFIX}{text}").parse::<Quota>();
-        let read = read.map_err(|error| self.wrong_part(node, PREFIX.len(), &error));
-        read.ok().map(|quota| quota.period())
+        let text = self.text(node, "a time as \"50ms\", \"10s\" or \"1h30min\"")?;
+        match format!("{PREFIX}{text}").parse::<Quota>() {
+            Ok(quota) => Some(quota.period()),
+            Err(error) => self.wrong_part(node, PREFIX.len(), &error),
+        }
     }
 
     /// Hundredths, as `5` or `"5%"`, in thousandths.
@@ -428,51 +409,52 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let fits = permille.filter(|permille| *permille <= most * 10);
-        if fits.is_none() {
-            self.wrong(
-                &node.span,
-                format!("this is not a percentage; write 0 to {most}, as 5 or \"12.5%\""),
-            );
-        }
-        fits
+        fits.or_else(|| {
+            let message = format!("this is not a percentage; write 0 to {most}, as 5 or \"12.5%\"");
+            self.refuse(&node.span, message)
+        })
     }
 
     /// A point in time with its zone.
     pub(crate) fn time(&self, node: &Node) -> Option<Timestamp> {
         let text = match &node.value {
             Value::Text(text) | Value::Time(text) => text,
-            _ => {
-                self.expected(node, "a time as 2026-12-01T00:00:00Z");
-                return None;
-            }
+            _ => return self.expected(node, "a time as 2026-12-01T00:00:00Z"),
         };
-        let time = text.parse::<Timestamp>();
-        if time.is_err() {
-            let is_local = text.parse::<jiff::civil::DateTime>().is_ok();
-            let what = if is_local {
-                "has no time zone"
-            } else {
-                "is not a time"
+        text.parse::<Timestamp>().ok().or_else(|| {
+            let what = match text.parse::<jiff::civil::DateTime>() {
+                Ok(_) => "has no time zone",
+                Err(_) => "is not a time",
             };
             let text: String = text.chars().take(40).collect();
             let message = format!("{text:?} {what}; write it as 2026-12-01T00:00:00Z");
-            self.wrong(&node.span, message);
-        }
-        time.ok()
+            self.refuse(&node.span, message)
+        })
     }
 
     /// Until when an entry is in force, for ever where it does not say, and why.
     pub(crate) fn term(&self, fields: &Fields<'_>) -> Option<Term> {
-        let reason = fields.read("reason", |node| self.text(node, "the reason as text"));
+        let reason = fields.text("reason", "the reason as text").map(Into::into);
         let until = match fields.get("until") {
             None => Tick::MAX,
             // Before 1970 it has expired.
             Some(node) => Tick::try_from(self.time(node)?.as_microsecond()).unwrap_or(0),
         };
-        Some(Term {
-            until,
-            reason: reason.map(|reason| reason.value.into()),
-        })
+        Some(Term { until, reason })
+    }
+}
+
+/// Reads what is no part of a text.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn read_alone<T>(read: impl FnOnce(Reader<'_>) -> Option<T>) -> Result<T, String> {
+    let (problems, bindings) = (Problems::default(), Bindings::default());
+    let read = read(Reader::new("", Format::Json, &problems, &bindings));
+    match read.filter(|_| problems.is_empty()) {
+        Some(read) => Ok(read),
+        None => Err(problems.messages()),
     }
 }
 
@@ -529,13 +511,36 @@ impl<'a> Fields<'a> {
         self.get(name).and_then(read)
     }
 
-    pub(crate) fn required(&self, name: &str, example: &str) -> Option<&'a Node> {
-        let found = self.get(name);
-        if found.is_none() && !self.misspelt.contains(&name) {
-            let what = self.what;
-            let message = format!("{what} has no {name}; add it, such as {example}");
-            self.reader.wrong(&self.span, message);
+    /// The fields of a field that is a table, which the schema calls so too.
+    pub(crate) fn table(&self, name: &str, what: &str) -> Option<Self> {
+        self.read(name, |node| self.reader.fields(node, what, name))
+    }
+
+    pub(crate) fn text(&self, name: &str, what: &str) -> Option<&'a str> {
+        self.read(name, |node| self.reader.text(node, what))
+    }
+
+    pub(crate) fn number(&self, name: &str, what: &str, least: u64, most: u64) -> Option<u64> {
+        self.read(name, |node| self.reader.number(node, what, least, most))
+    }
+
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
+        self.read(name, |node| self.reader.duration(node))
+    }
+
+    pub(crate) fn header(&self, name: &str, example: &str) -> Option<HeaderName> {
+        self.read(name, |node| self.reader.header_name(node, example))
+    }
+
+    /// Whether a field is there and true.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.read(name, |node| self.reader.boolean(node)) == Some(true)
+    }
+
+    /// Notes what is wrong with a field, if it is there.
+    pub(crate) fn wrong(&self, name: &str, message: impl Into<String>) {
+        if let Some(node) = self.get(name) {
+            self.reader.wrong(&node.span, message);
         }
-        found
     }
 }

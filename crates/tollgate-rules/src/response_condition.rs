@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, sync::Arc};
 use tollgate::rules::InnerResponse;
 
 use crate::{
-    bindings::{Bindings, ResponseFn},
+    bindings::ResponseFn,
     condition::read_header,
     node::{Node, Value},
     reader::Reader,
@@ -36,37 +36,35 @@ pub(crate) const GRPC_STATUSES: &[(&str, i32)] = &[
 ];
 
 /// Reads a condition on the response; notes what is wrong.
-pub(crate) fn read(
-    reader: Reader<'_>,
-    node: &Node,
-    bindings: &Bindings,
-) -> Option<Arc<ResponseFn>> {
-    if let Value::Text(name) = &node.value {
-        return named(reader, node, name, bindings);
+pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
+    if let Value::Text(_) = &node.value {
+        return named(reader, node);
     }
-    let fields = reader.fields(
-        node,
-        "a condition on the response",
-        "response_condition_table",
-    )?;
+    let what = "a condition on the response";
+    let fields = reader.fields(node, what, "response_condition_table")?;
     let list = |name: &str| {
-        let node = fields.get(name)?;
-        let nodes = reader.list_or_one(node);
+        let nodes = reader.list_or_one(fields.get(name)?);
         if nodes.is_empty() {
-            let message = format!("{name} is an empty list; give it at least one value");
-            reader.wrong(&node.span, message);
+            fields.wrong(
+                name,
+                format!("{name} is an empty list; give it at least one value"),
+            );
         }
         Some(nodes)
     };
     let mut all: Vec<Option<Arc<ResponseFn>>> = Vec::new();
     if let Some(nodes) = list("status") {
-        all.push(statuses(reader, nodes));
+        let ranges: Option<Vec<_>> = nodes.iter().map(|node| status(reader, node)).collect();
+        all.push(ranges.map(|ranges| {
+            of(move |response| {
+                let status = response.status().as_u16();
+                ranges.iter().any(|range| range.contains(&status))
+            })
+        }));
     }
     if let Some(nodes) = list("grpc_status") {
-        let codes = nodes
-            .iter()
-            .map(|node| reader.word(node, "gRPC status", GRPC_STATUSES));
-        let codes: Option<Vec<i32>> = codes.collect();
+        let code = |node| reader.word(node, "gRPC status", GRPC_STATUSES);
+        let codes: Option<Vec<i32>> = nodes.iter().map(code).collect();
         all.push(codes.map(|codes| {
             of(move |response| {
                 let status = response.grpc_status();
@@ -75,34 +73,32 @@ pub(crate) fn read(
         }));
     }
     if let Some(node) = fields.get("header") {
-        all.push(header(reader, node));
+        let header = read_header(reader, node, "x-login");
+        all.push(header.map(|(name, equals)| {
+            of(move |response| {
+                let value = response.header(name.as_str());
+                value.is_some_and(|value| equals.as_ref().is_none_or(|equals| equals == value))
+            })
+        }));
     }
-    for node in list("is").unwrap_or_default() {
-        let name = reader.text(node, "the name of a bound condition on the response");
-        all.push(name.and_then(|name| named(reader, node, name.value, bindings)));
-    }
+    let is = list("is").unwrap_or_default().iter();
+    all.extend(is.map(|node| named(reader, node)));
     for node in list("not").unwrap_or_default() {
-        let not = read(reader, node, bindings);
+        let not = read(reader, node);
         all.push(not.map(|not| of(move |response| !not(response))));
     }
     if let Some(nodes) = list("any") {
-        let any = nodes.iter().map(|node| read(reader, node, bindings));
-        let any: Option<Vec<_>> = any.collect();
+        let any: Option<Vec<_>> = nodes.iter().map(|node| read(reader, node)).collect();
         all.push(any.map(|any| of(move |response| any.iter().any(|holds| holds(response)))));
     }
-    if let Value::Table(fields) = &node.value
-        && fields.is_empty()
-    {
+    if node.fields().is_empty() {
         let example = reader.example("{ status = [401, 403] }");
         let message =
             format!("all responses count; write which, such as {example}, or leave this out");
         reader.wrong(&node.span, message);
     }
     let all: Vec<Arc<ResponseFn>> = all.into_iter().collect::<Option<_>>()?;
-    match &all[..] {
-        [only] => Some(Arc::clone(only)),
-        _ => Some(of(move |response| all.iter().all(|holds| holds(response)))),
-    }
+    Some(of(move |response| all.iter().all(|holds| holds(response))))
 }
 
 fn of(holds: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static) -> Arc<ResponseFn> {
@@ -110,33 +106,18 @@ fn of(holds: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static) -> Arc
 }
 
 /// All failures, or what the service binds.
-fn named(
-    reader: Reader<'_>,
-    node: &Node,
-    name: &str,
-    bindings: &Bindings,
-) -> Option<Arc<ResponseFn>> {
-    let bound = bindings.response_conditions.get(name).cloned();
-    if bound.is_none() && name == FAILURE {
-        return Some(of(|response| response.is_failure()));
+fn named(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
+    let name = reader.text(node, "the name of a bound condition on the response")?;
+    let conditions = &reader.bindings.response_conditions;
+    match conditions.get(name) {
+        Some(bound) => Some(Arc::clone(bound)),
+        None if name == FAILURE => Some(of(|response| response.is_failure())),
+        None => {
+            let known = conditions.keys().map(String::as_str).chain([FAILURE]);
+            reader.unknown(&node.span, "condition on the response", name, known);
+            None
+        }
     }
-    if bound.is_none() {
-        let bound = bindings.response_conditions.keys().map(String::as_str);
-        let known = bound.chain([FAILURE]);
-        reader.unknown(&node.span, "condition on the response", name, known);
-    }
-    bound
-}
-
-fn statuses(reader: Reader<'_>, nodes: &[Node]) -> Option<Arc<ResponseFn>> {
-    let ranges = nodes.iter().map(|node| status(reader, node));
-    let ranges: Option<Vec<_>> = ranges.collect();
-    ranges.map(|ranges| {
-        of(move |response| {
-            let status = response.status().as_u16();
-            ranges.iter().any(|range| range.contains(&status))
-        })
-    })
 }
 
 /// A status, or all of a class as `"5xx"`.
@@ -151,17 +132,7 @@ fn status(reader: Reader<'_>, node: &Node) -> Option<RangeInclusive<u16>> {
         Some(class @ 1..=5_u16) => Some(class * 100..=class * 100 + 99),
         _ => {
             let message = format!("{text:?} is not a status; write 401, or \"4xx\" for 400 to 499");
-            reader.wrong(&node.span, message);
-            None
+            reader.refuse(&node.span, message)
         }
     }
-}
-
-fn header(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
-    let (name, equals) = read_header(reader, node, "x-login")?;
-    let equals = equals.map(|equals| equals.value.to_owned());
-    Some(of(move |response| {
-        let value = response.header(name.as_str());
-        value.is_some_and(|value| equals.as_ref().is_none_or(|equals| equals == value))
-    }))
 }

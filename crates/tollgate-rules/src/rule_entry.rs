@@ -1,102 +1,46 @@
 //! A rule of a document.
 
-use std::{collections::HashSet, ops::Range, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use tollgate::{
     Head, Missing, RequestRule, Rule,
-    condition::{method_in, path_matches, words_are},
-    key::header,
+    key::{constant, header},
 };
-use tollgate_core::{
-    AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet,
-};
+use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet};
 
 use crate::{
-    bindings::{Bindings, PlanFn, QuotaFn, Side},
+    bindings::{PlanFn, QuotaFn, Side},
     condition::Condition,
-    cost::{Cost, read_response_cost},
     descriptor::Descriptor,
-    json_text::one_line,
+    json_text::{content_of, one_line},
     key_label::KeyLabel,
-    node::{Node, Value},
-    reader::{At, Fields, Reader},
+    node::Node,
+    reader::{Fields, Reader},
     response_condition::read as read_condition,
-    rollout::Rollout,
     rule_key::RuleKey,
-    store_policy::{StoreErrorAnswers, consistency},
+    rule_settings::{
+        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, max_waiting, missing,
+        read_block, read_plans, read_response_cost, read_rollout, requests, shadow_name,
+    },
+    schema::table_of,
 };
-
-/// Those that are for checks by the layer: a handler decides when it checks, and for whom.
-const FOR_LAYER: &[&str] = &[
-    "when",
-    "unless",
-    "cost_by_response",
-    "count_if",
-    "plan",
-    "plans",
-    "quota_by",
-    "exact_when",
-    "rollout",
-    "missing",
-    "blocked_status",
-    "slow_denials",
-    "idempotent",
-    "keep_on_error",
-    "audit",
-];
 
 /// Those for which a rule has to see the response, or to hold the request.
 const FOR_SERVICE: &[&str] = &["count_if", "cost_by_response", "wait"];
 
-/// Whether a rule is enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
-    Enforce,
-    Shadow,
-    Off,
-}
-
-impl Mode {
-    /// A rule in this mode.
-    pub(crate) fn of(self, rule: tollgate_core::Rule) -> tollgate_core::Rule {
-        match self {
-            Self::Enforce => rule,
-            Self::Shadow => rule.shadow(),
-            Self::Off => rule.off(),
-        }
-    }
-}
-
-/// The words for modes.
-pub(crate) const MODES: &[(&str, Mode)] = &[
-    ("enforce", Mode::Enforce),
-    ("shadow", Mode::Shadow),
-    ("off", Mode::Off),
-];
-
-/// What a rule in a rollout is for the others.
-pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
-
 /// The words for where a rule applies.
 pub(crate) const SIDES: &[(&str, Side)] = &[("service", Side::Service), ("edge", Side::Edge)];
-
-/// The words for requests without a key.
-pub(crate) const MISSING: &[(&str, Missing)] =
-    &[("shared", Missing::Shared), ("skip", Missing::Skip)];
-
-/// What a document says of a rule besides its numbers, for requests.
-type Setting = dyn Fn(RequestRule) -> RequestRule + Send + Sync;
 
 /// A rule as a document says it.
 #[derive(Clone)]
 pub(crate) struct RuleEntry {
     /// A hash of what it says.
     pub(crate) content: u64,
-    pub(crate) name: At<String>,
+    pub(crate) name: String,
     /// Whether it applies on the side that has read it.
     pub(crate) is_here: bool,
-    pub(crate) limit: At<Quota>,
+    pub(crate) limit: Quota,
     pub(crate) key: RuleKey,
     pub(crate) condition: Condition,
     pub(crate) unless: Option<Condition>,
@@ -110,40 +54,25 @@ pub(crate) struct RuleEntry {
     pub(crate) missing: Missing,
     /// Whether denials are recorded.
     pub(crate) audit: bool,
-    /// Whether its keys may owe units.
-    owes: bool,
     /// Its numbers, where no switch changes them.
     rule: tollgate_core::Rule,
-    settings: Vec<Arc<Setting>>,
+    /// What it does with requests, for any numbers.
+    pub(crate) of_requests: RequestRule,
 }
 
 impl RuleEntry {
     /// Reads a rule; notes what is wrong.
-    pub(crate) fn read(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Self> {
+    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
         let fields = reader.fields(node, "a rule", "rule")?;
         let at = fields.read("at", |node| reader.word(node, "side", SIDES));
         let is_here = at.is_none_or(|at| at == reader.side);
         let side = at.unwrap_or(reader.side);
         let reader = Reader { side, ..reader };
-        let name = fields
-            .required("name", "\"search-per-key\"")
-            .and_then(|node| reader.text(node, "the name of the rule as text"))
-            .map(|name| At {
-                span: name.span,
-                value: name.value.to_owned(),
-            });
-        let limit = fields
-            .required("limit", "\"100/min\"")
-            .and_then(|node| reader.quota(node, None));
-        let condition = |name| {
-            let node = fields.get(name)?;
-            Some(Condition::read(reader, node, bindings))
-        };
+        let name = fields.text("name", "the name of the rule as text");
+        let limit = fields.read("limit", |node| reader.quota(node, None));
+        let condition = |name| fields.get(name).map(|node| Condition::read(reader, node));
         let (mut when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
-        let pattern = when.path.as_ref().map(|path| &path.value);
-        let key = fields
-            .required("by", "\"client_ip\"")
-            .and_then(|node| RuleKey::read(reader, node, bindings, pattern));
+        let key = fields.read("by", |node| RuleKey::read(reader, node, when.path.as_ref()));
         let of_descriptor = key.as_ref().map_or(Vec::new(), RuleKey::of_descriptor);
         if !of_descriptor.is_empty() {
             // Descriptors without such an entry are none of its requests.
@@ -151,194 +80,190 @@ impl RuleEntry {
                 move |head: &Head<'_>| of_descriptor.iter().all(|key| Descriptor::has(head, key));
             when.add_with(Arc::new(holds), |_| Some(true));
         }
+        // What is wrong is noted, also where there is no name and no limit.
+        let own = limit.unwrap_or(Quota::unlimited());
+        let mut rule = tollgate_core::Rule::new(name.unwrap_or_default(), own);
+        let mut of_requests = match &key {
+            Some(key) if key.is_of_handler() => Rule::from(rule.clone()).by_handler(),
+            Some(key) => Rule::from(rule.clone()).by(key.extractor()),
+            None => Rule::from(rule.clone()).by(constant("")),
+        };
+        of_requests = when.select(of_requests);
+        if let Some(unless) = &unless {
+            let holds = unless.predicate();
+            of_requests = of_requests.exempt(move |head| holds(head));
+        }
         let cost = match fields.get("cost") {
-            Some(node) => Cost::read(reader, node, bindings),
+            Some(node) => Cost::read(reader, node),
             None => Some(Cost::Fixed(1)),
         };
-        let own = limit.as_ref().map(|limit| &limit.value);
-        let of_name = name.as_ref().map_or("", |name| &*name.value);
-        // What is wrong is noted, also where there is no name and no limit.
-        let quota_or = own.copied().unwrap_or(Quota::unlimited());
-        let mut rule = tollgate_core::Rule::new(of_name, quota_or);
-        if let Some(Cost::Fixed(units)) = &cost {
-            rule = rule.cost(*units);
+        match cost.clone() {
+            Some(Cost::Fixed(units)) => rule = rule.cost(units),
+            Some(Cost::Computed(cost)) => of_requests = of_requests.cost_by(move |head| cost(head)),
+            None => {}
         }
-        let mut settings: Vec<Arc<Setting>> = Vec::new();
-        let by_response = ["count_if", "cost_by_response"].map(|name| fields.get(name));
-        if let (Some(node), Some(limit)) = (by_response.into_iter().flatten().next(), &limit)
-            && limit.value.algorithm() == AlgorithmKind::Concurrent
+        let by_response = ["count_if", "cost_by_response"];
+        if own.algorithm() == AlgorithmKind::Concurrent
+            && let Some(name) = by_response.iter().find(|name| fields.get(name).is_some())
         {
             let message = "a slot goes back when its request ends, whatever the response is; leave this out, or limit a rate in a rule \
                            of its own";
-            reader.wrong(&node.span, message);
+            fields.wrong(name, message);
         }
-        if let Some(counts) = fields.read("count_if", |it| read_condition(reader, it, bindings)) {
-            settings.push(Arc::new(move |rule| {
-                let holds = Arc::clone(&counts);
-                rule.count_if(move |response| holds(response))
-            }));
+        if let Some(counts) = fields.read("count_if", |node| read_condition(reader, node)) {
+            of_requests = of_requests.count_if(move |response| counts(response));
         }
-        let response_cost = fields.get("cost_by_response");
-        if let Some(cost) = response_cost.and_then(|it| read_response_cost(reader, it, bindings)) {
-            settings.push(Arc::new(move |rule| {
-                let cost = Arc::clone(&cost);
-                rule.cost_by_response(move |response| cost(response))
-            }));
+        let response_cost = |node| read_response_cost(reader, node);
+        if let Some(cost) = fields.read("cost_by_response", response_cost) {
+            of_requests = of_requests.cost_by_response(move |response| cost(response));
         }
-        let wait = fields.read("wait", |node| reader.duration(node));
-        if let (Some(node), None) = (fields.get("max_waiting"), &wait) {
-            let wait = reader.example("wait = \"5s\"");
-            let message = format!("no request of this rule waits; add {wait}, or leave this out");
-            reader.wrong(&node.span, message);
+        match fields.duration("wait") {
+            Some(at_most) => rule = rule.wait(at_most),
+            None => {
+                let wait = reader.example("wait = \"5s\"");
+                let message =
+                    format!("no request of this rule waits; add {wait}, or leave this out");
+                fields.wrong("max_waiting", message);
+            }
         }
-        if let Some(at_most) = wait {
-            rule = rule.wait(at_most);
-        }
-        let max_waiting = fields.get("max_waiting");
-        if let Some((per_key, in_all)) = max_waiting.and_then(|it| read_max_waiting(reader, it)) {
+        if let Some((per_key, in_all)) = max_waiting(&fields) {
             rule = rule.max_waiting(per_key, in_all);
         }
-        let debt = fields.read("debt", |node| {
-            reader.number(node, "how many units may be owed, as 20000", 1, MAX_UNITS)
-        });
-        if let Some(at_most) = debt {
+        let owed = "how many units may be owed, as 20000";
+        if let Some(at_most) = fields.number("debt", owed, 1, MAX_UNITS) {
             rule = rule.debt(at_most);
         }
-        if fields.read("credits", |node| reader.boolean(node)) == Some(true) {
+        if fields.is("credits") {
             rule = rule.credits();
         }
         if let Some(block) = fields.read("block", |node| read_block(reader, node)) {
             rule = rule.block(block);
         }
-        let ids = fields.read("idempotent", |node| read_ids(reader, node));
-        if let Some((name, period, repeats)) = ids {
-            rule = rule.idempotent(period).free_repeats(repeats);
-            settings.push(Arc::new(move |rule| rule.idempotent(header(&name), period)));
+        if let Some(ids) = fields.table("idempotent", "ids of requests") {
+            let id = ids.header("header", "idempotency-key");
+            let repeats = match ids.get("repeats") {
+                None => Some(3),
+                Some(_) => ids.number("repeats", "how many may repeat a request, as 3", 1, 255),
+            };
+            if let (Some(id), Some(period), Some(repeats)) = (id, ids.duration("for"), repeats) {
+                // There are 255 at most.
+                rule = rule.idempotent(period).free_repeats(repeats as u8);
+                of_requests = of_requests.idempotent(header(id), period);
+            }
         }
-        let plan = fields.read("plan", |node| read_plan(reader, node, bindings));
-        let plans = fields.read("plans", |node| Some(read_plans(reader, node, own)));
+        let bound = &reader.bindings;
+        let plan = fields.read("plan", |node| {
+            reader.bound(node, "bound plan", &bound.plans)
+        });
+        if let Some(plan) = plan.clone() {
+            of_requests = of_requests.plan_by(move |head| plan(head));
+        }
+        let plans = fields.read("plans", |node| read_plans(reader, node, limit.as_ref()));
         let plans = plans.unwrap_or_default();
-        for (name, quota) in &plans {
-            rule = rule.plan(&**name, quota.value);
+        for plan in &plans {
+            rule = rule.plan(plan.name, plan.quota);
         }
-        if let (Some(node), true) = (fields.get("plan"), plans.is_empty()) {
+        if plans.is_empty() {
             let plans = reader.example("plans = { gold = \"200/s\" }");
             let message =
                 format!("plan selects one of the rule's plans, and it has none; add {plans}");
-            reader.wrong(&node.span, message);
+            fields.wrong("plan", message);
         }
-        let quota = fields.read("quota_by", |node| read_quota(reader, node, bindings));
-        let consistency = fields.read("consistency", |node| consistency(reader, node));
-        let on_store_error = fields.read("on_store_error", |node| {
-            StoreErrorAnswers::read(reader, node, bindings)
+        let quota = fields.read("quota_by", |node| {
+            reader.bound(node, "bound quota", &bound.quotas)
         });
-        if let (Some(node), None | Some(Consistency::Exact)) =
-            (fields.get("exact_when"), consistency)
-        {
+        if quota.is_some() {
+            rule = rule.variable_quota();
+        }
+        let consistency = fields.read("consistency", |node| consistency(reader, node));
+        let consistency = consistency.unwrap_or_default();
+        rule = rule.consistency(consistency);
+        if consistency == Consistency::Exact {
             let leased = reader.example("consistency = { leased = \"10%\" }");
             let message =
                 format!("the rule is exact for all requests; leave this out, or add {leased}");
-            reader.wrong(&node.span, message);
+            fields.wrong("exact_when", message);
         }
         if let Some(exact) = condition("exact_when") {
-            settings.push(Arc::new(move |rule| {
-                let holds = exact.predicate();
-                rule.exact_when(move |head: &Head<'_>| holds(head))
-            }));
+            let holds = exact.predicate();
+            of_requests = of_requests.exact_when(move |head| holds(head));
+        }
+        let answers = fields.read("on_store_error", |node| {
+            StoreErrorAnswers::read(reader, node)
+        });
+        let answers = answers.unwrap_or_default();
+        rule = rule.on_store_error(answers.own);
+        let is_of_handler = key.as_ref().is_some_and(RuleKey::is_of_handler);
+        if is_of_handler {
+            refuse_for_layer(&fields, cost.as_ref(), &answers);
+        }
+        for (holds, answer) in answers.by_condition {
+            of_requests = of_requests.on_store_error_when(move |head| holds(head), answer);
         }
         let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
         let missing = fields.read("missing", |node| missing(reader, node));
-        let blocked_status = fields.read("blocked_status", |node| {
-            let status = reader.number(node, "a status for who is blocked, as 401", 400, 499)?;
-            StatusCode::from_u16(status as u16).ok()
-        });
-        if let Some(status) = blocked_status {
-            settings.push(Arc::new(move |rule| rule.blocked_status(status)));
+        let missing = missing.unwrap_or_default();
+        of_requests = of_requests.when_missing(missing);
+        let blocked = fields.number(
+            "blocked_status",
+            "a status for who is blocked, as 401",
+            400,
+            499,
+        );
+        if let Some(Ok(status)) = blocked.map(|status| StatusCode::from_u16(status as u16)) {
+            of_requests = of_requests.blocked_status(status);
         }
-        let slow_denials = fields.get("slow_denials");
-        if let Some((by, at_most)) = slow_denials.and_then(|it| read_slow_denials(reader, it)) {
-            settings.push(Arc::new(move |rule| rule.slow_denials(by, at_most)));
+        if let Some(denials) = fields.table("slow_denials", "slow_denials") {
+            let by = denials.duration("by");
+            if by.is_some_and(|by| by > MINUTE) {
+                let message = "a denial that is held for more than a minute holds a connection of yours; write \"2s\"";
+                denials.wrong("by", message);
+            }
+            if let (Some(by), Some(at_most)) = (by, requests(&denials, "at_most")) {
+                of_requests = of_requests.slow_denials(by, at_most);
+            }
         }
-        let boolean = |name| {
-            fields
-                .read(name, |node| reader.boolean(node))
-                .unwrap_or(false)
-        };
-        let audit = boolean("audit");
-        if boolean("keep_on_error") {
-            settings.push(Arc::new(RequestRule::keep_on_error));
+        let audit = fields.is("audit");
+        if fields.is("keep_on_error") {
+            of_requests = of_requests.keep_on_error();
         }
-        if boolean("top_keys") {
+        if fields.is("top_keys") {
             rule = rule.top_keys();
         }
-        fields.read("description", |node| {
-            reader.text(node, "a text for readers of the file")
-        });
-        let rollout = fields.read("rollout", |node| read_rollout(reader, node, name.as_ref()));
-        if let (Some(key), Some(node)) = (&key, fields.get("label"))
-            && let Some(label) = KeyLabel::read(reader, node, key)
-        {
-            rule = rule.label(move |key| label.of(key));
+        fields.text("description", "a text for readers of the file");
+        let rollout = fields.table("rollout", "a rollout");
+        let rollout = rollout.and_then(|rollout| read_rollout(reader, &fields, &rollout));
+        if let Some(key) = &key {
+            let account = |name| fields.read(name, |node| KeyLabel::read_name(reader, node, key));
+            if let Some(label) = fields.read("label", |node| KeyLabel::read(reader, node, key)) {
+                rule = rule.label(move |key| label.of(key));
+            }
+            if let Some(account) = account("durable") {
+                rule = rule.durable(move |key| account.of(key));
+            }
+            if let Some(account) = account("daily_usage") {
+                rule = rule.daily_usage(move |key| account.of(key));
+            }
         }
-        if let (Some(key), Some(node)) = (&key, fields.get("durable"))
-            && let Some(account) = KeyLabel::read_name(reader, node, key)
-        {
-            rule = rule.durable(move |key| account.of(key));
-        }
-        if let (Some(key), Some(node)) = (&key, fields.get("daily_usage"))
-            && let Some(account) = KeyLabel::read_name(reader, node, key)
-        {
-            rule = rule.daily_usage(move |key| account.of(key));
-        }
-        if boolean("deny_unwritten") {
+        if fields.is("deny_unwritten") {
             rule = rule.deny_unwritten();
         }
-        if let (Some(node), None) = (fields.get("deny_unwritten"), fields.get("durable")) {
+        if fields.get("durable").is_none() {
             let durable = reader.example("durable = \"key\"");
             let message = format!(
                 "only what a durable rule uses has to be written; add {durable}, or leave this out"
             );
-            reader.wrong(&node.span, message);
+            fields.wrong("deny_unwritten", message);
         }
-        let unit = fields.get("unit");
-        if let Some(unit) = unit.and_then(|it| reader.text(it, "what is counted, as \"tokens\"")) {
-            rule = rule.unit(unit.value);
-        }
-        if key.as_ref().is_some_and(RuleKey::is_of_handler) {
-            let is_fixed = matches!(cost, None | Some(Cost::Fixed(_)));
-            let by_request = ["cost"].iter().filter(|_| !is_fixed);
-            let by_request = by_request.chain(["on_store_error"].iter().filter(|_| {
-                on_store_error
-                    .as_ref()
-                    .is_some_and(|all| !all.by_condition.is_empty())
-            }));
-            for name in FOR_LAYER.iter().chain(by_request) {
-                if let Some(node) = fields.get(name) {
-                    let message = format!(
-                        "{name} is for checks by the layer, and with \"handler\" the handler decides when to check, with which key \
-                         and at what cost; remove it"
-                    );
-                    reader.wrong(&node.span, message);
-                }
-            }
+        if let Some(unit) = fields.text("unit", "what is counted, as \"tokens\"") {
+            rule = rule.unit(unit);
         }
         if side == Side::Edge {
-            let limit = limit.as_ref().map(|limit| &limit.value);
-            refuse_for_service(reader, &fields, limit, key.as_ref());
-        }
-        let on_store_error = on_store_error.unwrap_or_default();
-        rule = rule
-            .consistency(consistency.unwrap_or_default())
-            .on_store_error(on_store_error.own);
-        for (holds, answer) in on_store_error.by_condition {
-            settings.push(Arc::new(move |rule| {
-                let holds = Arc::clone(&holds);
-                rule.on_store_error_when(move |head: &Head<'_>| holds(head), answer)
-            }));
+            refuse_for_service(reader, &fields, &own, key.as_ref());
         }
         let entry = Self {
-            content: node.content(),
-            name: name?,
+            content: content_of(node),
+            name: name?.to_owned(),
             is_here,
             limit: limit?,
             key: key?,
@@ -350,65 +275,60 @@ impl RuleEntry {
             quota,
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
-            missing: missing.unwrap_or_default(),
+            missing,
             audit,
-            owes: debt.is_some(),
             rule,
-            settings,
+            of_requests,
         };
-        entry.validate(reader, &fields, &plans).then_some(entry)
+        entry.validate(&fields, &plans).then_some(entry)
     }
 
     /// Notes what the core refuses, at the part that it is about.
-    fn validate(
-        &self,
-        reader: Reader<'_>,
-        fields: &Fields<'_>,
-        plans: &[(String, At<Quota>)],
-    ) -> bool {
-        let Err(wrong) = RuleSet::new([self.numbers(&|quota| quota)]) else {
+    fn validate(&self, fields: &Fields<'_>, plans: &[Plan<'_>]) -> bool {
+        let Err(wrong) = RuleSet::new([self.rule.clone()]) else {
             return true;
         };
-        let (span, message) = self.wrong_plan(plans).unwrap_or_else(|| {
-            let field = match wrong.kind() {
-                RuleErrorKind::Name if wrong.to_string().contains("a unit ") => "unit",
-                RuleErrorKind::Name => "name",
-                RuleErrorKind::Cost => "cost",
-                RuleErrorKind::Mode => "consistency",
-                RuleErrorKind::Wait => "wait",
-                RuleErrorKind::Debt => "debt",
-                RuleErrorKind::Credits => "credits",
-                RuleErrorKind::Block => "block",
-                RuleErrorKind::Idempotency => "idempotent",
-                _ => "limit",
-            };
-            let span = fields.get(field).map(|node| node.span.clone());
-            let span = span.unwrap_or_else(|| self.limit.span.clone());
-            // As a document writes it.
-            let message = wrong.to_string();
-            let grow = "[MINUTE, 10 * MINUTE, HOUR]";
-            (span, message.replace(grow, "[\"1min\", \"10min\", \"1h\"]"))
-        });
-        reader.wrong(&span, without_name(&message));
+        if let Some((plan, message)) = self.wrong_plan(plans) {
+            fields.reader.wrong(&plan.node.span, without_name(&message));
+            return false;
+        }
+        let field = match wrong.kind() {
+            RuleErrorKind::Name if wrong.to_string().contains("a unit ") => "unit",
+            RuleErrorKind::Name => "name",
+            RuleErrorKind::Cost => "cost",
+            RuleErrorKind::Mode => "consistency",
+            RuleErrorKind::Wait => "wait",
+            RuleErrorKind::Debt => "debt",
+            RuleErrorKind::Credits => "credits",
+            RuleErrorKind::Block => "block",
+            RuleErrorKind::Idempotency => "idempotent",
+            _ => "limit",
+        };
+        let field = fields.get(field).map_or("limit", |_| field);
+        // As a document writes it.
+        let grow = "[MINUTE, 10 * MINUTE, HOUR]";
+        let message = wrong
+            .to_string()
+            .replace(grow, "[\"1min\", \"10min\", \"1h\"]");
+        fields.wrong(field, without_name(&message));
         false
     }
 
     /// The first plan that does not go with the rule's own quota and the plans before it.
-    fn wrong_plan(&self, plans: &[(String, At<Quota>)]) -> Option<(Range<usize>, String)> {
-        let wrong = |plans: &[(String, At<Quota>)]| {
-            let mut rule = tollgate_core::Rule::new("rule", self.limit.value);
-            for (name, quota) in plans {
-                rule = rule.plan(&**name, quota.value);
-            }
+    fn wrong_plan<'a>(&self, plans: &'a [Plan<'a>]) -> Option<(&'a Plan<'a>, String)> {
+        let wrong = |plans: &[Plan<'_>]| {
+            let own = tollgate_core::Rule::new("rule", self.limit);
+            let rule = plans
+                .iter()
+                .fold(own, |rule, plan| rule.plan(plan.name, plan.quota));
             let wrong = RuleSet::new([rule]).err();
             wrong.filter(|wrong| wrong.kind() == RuleErrorKind::Plan)
         };
         // What does not go together does not with more plans either: so it is found in a few steps among thousands.
         let counts: Vec<usize> = (1..=plans.len()).collect();
         let right = counts.partition_point(|count| wrong(&plans[..*count]).is_none());
-        let (_, quota) = plans.get(right)?;
-        let wrong = wrong(&plans[..=right])?;
-        Some((quota.span.clone(), wrong.to_string()))
+        let plan = plans.get(right)?;
+        Some((plan, wrong(&plans[..=right])?.to_string()))
     }
 
     /// A warning, where requests have no plan. It is no mistake: code may check by a plan that it names.
@@ -426,137 +346,56 @@ impl RuleEntry {
 
     /// The least that a limit may be for a request to pass.
     pub(crate) fn least_limit(&self) -> u64 {
-        match &self.cost {
-            Cost::Fixed(units) => *units,
-            Cost::Computed(_) => 1,
-        }
+        self.rule.fixed_cost()
     }
 
     /// Whether its requests wait, or its keys may owe units: then a limit may be too large.
     pub(crate) fn waits_or_owes(&self) -> bool {
-        self.rule.at_most_wait().is_some() || self.owes
+        self.rule.at_most_wait().is_some() || self.rule.debt_of() > 0
     }
 
-    /// The consistency next to scaled limits: a process reports no later than when all of a limit is used.
-    fn scaled_consistency(&self, scaled: &dyn Fn(Quota) -> Quota) -> Consistency {
+    /// The rule with its numbers, as the core has it. `scaled` is what switches make of a quota.
+    pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
         let largest = |limits: &dyn Fn(Quota) -> Quota| {
             let quotas = (0..self.rule.quotas()).map(|plan| *self.rule.quota_of(plan));
             let limited = quotas.filter(|quota| quota.has_state());
             let limits = limited.map(|quota| limits(quota).limit());
             limits.max().unwrap_or(u64::MAX)
         };
+        let rule = self.rule.clone().map_quotas(scaled);
         match self.rule.consistency_of() {
+            // A process reports no later than when all of a limit is used.
             Consistency::Eventual {
                 interval,
                 max_unreported,
-            } if max_unreported <= largest(&|quota| quota) => Consistency::Eventual {
-                interval,
-                max_unreported: max_unreported.min(largest(scaled)),
-            },
-            other => other,
+            } if max_unreported <= largest(&|quota| quota) => {
+                rule.consistency(Consistency::Eventual {
+                    interval,
+                    max_unreported: max_unreported.min(largest(scaled)),
+                })
+            }
+            _ => rule,
         }
     }
 
-    /// The rule with its numbers, as the core has it.
-    pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
-        let rule = self.rule.clone().map_quotas(scaled);
-        let rule = rule.consistency(self.scaled_consistency(scaled));
-        match self.quota {
-            Some(_) => rule.variable_quota(),
-            None => rule,
-        }
+    /// Its numbers for the clients that are not in its rollout yet, on a state of their own.
+    pub(crate) fn shadow(&self, numbers: &tollgate_core::Rule) -> tollgate_core::Rule {
+        renamed(numbers, &shadow_name(&self.name), |quota| quota)
     }
 
-    /// The rules for a layer: one, or two where a rollout leaves others to a shadow. `scaled` is what switches make of a quota.
-    pub(crate) fn request_rules(
-        &self,
-        numbers: &tollgate_core::Rule,
-        scaled: impl Fn(Quota) -> Quota + Copy + Send + Sync + 'static,
-        mode: Mode,
-        applies: Option<&Condition>,
-    ) -> Vec<RequestRule> {
-        if self.key.is_of_handler() {
-            return vec![Rule::from(mode.of(numbers.clone())).by_handler()];
-        }
-        let made = |numbers: tollgate_core::Rule, mode: Mode| {
-            self.request_rule(numbers, scaled, mode, applies)
-        };
-        let Some((rollout, others)) = self.rollout.filter(|_| mode != Mode::Off) else {
-            return vec![made(numbers.clone(), mode)];
-        };
-        let inside = made(numbers.clone(), mode).when_key(move |key| rollout.has(key));
-        if others == Mode::Off {
-            return vec![inside];
-        }
-        let name = shadow_name(&self.name.value);
-        let shadow = made(renamed(numbers, &name, |quota| quota), Mode::Shadow);
-        vec![inside, shadow.when_key(move |key| !rollout.has(key))]
-    }
-
-    /// The rule that blocks whom this one blocks, while a switch for all rules takes this one out of force.
-    pub(crate) fn blocking_rule(
-        &self,
-        numbers: &tollgate_core::Rule,
-        applies: Option<&Condition>,
-    ) -> Option<RequestRule> {
+    /// The numbers of the rule that blocks whom this one blocks, while a switch for all rules takes this one out of force.
+    pub(crate) fn blocking(&self, numbers: &tollgate_core::Rule) -> Option<tollgate_core::Rule> {
         let blocks = (1..numbers.quotas()).any(|plan| numbers.quota_of(plan).is_none());
-        if !blocks || self.key.is_of_handler() {
-            return None;
-        }
-        let stays = |quota: Quota| match quota.is_none() {
-            true => quota,
-            false => Quota::unlimited(),
-        };
-        let blocking = renamed(numbers, &blocking_name(&self.name.value), stays);
-        let rule = self.request_rule(blocking, stays, Mode::Enforce, applies);
-        Some(match self.rollout {
-            Some((rollout, _)) => rule.when_key(move |key| rollout.has(key)),
-            None => rule,
-        })
+        let is_checked = blocks && !self.key.is_of_handler();
+        is_checked.then(|| renamed(numbers, &blocking_name(&self.name), only_none))
     }
+}
 
-    /// A rule of these numbers for requests.
-    fn request_rule(
-        &self,
-        numbers: tollgate_core::Rule,
-        scaled: impl Fn(Quota) -> Quota + Copy + Send + Sync + 'static,
-        mode: Mode,
-        applies: Option<&Condition>,
-    ) -> RequestRule {
-        let mut rule = Rule::from(mode.of(numbers))
-            .by(self.key.extractor())
-            .when_missing(self.missing);
-        let condition = applies.unwrap_or(&self.condition);
-        // Of these the index of a layer knows.
-        if let Some(path) = &condition.path {
-            rule = rule.when(path_matches(path.value.clone()));
-        }
-        if !condition.methods.is_empty() {
-            rule = rule.when(method_in(condition.methods.clone()));
-        }
-        if let Some(words) = &condition.words {
-            rule = rule.when(words_are(words.clone()));
-        }
-        if let Some(holds) = condition.others() {
-            rule = rule.when(move |head: &Head<'_>| holds(head));
-        }
-        if let Some(unless) = &self.unless {
-            let holds = unless.predicate();
-            rule = rule.exempt(move |head: &Head<'_>| holds(head));
-        }
-        if let Cost::Computed(cost) = &self.cost {
-            let cost = Arc::clone(cost);
-            rule = rule.cost_by(move |head: &Head<'_>| cost(head));
-        }
-        if let Some(plan) = &self.plan {
-            let plan = Arc::clone(plan);
-            rule = rule.plan_by(move |head: &Head<'_>| plan(head));
-        }
-        if let Some(quota) = &self.quota {
-            let quota = Arc::clone(quota);
-            rule = rule.quota_by(move |head: &Head<'_>| quota(head).map(scaled));
-        }
-        self.settings.iter().fold(rule, |rule, set| set(rule))
+/// A limit of none; another one is unlimited.
+pub(crate) fn only_none(quota: Quota) -> Quota {
+    match quota.is_none() {
+        true => quota,
+        false => Quota::unlimited(),
     }
 }
 
@@ -575,13 +414,8 @@ fn blocking_name(name: &str) -> String {
     }
 }
 
-/// The name of the shadow for clients that are not in yet.
-pub(crate) fn shadow_name(name: &str) -> String {
-    format!("{name}:shadow")
-}
-
 /// The same numbers under another name, on a state of its own.
-pub(crate) fn renamed(
+fn renamed(
     rule: &tollgate_core::Rule,
     name: &str,
     quota: impl Fn(Quota) -> Quota,
@@ -592,6 +426,9 @@ pub(crate) fn renamed(
         .on_store_error(rule.store_error_answer());
     if let Some(at_most) = rule.at_most_wait() {
         named = named.wait(at_most);
+    }
+    if let Some((period, repeats)) = rule.idempotent_for() {
+        named = named.idempotent(period).free_repeats(repeats);
     }
     if let Some(unit) = rule.unit_name() {
         named = named.unit(unit);
@@ -619,186 +456,42 @@ pub(crate) fn without_name(message: &str) -> String {
     }
 }
 
+/// Notes what only the layer can do.
+fn refuse_for_layer(fields: &Fields<'_>, cost: Option<&Cost>, answers: &StoreErrorAnswers) {
+    let is_computed = matches!(cost, Some(Cost::Computed(_)));
+    let cost = is_computed.then_some(&"cost");
+    let answers = (!answers.by_condition.is_empty()).then_some(&"on_store_error");
+    let of_schema = table_of("rule").for_layer.iter();
+    for name in of_schema.chain(cost).chain(answers) {
+        let message = format!(
+            "{name} is for checks by the layer, and with \"handler\" the handler decides when to check, with which key \
+             and at what cost; remove it"
+        );
+        fields.wrong(name, message);
+    }
+}
+
 /// Notes what only a service can do.
 fn refuse_for_service(
     reader: Reader<'_>,
     fields: &Fields<'_>,
-    limit: Option<&Quota>,
+    limit: &Quota,
     key: Option<&RuleKey>,
 ) {
-    let named = FOR_SERVICE
-        .iter()
-        .filter_map(|name| Some((format!("{name} is"), fields.get(name)?)));
-    let slots = limit.is_some_and(|limit| limit.algorithm() == AlgorithmKind::Concurrent);
-    let slots = fields.get("limit").filter(|_| slots);
-    let slots = slots.map(|node| ("slots are".to_owned(), node));
-    let by = key.and_then(RuleKey::of_service);
-    let by = by.and_then(|by| Some((format!("{by:?} is"), fields.get("by")?)));
-    for (what, node) in named.chain(slots).chain(by) {
-        let at = reader.example("at = \"service\"");
+    let at = reader.example("at = \"service\"");
+    let refuse = |field: &str, what: &str| {
         let message = format!(
             "{what} for services: a proxy asks once, before the request goes on, and waits for milliseconds; give the rule {at}"
         );
-        reader.wrong(&node.span, message);
-    }
-}
-
-fn read_plan(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<PlanFn>> {
-    let name = reader.text(node, "the name of a bound plan")?;
-    reader.bound(node, "bound plan", name.value, &bindings.plans)
-}
-
-fn read_quota(reader: Reader<'_>, node: &Node, bindings: &Bindings) -> Option<Arc<QuotaFn>> {
-    let name = reader.text(node, "the name of a bound quota")?;
-    reader.bound(node, "bound quota", name.value, &bindings.quotas)
-}
-
-fn read_plans(reader: Reader<'_>, node: &Node, own: Option<&Quota>) -> Vec<(String, At<Quota>)> {
-    let Value::Table(entries) = &node.value else {
-        let message = format!(
-            "this is {}; write {}",
-            node.value.kind(),
-            reader.example("plans = { gold = \"200/s\", internal = \"unlimited\" }")
-        );
-        reader.wrong(&node.span, message);
-        return Vec::new();
+        fields.wrong(field, message);
     };
-    let mut plans: Vec<(String, At<Quota>)> = Vec::new();
-    let mut names = HashSet::new();
-    for (name, node) in entries {
-        if !names.insert(&name.text) {
-            reader.wrong(
-                &name.span,
-                format!("{:?} is there twice; remove one", name.text),
-            );
-        } else if let Some(quota) = reader.quota(node, own) {
-            plans.push((name.text.clone(), quota));
-        }
+    for name in FOR_SERVICE {
+        refuse(name, &format!("{name} is"));
     }
-    plans
-}
-
-fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
-    if let Value::Integer(_) = node.value {
-        let status = reader.number(node, "a status for requests without a key", 400, 599)?;
-        return StatusCode::from_u16(status as u16)
-            .ok()
-            .map(Missing::Reject);
+    if limit.algorithm() == AlgorithmKind::Concurrent {
+        refuse("limit", "slots are");
     }
-    if reader.is_quoted_number(node) {
-        return None;
+    if let Some(by) = key.and_then(RuleKey::of_service) {
+        refuse("by", &format!("{by:?} is"));
     }
-    let found = match &node.value {
-        Value::Text(text) => MISSING.iter().find(|(name, _)| name == text),
-        _ => None,
-    };
-    if found.is_none() {
-        let words = MISSING.iter().map(|(name, _)| *name);
-        let what = "way to count requests without a key";
-        match &node.value {
-            Value::Text(text) => {
-                reader.unknown(&node.span, what, text, words.chain(["a status as 401"]));
-            }
-            _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401"),
-        }
-    }
-    found.map(|(_, missing)| *missing)
-}
-
-fn read_slow_denials(reader: Reader<'_>, node: &Node) -> Option<(Duration, usize)> {
-    let what = "slow_denials";
-    let fields = reader.fields(node, what, "slow_denials")?;
-    let by = fields.required("by", "\"2s\"");
-    let by = by.and_then(|node| {
-        let by = reader.duration(node)?;
-        if by > MINUTE {
-            let message = "a denial that is held for more than a minute holds a connection of yours; write \"2s\"";
-            reader.wrong(&node.span, message);
-        }
-        Some(by)
-    });
-    let at_most = fields.required("at_most", "500");
-    let at_most =
-        at_most.and_then(|node| reader.number(node, "a number of requests", 1, MAX_UNITS));
-    Some((by?, usize::try_from(at_most?).ok()?))
-}
-
-fn read_max_waiting(reader: Reader<'_>, node: &Node) -> Option<(usize, usize)> {
-    let what = "max_waiting";
-    let fields = reader.fields(node, what, "max_waiting")?;
-    let number = |name: &str, example: &str| {
-        let node = fields.required(name, example)?;
-        usize::try_from(reader.number(node, "a number of requests", 1, MAX_UNITS)?).ok()
-    };
-    let (per_key, in_all) = (number("per_key", "10"), number("in_all", "500"));
-    Some((per_key?, in_all?))
-}
-
-fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
-    let what = "a block";
-    if !matches!(node.value, Value::Table(_)) {
-        let block = r#"after = 5, within = "10min", for = ["1min", "10min", "1h"]"#;
-        let block = reader.example(block);
-        reader.expected(node, &format!("{what} as {{ {block} }}"));
-        return None;
-    }
-    let fields = reader.fields(node, what, "block")?;
-    let after = fields.required("after", "5");
-    let after = after.and_then(|node| reader.number(node, "a number of denials", 1, 1_000));
-    let times = fields.required("for", "[\"1min\", \"10min\", \"1h\"]");
-    let times = times.and_then(|node| {
-        let times = reader.list_or_one(node).iter();
-        times
-            .map(|node| reader.duration(node))
-            .collect::<Option<Vec<_>>>()
-    });
-    let within = fields.required("within", "\"10min\"");
-    let within = within.and_then(|node| reader.duration(node));
-    let forget_after = fields.read("forget_after", |node| reader.duration(node));
-    let settled = fields.read("count_settled", |node| reader.boolean(node));
-    // There are 1 000 at most.
-    let mut block = Block::after(after? as u32).within(within?).for_each(times?);
-    if let Some(time) = forget_after {
-        block = block.forget_after(time);
-    }
-    Some(match settled {
-        Some(true) => block.count_settled(),
-        _ => block,
-    })
-}
-
-/// Where the id of a request is, how long it is known, and how many may repeat it.
-fn read_ids(reader: Reader<'_>, node: &Node) -> Option<(HeaderName, Duration, u8)> {
-    let fields = reader.fields(node, "ids of requests", "idempotent")?;
-    let name = fields.required("header", "\"idempotency-key\"");
-    let name = name.and_then(|node| reader.header_name(node, "idempotency-key"));
-    let period = fields.required("for", "\"10min\"");
-    let period = period.and_then(|node| reader.duration(node));
-    let repeats = match fields.get("repeats") {
-        None => Some(3),
-        Some(node) => reader.number(node, "how many may repeat a request, as 3", 1, 255),
-    };
-    // There are 255 at most.
-    Some((name?, period?, repeats? as u8))
-}
-
-fn read_rollout(
-    reader: Reader<'_>,
-    node: &Node,
-    name: Option<&At<String>>,
-) -> Option<(Rollout, Mode)> {
-    let fields = reader.fields(node, "a rollout", "rollout")?;
-    let percent = fields.required("percent", "5");
-    let permille = percent.and_then(|node| reader.permille(node, 100));
-    let others = match fields.get("others") {
-        None => Some(Mode::Off),
-        Some(node) => reader.word(node, "mode for the others", OTHERS),
-    };
-    let (name, others) = (name?, others?);
-    if others == Mode::Shadow && shadow_name(&name.value).len() > 64 {
-        let message = "with others = \"shadow\" a name has at most 57 characters: the shadow is called by it and \":shadow\"";
-        reader.wrong(&name.span, message);
-        return None;
-    }
-    Some((Rollout::new(&name.value, permille?), others))
 }

@@ -16,7 +16,7 @@ use tollgate::{
 use tollgate_core::store::did_you_mean;
 
 use crate::{
-    bindings::{Bindings, ParseKey, Side},
+    bindings::{ParseKey, Side},
     descriptor::{Descriptor, for_edge},
     node::Node,
     reader::Reader,
@@ -84,26 +84,21 @@ impl RuleKey {
     pub(crate) fn read(
         reader: Reader<'_>,
         node: &Node,
-        bindings: &Bindings,
         pattern: Option<&PathPattern>,
     ) -> Option<Self> {
         let nodes = reader.list_or_one(node);
         if nodes.is_empty() || nodes.len() > 6 {
             let message = "a key has 1 to 6 parts; write it as \"client_ip\" or [\"header:x-tenant\", \"method\"]";
-            reader.wrong(&node.span, message);
-            return None;
+            return reader.refuse(&node.span, message);
         }
-        let parts: Vec<Option<Part>> = nodes
-            .iter()
-            .map(|node| Part::read(reader, node, bindings, pattern))
-            .collect();
+        // All of them, so that each mistake is noted.
+        let parts = nodes.iter().map(|node| Part::read(reader, node, pattern));
+        let parts: Vec<Option<Part>> = parts.collect();
         let parts = parts.into_iter().collect::<Option<Vec<Part>>>()?;
-        if parts.len() > 1
-            && let Some(handler) = parts.iter().position(|part| part.kind == HANDLER)
-        {
+        let handler = parts.iter().position(|part| part.kind == HANDLER);
+        if let Some(handler) = handler.filter(|_| parts.len() > 1) {
             let message = "a handler supplies the whole key; write \"handler\" alone, or remove it";
-            reader.wrong(&nodes[handler].span, message);
-            return None;
+            return reader.refuse(&nodes[handler].span, message);
         }
         Some(Self { parts })
     }
@@ -207,55 +202,43 @@ impl RuleKey {
 
     /// The key of a client that is named by text: one for each part, without those of constants.
     pub(crate) fn of_text(&self, reader: Reader<'_>, node: &Node, rule: &str) -> Option<Key> {
-        let named: Vec<&Part> = self.parts.iter().filter(|part| part.is_named()).collect();
-        let texts = reader.list_or_one(node);
-        if let Some(without) = named
-            .iter()
-            .find(|part| matches!(part.text, TextForm::None))
-        {
+        let named: Vec<&str> = self.named().collect();
+        let mut texts = reader.list_or_one(node).iter();
+        let mut parts = self.parts.iter();
+        if let Some(part) = parts.find(|part| matches!(part.text, TextForm::None)) {
             let message = format!(
                 "rule {rule:?} counts by {:?}, whose keys have no text form; bind it with Bindings::key_with_text",
-                without.name
+                part.name
             );
-            reader.wrong(&node.span, message);
-            return None;
+            return reader.refuse(&node.span, message);
         }
         if named.len() != texts.len() || named.is_empty() {
-            let names: Vec<_> = named.iter().map(|part| part.name.as_str()).collect();
-            let message = match names.len() {
+            let by = named.join(", ");
+            let message = match named.len() {
                 0 => format!(
                     "rule {rule:?} counts all requests together, and has no keys to override"
                 ),
-                1 => format!("rule {rule:?} counts by {}: write one text", names[0]),
-                _ => format!(
-                    "rule {rule:?} counts by {}: write a list of as many texts",
-                    names.join(", ")
-                ),
+                1 => format!("rule {rule:?} counts by {by}: write one text"),
+                _ => format!("rule {rule:?} counts by {by}: write a list of as many texts"),
             };
-            reader.wrong(&node.span, message);
-            return None;
+            return reader.refuse(&node.span, message);
         }
-        let mut texts = texts.iter();
         let mut key = KeyBuf::new();
         for part in &self.parts {
             let mut own = KeyBuf::new();
-            let made = if part.is_named() {
+            if !part.is_named() {
+                part.key_of("", &mut own)?;
+            } else {
                 let node = texts.next()?;
                 let text = reader.text(node, "the key as text")?;
-                if let Some(mistake) = part.mistake(text.value) {
-                    reader.wrong(&node.span, mistake);
-                    return None;
+                if let Some(mistake) = part.mistake(text) {
+                    return reader.refuse(&node.span, mistake);
                 }
-                let made = part.key_of(text.value, &mut own);
-                if made.is_none() {
+                if part.key_of(text, &mut own).is_none() {
                     let message = format!("this is not a key of {}; {}", part.name, part.example());
-                    reader.wrong(&node.span, message);
+                    return reader.refuse(&node.span, message);
                 }
-                made
-            } else {
-                part.key_of("", &mut own)
-            };
-            made?;
+            }
             key.append(&own);
         }
         Some(key.into())
@@ -263,18 +246,14 @@ impl RuleKey {
 }
 
 impl Part {
-    fn read(
-        reader: Reader<'_>,
-        node: &Node,
-        bindings: &Bindings,
-        pattern: Option<&PathPattern>,
-    ) -> Option<Self> {
+    fn read(reader: Reader<'_>, node: &Node, pattern: Option<&PathPattern>) -> Option<Self> {
         let example = "what to count by as \"client_ip\" or \"header:x-api-key\"";
-        let written = reader.text(node, example)?.value;
+        let written = reader.text(node, example)?;
         let (kind, name) = match written.split_once(':') {
             Some((kind, name)) => (kind, Some(name)),
             None => (written, None),
         };
+        let bindings = reader.bindings;
         if let Some(bound) = bindings.keys.get(written) {
             return Some(Self {
                 name: written.to_owned(),
@@ -286,15 +265,11 @@ impl Part {
         let needs_name = ["header", "cookie", "query", "descriptor"].contains(&kind);
         if needs_name && name.is_none_or(|name| name.trim().is_empty()) {
             let message = format!("{kind:?} has no name; write it as \"{kind}:x-api-key\"");
-            reader.wrong(&node.span, message);
-            return None;
+            return reader.refuse(&node.span, message);
         }
         if kind == "descriptor" && reader.side == Side::Service {
-            let written = format!("{written:?}");
-            reader.wrong(&node.span, for_edge(reader, &written));
-            return None;
+            return reader.refuse(&node.span, for_edge(reader, &format!("{written:?}")));
         }
-        let takes_name = needs_name || kind == "path";
         let (extractor, text): (Arc<dyn KeyExtractor>, TextForm) = match (kind, name) {
             ("client_ip", None) => (Arc::new(bindings.client_address()), by_request(address)),
             ("authorization", None) => (Arc::new(authorization()), of_header("authorization")),
@@ -321,10 +296,9 @@ impl Part {
             ),
             #[cfg(feature = "axum")]
             ("route", None) => (Arc::new(tollgate::key::matched_path()), TextForm::None),
-            (_, Some(_)) if BUILT_IN.contains(&kind) && !takes_name => {
+            (_, Some(_)) if BUILT_IN.contains(&kind) => {
                 let part = node.part(reader.text, kind.len()..written.len());
-                reader.wrong(&part, format!("{kind:?} takes no name; remove it"));
-                return None;
+                return reader.refuse(&part, format!("{kind:?} takes no name; remove it"));
             }
             _ => {
                 let bound = bindings.keys.keys().map(String::as_str);
@@ -332,33 +306,25 @@ impl Part {
                 let is_misspelt = did_you_mean(written, known.iter().copied()).is_some();
                 let is_header = written.contains('-') && HeaderName::try_from(written).is_ok();
                 let meant = match written {
-                    "ip" | "addr" | "address" | "remote_addr" => Some("client_ip".to_owned()),
-                    _ if is_misspelt || !is_header => None,
-                    _ => Some(format!("header:{written}")),
-                };
-                match meant {
-                    Some(meant) => {
-                        let message = format!("unknown key {written:?}; did you mean {meant:?}?");
-                        reader.wrong(&node.span, message);
+                    "ip" | "addr" | "address" | "remote_addr" => "client_ip".to_owned(),
+                    _ if is_misspelt || !is_header => {
+                        reader.unknown(&node.span, "key", written, known);
+                        return None;
                     }
-                    None => reader.unknown(&node.span, "key", written, known),
-                }
-                return None;
+                    _ => format!("header:{written}"),
+                };
+                let message = format!("unknown key {written:?}; did you mean {meant:?}?");
+                return reader.refuse(&node.span, message);
             }
         };
         if let Err(wrong) = extractor.validate() {
             let start = written.len() - name.map_or(written.len(), str::len);
-            let part = node.part(reader.text, start..written.len());
-            reader.wrong(&part, wrong);
-            return None;
+            return reader.refuse(&node.part(reader.text, start..written.len()), wrong);
         }
-        let built_in = BUILT_IN.iter().map(|known| known.trim_end_matches(':'));
+        let mut built_in = BUILT_IN.iter().map(|known| known.trim_end_matches(':'));
         Some(Self {
             name: written.to_owned(),
-            kind: built_in
-                .into_iter()
-                .find(|known| *known == kind)
-                .unwrap_or_default(),
+            kind: built_in.find(|known| *known == kind).unwrap_or_default(),
             extractor,
             text,
         })
@@ -377,26 +343,18 @@ impl Part {
             let message = format!(
                 "{written:?} is a parameter of the rule's path, and it has none; add {when}"
             );
-            reader.wrong(&node.span, message);
-            return None;
+            return reader.refuse(&node.span, message);
         };
         if !pattern.parameters().any(|parameter| parameter == name) {
-            reader.unknown(
-                &node.span,
-                "parameter of the path",
-                name,
-                pattern.parameters(),
-            );
+            let (what, known) = ("parameter of the path", pattern.parameters());
+            reader.unknown(&node.span, what, name, known);
             return None;
         }
-        let parameter = name.to_owned();
-        let key_of = move |value: &str| Key::of([&*parameter, value]);
-        let key_of_text = key_of.clone();
         let is_catch_all = pattern.as_str().contains(&format!("{{*{name}}}"));
-        let (pattern, parameter) = (pattern.clone(), name.to_owned());
+        let (pattern, parameter, of_text) = (pattern.clone(), name.to_owned(), name.to_owned());
         let extractor = tollgate::key::computed(move |head| {
             let value = pattern.parameter(head, &parameter)?;
-            Some(key_of(&value))
+            Some(Key::of([&*parameter, &value]))
         });
         Some(Self {
             name: written.to_owned(),
@@ -404,7 +362,7 @@ impl Part {
             extractor: Arc::new(extractor),
             text: TextForm::Bound(Arc::new(move |text| {
                 let is_segment = is_catch_all || !text.contains('/');
-                (!text.is_empty() && is_segment).then(|| key_of_text(text))
+                (!text.is_empty() && is_segment).then(|| Key::of([&*of_text, text]))
             })),
         })
     }
@@ -414,22 +372,18 @@ impl Part {
     }
 
     fn key_of(&self, text: &str, key: &mut KeyBuf) -> Option<()> {
+        let (mut head, ()) = http::Request::new(()).into_parts();
         match &self.text {
             TextForm::Bound(parse) => {
                 key.append(parse(text)?.as_ref());
-                Some(())
+                return Some(());
             }
-            TextForm::Request(prepare) => {
-                let (mut head, ()) = http::Request::new(()).into_parts();
-                prepare(text, &mut head)?;
-                self.extract(&Head::from(&head), key)
-            }
-            TextForm::Constant => {
-                let (head, ()) = http::Request::new(()).into_parts();
-                self.extract(&Head::from(&head), key)
-            }
-            TextForm::None => None,
+            TextForm::Request(prepare) => prepare(text, &mut head)?,
+            TextForm::Constant => {}
+            TextForm::None => return None,
         }
+        let extracted = self.extractor.extract(&Head::from(&head), key);
+        matches!(extracted, Extracted::Key).then_some(())
     }
 
     /// Why no request has this text as its key, although it could be written. The text is not shown: it is a client's.
@@ -456,13 +410,6 @@ impl Part {
             "path:" if !text.is_empty() && !is_sent(&format!("/{text}")) => Some(
                 "no client sends this in a path; write it without a query and stars, and other characters escaped, as caf%C3%A9",
             ),
-            _ => None,
-        }
-    }
-
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Option<()> {
-        match self.extractor.extract(head, key) {
-            Extracted::Key => Some(()),
             _ => None,
         }
     }

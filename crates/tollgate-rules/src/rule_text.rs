@@ -11,7 +11,7 @@ use tollgate_core::Tick;
 
 use crate::{
     assembly::{OneText, assemble},
-    author::Author,
+    audit::Author,
     bindings::{Bindings, HashKey},
     document_changes::text_changes,
     document_error::DocumentError,
@@ -159,9 +159,8 @@ impl RuleText {
         if self.is_push {
             bindings.to_mut().is_push = true;
         }
-        let (entries, trees) = assemble(&self.texts, &bindings)?;
-        let entries = entries.beside(&self.beside);
-        Ok((RuleDocument { entries }, trees))
+        let (document, trees) = assemble(&self.texts, &bindings)?;
+        Ok((document.beside(&self.beside), trees))
     }
 
     /// How much operators set beside it.

@@ -10,22 +10,18 @@ use tollgate::rules::RuleChange;
 use tollgate_core::Tick;
 
 use crate::{
-    audit::{AuditKind, AuditRecord, AuditSinks},
-    author::Author,
+    audit::{AuditKind, AuditRecord, AuditSinks, Author, DenialAudit},
     bindings::Bindings,
     clock::now,
-    denial_audit::DenialAudit,
     document_changes::document_changes,
     document_error::DocumentError,
-    fleet::Fleet,
     followers::Followers,
     list_file::ListFiles,
-    metrics,
     operator_entries::OperatorEntries,
     operator_entry::OperatorEntry,
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
-    rules_status::{RulesStatus, number_of},
+    rules_status::{Fleet, RulesStatus, count_rejected, number_of, show_metrics},
     source::SourceError,
 };
 
@@ -119,7 +115,7 @@ impl RulesInForce {
             after: status.revision,
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
-        metrics::show(&status, now);
+        show_metrics(&status, now);
         Ok(Self {
             bindings,
             sinks,
@@ -151,7 +147,7 @@ impl RulesInForce {
 
     pub(crate) fn status(&self) -> RulesStatus {
         let state = self.lock();
-        let lists = state.document.entries.lists.iter();
+        let lists = state.document.lists.iter();
         RulesStatus {
             in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
             wrong_lists: lists.filter_map(|file| file.problem()).collect(),
@@ -170,11 +166,7 @@ impl RulesInForce {
         text: Result<RuleText, DocumentError>,
         giver: Giver,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        let author = match &text {
-            Ok(text) => text.author(),
-            Err(_) => Author::new("the source of the rules"),
-        };
-        self.change(|state| state.apply(&self.bindings, text, author, giver))
+        self.change(|state| state.apply(&self.bindings, text, giver))
     }
 
     /// Takes what a source gave. What is wrong with it is reported.
@@ -195,16 +187,15 @@ impl RulesInForce {
         author: Author,
         entry: OperatorEntry,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        self.change(|state| {
+        let by = author.clone();
+        self.edit_local(author, |state, local| {
             let id = state.last_local + 1;
-            let mut entry = entry.set(id, &author, now());
+            let mut entry = entry.set(id, &by, now());
             entry.is_local = true;
-            state.edit_local(&self.bindings, author, |state, local| {
-                let entry = Arc::new(entry);
-                state.document.entries.read_new(&entry, entry.at)?;
-                state.last_local = id;
-                local.set(entry)
-            })
+            let entry = Arc::new(entry);
+            state.document.read_new(&entry, entry.at)?;
+            state.last_local = id;
+            local.set(entry)
         })
     }
 
@@ -214,15 +205,39 @@ impl RulesInForce {
         author: Author,
         ids: Option<&[u64]>,
     ) -> Result<Vec<RuleChange>, DocumentError> {
+        self.edit_local(author, |_, local| match ids {
+            Some(ids) => local.end(ids),
+            None => {
+                local.all.clear();
+                Ok(())
+            }
+        })
+    }
+
+    fn edit_local(
+        &self,
+        author: Author,
+        edit: impl FnOnce(&mut State, &mut OperatorEntries) -> Result<(), String>,
+    ) -> Result<Vec<RuleChange>, DocumentError> {
         self.change(|state| {
-            let edit = |_: &mut State, local: &mut OperatorEntries| match ids {
-                Some(ids) => local.end(ids),
-                None => {
-                    local.all.clear();
-                    Ok(())
+            let mut local = state.local.clone();
+            local.drop_expired(now());
+            let applied = edit(state, &mut local)
+                .map_err(|wrong| DocumentError::of_whole("what was set in this process", wrong))
+                .and_then(|()| together(&self.bindings, &state.text, &local))
+                .and_then(|(document, _trees)| state.put_in_force(document, now()));
+            let (result, kind, lines) = match applied {
+                Ok((changes, lines)) => {
+                    state.local = local;
+                    (Ok(changes), AuditKind::Accepted, lines)
+                }
+                Err(wrong) => {
+                    let lines = vec![wrong.to_string()];
+                    (Err(wrong), AuditKind::Rejected, lines)
                 }
             };
-            state.edit_local(&self.bindings, author, edit)
+            let record = state.record(kind, author, state.status.revision, lines);
+            (result, Some(record))
         })
     }
 
@@ -231,7 +246,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let before = state.status.source_error.replace(error.to_owned());
         let revision = state.status.revision;
-        metrics::show(&state.status, state.since);
+        show_metrics(&state.status, state.since);
         drop(state);
         if before.as_deref() != Some(error) {
             tracing::error!(
@@ -251,11 +266,11 @@ impl RulesInForce {
         let mut state = self.lock();
         let (result, record) = change(&mut state);
         // The gauges too are of the change that comes last.
-        metrics::show(&state.status, state.since);
+        show_metrics(&state.status, state.since);
         drop(state);
         if let Some(record) = record {
             if record.kind == AuditKind::Rejected {
-                metrics::count_rejected();
+                count_rejected();
             }
             self.sinks.record(&record);
         }
@@ -301,9 +316,10 @@ impl State {
         &mut self,
         bindings: &Bindings,
         text: Result<RuleText, DocumentError>,
-        author: Author,
         giver: Giver,
     ) -> Changed {
+        let author = text.as_ref().map(RuleText::author);
+        let author = author.unwrap_or_else(|_| Author::new("the source of the rules"));
         let hash = text.as_ref().ok().map(RuleText::hash);
         let of_source = text.as_ref().ok().and_then(RuleText::revision);
         // There is a document again, right or wrong.
@@ -332,7 +348,7 @@ impl State {
             let (mut document, _trees) = together(bindings, &text, &self.local)?;
             // What was set here for a rule that is gone has ended.
             let mut local = self.local.clone();
-            for (gone, _) in document.entries.unfit.extract_if(.., |(it, _)| it.is_local) {
+            for (gone, _) in document.unfit.extract_if(.., |(it, _)| it.is_local) {
                 local.all.retain(|entry| entry.id != gone.id);
             }
             let (changes, lines) = self.put_in_force(document, now)?;
@@ -374,32 +390,6 @@ impl State {
         }
     }
 
-    fn edit_local(
-        &mut self,
-        bindings: &Bindings,
-        author: Author,
-        edit: impl FnOnce(&mut Self, &mut OperatorEntries) -> Result<(), String>,
-    ) -> Changed {
-        let mut local = self.local.clone();
-        local.drop_expired(now());
-        let applied = edit(self, &mut local)
-            .map_err(|wrong| DocumentError::of_whole("what was set in this process", wrong))
-            .and_then(|()| together(bindings, &self.text, &local))
-            .and_then(|(document, _trees)| self.put_in_force(document, now()));
-        let (result, kind, lines) = match applied {
-            Ok((changes, lines)) => {
-                self.local = local;
-                (Ok(changes), AuditKind::Accepted, lines)
-            }
-            Err(wrong) => {
-                let lines = vec![wrong.to_string()];
-                (Err(wrong), AuditKind::Rejected, lines)
-            }
-        };
-        let record = self.record(kind, author, self.status.revision, lines);
-        (result, Some(record))
-    }
-
     /// What changed in the first layer, and in the document.
     fn put_in_force(
         &mut self,
@@ -407,7 +397,7 @@ impl State {
         now: Tick,
     ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
         let changes = self.replace(&document, now)?;
-        let lines = document_changes(&self.document.entries, &document.entries);
+        let lines = document_changes(&self.document, &document);
         self.status.rules = document.names().count();
         self.document = document;
         Ok((changes, lines))
@@ -491,8 +481,7 @@ fn together(
     local: &OperatorEntries,
 ) -> Result<ReadText, DocumentError> {
     let (document, trees) = text.read(bindings)?;
-    let entries = document.entries.beside(local);
-    Ok((RuleDocument { entries }, trees))
+    Ok((document.beside(local), trees))
 }
 
 tollgate_core::debug_fields!(RulesInForce, it => status: it.status());

@@ -1,8 +1,12 @@
-//! Which rules are in force.
+//! Which rules are in force, here and in the other processes of a service.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use crate::fleet::FleetStatus;
+use tollgate_core::Tick;
 
 /// Which rules of a [`LiveRules`](crate::LiveRules) are in force, and what was rejected since. Displayed in one line, and the
 /// rejected document's mistakes below it.
@@ -66,6 +70,103 @@ pub(crate) fn number_of(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
+/// `tollgate_rules_revision`, and `tollgate_rules_in_force_timestamp_seconds`: since when, by which a monitor knows the age. And 1 for as
+/// long as it is so: `tollgate_rules_rejected`, the latest document is rejected and an older one is in force;
+/// `tollgate_rules_source_failing`, the source has no document, and the last one is in force.
+pub(crate) fn show_metrics(status: &RulesStatus, since: Tick) {
+    #[cfg(feature = "metrics")]
+    {
+        let flag = |is_so: bool| f64::from(u8::from(is_so));
+        metrics::gauge!("tollgate_rules_revision").set(status.revision as f64);
+        metrics::gauge!("tollgate_rules_in_force_timestamp_seconds").set(since as f64 / 1e6);
+        metrics::gauge!("tollgate_rules_rejected").set(flag(status.last_rejection.is_some()));
+        metrics::gauge!("tollgate_rules_source_failing").set(flag(status.source_error.is_some()));
+    }
+    let _ = (status, since);
+}
+
+/// `tollgate_rules_rejected_total`
+pub(crate) fn count_rejected() {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("tollgate_rules_rejected_total").increment(1);
+}
+
+/// What a source knows of the other processes that follow it. A source writes it, and [`LiveRules::status`] shows it.
+///
+/// [`LiveRules::status`]: crate::LiveRules::status
+#[derive(Clone, Debug, Default)]
+pub struct Fleet(Arc<Mutex<FleetStatus>>);
+
+/// The processes that follow one source, as this process has heard last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FleetStatus {
+    /// The number of the source's document.
+    pub revision: u64,
+    /// How many processes were heard lately, this one included.
+    pub processes: u64,
+    /// How many of them have an older document in force.
+    pub lagging: u64,
+    /// How many of them have a newer document in force, and keep it: the source was emptied, or restored from a backup. The next push
+    /// gets a number above theirs.
+    pub ahead: u64,
+    /// Those that lag, the oldest documents first. Where many lag, 20 of them.
+    pub lagging_processes: Vec<LaggingProcess>,
+    /// How many different documents were in force somewhere in the last seconds: more than one while a change arrives.
+    pub documents: usize,
+}
+
+/// A process that has an older document in force than the source has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaggingProcess {
+    /// The name of the process.
+    pub name: String,
+    /// The revision that it has in force.
+    pub revision: u64,
+    /// How long ago the first newer document came.
+    pub lagging_for: Duration,
+    /// Why, if it rejected the newer one: the first line of the error.
+    pub rejection: Option<String>,
+}
+
+impl Fleet {
+    /// Says what is known now.
+    pub fn set(&self, status: FleetStatus) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    /// What was said last.
+    #[must_use]
+    pub fn status(&self) -> FleetStatus {
+        let status = self.0.lock();
+        status.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Display for FleetStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lagging, processes) = (self.lagging, self.processes);
+        write!(f, "{lagging} of {processes} processes lag")?;
+        if self.ahead > 0 {
+            let ahead = self.ahead;
+            write!(
+                f,
+                "; {ahead} of {processes} have a newer revision: push again"
+            )?;
+        }
+        for process in &self.lagging_processes {
+            let (name, revision) = (&process.name, process.revision);
+            let secs = process.lagging_for.as_secs();
+            write!(f, "; {name} has revision {revision}, behind for {secs} s")?;
+            if let Some(rejection) = &process.rejection {
+                write!(f, ": {rejection}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +188,28 @@ mod tests {
             status.to_string(),
             format!("{text}; Redis is away; the latest one is rejected:\na mistake")
         );
+    }
+
+    #[test]
+    fn a_process_that_lags_is_named_with_its_revision_and_for_how_long() {
+        let mut lagging = LaggingProcess {
+            name: "web-1".to_owned(),
+            revision: 6,
+            lagging_for: Duration::from_secs(90),
+            rejection: None,
+        };
+        let shown = |lagging: &LaggingProcess| {
+            let status = FleetStatus {
+                processes: 3,
+                lagging: 1,
+                lagging_processes: vec![lagging.clone()],
+                ..FleetStatus::default()
+            };
+            status.to_string()
+        };
+        let text = "1 of 3 processes lag; web-1 has revision 6, behind for 90 s";
+        assert_eq!(shown(&lagging), text);
+        lagging.rejection = Some("limits.toml:5:9: no".to_owned());
+        assert_eq!(shown(&lagging), format!("{text}: limits.toml:5:9: no"));
     }
 }

@@ -1,10 +1,11 @@
-//! The JSON Schema of documents, and the one list of tables and their fields: readers take from it which fields there are.
+//! The JSON Schema of documents, and the one list of tables and their fields: readers take from it which fields there are, and which a table must have.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
+    json_text::one_line,
     json_tree,
-    node::{Node, Value, field},
+    node::{Node, Value},
     problems::Problems,
 };
 
@@ -16,23 +17,52 @@ use crate::{
 /// which rules an override may name: [`RuleDocument::parse`](crate::RuleDocument::parse) knows all.
 pub const SCHEMA: &str = include_str!("../schema/limits.schema.json");
 
-/// The fields of a table of the schema, in its order; `""` is the document itself.
-pub(crate) fn fields_of(table: &str) -> &'static [&'static str] {
+/// A table of documents.
+#[derive(Default)]
+pub(crate) struct Table {
+    /// The names of its fields, in their order.
+    pub(crate) fields: Vec<&'static str>,
+    /// Those that it must have, each with an example of its value. The version of a document has none, and is not among them.
+    pub(crate) required: Vec<(&'static str, String)>,
+    /// Those that are for checks by the layer: a handler decides when it checks, and for whom.
+    pub(crate) for_layer: Vec<&'static str>,
+}
+
+/// The table that the schema calls so; `""` is the document itself.
+pub(crate) fn table_of(name: &str) -> &'static Table {
     static TREE: LazyLock<Node> = LazyLock::new(|| json_tree::parse(SCHEMA, &Problems::default()));
-    static TABLES: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
-        let definitions = match field(&TREE, "$defs") {
-            Some(Value::Table(definitions)) => &definitions[..],
-            _ => &[],
-        };
-        let tables = definitions.iter().map(|(name, node)| (&*name.text, node));
-        let names = |table: &'static Node| match field(table, "properties") {
-            Some(Value::Table(fields)) => fields.iter().map(|(name, _)| &*name.text).collect(),
-            _ => Vec::new(),
-        };
-        let tables = tables.chain([("", &*TREE)]);
-        tables.map(|(name, table)| (name, names(table))).collect()
+    static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
+        let definitions = TREE.get("$defs").map_or(&[][..], Node::fields).iter();
+        let definitions = definitions.map(|(name, node)| (&*name.text, node));
+        let all = definitions.chain([("", &*TREE)]);
+        all.map(|(name, node)| (name, Table::read(node))).collect()
     });
-    TABLES.get(table).map_or(&[], |fields| fields)
+    static NONE: Table = Table {
+        fields: Vec::new(),
+        required: Vec::new(),
+        for_layer: Vec::new(),
+    };
+    TABLES.get(name).unwrap_or(&NONE)
+}
+
+impl Table {
+    fn read(definition: &'static Node) -> Self {
+        let properties = definition.get("properties").map_or(&[][..], Node::fields);
+        let required = definition.get("required").map_or(&[][..], Node::items);
+        let mut table = Self::default();
+        for (name, property) in properties {
+            let example = property.get("examples").and_then(|all| all.items().first());
+            let is_name = |it: &Node| matches!(&it.value, Value::Text(text) if *text == name.text);
+            if let Some(example) = example.filter(|_| required.iter().any(is_name)) {
+                table.required.push((&name.text, one_line(&example.value)));
+            }
+            if property.get("x-checked-by").is_some() {
+                table.for_layer.push(&name.text);
+            }
+            table.fields.push(&name.text);
+        }
+        table
+    }
 }
 
 #[cfg(test)]
@@ -40,7 +70,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{response_condition, rule_entry, store_policy};
+    use crate::{response_condition, rule_entry, rule_settings};
 
     fn schema() -> Value {
         serde_json::from_str(SCHEMA).expect("JSON")
@@ -56,12 +86,15 @@ mod tests {
                 continue;
             };
             assert_eq!(table["additionalProperties"], false, "{name}");
-            let mut fields = fields_of(name).to_vec();
+            let mut fields = table_of(name).fields.clone();
             fields.sort_unstable();
             assert!(properties.keys().eq(fields), "{name}");
             for (field, property) in properties {
                 assert!(property["description"].is_string(), "{name} {field}");
             }
+            let required = table["required"].as_array().map_or(0, Vec::len);
+            let version = usize::from(name.is_empty());
+            assert_eq!(table_of(name).required.len() + version, required, "{name}");
             tables += 1;
         }
         assert!(tables >= 18, "{tables}");
@@ -75,23 +108,23 @@ mod tests {
         let schema = schema();
         let rule = "/$defs/rule/properties";
         for (path, words) in [
-            (format!("{rule}/mode"), names(rule_entry::MODES)),
+            (format!("{rule}/mode"), names(rule_settings::MODES)),
             (format!("{rule}/at"), names(rule_entry::SIDES)),
             (
                 format!("{rule}/missing/anyOf/0"),
-                names(rule_entry::MISSING),
+                names(rule_settings::MISSING),
             ),
             (
                 "/$defs/rollout/properties/others".to_owned(),
-                names(rule_entry::OTHERS),
+                names(rule_settings::OTHERS),
             ),
             (
                 "/$defs/switch/properties/limit/anyOf/0".to_owned(),
-                names(rule_entry::OTHERS),
+                names(rule_settings::OTHERS),
             ),
             (
                 "/$defs/on_store_error/anyOf/0".to_owned(),
-                names(store_policy::STORE_ERRORS),
+                names(rule_settings::STORE_ERRORS),
             ),
             (
                 "/$defs/response_condition_table/properties/grpc_status/anyOf/0".to_owned(),
@@ -99,7 +132,7 @@ mod tests {
             ),
             (
                 "/$defs/store_error_answer/then/properties/answer".to_owned(),
-                names(store_policy::ANSWERS),
+                names(rule_settings::ANSWERS),
             ),
         ] {
             let found = schema.pointer(&format!("{path}/enum"));

@@ -3,13 +3,23 @@
 use tollgate_core::KeyBuf;
 use tollgate_redis::Secret;
 
-use crate::author::Author;
+use crate::audit::Author;
 
 /// Keys that are derived from the service's secret.
 #[derive(Clone)]
 pub(crate) struct SigningKey {
     documents: [u8; 32],
     clients: [u8; 32],
+}
+
+/// What is signed: a document of a namespace with its number, what lies beside it, and who changed it.
+#[derive(Clone, Copy)]
+pub(crate) struct Signed<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) revision: u64,
+    pub(crate) text: &'a str,
+    pub(crate) beside: &'a str,
+    pub(crate) by: &'a Author,
 }
 
 impl SigningKey {
@@ -20,50 +30,24 @@ impl SigningKey {
         }
     }
 
-    /// The signature of a document of this namespace with this revision, and of what lies beside it.
-    pub(crate) fn sign(
-        &self,
-        namespace: &str,
-        revision: u64,
-        texts: [&str; 2],
-        by: &Author,
-    ) -> String {
-        self.signature(namespace, revision, texts, by)
-            .to_hex()
-            .to_string()
-    }
-
-    /// Whether it is the signature of that document.
-    pub(crate) fn has_signed(
-        &self,
-        signature: &str,
-        (namespace, revision): (&str, u64),
-        texts: [&str; 2],
-        by: &Author,
-    ) -> bool {
-        let given = blake3::Hash::from_hex(signature);
-        // Hashes are compared in constant time.
-        given.is_ok_and(|given| given == self.signature(namespace, revision, texts, by))
-    }
-
-    fn signature(
-        &self,
-        namespace: &str,
-        revision: u64,
-        [text, beside]: [&str; 2],
-        by: &Author,
-    ) -> blake3::Hash {
+    pub(crate) fn sign(&self, signed: &Signed<'_>) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.documents);
-        hasher.update(&revision.to_le_bytes());
+        hasher.update(&signed.revision.to_le_bytes());
+        let (by, beside) = (signed.by, signed.beside);
         let beside = (!beside.is_empty()).then_some(beside);
-        for part in [namespace, by.actor(), by.reason(), text]
-            .into_iter()
-            .chain(beside)
-        {
+        let parts = [signed.namespace, by.actor(), by.reason(), signed.text];
+        for part in parts.into_iter().chain(beside) {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
         hasher.finalize()
+    }
+
+    /// Whether it is the signature of that.
+    pub(crate) fn has_signed(&self, signature: &str, signed: &Signed<'_>) -> bool {
+        let given = blake3::Hash::from_hex(signature);
+        // Hashes are compared in constant time.
+        given.is_ok_and(|given| given == self.sign(signed))
     }
 
     /// The hash by which documents name a client of a rule.
@@ -92,17 +76,44 @@ mod tests {
 
     #[test]
     fn a_signature_is_of_one_document_one_revision_one_namespace_and_one_author() {
-        let by = Author::new("alice").because("launch");
-        let signature = key(7).sign("shop", 3, ["text", "set"], &by);
-        assert!(key(7).has_signed(&signature, ("shop", 3), ["text", "set"], &by));
-        let other = Author::new("alic").because("elaunch");
-        assert!(!key(8).has_signed(&signature, ("shop", 3), ["text", "set"], &by));
-        assert!(!key(7).has_signed(&signature, ("shop", 4), ["text", "set"], &by));
-        assert!(!key(7).has_signed(&signature, ("web", 3), ["text", "set"], &by));
-        assert!(!key(7).has_signed(&signature, ("shop", 3), ["text ", "set"], &by));
-        assert!(!key(7).has_signed(&signature, ("shop", 3), ["text", "set"], &other));
-        assert!(!key(7).has_signed(&signature, ("shop", 3), ["text", ""], &by));
-        assert!(!key(7).has_signed("", ("shop", 3), ["text", "set"], &by));
+        let by = &Author::new("alice").because("launch");
+        let (namespace, revision, text, beside) = ("shop", 3, "text", "set");
+        let signed = Signed {
+            namespace,
+            revision,
+            text,
+            beside,
+            by,
+        };
+        let signature = &*key(7).sign(&signed).to_hex();
+        assert!(key(7).has_signed(signature, &signed));
+        assert!(!key(8).has_signed(signature, &signed));
+        assert!(!key(7).has_signed("", &signed));
+        let other = &Author::new("alic").because("elaunch");
+        for differs in [
+            Signed {
+                revision: 4,
+                ..signed
+            },
+            Signed {
+                namespace: "web",
+                ..signed
+            },
+            Signed {
+                text: "text ",
+                ..signed
+            },
+            Signed {
+                by: other,
+                ..signed
+            },
+            Signed {
+                beside: "",
+                ..signed
+            },
+        ] {
+            assert!(!key(7).has_signed(signature, &differs));
+        }
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::{
     future::{Future, pending},
 };
 
-use crate::{fleet::Fleet, rule_text::RuleText, rules_status::RulesStatus};
+use crate::{
+    rule_text::RuleText,
+    rules_status::{Fleet, RulesStatus},
+};
 
 /// Why a source has no document at present. Any error converts into it.
 pub type SourceError = Box<dyn Error + Send + Sync>;

@@ -8,7 +8,8 @@ use crate::{
     node::{Node, Value},
     operator_entry::OperatorEntry,
     reader::{Reader, Term},
-    rule_entry::{Mode, RuleEntry},
+    rule_entry::RuleEntry,
+    rule_settings::Mode,
 };
 
 /// What is switched for some or all rules.
@@ -45,12 +46,10 @@ impl Switch {
         named: impl Fn(&Node) -> Option<usize>,
     ) -> Option<Self> {
         let fields = reader.fields(node, "a switch", "switch")?;
-        let nodes = fields.required("rules", "\"*\"");
-        let limit = fields.required("limit", "\"50%\"");
-        let effect = limit.and_then(|node| effect(reader, node));
+        let effect = fields.read("limit", |node| effect(reader, node));
         let term = reader.term(&fields);
         let (mut rules, mut is_for_all) = (vec![false; all], false);
-        for node in reader.list_or_one(nodes?) {
+        for node in fields.list("rules") {
             if matches!(&node.value, Value::Text(all) if all == "*") {
                 is_for_all = true;
             } else if let Some(rule) = named(node) {
@@ -74,7 +73,7 @@ pub(crate) fn names(switch: &Switch, rules: &[RuleEntry]) -> String {
     }
     let rules = rules.iter().zip(&switch.rules);
     let names = rules.filter(|(_, is_switched)| **is_switched);
-    let names: Vec<_> = names.map(|(rule, _)| &*rule.name.value).collect();
+    let names: Vec<_> = names.map(|(rule, _)| &*rule.name).collect();
     names.join(", ")
 }
 
@@ -92,58 +91,21 @@ impl fmt::Display for Effect {
 
 fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
     match &node.value {
+        Value::Text(text) if text == "off" => Some(Effect::Mode(Mode::Off)),
+        Value::Text(text) if text == "shadow" => Some(Effect::Mode(Mode::Shadow)),
         Value::Text(text) if !text.trim().ends_with('%') => {
-            let words = [("off", Mode::Off), ("shadow", Mode::Shadow)];
-            if words.iter().any(|(word, _)| word == text) {
-                return reader.word(node, "switch", &words).map(Effect::Mode);
-            }
             reader.unknown(&node.span, "switch", text, ["off", "shadow", "50%"]);
             None
         }
-        _ => {
-            let permille = reader.permille(node, 100)?;
-            if permille == 0 {
-                reader.wrong(&node.span, "0 % of a limit would deny all; to block, make \"none\" the limit of the rule, or of a client by an override; to count \
-                     nothing, \"off\"");
-                return None;
-            }
-            Some(Effect::Permille(permille))
-        }
-    }
-}
-
-/// `permille` thousandths of a quota, rounded up to whole units, and to `least` that pass at once where that many did.
-pub(crate) fn scaled(quota: Quota, permille: u64, least: u64) -> Quota {
-    if permille == 1_000 || !quota.has_state() {
-        return quota;
-    }
-    let part = |units: u64| {
-        let units = (u128::from(units) * u128::from(permille)).div_ceil(1_000);
-        u64::try_from(units).unwrap_or(u64::MAX).max(1)
-    };
-    use tollgate_core::AlgorithmKind as A;
-    let (rate, period) = (part(quota.rate()), quota.period());
-    let burst = part(quota.limit()).max(least.min(quota.limit()));
-    let made = match quota.algorithm() {
-        A::Gcra => Quota::gcra(rate, period).burst(burst),
-        A::TokenBucket => Quota::token_bucket(burst).refill(rate, period),
-        A::LeakyBucket => Quota::leaky_bucket(burst).leak(rate, period),
-        A::FixedWindow => match quota.calendar_of() {
-            Some(calendar) => Quota::in_calendar(burst, calendar),
-            None => Quota::fixed_window(burst, period),
+        _ => match reader.permille(node, 100)? {
+            0 => reader.refuse(
+                &node.span,
+                "0 % of a limit would deny all; to block, make \"none\" the limit of the rule, or of a client by an override; to count \
+                 nothing, \"off\"",
+            ),
+            permille => Some(Effect::Permille(permille)),
         },
-        A::SlidingWindow => Quota::sliding_window(burst, period),
-        A::SlidingBuckets => Quota::sliding_buckets(burst, period).buckets(quota.bucket_count()),
-        A::SlidingLog => Quota::sliding_log(burst, period),
-        A::Concurrent => {
-            let made = Quota::concurrent(burst);
-            let typical = quota.typical_hold_time();
-            typical.map_or(made, |hold_time| made.typically(hold_time))
-        }
-        _ => quota,
-    };
-    // A rate that cannot be counted exactly stays what it was.
-    if made.validate().is_ok() { made } else { quota }
+    }
 }
 
 #[cfg(test)]
@@ -167,14 +129,14 @@ mod tests {
             ]
         };
         for (whole, half) in quotas(10).into_iter().zip(quotas(5)) {
-            assert_eq!(scaled(whole, 500, 1), half);
-            assert_eq!(scaled(whole, 1_000, 1), whole);
+            assert_eq!(whole.scaled(500, 1), half);
+            assert_eq!(whole.scaled(1_000, 1), whole);
             // Rounded up.
-            assert_eq!(scaled(whole, 401, 1), half);
+            assert_eq!(whole.scaled(401, 1), half);
             // Never less than what passes at once.
-            assert_eq!(scaled(whole, 500, 7).limit(), 7);
+            assert_eq!(whole.scaled(500, 7).limit(), 7);
         }
-        assert_eq!(scaled(Quota::unlimited(), 500, 1), Quota::unlimited());
+        assert_eq!(Quota::unlimited().scaled(500, 1), Quota::unlimited());
     }
 
     #[test]
@@ -188,9 +150,9 @@ mod tests {
     #[test]
     fn slots_are_scaled_as_units_are() {
         let slots = |slots| Quota::concurrent(slots).typically(Duration::from_secs(5));
-        assert_eq!(scaled(slots(5), 500, 1), slots(3));
-        assert_eq!(scaled(slots(5), 500, 4), slots(4));
-        assert_eq!(scaled(slots(5), 500, 9), slots(5));
-        assert_eq!(scaled(Quota::concurrent(1), 1, 1), Quota::concurrent(1));
+        assert_eq!(slots(5).scaled(500, 1), slots(3));
+        assert_eq!(slots(5).scaled(500, 4), slots(4));
+        assert_eq!(slots(5).scaled(500, 9), slots(5));
+        assert_eq!(Quota::concurrent(1).scaled(1, 1), Quota::concurrent(1));
     }
 }

@@ -1,6 +1,6 @@
 //! Documents in YAML.
 
-use std::{fmt, ops::Range};
+use std::{fmt, iter, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
@@ -46,18 +46,19 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
         strict_booleans: true,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Tree>>(text, options) {
-        Ok(tree) => Node {
-            span: span(&tree.defined, text),
-            value: value(tree.value, text),
-        },
+    match serde_saphyr::from_str_with_options::<Tree>(text, options) {
+        Ok(tree) => node(tree, text),
         Err(error) => {
             let at = error.location();
             let span = at.map_or(0..0, |location| span(&location, text));
             let message = error.without_snippet().to_string();
             let message = message.lines().next().unwrap_or_default();
             if message.contains("budget breached") || message.contains("alias replay") {
-                problems.add(span, too_much());
+                let message = format!(
+                    "this is more than is read: a document has at most {DEPTH} levels and {NODES} values, and its aliases stand for at most \
+                     {REPEATED} of them; write less, or several documents"
+                );
+                problems.add(span, message);
                 return nothing;
             }
             let message = match message.contains("multiple YAML documents") {
@@ -70,111 +71,80 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
     }
 }
 
-fn too_much() -> String {
-    format!(
-        "this is more than is read: a document has at most {DEPTH} levels and {NODES} values, and its aliases stand for at most \
-         {REPEATED} of them; write less, or several documents"
-    )
+type Tree = Spanned<Branch>;
+
+/// A value, whose parts have their places.
+enum Branch {
+    Leaf(Value),
+    List(Vec<Tree>),
+    Table(Vec<(Spanned<String>, Tree)>),
 }
 
-/// A value with its place.
-enum Tree {
-    Null,
-    Bool(bool),
-    Integer(i128),
-    Float(f64),
-    Text(String),
-    List(Vec<Spanned<Self>>),
-    Table(Vec<(Spanned<String>, Spanned<Self>)>),
-}
-
-impl<'de> Deserialize<'de> for Tree {
+impl<'de> Deserialize<'de> for Branch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
+        deserializer.deserialize_any(BranchVisitor)
     }
 }
 
-struct TreeVisitor;
+struct BranchVisitor;
 
-impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree;
+impl<'de> Visitor<'de> for BranchVisitor {
+    type Value = Branch;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
+    fn visit_unit<E: de::Error>(self) -> Result<Branch, E> {
+        Ok(Branch::Leaf(Value::Null))
     }
 
-    fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Tree, E> {
-        Ok(Tree::Bool(boolean))
+    fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Branch, E> {
+        Ok(Branch::Leaf(Value::Bool(boolean)))
     }
 
-    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Tree, E> {
-        Ok(Tree::Integer(integer.into()))
+    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Branch, E> {
+        Ok(Branch::Leaf(Value::Integer(integer.into())))
     }
 
-    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<Tree, E> {
-        Ok(Tree::Integer(integer.into()))
+    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<Branch, E> {
+        Ok(Branch::Leaf(Value::Integer(integer.into())))
     }
 
-    fn visit_i128<E: de::Error>(self, integer: i128) -> Result<Tree, E> {
-        Ok(Tree::Integer(integer))
+    fn visit_f64<E: de::Error>(self, float: f64) -> Result<Branch, E> {
+        Ok(Branch::Leaf(Value::Float(float.to_string())))
     }
 
-    fn visit_u128<E: de::Error>(self, integer: u128) -> Result<Tree, E> {
-        Ok(i128::try_from(integer).map_or(Tree::Float(f64::MAX), Tree::Integer))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Branch, E> {
+        Ok(Branch::Leaf(Value::Text(text.to_owned())))
     }
 
-    fn visit_f64<E: de::Error>(self, float: f64) -> Result<Tree, E> {
-        Ok(Tree::Float(float))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Branch, A::Error> {
+        let nodes = iter::from_fn(|| list.next_element().transpose());
+        nodes.collect::<Result<_, _>>().map(Branch::List)
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Tree, E> {
-        Ok(Tree::Text(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {
-        let mut nodes = Vec::new();
-        while let Some(node) = list.next_element()? {
-            nodes.push(node);
-        }
-        Ok(Tree::List(nodes))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Tree, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = table.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Tree::Table(entries))
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Branch, A::Error> {
+        let fields = iter::from_fn(|| table.next_entry().transpose());
+        fields.collect::<Result<_, _>>().map(Branch::Table)
     }
 }
 
-fn value(tree: Tree, text: &str) -> Value {
-    let node = |spanned: Spanned<Tree>| Node {
-        span: span(&spanned.defined, text),
-        value: value(spanned.value, text),
-    };
-    match tree {
-        Tree::Null => Value::Null,
-        Tree::Bool(boolean) => Value::Bool(boolean),
-        Tree::Integer(integer) => Value::Integer(integer),
-        Tree::Float(float) => Value::Float(float.to_string()),
-        Tree::Text(text) => Value::Text(text),
-        Tree::List(list) => Value::List(list.into_iter().map(node).collect()),
-        Tree::Table(entries) => {
-            let entries = entries.into_iter().map(|(name, tree)| {
-                let span = span(&name.defined, text);
-                let name = Name {
-                    span,
-                    text: name.value,
-                };
-                (name, node(tree))
+fn node(tree: Tree, text: &str) -> Node {
+    let value = match tree.value {
+        Branch::Leaf(value) => value,
+        Branch::List(list) => Value::List(list.into_iter().map(|it| node(it, text)).collect()),
+        Branch::Table(fields) => {
+            let fields = fields.into_iter().map(|(name, tree)| {
+                let (span, name) = (span(&name.defined, text), name.value);
+                (Name { span, text: name }, node(tree, text))
             });
-            Value::Table(entries.collect())
+            Value::Table(fields.collect())
         }
+    };
+    Node {
+        span: span(&tree.defined, text),
+        value,
     }
 }
 

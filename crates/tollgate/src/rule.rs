@@ -378,6 +378,23 @@ impl RequestRule {
         copy
     }
 
+    /// The same with other numbers: those that switches and overrides make of a rule in a file. For the crates of tollgate.
+    #[doc(hidden)]
+    pub fn with_numbers(mut self, mut numbers: tollgate_core::Rule) -> Self {
+        let settings = self.set();
+        if let Some(subject) = settings.rule.subject_type_name() {
+            numbers = numbers.subject_type(subject);
+        }
+        if settings.quota.is_some() {
+            numbers = numbers.variable_quota();
+        }
+        settings.rule = numbers;
+        if settings.cost.is_some() || settings.response_cost.is_some() {
+            settings.counts_units();
+        }
+        self
+    }
+
     fn set(&mut self) -> &mut RequestSettings {
         Arc::make_mut(&mut self.settings)
     }

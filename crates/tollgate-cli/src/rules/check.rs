@@ -48,11 +48,15 @@ pub(crate) async fn run(args: &CheckArgs) -> Result<Report, Failure> {
         match read(path, &bindings).await {
             Ok(document) => {
                 text.push_str(&format!("{}: no mistakes\n", printable::line(&shown, 200)));
-                text.push_str(&rules_table(&document));
-                for warning in document.warnings() {
-                    text.push_str(&format!("warning: {}\n", printable::line(&warning, 500)));
+                let (table, rules) = rules_of(&document, "  rule");
+                text.push_str(&table);
+                let warnings: Vec<String> = document.warnings().collect();
+                for warning in &warnings {
+                    text.push_str(&format!("warning: {}\n", printable::line(warning, 500)));
                 }
-                documents.push(right(&shown, &document));
+                documents.push(
+                    json!({ "path": shown, "ok": true, "rules": rules, "warnings": warnings }),
+                );
             }
             Err(wrong) => {
                 is_fine = false;
@@ -70,24 +74,17 @@ async fn read(path: &Path, bindings: &Bindings) -> Result<RuleDocument, Document
     text.parse(bindings)
 }
 
-fn rules_table(document: &RuleDocument) -> String {
-    let mut table = Table::new(["  rule", "limit", "by"]);
+/// The rules as a table, whose first column is `title` with the space before it, and for programs.
+pub(super) fn rules_of(document: &RuleDocument, title: &'static str) -> (String, Vec<Value>) {
+    let indent = &title[..title.len() - title.trim_start().len()];
+    let mut table = Table::new([title, "limit", "by"]);
+    let mut rules = Vec::new();
     for (rule, by) in document.keyed_rules() {
-        table.row([
-            format!("  {}", rule.name()),
-            rule.quota().to_string(),
-            by.join(", "),
-        ]);
+        let (name, limit) = (rule.name(), rule.quota().to_string());
+        rules.push(json!({ "name": name, "limit": limit, "by": by }));
+        table.row([format!("{indent}{name}"), limit, by.join(", ")]);
     }
-    table.text()
-}
-
-fn right(path: &str, document: &RuleDocument) -> Value {
-    let rules = document.keyed_rules().map(
-        |(rule, by)| json!({ "name": rule.name(), "limit": rule.quota().to_string(), "by": by }),
-    );
-    let warnings: Vec<String> = document.warnings().collect();
-    json!({ "path": path, "ok": true, "rules": rules.collect::<Vec<_>>(), "warnings": warnings })
+    (table.text(), rules)
 }
 
 fn wrong_json(path: &str, wrong: &DocumentError) -> Value {

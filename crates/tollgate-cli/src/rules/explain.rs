@@ -1,12 +1,12 @@
 //! `tollgate rules explain`: which rules a request meets, and why.
 
 use clap::Args;
-use serde_json::json;
-use tollgate_rules::operators::{Explained, Explanation};
+use serde_json::{Value, json};
+use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
     bound_names::SecretArgs, exit::Exit, failure::Failure, printable, report::Report,
-    request_args::RequestArgs, rule_args::RuleArgs, rules::explained_json, table::Table, time_text,
+    request_args::RequestArgs, rule_args::RuleArgs, table::Table, time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -111,4 +111,30 @@ fn notes(explained: &[Explanation]) -> String {
         true => notes,
         false => notes + "\nno rule counts this request",
     }
+}
+
+/// For programs. The key itself is not part of it.
+pub(crate) fn explained_json(explained: &Explanation) -> Value {
+    let (until, reason) = match &explained.origin {
+        QuotaOrigin::Override { until, reason, .. } => (until.map(time_text::time), reason.clone()),
+        _ => (None, None),
+    };
+    json!({
+        "rule": explained.rule,
+        "by": explained.by,
+        "counts": explained.counts(),
+        "outcome": explained.outcome.to_string(),
+        "limit": explained.quota.to_string(),
+        "limit_from": explained.origin.to_string(),
+        "until": until,
+        "reason": reason,
+        "units": explained.units,
+        "waits_seconds": explained.limiter_rule.at_most_wait().map(|at_most| at_most.as_secs_f64()),
+        "debt": explained.limiter_rule.debt_of(),
+        "takes_credits": explained.limiter_rule.has_credits(),
+        "count_if": explained.counts_if,
+        "switches": explained.switches,
+        "client": explained.key_hash.map(|hash| format!("{hash:032x}")),
+        "shares_the_bucket_without_key": explained.is_shared(),
+    })
 }

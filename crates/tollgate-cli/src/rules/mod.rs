@@ -4,16 +4,65 @@ mod change;
 mod check;
 mod diff;
 mod explain;
-mod explained;
 mod history;
 mod import;
 mod push;
-mod rules_command;
 mod show;
+
+use clap::Subcommand;
+
+use crate::{failure::Failure, report::Report};
 
 pub(crate) use self::{
     change::{ChangeArgs, ends, limit_of},
-    explained::explained_json,
-    rules_command::{RulesCommand, run},
+    explain::explained_json,
     show::is_set,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesCommand {
+    /// Says all that is wrong with rules, each mistake with its line and a marker.
+    Check(check::CheckArgs),
+    /// Says what differs between two documents, rule by rule.
+    Diff(diff::DiffArgs),
+    /// Says which rules a request meets, by which quota and why, and what it costs. Takes nothing.
+    Explain(explain::ExplainArgs),
+    /// Makes rules of the configuration of another limiter.
+    Import(import::ImportArgs),
+    /// Puts rules in force in all processes that follow Redis.
+    Push(push::PushArgs),
+    /// Says what is in force: rules, overrides and switches, by whom and until when.
+    Show(show::ShowArgs),
+    /// Gives one client a limit of its own in all processes, until a day.
+    #[command(after_help = change::OVERRIDE_EXAMPLES, mut_arg("redis", change::unless_file),
+        mut_arg("namespace", change::unless_file))]
+    Override(change::OverrideArgs),
+    /// Switches a rule or all of them in all processes: off, into a shadow, or to a part of their limits.
+    #[command(after_help = change::SWITCH_EXAMPLES, mut_arg("redis", change::unless_file),
+        mut_arg("namespace", change::unless_file))]
+    Switch(change::SwitchArgs),
+    /// Ends an override or a switch that an operator set.
+    #[command(after_help = change::END_EXAMPLES)]
+    End(change::EndArgs),
+    /// Ends all switches that operators set.
+    #[command(after_help = change::CLEAR_EXAMPLES)]
+    Clear(change::ChangeArgs),
+    /// Who changed the rules in Redis, when and why, and which processes have them in force.
+    History(history::HistoryArgs),
+}
+
+pub(crate) async fn run(command: RulesCommand) -> Result<Report, Failure> {
+    match command {
+        RulesCommand::Check(args) => check::run(&args).await,
+        RulesCommand::Diff(args) => diff::run(&args).await,
+        RulesCommand::Explain(args) => explain::run(&args).await,
+        RulesCommand::Import(args) => import::run(&args),
+        RulesCommand::Push(args) => push::run(&args).await,
+        RulesCommand::Show(args) => show::run(&args).await,
+        RulesCommand::Override(args) => change::set_override(&args).await,
+        RulesCommand::Switch(args) => change::switch(&args).await,
+        RulesCommand::End(args) => change::end(&args).await,
+        RulesCommand::Clear(args) => change::clear(&args).await,
+        RulesCommand::History(args) => history::run(&args).await,
+    }
+}

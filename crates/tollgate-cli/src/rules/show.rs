@@ -6,7 +6,7 @@ use tollgate_rules::operators::{EntryOrigin, EntryStatus};
 
 use crate::{
     bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
-    report::Report, table::Table, time_text,
+    report::Report, rules::check::rules_of, table::Table, time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -47,14 +47,8 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
              process says what it had)\n\n"
         ));
     }
-    let mut table = Table::new(["rule", "limit", "by"]);
-    let mut rules = Vec::new();
-    for (rule, by) in document.keyed_rules() {
-        let (name, limit) = (rule.name(), rule.quota().to_string());
-        rules.push(json!({ "name": name, "limit": limit, "by": by }));
-        table.row([name.to_owned(), limit, by.join(", ")]);
-    }
-    text.push_str(&table.text());
+    let (table, rules) = rules_of(document, "rule");
+    text.push_str(&table);
     let entries = document.entries();
     let in_force = |entry: &&EntryStatus| entry.until.is_none_or(|until| until > stored.now);
     let entries: Vec<_> = entries.iter().filter(in_force).collect();

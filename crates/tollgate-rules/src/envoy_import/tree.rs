@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::{
     node::{Node, Value},
-    reader::{At, Fields, Reader},
+    reader::{Fields, Reader},
 };
 
 const OF_ROOT: &[&str] = &["domain", "descriptors"];
@@ -75,36 +75,52 @@ pub(super) fn read_root(
     root: &Node,
     domains: &mut Vec<(String, Vec<Descriptor>)>,
 ) {
-    let Some(fields) = table(reader, root, "a configuration", OF_ROOT) else {
+    let root = without_nulls(root);
+    let Some(fields) = table(reader, &root, "a configuration", OF_ROOT) else {
         return;
     };
-    let Some(domain) = fields.text("domain") else {
+    let Some(domain) = text(&fields, "domain") else {
         return reader.wrong(
             &root.span,
             "there is no domain; add it, such as domain: edge",
         );
     };
-    let index = domains.iter().position(|(known, _)| *known == domain.value);
+    let index = domains.iter().position(|(known, _)| *known == domain);
     let index = index.unwrap_or_else(|| {
-        domains.push((domain.value, Vec::new()));
+        domains.push((domain, Vec::new()));
         domains.len() - 1
     });
-    read_level(reader, &fields, &mut domains[index].1, &mut Vec::new());
+    read_level(&fields, &mut domains[index].1, &mut Vec::new());
+}
+
+/// A field of nothing is as good as none.
+fn without_nulls(node: &Node) -> Node {
+    let value = match &node.value {
+        Value::List(nodes) => Value::List(nodes.iter().map(without_nulls).collect()),
+        Value::Table(fields) => {
+            let fields = fields.iter().filter(|(_, node)| node.value != Value::Null);
+            let fields = fields.map(|(name, node)| (name.clone(), without_nulls(node)));
+            Value::Table(fields.collect())
+        }
+        other => other.clone(),
+    };
+    Node {
+        span: node.span.clone(),
+        value,
+    }
 }
 
 /// Reads `descriptors`, below the keys of `above` and whether they count.
 fn read_level(
-    reader: Reader<'_>,
-    fields: &Table<'_>,
+    fields: &Fields<'_>,
     level: &mut Vec<Descriptor>,
     above: &mut Vec<(String, Option<bool>)>,
 ) {
-    let Some(node) = fields.get("descriptors") else {
-        return;
-    };
+    let reader = fields.reader;
     let names = |node: &Descriptor| (node.key.clone(), node.value.clone());
     let mut known: HashSet<_> = level.iter().map(names).collect();
-    for node in reader.list(node, "descriptors").unwrap_or_default() {
+    let nodes = fields.read("descriptors", |node| reader.list(node, "descriptors"));
+    for node in nodes.unwrap_or_default() {
         let Some(descriptor) = Descriptor::read(reader, node, above) else {
             continue;
         };
@@ -123,45 +139,40 @@ impl Descriptor {
         above: &mut Vec<(String, Option<bool>)>,
     ) -> Option<Self> {
         let fields = table(reader, node, "a descriptor", OF_DESCRIPTOR)?;
-        let Some(key) = fields.text("key") else {
-            reader.wrong(&node.span, "a descriptor has no key; add it");
-            return None;
+        let Some(key) = text(&fields, "key") else {
+            return reader.refuse(&node.span, "a descriptor has no key; add it");
         };
-        if key.value.contains('*') {
+        if key.contains('*') {
             let message = "stars of keys have no counterpart; write the keys out";
-            reader.wrong(&key.span, message);
+            fields.wrong("key", message);
         }
-        let value = fields.text("value").map(|value| value.value);
+        let value = text(&fields, "value");
         let has_star = value.as_ref().is_some_and(|value| value.contains('*'));
-        let is_shared = fields.boolean("share_threshold");
-        if let Some(node) = fields
-            .get("share_threshold")
-            .filter(|_| is_shared && !has_star)
-        {
-            reader.wrong(&node.span, "only a value with a star is shared; remove it");
+        let is_shared = fields.is("share_threshold");
+        if is_shared && !has_star {
+            let message = "only a value with a star is shared; remove it";
+            fields.wrong("share_threshold", message);
         }
-        let limit = fields
-            .get("rate_limit")
-            .and_then(|node| Limit::read(reader, node));
+        let limit = fields.read("rate_limit", |node| Limit::read(reader, node));
         // Of a fixed value there is nothing to count by, and one key cannot both count and not.
         let counts = (value.is_none() || has_star).then_some(!is_shared);
         let differs = |(other, own): &(String, Option<bool>)| {
-            *other == key.value && counts.is_some() && own.is_some() && *own != counts
+            *other == key && counts.is_some() && own.is_some() && *own != counts
         };
         if above.iter().any(differs) {
             let message = "the values of this key count together in one of two places, and apart in the other; give them two keys";
-            reader.wrong(&key.span, message);
+            fields.wrong("key", message);
         }
         let mut descriptors = Vec::new();
-        above.push((key.value.clone(), counts));
-        read_level(reader, &fields, &mut descriptors, above);
+        above.push((key.clone(), counts));
+        read_level(&fields, &mut descriptors, above);
         above.pop();
         Some(Self {
-            key: key.value,
+            key,
             value,
             is_shared,
-            is_shadow: fields.boolean("shadow_mode"),
-            has_metrics: fields.boolean("detailed_metric") || fields.boolean("value_to_metric"),
+            is_shadow: fields.is("shadow_mode"),
+            has_metrics: fields.is("detailed_metric") || fields.is("value_to_metric"),
             limit,
             descriptors,
         })
@@ -171,35 +182,28 @@ impl Descriptor {
 impl Limit {
     fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
         let fields = table(reader, node, "a rate_limit", OF_LIMIT)?;
-        let name = fields.text("name").map(|name| name.value);
-        let unit = fields.text("unit");
-        if fields.boolean("unlimited") {
-            if let Some(unit) = unit {
-                reader.wrong(
-                    &unit.span,
-                    "without a limit there is no unit; remove one of them",
-                );
-            }
+        let (name, unit) = (text(&fields, "name"), text(&fields, "unit"));
+        if fields.is("unlimited") {
+            let message = "without a limit there is no unit; remove one of them";
+            fields.wrong("unit", message);
             return Some(Self { name, rate: None });
         }
         let Some(unit) = unit else {
-            reader.wrong(
-                &node.span,
-                "a rate_limit has no unit; add it, such as unit: minute",
-            );
-            return None;
+            let message = "a rate_limit has no unit; add it, such as unit: minute";
+            return reader.refuse(&node.span, message);
         };
-        let lower = unit.value.to_lowercase();
+        let lower = unit.to_lowercase();
         let per = UNITS.iter().find(|(name, _)| *name == lower);
-        if per.is_none() {
+        if let (None, Some(node)) = (per, fields.get("unit")) {
             let known = UNITS.iter().map(|(name, _)| *name);
-            reader.unknown(&unit.span, "unit", &unit.value, known);
+            reader.unknown(&node.span, "unit", &unit, known);
         }
-        let Some(units) = fields.get("requests_per_unit") else {
-            reader.wrong(&node.span, "a rate_limit has no requests_per_unit; add it");
-            return None;
-        };
-        let units = reader.number(units, "a number of requests", 0, u32::MAX.into())?;
+        if fields.get("requests_per_unit").is_none() {
+            let message = "a rate_limit has no requests_per_unit; add it";
+            return reader.refuse(&node.span, message);
+        }
+        let most = u32::MAX.into();
+        let units = fields.number("requests_per_unit", "a number of requests", 0, most)?;
         let rate = Some((units, per?.1));
         Some(Self { name, rate })
     }
@@ -214,54 +218,32 @@ impl Limit {
 }
 
 /// A table of the configuration, with fields that are known.
-struct Table<'a> {
-    reader: Reader<'a>,
-    fields: Fields<'a>,
-}
-
 fn table<'a>(
     reader: Reader<'a>,
     node: &'a Node,
-    what: &'static str,
+    what: &str,
     known: &[&'static str],
-) -> Option<Table<'a>> {
-    let fields = reader.fields_of(node, what, known)?;
+) -> Option<Fields<'a>> {
+    let fields = reader.fields_of(node, what, known, &[])?;
     for (name, node) in &fields.entries {
         let refused = REFUSED.iter().find(|(refused, _)| *refused == name.text);
-        let is_said = !matches!(node.value, Value::Bool(false) | Value::Null);
+        let is_said = node.value != Value::Bool(false);
         if let Some((refused, why)) = refused.filter(|_| is_said) {
             reader.wrong(&name.span, format!("{refused} has no counterpart: {why}"));
         }
     }
-    Some(Table { reader, fields })
+    Some(fields)
 }
 
-impl<'a> Table<'a> {
-    fn get(&self, name: &str) -> Option<&'a Node> {
-        let found = self.fields.get(name);
-        found.filter(|node| node.value != Value::Null)
-    }
-
-    /// A text that is not empty. Numbers and booleans are texts as they are written.
-    fn text(&self, name: &str) -> Option<At<String>> {
-        let node = self.get(name)?;
-        let value = match &node.value {
-            Value::Text(text) => text.clone(),
-            Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-                self.reader.text.get(node.span.clone())?.to_owned()
-            }
-            _ => {
-                self.reader.expected(node, "a text");
-                return None;
-            }
-        };
-        let span = node.span.clone();
-        (!value.is_empty()).then_some(At { span, value })
-    }
-
-    fn boolean(&self, name: &str) -> bool {
-        let node = self.get(name);
-        node.and_then(|node| self.reader.boolean(node))
-            .unwrap_or(false)
-    }
+/// A text that is not empty. Numbers and booleans are texts as they are written.
+fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
+    let node = fields.get(name)?;
+    let text = match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
+            fields.reader.text.get(node.span.clone())?.to_owned()
+        }
+        _ => return fields.reader.expected(node, "a text"),
+    };
+    Some(text).filter(|text| !text.is_empty())
 }

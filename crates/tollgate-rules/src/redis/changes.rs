@@ -1,36 +1,34 @@
 //! Changes of the rules in Redis: of the document, and of what operators set beside it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use ::redis::Script;
 use tollgate_core::{KeyBuf, Tick};
 
 use crate::{
-    audit::{AuditKind, AuditRecord},
-    author::Author,
+    audit::{AuditKind, AuditRecord, Author},
     bindings::Bindings,
     clock::time,
     document_changes::document_changes,
     document_error::DocumentError,
-    entries::{Entries, FittingEntry},
-    fleet::FleetStatus,
+    entries::FittingEntry,
     format::Format,
     operator_entries::{OperatorEntries, Pushed},
     operator_entry::OperatorEntry,
     override_entry::Client,
     pushed_document::pushed_text,
     redis::{
-        exchange::{Report, StoredDocument},
+        exchange::{Report, StoredDocument, StoredRules},
         push_error::{PushError, PushErrorKind},
         redis_audit::AUDIT,
-        redis_rules::{RedisRules, Shared},
-        stored_rules::StoredRules,
+        redis_rules::RedisRules,
     },
     rule_document::RuleDocument,
     rule_text::RuleText,
+    rules_status::FleetStatus,
+    signing_key::Signed,
 };
 
-static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("../../lua/push.lua")));
+const PUSH: &str = include_str!("../../lua/push.lua");
 /// How often a change is tried again while others change something.
 const ATTEMPTS: usize = 10;
 
@@ -40,8 +38,8 @@ struct Seen {
     /// The number that the change comes after.
     highest: u64,
     now: Tick,
-    /// `None`: there is none, or the bindings cannot read it.
-    before: Option<Before>,
+    /// As it was pushed, with its text. `None`: there is none, or the bindings cannot read it.
+    before: Option<(String, RuleDocument)>,
     /// Why they cannot.
     unreadable: Option<DocumentError>,
     pushed: Option<Pushed>,
@@ -49,10 +47,11 @@ struct Seen {
     fleet: FleetStatus,
 }
 
-/// The document before a change, as it was pushed.
-struct Before {
+/// What is to be stored: a document with its text, and what operators set beside it.
+struct After {
     text: String,
     document: RuleDocument,
+    set: OperatorEntries,
 }
 
 impl RedisRules {
@@ -72,7 +71,8 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        self.push_document(text, bindings, author, false).await
+        let pushed = self.push_document(text, bindings, author, false).await;
+        self.audited(pushed, author).await
     }
 
     /// The same, and ends all that operators set.
@@ -86,7 +86,8 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        self.push_document(text, bindings, author, true).await
+        let pushed = self.push_document(text, bindings, author, true).await;
+        self.audited(pushed, author).await
     }
 
     /// Gives clients limits of their own or switches rules, in all processes, also when another document is pushed: all in one change,
@@ -103,19 +104,14 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let set = |seen: &Seen, set: &mut OperatorEntries| {
-            let Some(before) = &seen.before else {
-                return Ok(());
-            };
-            let known = &before.document.entries;
+        let set = |seen: &Seen, known: &RuleDocument, set: &mut OperatorEntries| {
             for (id, entry) in (seen.highest + 1..).zip(entries) {
                 let mut entry = entry.clone().set(id, author, seen.now);
                 let read = known.read_new(&Arc::new(entry.clone()), seen.now)?;
                 if let FittingEntry::Override(of_client) = read {
                     let rule = &known.rules[of_client.rule];
-                    let name = &rule.name.value;
                     let hash = match &of_client.client {
-                        Client::Key(key) => self.shared.key.hash_key(name, key.as_ref()),
+                        Client::Key(key) => self.shared.key.hash_key(&rule.name, key.as_ref()),
                         Client::Hash(hash) => *hash,
                     };
                     entry.hash_key(hash, rule.key.form());
@@ -124,7 +120,8 @@ impl RedisRules {
             }
             Ok(())
         };
-        self.edit(bindings, author, set).await
+        let set = self.edit(bindings, author, set).await;
+        self.audited(set, author).await
     }
 
     /// Ends overrides and switches that operators set, by their [numbers](crate::operators::EntryStatus::id), in one change. Returns the
@@ -139,8 +136,9 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let end = |_: &Seen, set: &mut OperatorEntries| set.end(ids);
-        self.edit(bindings, author, end).await
+        let end = |_: &Seen, _: &RuleDocument, set: &mut OperatorEntries| set.end(ids);
+        let ended = self.edit(bindings, author, end).await;
+        self.audited(ended, author).await
     }
 
     /// What is stored: the pushed document, what operators set beside it, and who did. `None`: there are no rules.
@@ -153,17 +151,16 @@ impl RedisRules {
         if let Some(wrong) = seen.unreadable {
             return Err(wrong.into());
         }
-        let (Some(before), Some(pushed)) = (seen.before, seen.pushed) else {
+        let (Some((_, document)), Some(pushed)) = (seen.before, seen.pushed) else {
             return Ok(None);
         };
-        let entries = before.document.entries.beside(&seen.set);
         Ok(Some(StoredRules {
             revision: seen.revision,
             pushed_revision: pushed.revision,
             pushed_by: pushed.by,
             pushed_at: time(pushed.at),
             lost: pushed.lost,
-            document: RuleDocument { entries },
+            document: document.beside(&seen.set),
             fleet: seen.fleet,
             now: time(seen.now),
         }))
@@ -183,13 +180,21 @@ impl RedisRules {
         Ok(Some((stored.revision, document.text)))
     }
 
-    async fn audit_rejected(&self, wrong: &DocumentError, author: &Author) {
-        // The pieces of the document that an error shows may have keys in them.
-        let mistakes = wrong.mistakes().iter().take(20);
-        let lines = mistakes.map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
-        let record = AuditRecord::new(AuditKind::Rejected, author.clone(), lines.collect());
-        // Who pushes is told anyway.
-        let _ = self.add_record(&record).await;
+    /// Records what was refused because it is wrong.
+    async fn audited(
+        &self,
+        changed: Result<u64, PushError>,
+        author: &Author,
+    ) -> Result<u64, PushError> {
+        if let Err(wrong) = &changed
+            && !wrong.mistakes.is_empty()
+        {
+            let lines = wrong.mistakes.clone();
+            let record = AuditRecord::new(AuditKind::Rejected, author.clone(), lines);
+            // Who asks for the change is told anyway.
+            let _ = self.add_record(&record).await;
+        }
+        changed
     }
 
     async fn push_document(
@@ -200,19 +205,12 @@ impl RedisRules {
         is_alone: bool,
     ) -> Result<u64, PushError> {
         let hash_key = |rule: &str, client: &KeyBuf| self.shared.key.hash_key(rule, client);
-        let text = match pushed_text(&self.hashed(text.for_push()), bindings, hash_key) {
-            Ok(text) => text,
-            Err(wrong) => {
-                self.audit_rejected(&wrong, author).await;
-                return Err(wrong.into());
-            }
-        };
+        let text = pushed_text(&self.hashed(text.for_push()), bindings, hash_key)?;
         // As processes will read it: with hashes, by which clients are compared with those before.
         let read = RuleText::named(self.origin(), &*text, Format::Json);
         let document = self.hashed(read).parse(bindings)?;
         let mut first = None;
-        for _ in 0..ATTEMPTS {
-            let mut seen = self.read(bindings).await?;
+        let push = |seen: &Seen| {
             let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
             if *first.get_or_insert(revision) != revision {
                 let message = format!(
@@ -220,16 +218,17 @@ impl RedisRules {
                 );
                 return Err(PushError::new(PushErrorKind::Conflict, message));
             }
-            // That they ended is no part of this change.
-            seen.set.drop_expired(seen.now);
             let mut set = seen.set.clone();
             if is_alone {
                 set.all.clear();
             }
-            let is_same = seen.before.as_ref().is_some_and(|it| it.text == text);
+            let is_same = seen
+                .before
+                .as_ref()
+                .is_some_and(|(before, _)| *before == text);
             let is_behind = seen.revision < seen.highest;
             if is_same && !is_behind && set.all.len() == seen.set.all.len() {
-                return Ok(seen.revision);
+                return Ok(None);
             }
             let lost = match is_behind {
                 true => Some(seen.highest),
@@ -243,12 +242,14 @@ impl RedisRules {
                 lost: lost.filter(|_| !is_alone),
             };
             set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
-            let after = (&*text, document.entries.clone(), set);
-            if let Some(revision) = self.store(&seen, after, author).await? {
-                return Ok(revision);
-            }
-        }
-        Err(crowded())
+            let (text, document) = (text.clone(), document.clone());
+            Ok(Some(After {
+                text,
+                document,
+                set,
+            }))
+        };
+        self.change(bindings, author, push).await
     }
 
     /// Changes what operators set.
@@ -256,16 +257,18 @@ impl RedisRules {
         &self,
         bindings: &Bindings,
         author: &Author,
-        edit: impl Fn(&Seen, &mut OperatorEntries) -> Result<(), String>,
+        edit: impl Fn(&Seen, &RuleDocument, &mut OperatorEntries) -> Result<(), String>,
     ) -> Result<u64, PushError> {
-        for _ in 0..ATTEMPTS {
-            let mut seen = self.read(bindings).await?;
-            if let Some(wrong) = seen.unreadable {
-                return Err(wrong.into());
-            }
-            let Some(before) = &seen.before else {
-                let message = "there are no rules in Redis yet; push a document first";
-                return Err(PushError::new(PushErrorKind::Document, message));
+        let change = |seen: &Seen| {
+            let (text, document) = match (&seen.before, &seen.unreadable) {
+                (Some(before), _) => before.clone(),
+                (None, unreadable) => {
+                    let message = unreadable.as_ref().map(ToString::to_string);
+                    let message = message.unwrap_or_else(|| {
+                        "there are no rules in Redis yet; push a document first".to_owned()
+                    });
+                    return Err(PushError::new(PushErrorKind::Document, message));
+                }
             };
             // With this change processes would go back to the document of that revision.
             if seen.revision < seen.highest {
@@ -276,29 +279,47 @@ impl RedisRules {
                 );
                 return Err(PushError::new(PushErrorKind::Conflict, message));
             }
-            // That they ended is no part of this change.
-            seen.set.drop_expired(seen.now);
             let mut set = seen.set.clone();
-            if let Err(wrong) = edit(&seen, &mut set) {
-                let wrong = DocumentError::of_whole("the rules in Redis", wrong);
-                self.audit_rejected(&wrong, author).await;
-                return Err(wrong.into());
-            }
+            edit(seen, &document, &mut set)
+                .map_err(|wrong| DocumentError::of_whole("the rules in Redis", wrong))?;
             let is_same = set.all.len() == seen.set.all.len()
                 && set.all.iter().all(|entry| entry.id <= seen.highest);
             if is_same {
-                return Ok(seen.revision);
+                return Ok(None);
             }
             set.pushed = seen.pushed.clone().map(|pushed| Pushed {
                 lost: None,
                 ..pushed
             });
-            let after = (&*before.text, before.document.entries.clone(), set);
+            Ok(Some(After {
+                text,
+                document,
+                set,
+            }))
+        };
+        self.change(bindings, author, change).await
+    }
+
+    /// Stores what `change` makes of what is stored, and anew where others change something at the same time. `None`: nothing is to change.
+    async fn change(
+        &self,
+        bindings: &Bindings,
+        author: &Author,
+        mut change: impl FnMut(&Seen) -> Result<Option<After>, PushError>,
+    ) -> Result<u64, PushError> {
+        for _ in 0..ATTEMPTS {
+            let mut seen = self.read(bindings).await?;
+            // That they ended is no part of this change.
+            seen.set.drop_expired(seen.now);
+            let Some(after) = change(&seen)? else {
+                return Ok(seen.revision);
+            };
             if let Some(revision) = self.store(&seen, after, author).await? {
                 return Ok(revision);
             }
         }
-        Err(crowded())
+        let message = "others change the rules all the time; try again";
+        Err(PushError::new(PushErrorKind::Conflict, message))
     }
 
     /// What is stored, and the number that the next change comes after.
@@ -332,12 +353,7 @@ impl RedisRules {
         }));
         let text = RuleText::named(self.origin(), &*document.text, Format::Json);
         match self.hashed(text).parse(bindings) {
-            Ok(read) => {
-                seen.before = Some(Before {
-                    text: document.text,
-                    document: read,
-                });
-            }
+            Ok(read) => seen.before = Some((document.text, read)),
             // It may be replaced.
             Err(wrong) => seen.unreadable = Some(wrong),
         }
@@ -348,29 +364,24 @@ impl RedisRules {
     async fn store(
         &self,
         seen: &Seen,
-        (text, entries, set): (&str, Entries, OperatorEntries),
+        after: After,
         author: &Author,
     ) -> Result<Option<u64>, PushError> {
-        let Shared { key, names, .. } = &*self.shared;
-        let beside = set.text();
+        let (text, beside) = (&after.text, &after.set.text());
         // Above the numbers of all that is set.
-        let numbers = set.all.iter().map(|entry| entry.id);
+        let numbers = after.set.all.iter().map(|entry| entry.id);
         let revision = numbers.fold(seen.highest + 1, u64::max);
-        let signature = key.sign(&names.namespace, revision, [text, &beside], author);
-        let before = match &seen.before {
-            Some(before) => before.document.entries.clone().beside(&seen.set),
-            None => Entries::default(),
-        };
-        let changes = document_changes(&before, &entries.beside(&set)).join("\n");
-        let mut push = PUSH.key(names.key(""));
-        push.key(names.key(":pushed")).key(names.key(":audit"));
+        let signed = self.signed(revision, text, beside, author);
+        let signature = self.shared.key.sign(&signed).to_string();
+        let before = seen.before.as_ref().map(|(_, document)| document.clone());
+        let before = before.unwrap_or_default().beside(&seen.set);
+        let changes = document_changes(&before, &after.document.beside(&after.set)).join("\n");
+        let mut push = self.script(PUSH, &["", ":pushed", ":audit"]);
         push.arg(seen.revision).arg(revision).arg(text);
-        push.arg(&signature);
-        push.arg(author.actor())
-            .arg(author.reason())
-            .arg(names.key(""));
+        push.arg(&signature).arg(author.actor());
+        push.arg(author.reason()).arg(self.name(""));
         push.arg(AUDIT).arg(changes).arg(beside);
-        let (is_stored, stored): (bool, u64) = self.shared.link.lock().await.run(&push).await?;
+        let (is_stored, stored): (bool, u64) = self.send(&push).await?;
         if is_stored {
             return Ok(Some(revision));
         }
@@ -378,6 +389,22 @@ impl RedisRules {
         let found = self.exchange(&Report::default()).await?.document;
         let is_ours = found.is_some_and(|found| found.signature == signature);
         Ok((stored == revision && is_ours).then_some(revision))
+    }
+
+    fn signed<'a>(
+        &'a self,
+        revision: u64,
+        text: &'a str,
+        beside: &'a str,
+        by: &'a Author,
+    ) -> Signed<'a> {
+        Signed {
+            namespace: &self.shared.namespace,
+            revision,
+            text,
+            beside,
+            by,
+        }
     }
 
     /// # Errors
@@ -388,10 +415,9 @@ impl RedisRules {
         revision: u64,
         document: &StoredDocument,
     ) -> Result<(), DocumentError> {
-        let Shared { key, names, .. } = &*self.shared;
-        let (signature, author) = (&document.signature, &document.author);
-        let texts = [&*document.text, &*document.beside];
-        if key.has_signed(signature, (&names.namespace, revision), texts, author) {
+        let StoredDocument { text, beside, .. } = document;
+        let signed = self.signed(revision, text, beside, &document.author);
+        if self.shared.key.has_signed(&document.signature, &signed) {
             return Ok(());
         }
         let message = format!(
@@ -415,10 +441,4 @@ impl RedisRules {
         let read = OperatorEntries::read(&document.beside);
         read.map_err(|wrong| DocumentError::of_whole(&self.origin(), wrong))
     }
-}
-
-/// Each time somebody else was faster.
-fn crowded() -> PushError {
-    let message = "others change the rules all the time; try again";
-    PushError::new(PushErrorKind::Conflict, message)
 }

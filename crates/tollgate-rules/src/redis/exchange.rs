@@ -1,18 +1,17 @@
 //! What a process tells Redis, and hears from it.
 
-use std::{sync::LazyLock, time::Duration};
+use std::time::{Duration, SystemTime};
 
-use ::redis::Script;
 use tollgate_core::Tick;
 
 use crate::{
-    author::Author,
-    fleet::{FleetStatus, LaggingProcess},
+    audit::Author,
     redis::{push_error::PushError, redis_rules::RedisRules},
+    rule_document::RuleDocument,
+    rules_status::{FleetStatus, LaggingProcess},
 };
 
-static REPORT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/report.lua")));
+const REPORT: &str = include_str!("../../lua/report.lua");
 
 /// A process without a heartbeat for this time is gone: three heartbeats.
 const GONE_AFTER: Duration = Duration::from_secs(15);
@@ -66,20 +65,20 @@ impl RedisRules {
 
     /// Tells what a process has in force, and asks what is stored.
     pub(crate) async fn exchange(&self, report: &Report) -> Result<Stored, PushError> {
-        let names = &self.shared.names;
-        let mut report_call = REPORT.key(names.key(""));
-        for part in [":pushed", ":in_force", ":said", ":last_seen", ":documents"] {
-            report_call.key(names.key(part));
-        }
-        report_call
-            .arg(&report.process)
-            .arg(report.revision)
-            .arg(&report.hash);
-        report_call
-            .arg(&report.says)
-            .arg(GONE_AFTER.as_millis() as u64);
-        report_call.arg(&report.signature).arg(NAMED);
-        let reply: Reply = self.shared.link.lock().await.run(&report_call).await?;
+        let parts = [
+            "",
+            ":pushed",
+            ":in_force",
+            ":said",
+            ":last_seen",
+            ":documents",
+        ];
+        let mut call = self.script(REPORT, &parts);
+        call.arg(&report.process).arg(report.revision);
+        call.arg(&report.hash).arg(&report.says);
+        call.arg(GONE_AFTER.as_millis() as u64);
+        call.arg(&report.signature).arg(NAMED);
+        let reply: Reply = self.send(&call).await?;
         let (now, revision, at, fields, in_force, processes, lagging, ahead, named) = reply;
         let named = named.chunks_exact(4).map(|of_one| {
             let since = of_one[2].parse().unwrap_or(now);
@@ -128,3 +127,27 @@ type Reply = (
     u64,
     Vec<String>,
 );
+
+/// What is stored in Redis, from [`RedisRules::stored`](crate::redis::RedisRules::stored).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredRules {
+    /// The number of the latest change: a push, or one by an operator.
+    pub revision: u64,
+    /// The number of the latest push.
+    pub pushed_revision: u64,
+    /// Who pushed it, and why.
+    pub pushed_by: Author,
+    /// When it was pushed, by the clock of Redis.
+    pub pushed_at: SystemTime,
+    /// What operators had set up to this revision is lost: Redis was emptied or restored before the document was pushed, while processes
+    /// had this revision in force. It is said until an operator sets or ends something. What is lost stands in the
+    /// [status](crate::RulesStatus::lost) of processes.
+    pub lost: Option<u64>,
+    /// The rules as processes have them: with what operators set. [`entries`](RuleDocument::entries) lists that.
+    pub document: RuleDocument,
+    /// Which processes follow the rules, and which lag.
+    pub fleet: FleetStatus,
+    /// The time by the clock of Redis.
+    pub now: SystemTime,
+}

@@ -1,39 +1,226 @@
-//! A connection to Redis that is made anew when it breaks.
+//! Connections to the servers that have the rules, by the clients of redis-rs.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
+#[cfg(feature = "tls")]
+use ::redis::TlsCertificates;
 use ::redis::{
-    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ScriptInvocation, ServerErrorKind,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue,
+    IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, TlsMode,
     aio::{ConnectionLike, PubSub},
+    cluster::ClusterClientBuilder,
+    from_redis_value,
+    sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 use futures_core::Stream;
 use tokio::time::{Instant, timeout};
+use tollgate_redis::{AddressParts, Place};
 
-use crate::redis::{
-    push_error::{PushError, PushErrorKind},
-    servers::{Connection, PATIENCE, Servers},
-};
+#[cfg(feature = "tls")]
+use crate::redis::certificates::Certificates;
+use crate::redis::push_error::{PushError, PushErrorKind};
 
-/// For how long a master is taken for the one that the sentinels name. A process looks about as often.
-const NAMED_FOR: Duration = Duration::from_secs(4);
+/// How long a connection may take, and then each reply.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is asked of a server.
-#[derive(Clone, Copy)]
-enum Call<'a> {
-    Script(&'a ScriptInvocation<'a>),
-    Command(&'a Cmd),
+/// How long a call to a cluster may take, with all that it is sent again for.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(6);
+
+/// The servers of an address: one, the one that sentinels name, or those of a cluster.
+pub(crate) struct Servers {
+    address: AddressParts,
+    #[cfg(feature = "tls")]
+    pub(crate) certificates: Option<TlsCertificates>,
 }
 
-impl Call<'_> {
-    async fn on<T: FromRedisValue>(self, connection: &mut impl ConnectionLike) -> RedisResult<T> {
-        match self {
-            Self::Script(script) => script.invoke_async(connection).await,
-            Self::Command(command) => command.query_async(connection).await,
+/// A connection for commands. Its futures are boxed, as those of users hold them.
+type Connection = Box<dyn ConnectionLike + Send>;
+
+impl Servers {
+    /// Connections to these are not encrypted.
+    pub(crate) fn new(address: AddressParts) -> Self {
+        Self {
+            address,
+            #[cfg(feature = "tls")]
+            certificates: None,
+        }
+    }
+
+    /// Whether the servers are a cluster, to whose servers calls are sent on.
+    pub(crate) fn are_cluster(&self) -> bool {
+        self.address.is_cluster
+    }
+
+    /// The name of the master, where only sentinels know which server it is.
+    pub(crate) fn master(&self) -> Option<&str> {
+        self.address.master.as_deref()
+    }
+
+    pub(crate) async fn connect(&self) -> RedisResult<Connection> {
+        if self.address.is_cluster {
+            let connected = timeout(CLUSTER_PATIENCE, self.cluster()).await;
+            return connected.unwrap_or_else(|_| Err(late()));
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let client = self.client().await?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(Box::new(connection.await?))
+    }
+
+    /// A connection for publications. In a cluster they reach every server.
+    pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
+        if !self.address.is_cluster {
+            let client = self.client().await?;
+            return timeout(PATIENCE, client.get_async_pubsub())
+                .await
+                .unwrap_or_else(|_| Err(late()));
+        }
+        let mut wrong = late();
+        for place in &self.address.places {
+            let client = self.open(place)?;
+            match timeout(PATIENCE, client.get_async_pubsub()).await {
+                Ok(Ok(publications)) => return Ok(publications),
+                Ok(Err(refused)) => wrong = refused,
+                Err(_) => {}
+            }
+        }
+        Err(wrong)
+    }
+
+    /// The one server, or the master that the first sentinel names which answers.
+    async fn client(&self) -> RedisResult<Client> {
+        let Some(master) = &self.address.master else {
+            return match self.address.places.first() {
+                Some(place) => self.open(place),
+                None => Err(late()),
+            };
+        };
+        let sentinels = self.address.places.iter().map(|place| self.addr(place));
+        let mut builder =
+            SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
+                .set_client_to_redis_protocol(ProtocolVersion::RESP2)
+                .set_client_to_redis_db(i64::from(self.address.database));
+        let [user, password] = &self.address.login;
+        if let Some(user) = user {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = password {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        let [user, password] = &self.address.sentinel_login;
+        if let Some(user) = user {
+            builder = builder.set_client_to_sentinel_username(user);
+        }
+        if let Some(password) = password {
+            builder = builder.set_client_to_sentinel_password(password);
+        }
+        if self.address.is_encrypted {
+            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.certificates {
+            builder = builder
+                .set_client_to_redis_certificates(certificates.clone())
+                .set_client_to_sentinel_certificates(certificates.clone());
+        }
+        let mut sentinels = builder.build()?;
+        // They are asked one after the other, and then the master itself.
+        let patience = PATIENCE * (1 + self.address.places.len() as u32);
+        timeout(patience, sentinels.async_get_client())
+            .await
+            .unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn cluster(&self) -> RedisResult<Connection> {
+        let nodes: RedisResult<Vec<_>> =
+            (self.address.places.iter().map(|place| self.info(place))).collect();
+        let builder = ClusterClientBuilder::new(nodes?)
+            .connection_timeout(PATIENCE)
+            .response_timeout(PATIENCE)
+            .overall_response_timeout(Some(CLUSTER_PATIENCE))
+            // While a hash slot moves, a call whose keys are on two servers is tried again.
+            .min_retry_wait(50)
+            .max_retry_wait(500);
+        #[cfg(feature = "tls")]
+        let builder = match &self.certificates {
+            Some(certificates) => builder.certs(certificates.clone()),
+            None => builder,
+        };
+        let connection = builder.build()?.get_async_connection().await?;
+        Ok(Box::new(connection))
+    }
+
+    fn open(&self, place: &Place) -> RedisResult<Client> {
+        let info = self.info(place)?;
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.certificates {
+            return Client::build_with_tls(info, certificates.clone());
+        }
+        Client::open(info)
+    }
+
+    fn info(&self, place: &Place) -> RedisResult<ConnectionInfo> {
+        let mut settings = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP2)
+            .set_db(i64::from(self.address.database));
+        let [user, password] = &self.address.login;
+        if let Some(user) = user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = password {
+            settings = settings.set_password(password);
+        }
+        let info = self.addr(place).into_connection_info()?;
+        Ok(info.set_redis_settings(settings))
+    }
+
+    fn addr(&self, place: &Place) -> ConnectionAddr {
+        match place {
+            Place::Tcp(host, port) if self.address.is_encrypted => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+            Place::Tcp(host, port) => ConnectionAddr::Tcp(host.clone(), *port),
+            Place::Unix(path) => ConnectionAddr::Unix(path.clone()),
         }
     }
 }
 
-/// A connection for scripts and commands.
+/// A client of one server; without a place, of the only one, or of the master that the sentinels name. It is for other crates of tollgate.
+///
+/// # Errors
+///
+/// The sentinels name no master, or the certificates cannot be read.
+#[cfg(feature = "tls")]
+#[doc(hidden)]
+pub async fn client_of(
+    address: &AddressParts,
+    place: Option<&Place>,
+    trusted: Option<&Certificates>,
+) -> RedisResult<Client> {
+    let servers = Servers {
+        address: address.clone(),
+        certificates: trusted.map(|it| it.0.clone()),
+    };
+    match place {
+        Some(place) => servers.open(place),
+        None => servers.client().await,
+    }
+}
+
+fn late() -> RedisError {
+    RedisError::from((ErrorKind::Io, "there is no connection in time"))
+}
+
+/// For how long a master is taken for the one that the sentinels name. A process looks about as often.
+const NAMED_FOR: Duration = Duration::from_secs(4);
+
+/// A connection for commands.
 pub(crate) struct Link {
     servers: Arc<Servers>,
     connection: Option<(Connection, Instant)>,
@@ -48,25 +235,13 @@ impl Link {
         }
     }
 
-    /// Runs a script.
-    pub(crate) async fn run<T: FromRedisValue>(
-        &mut self,
-        script: &ScriptInvocation<'_>,
-    ) -> Result<T, PushError> {
-        self.call(Call::Script(script)).await
-    }
-
     /// Sends a command.
     pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, PushError> {
-        self.call(Call::Command(command)).await
-    }
-
-    async fn call<T: FromRedisValue>(&mut self, call: Call<'_>) -> Result<T, PushError> {
-        let mut reply = self.reply(call).await;
+        let mut reply = self.reply(command).await;
         // It was the master, and changed nothing; the sentinels name another one.
         if self.servers.master().is_some() && reply.as_ref().is_err_and(is_replica) {
             self.connection = None;
-            reply = self.reply(call).await;
+            reply = self.reply(command).await;
         }
         reply.map_err(|wrong| {
             // What the server says itself leaves the connection as it was.
@@ -91,7 +266,7 @@ impl Link {
         })
     }
 
-    async fn reply<T: FromRedisValue>(&mut self, call: Call<'_>) -> RedisResult<T> {
+    async fn reply<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
         let named_for =
             |made: &Instant| self.servers.master().is_some() && made.elapsed() > NAMED_FOR;
         // A master that was replaced may go on answering.
@@ -103,11 +278,8 @@ impl Link {
                 &mut self.connection.insert((made, Instant::now())).0
             }
         };
-        // Boxed, because the futures of redis-rs are deep, and those of users hold these.
-        match connection {
-            Connection::Server(server) => Box::pin(call.on(server)).await,
-            Connection::Cluster(cluster) => Box::pin(call.on(cluster)).await,
-        }
+        let reply = connection.req_packed_command(command).await?;
+        Ok(from_redis_value(reply.extract_error()?)?)
     }
 }
 

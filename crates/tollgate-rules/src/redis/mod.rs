@@ -71,25 +71,21 @@
 //! | `{shop}:rules:in_force`, `:rules:last_seen`, `:rules:said`, `:rules:documents` | what processes say; gone 15 s after the last one was heard |
 //! | `{shop}:rules:audit` | a stream of about 10 000 [records](RedisRules::audit) |
 //!
-//! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `EVALSHA`, `SCRIPT LOAD`,
-//! `SUBSCRIBE`, and what the scripts call: `+@hash +@sortedset +@stream +pexpire +time +publish`. Behind Sentinel it needs `ROLE`,
+//! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `SUBSCRIBE`, and what the scripts call: `+@hash +@sortedset +@stream +pexpire +time +publish`. Behind Sentinel it needs `ROLE`,
 //! and a user of the sentinels `SENTINEL MASTERS` and `ROLE`, which the store alone does not; in a cluster `CLUSTER SLOTS`.
 
 #[cfg(feature = "tls")]
 mod certificates;
 mod changes;
-mod exchange;
+pub(crate) mod exchange;
 mod link;
-mod names;
 mod push_error;
 mod redis_audit;
 mod redis_rules;
 mod redis_source;
-mod servers;
-pub(crate) mod stored_rules;
 
 #[cfg(feature = "tls")]
-pub use self::{certificates::Certificates, servers::client_of};
+pub use self::{certificates::Certificates, link::client_of};
 pub use self::{
     push_error::{PushError, PushErrorKind},
     redis_audit::RedisAudit,

@@ -2,8 +2,6 @@
 
 use std::{error::Error, fmt};
 
-use tollgate_core::RuleError;
-
 use crate::document_error::DocumentError;
 
 /// Why a document was not pushed, or Redis not asked. Nothing has changed, unless the reply was
@@ -12,6 +10,8 @@ use crate::document_error::DocumentError;
 pub struct PushError {
     kind: PushErrorKind,
     message: String,
+    /// What is wrong with a document, for the audit: without the pieces of it that an error shows, which may have keys in them.
+    pub(crate) mistakes: Vec<String>,
 }
 
 /// What a [`PushError`] is about.
@@ -30,8 +30,11 @@ pub enum PushErrorKind {
 
 impl PushError {
     pub(crate) fn new(kind: PushErrorKind, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { kind, message }
+        Self {
+            kind,
+            message: message.into(),
+            mistakes: Vec::new(),
+        }
     }
 
     /// What it is about.
@@ -43,13 +46,12 @@ impl PushError {
 
 impl From<DocumentError> for PushError {
     fn from(wrong: DocumentError) -> Self {
-        Self::new(PushErrorKind::Document, wrong.to_string())
-    }
-}
-
-impl From<RuleError> for PushError {
-    fn from(wrong: RuleError) -> Self {
-        Self::new(PushErrorKind::Setting, wrong.to_string())
+        let mistakes = wrong.mistakes().iter().take(20);
+        let mistakes = mistakes.map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
+        Self {
+            mistakes: mistakes.collect(),
+            ..Self::new(PushErrorKind::Document, wrong.to_string())
+        }
     }
 }
 

@@ -7,8 +7,7 @@ use tokio::{
 };
 
 use crate::{
-    audit::{AuditKind, AuditRecord, AuditSink},
-    author::Author,
+    audit::{AuditKind, AuditRecord, AuditSink, Author},
     clock::time,
     redis::{push_error::PushError, redis_rules::RedisRules},
 };
@@ -49,16 +48,11 @@ impl RedisRules {
     /// Redis is unavailable.
     pub async fn audit(&self, most: usize) -> Result<Vec<AuditRecord>, PushError> {
         let mut command = Cmd::new();
-        command
-            .arg("XREVRANGE")
-            .arg(self.shared.names.key(":audit"));
+        command.arg("XREVRANGE").arg(self.name(":audit"));
         command.arg("+").arg("-").arg("COUNT").arg(most);
-        let entries: Vec<(String, Vec<String>)> =
-            self.shared.link.lock().await.send(&command).await?;
-        Ok(entries
-            .iter()
-            .map(|(id, fields)| record(id, fields))
-            .collect())
+        let entries: Vec<(String, Vec<String>)> = self.send(&command).await?;
+        let records = entries.iter().map(|(id, fields)| record(id, fields));
+        Ok(records.collect())
     }
 
     /// Records in the audit what somebody did to a client of a rule, as "starts anew" or "is granted 100 units"; the client by its
@@ -84,18 +78,15 @@ impl RedisRules {
     /// Adds a record to the audit.
     pub(crate) async fn add_record(&self, record: &AuditRecord) -> Result<(), PushError> {
         let mut command = Cmd::new();
-        command.arg("XADD").arg(self.shared.names.key(":audit"));
+        command.arg("XADD").arg(self.name(":audit"));
         command.arg("MAXLEN").arg("~").arg(AUDIT).arg("*");
         command.arg("what").arg(record.kind.name());
         command.arg("actor").arg(record.author.actor());
-        command
-            .arg("before")
-            .arg(record.before)
-            .arg("after")
-            .arg(record.after);
+        command.arg("before").arg(record.before);
+        command.arg("after").arg(record.after);
         command.arg("changes").arg(record.lines.join("\n"));
         command.arg("reason").arg(record.author.reason());
-        let _: String = self.shared.link.lock().await.send(&command).await?;
+        let _: String = self.send(&command).await?;
         Ok(())
     }
 }

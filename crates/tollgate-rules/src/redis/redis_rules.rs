@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::redis::{Cmd, FromRedisValue};
 use tokio::sync::Mutex;
 use tollgate_redis::{Address, Secret, SetupError};
 
@@ -10,14 +11,15 @@ use crate::redis::certificates::Certificates;
 use crate::{
     bindings::HashKey,
     redis::{
-        link::Link,
-        names::Names,
+        link::{Link, Servers},
         push_error::{PushError, PushErrorKind},
-        servers::Servers,
     },
     rule_text::RuleText,
     signing_key::SigningKey,
 };
+
+/// The longest namespace, as stores have it.
+const LONGEST: usize = 64;
 
 /// The rules of a service in Redis: pushes documents, and makes the [source](Self::source) that each process
 /// [follows](crate::LiveRules::follow). See the [module](crate::redis).
@@ -30,7 +32,7 @@ pub struct RedisRules {
 
 pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
-    pub(crate) names: Names,
+    pub(crate) namespace: String,
     pub(crate) key: SigningKey,
     pub(crate) link: Mutex<Link>,
 }
@@ -83,18 +85,48 @@ impl RedisRules {
     }
 
     fn of_servers(servers: Servers, namespace: &str, secret: &Secret) -> Result<Self, PushError> {
-        let names = Names::new(namespace)?;
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+        if !(1..=LONGEST).contains(&namespace.len()) || !namespace.bytes().all(fits) {
+            let message = format!(
+                "{namespace:?} is no namespace; take the name of the service, in 1 to {LONGEST} letters, digits and _ . : -"
+            );
+            return Err(PushError::new(PushErrorKind::Setting, message));
+        }
         let servers = Arc::new(servers);
-        let key = SigningKey::new(secret);
-        let link = Mutex::new(Link::new(Arc::clone(&servers)));
+        let shared = Shared {
+            link: Mutex::new(Link::new(Arc::clone(&servers))),
+            servers,
+            namespace: namespace.to_owned(),
+            key: SigningKey::new(secret),
+        };
         Ok(Self {
-            shared: Arc::new(Shared {
-                servers,
-                names,
-                key,
-                link,
-            }),
+            shared: Arc::new(shared),
         })
+    }
+
+    /// The name in Redis of what belongs to the rules, or of themselves where `part` is empty. No state of a limit has it: those end in a
+    /// number.
+    pub(crate) fn name(&self, part: &str) -> String {
+        format!("{{{}}}:rules{part}", self.shared.namespace)
+    }
+
+    /// The call of a script with these of the [names](Self::name), for arguments to follow. With its text: it is called every few seconds.
+    pub(crate) fn script(&self, text: &str, parts: &[&str]) -> Cmd {
+        let mut call = Cmd::new();
+        call.arg("EVAL").arg(text).arg(parts.len());
+        for part in parts {
+            call.arg(self.name(part));
+        }
+        call
+    }
+
+    /// The answer to a command.
+    ///
+    /// # Errors
+    ///
+    /// Redis is unavailable.
+    pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, PushError> {
+        self.shared.link.lock().await.send(command).await
     }
 
     /// The text, with the secret for keys that are named by their hash.
@@ -105,7 +137,7 @@ impl RedisRules {
     }
 
     pub(crate) fn origin(&self) -> String {
-        format!("Redis, namespace {}", self.shared.names.namespace)
+        format!("Redis, namespace {}", self.shared.namespace)
     }
 }
 
@@ -120,4 +152,4 @@ fn read_address(
 }
 
 // Without the address, which may have a password in it.
-tollgate_core::debug_fields!(RedisRules, it => namespace: it.shared.names.namespace);
+tollgate_core::debug_fields!(RedisRules, it => namespace: it.shared.namespace);

@@ -6,10 +6,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     document_error::DocumentError,
-    fleet::Fleet,
     redis::{exchange::Report, link::Subscription, redis_rules::RedisRules},
     rule_text::RuleText,
-    rules_status::RulesStatus,
+    rules_status::{Fleet, RulesStatus},
     source::{Source, SourceError},
 };
 
@@ -38,15 +37,9 @@ pub struct RedisSource {
 impl RedisRules {
     /// The source that a process follows: give it to [`LiveRules::follow`](crate::LiveRules::follow).
     pub fn source(&self) -> RedisSource {
-        RedisSource::new(self.clone())
-    }
-}
-
-impl RedisSource {
-    fn new(rules: RedisRules) -> Self {
         let process = format!("{}-{:016x}", std::process::id(), unique());
-        Self {
-            rules,
+        RedisSource {
+            rules: self.clone(),
             report: Report {
                 process,
                 ..Report::default()
@@ -58,7 +51,9 @@ impl RedisSource {
             fleet: Fleet::default(),
         }
     }
+}
 
+impl RedisSource {
     /// The name under which other processes see this one in their [status](crate::FleetStatus): of a host or a pod. Names differ;
     /// the process's number is added. Default: only that.
     pub fn named(mut self, process: &str) -> Self {
@@ -86,8 +81,8 @@ impl RedisSource {
 
     async fn subscribe(&mut self) {
         if self.subscription.is_none() {
-            let shared = &self.rules.shared;
-            self.subscription = Subscription::new(&shared.servers, &shared.names.key("")).await;
+            let channel = self.rules.name("");
+            self.subscription = Subscription::new(&self.rules.shared.servers, &channel).await;
         }
     }
 
@@ -101,7 +96,7 @@ impl RedisSource {
         let stored = self.rules.exchange(report).await?;
         self.fleet.set(stored.fleet);
         if stored.revision == 0 {
-            let namespace = &self.rules.shared.names.namespace;
+            let namespace = &self.rules.shared.namespace;
             let mut message =
                 format!("there are no rules in Redis, namespace {namespace}; push them");
             if self.set > 0 {

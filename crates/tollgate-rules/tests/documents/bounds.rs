@@ -6,7 +6,7 @@ use tollgate_rules::{Format, LiveRules, RuleDocument};
 use crate::{
     bindings,
     model::{JSON, TOML, YAML},
-    toml,
+    says, toml,
 };
 
 proptest! {
@@ -188,9 +188,9 @@ fn a_group_has_at_most_a_thousand_rules() {
     };
     assert!(RuleDocument::parse(&text(1_000), Format::Yaml, &bindings()).is_ok());
     let shown = wrong(&text(1_001), Format::Yaml);
-    assert!(
-        shown.contains("a group has at most 1000 rules, and this one has 1001; make several"),
-        "{shown}"
+    says(
+        &shown,
+        "a group has at most 1000 rules, and this one has 1001; make several",
     );
 }
 
@@ -212,24 +212,20 @@ fn an_alias_stands_for_a_table_and_not_for_a_hundred_thousand() {
     assert_eq!(rules(1_000).expect("valid").rules().len(), 1_000);
     let error = rules(20_000).expect_err("it stands for too much");
     let words = "its aliases stand for at most 100000";
-    assert!(error.to_string().contains(words), "{error}");
+    says(&error, words);
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_utf_8_is_refused_in_every_syntax() {
+async fn a_file_that_is_not_utf_8_is_refused_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, bytes) in [
-        ("limits.toml", &b"version = 1\n# \xe9t\xe9\n"[..]),
-        ("limits.yaml", b"version: 1\n# \xe9t\xe9\n"),
-        ("limits.yml", b"\xff\xfev\0e\0r\0"),
-        ("limits.json", b"{\"version\":\n \"\xf0\x28\x8c\x28\"}"),
+    let path = folder.path().join("limits.toml");
+    for (line, bytes) in [
+        (2, &b"version = 1\n# \xe9t\xe9\n"[..]),
+        (1, b"\xff\xfev\0e\0r\0"),
     ] {
-        let path = folder.path().join(name);
         std::fs::write(&path, bytes).expect("written");
         let error = LiveRules::watch(&path, bindings()).expect_err("it is no text");
-        let line = if name == "limits.yml" { 1 } else { 2 };
-        let expected = format!("line {line} is not UTF-8; save the file as UTF-8");
-        assert!(error.to_string().contains(&expected), "{name}: {error}");
-        assert!(error.to_string().contains(name), "{error}");
+        let expected = format!("limits.toml: line {line} is not UTF-8; save the file as UTF-8");
+        says(&error, &expected);
     }
 }

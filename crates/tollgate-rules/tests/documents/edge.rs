@@ -47,16 +47,15 @@ async fn a_shared_document_has_the_rules_of_its_reader() {
     assert_eq!(passing(edge.rules(), || get("/a")).await, 3);
     let head = get("/a").into_parts().0;
     let elsewhere = |document: &RuleDocument| {
-        let explained = document.explain(&head).into_iter();
-        let elsewhere = explained.filter(|rule| rule.outcome == Explained::Elsewhere);
-        elsewhere
-            .map(|rule| rule.rule.to_owned())
+        let mut explained = document.explain(&head);
+        explained.retain(|rule| rule.outcome == Explained::Elsewhere);
+        explained
+            .into_iter()
+            .map(|rule| rule.rule)
             .collect::<Vec<_>>()
     };
-    assert_eq!(
-        (elsewhere(&service), elsewhere(&edge)),
-        (vec!["edge".to_owned()], vec!["service".to_owned()])
-    );
+    assert_eq!(elsewhere(&service), ["edge"]);
+    assert_eq!(elsewhere(&edge), ["service"]);
 }
 
 #[test]

@@ -233,3 +233,20 @@ async fn deny_unwritten_denies_what_a_full_ledger_would_lose() {
         assert_eq!(limiter.acquire(&[check]).await.is_allowed(), passes);
     }
 }
+
+#[tokio::test]
+async fn an_override_takes_precedence_over_a_computed_limit_and_a_switch_halves_it() {
+    let request = || {
+        let mut request = client("/", "acme");
+        let limit = http::HeaderValue::from_static("fixed_window 6/min");
+        request.headers_mut().insert("x-limit", limit);
+        request
+    };
+    let other = "[[overrides]]\nrule = \"rule\"\nkey = \"acme\"\nlimit = \"4/min\"\n";
+    let half = "[[switches]]\nrules = \"*\"\nlimit = \"50%\"\n";
+    for (more, passed) in [(other, 4), (half, 3)] {
+        let more = format!("quota_by = \"token\"\n{more}");
+        let document = toml(&one("\"header:x-api-key\"", &more)).expect("valid");
+        assert_eq!(passing(document.rules(), request).await, passed);
+    }
+}

@@ -120,21 +120,7 @@ fn what_rules_cannot_say_is_refused_by_name_with_its_line() {
         }
     };
     refused(
-        "domain: a
-descriptors:
-  - key: k
-    quota_mode: true
-    metadata: { a: 1 }
-    rate_limit: { unit: minute, requests_per_unit: 1, replaces: [{ name: b }] }
-  - key: k*
-    descriptors:
-      - key: banned
-        rate_limit: { unit: fortnight, requests_per_unit: 5 }
-      - { key: v, value: x, share_threshold: true }
-  - { key: s, value: 'a*', share_threshold: true, descriptors: [{ key: s }] }
-  - { key: s, value: 'a*' }
-  - { key: t, vlaue: x }
-",
+        include_str!("../envoy/refused.yaml"),
         &[
             "a.yaml:4:5: quota_mode has no counterpart: a limit that only reports is mode = \"shadow\"",
             "a.yaml:5:5: metadata has no counterpart",
@@ -154,69 +140,7 @@ descriptors:
 
 #[test]
 fn an_import_reads_as_if_it_were_written_by_hand() {
-    let yaml = "
-domain: sms
-descriptors:
-  - key: kind
-    value: alert
-    detailed_metric: true
-    descriptors:
-      - key: to
-        rate_limit: { unit: month, requests_per_unit: 5 }
-      - key: to
-        value: '+44'
-        rate_limit: { unlimited: true }
-      - key: to
-        value: '+4*'
-        shadow_mode: true
-        share_threshold: true
-        rate_limit: { name: fours, unit: hour, requests_per_unit: 7 }
-  - key: kind
-    rate_limit: { unit: second, requests_per_unit: 100 }
-  - key: kind
-    value: code
-    rate_limit: { unit: SECOND, requests_per_unit: 200 }
-";
-    assert_eq!(
-        import_envoy([("sms.yaml", yaml)]).expect("right"),
-        r#"version = 1
-
-[[rules]]
-# Days from 1970 on, as there, and not by the calendar.
-name = "sms:kind:alert/to"
-at = "edge"
-limit = "fixed_window 5/30d"
-by = ["descriptor:to"]
-when = { domain = "sms", descriptor = [{ "kind" = "alert" }, "to"], not = [{ descriptor = [{ "kind" = "alert" }, { "to" = "+44" }] }, { descriptor = [{ "kind" = "alert" }, { "to" = "+4*" }] }] }
-# Each value had a metric. These are the values that come most often.
-top_keys = true
-
-[[rules]]
-name = "sms:kind:alert/to:-44"
-at = "edge"
-limit = "unlimited"
-by = "constant"
-when = { domain = "sms", descriptor = [{ "kind" = "alert" }, { "to" = "+44" }] }
-
-[[rules]]
-name = "fours"
-at = "edge"
-limit = "fixed_window 7/h"
-by = "constant"
-when = { domain = "sms", descriptor = [{ "kind" = "alert" }, { "to" = "+4*" }], not = [{ descriptor = [{ "kind" = "alert" }, { "to" = "+44" }] }] }
-mode = "shadow"
-
-[[rules]]
-name = "sms:kind"
-at = "edge"
-limit = "fixed_window 100/s"
-by = ["descriptor:kind"]
-when = { domain = "sms", descriptor = ["kind"], not = [{ descriptor = [{ "kind" = "alert" }] }] }
-
-[[overrides]]
-rule = "sms:kind"
-key = "code"
-limit = "fixed_window 200/s"
-"#
-    );
+    let imported = import_envoy([("sms.yaml", include_str!("../envoy/sms.yaml"))]);
+    let by_hand = include_str!("../envoy/sms.toml");
+    assert_eq!(imported.expect("right"), by_hand);
 }

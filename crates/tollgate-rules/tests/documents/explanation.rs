@@ -11,90 +11,9 @@ use tollgate::{Admission, MemoryStore, RateLimitLayer};
 use tollgate_rules::operators::{Explained, QuotaOrigin};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{Caller, request, toml};
+use crate::{Caller, request, says, toml};
 
-const RULES: &str = r#"
-    version = 1
-
-    [[rules]]
-    name = "search"
-    limit = "20/s burst 50"
-    by = "header:x-api-key"
-    when = { path = "/search", methods = ["GET"] }
-    unless = { header = { name = "x-probe" } }
-    plan = "plan"
-    plans = { gold = "200/s", internal = "unlimited" }
-
-    [[rules]]
-    name = "contract"
-    limit = "60/min"
-    by = "header:x-api-key"
-    quota_by = "token"
-    when = { methods = ["POST"] }
-
-    [[rules]]
-    name = "words"
-    limit = "100/min"
-    by = ["tenant", "method"]
-    when = "beta"
-    cost = "words"
-    missing = "skip"
-
-    [[rules]]
-    name = "log-in"
-    limit = "sliding_log 5/min"
-    by = "tenant"
-    when = { path = "/log-in" }
-    missing = 401
-
-    [[rules]]
-    name = "half"
-    limit = "60/min"
-    by = "header:x-api-key"
-    rollout = { percent = 50, others = "shadow" }
-
-    [[rules]]
-    name = "few"
-    limit = "60/min"
-    by = "header:x-api-key"
-    rollout = { percent = 50 }
-
-    [[rules]]
-    name = "trial"
-    limit = "30/min"
-    by = "client_ip"
-    mode = "shadow"
-
-    [[rules]]
-    name = "retired"
-    limit = "1/min"
-    by = "constant"
-    mode = "off"
-
-    [[rules]]
-    name = "all"
-    limit = "1000/min"
-    by = "constant"
-
-    [[groups]]
-    name = "by-path"
-    rules = ["search", "all"]
-
-    [[overrides]]
-    rule = "search"
-    key = "k3"
-    limit = "500/s"
-    reason = "launch week"
-
-    [[overrides]]
-    rule = "half"
-    key = "k4"
-    limit = "unlimited"
-
-    [[switches]]
-    rules = ["all", "search"]
-    limit = "50%"
-"#;
+const RULES: &str = include_str!("../files/explained.toml");
 
 /// Requests of all kinds.
 fn requests() -> Vec<Request<String>> {
@@ -151,13 +70,7 @@ async fn counted(request: Request<String>) -> Result<Vec<(String, u64, u64)>, St
         let admission = request.extensions().get::<Admission>();
         // No rule may have counted it.
         let verdicts = admission.into_iter().flat_map(Admission::verdicts);
-        let verdicts = verdicts.map(|verdict| {
-            (
-                verdict.name().to_owned(),
-                verdict.limit(),
-                verdict.remaining(),
-            )
-        });
+        let verdicts = verdicts.map(|it| (it.name().to_owned(), it.limit(), it.remaining()));
         noted.lock().expect("one at a time").extend(verdicts);
         ready(Ok::<_, Infallible>(Response::new(String::new())))
     }));
@@ -184,26 +97,16 @@ async fn what_is_explained_is_what_the_layer_counts() {
             Explained::Rejects(status) => Some(status),
             _ => None,
         });
-        let expected: Vec<(String, u64, u64)> = explained
-            .iter()
-            .filter(|rule| rule.counts())
+        let counting = explained.iter().filter(|rule| rule.counts());
+        let mut expected: Vec<(String, u64, u64)> = counting
             .map(|rule| {
-                let limit = rule.quota.limit();
-                (
-                    rule.limiter_rule.name().to_owned(),
-                    limit,
-                    limit - rule.units,
-                )
+                let (name, limit) = (rule.limiter_rule.name(), rule.quota.limit());
+                (name.to_owned(), limit, limit - rule.units)
             })
             .collect();
-        enforced += explained
-            .iter()
-            .filter(|rule| rule.outcome == Explained::Enforces)
-            .count();
-        shadows += explained
-            .iter()
-            .filter(|rule| rule.outcome == Explained::Shadows)
-            .count();
+        let of = |outcome| explained.iter().filter(move |rule| rule.outcome == outcome);
+        enforced += of(Explained::Enforces).count();
+        shadows += of(Explained::Shadows).count();
         match (counted(Request::from_parts(head, body)).await, rejects) {
             (Err(status), Some(expected)) => {
                 rejected += 1;
@@ -211,7 +114,6 @@ async fn what_is_explained_is_what_the_layer_counts() {
             }
             (Ok(mut seen), None) => {
                 seen.sort();
-                let mut expected = expected;
                 expected.sort();
                 assert_eq!(seen, expected, "{words}");
             }
@@ -250,19 +152,13 @@ fn where_a_quota_comes_from_is_said_in_words() {
         .explain_key("search", &["k3"])
         .expect("a key of the rule");
     assert_eq!(search.quota.to_string(), "gcra 250/s");
-    assert!(
-        document
-            .explain_key("serch", &["k3"])
-            .expect_err("no rule")
-            .to_string()
-            .contains("did you mean")
-    );
-    assert!(
-        document.explain_key("words", &["k3"]).is_err(),
-        "it has two parts"
-    );
-    assert!(
-        document.explain_key("retired", &[]).is_err(),
-        "it has no keys"
-    );
+    let keys = ["k3"];
+    for (rule, texts, words) in [
+        ("serch", &keys[..], "did you mean"),
+        ("words", &keys, "a list of as many texts"),
+        ("retired", &[], "has no keys"),
+    ] {
+        let error = document.explain_key(rule, texts).expect_err("no client");
+        says(&error, words);
+    }
 }

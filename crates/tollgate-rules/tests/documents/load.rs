@@ -46,55 +46,27 @@ async fn a_response_counts_if_the_condition_holds() {
             ("grpc-status", status),
         ]
     };
+    let (slow, miss, hit) = (
+        [("x-slow", "1")],
+        [("x-cache", "miss")],
+        [("x-cache", "hit")],
+    );
+    let unauthenticated = "{ grpc_status = 'UNAUTHENTICATED' }";
+    let missed = "{ header = { name = 'x-cache', equals = 'miss' } }";
     for (condition, status, fields, counts) in [
         ("'failure'", 401, &[][..], true),
         ("'failure'", 303, &[], false),
         ("{ status = [401, '5xx'] }", 401, &[], true),
         ("{ status = [401, '5xx'] }", 599, &[], true),
         ("{ status = [401, '5xx'] }", 499, &[], false),
-        (
-            "{ grpc_status = 'UNAUTHENTICATED' }",
-            200,
-            &grpc("16"),
-            true,
-        ),
-        (
-            "{ grpc_status = 'UNAUTHENTICATED' }",
-            200,
-            &grpc("0"),
-            false,
-        ),
-        (
-            "{ header = { name = 'x-cache', equals = 'miss' } }",
-            200,
-            &[("x-cache", "miss")],
-            true,
-        ),
-        (
-            "{ header = { name = 'x-cache', equals = 'miss' } }",
-            200,
-            &[("x-cache", "hit")],
-            false,
-        ),
-        (
-            "{ not = [{ status = 200 }, 'slow'] }",
-            401,
-            &[("x-slow", "1")],
-            false,
-        ),
-        (
-            "{ any = [{ status = 401 }, 'slow'] }",
-            200,
-            &[("x-slow", "1")],
-            true,
-        ),
+        (unauthenticated, 200, &grpc("16"), true),
+        (unauthenticated, 200, &grpc("0"), false),
+        (missed, 200, &miss, true),
+        (missed, 200, &hit, false),
+        ("{ not = [{ status = 200 }, 'slow'] }", 401, &slow, false),
+        ("{ any = [{ status = 401 }, 'slow'] }", 200, &slow, true),
         ("{ any = [{ status = 401 }, 'slow'] }", 200, &[], false),
-        (
-            "{ status = 200, is = 'slow' }",
-            200,
-            &[("x-slow", "1")],
-            true,
-        ),
+        ("{ status = 200, is = 'slow' }", 200, &slow, true),
         ("{ status = 200, is = 'slow' }", 200, &[], false),
     ] {
         let rule = one("\"client_ip\"", &format!("count_if = {condition}"));

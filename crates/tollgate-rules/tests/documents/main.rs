@@ -14,7 +14,6 @@ mod lists;
 mod live_rules;
 mod load;
 mod model;
-mod quota_by;
 mod round_trip;
 mod schema;
 mod sources;
@@ -22,6 +21,7 @@ mod wrong_documents;
 
 use std::{
     convert::Infallible,
+    fmt::Display,
     net::IpAddr,
     time::{Duration, Instant},
 };
@@ -120,6 +120,13 @@ pub(crate) fn one(by: &str, more: &str) -> String {
     format!(
         "version = 1\n[[rules]]\nname = \"rule\"\nlimit = \"fixed_window 2/min\"\nby = {by}\n{more}\n"
     )
+}
+
+/// An error or a status says this.
+#[track_caller]
+pub(crate) fn says(what: impl Display, words: &str) {
+    let said = what.to_string();
+    assert!(said.contains(words), "{said}");
 }
 
 /// Waits until it holds, with a deadline.

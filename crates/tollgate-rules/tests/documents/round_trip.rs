@@ -4,8 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{
-    Consistency, HOUR, Head, Key, MINUTE, MemoryStore, Missing, OnStoreError, Quota,
-    RateLimitLayer, RequestRule, Rule, SECOND,
+    HOUR, Head, Key, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule,
     clock::{Clock, ManualClock},
     condition::{
         any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
@@ -14,7 +13,6 @@ use tollgate::{
         PeerAddr, client_ip, computed, constant, cookie, grpc_method, grpc_service, header, method,
         path, query,
     },
-    store::LeaseShare,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -211,15 +209,7 @@ fn settings() -> Vec<Case> {
         cost.map_or(2, |cost: u64| cost.clamp(1, 2))
     };
     let token = |head: &Head<'_>| head.headers.get("x-limit")?.to_str().ok()?.parse().ok();
-    let leased = Consistency::Leased {
-        share: LeaseShare::percent(10),
-    };
-    let eventual = Consistency::Eventual {
-        interval: SECOND / 20,
-        max_unreported: 1,
-    };
     let cases: Vec<(&str, RequestRule)> = vec![
-        ("cost = 2", by_key(rule().cost(2))),
         ("cost = 'words'", by_key(rule()).cost_by(words)),
         (
             "cost = { header = 'x-cost', max = 2 }",
@@ -245,23 +235,6 @@ fn settings() -> Vec<Case> {
             .plan_by(|head| head.extensions.get::<Caller>()?.plan),
         ),
         ("quota_by = 'token'", by_key(rule()).quota_by(token)),
-        (
-            "consistency = { leased = '10%' }",
-            by_key(rule().consistency(leased)),
-        ),
-        (
-            "consistency = { eventual = { interval = '50ms', max_unreported = 1 } }",
-            by_key(rule().consistency(eventual)),
-        ),
-        (
-            "on_store_error = 'deny'",
-            by_key(rule().on_store_error(OnStoreError::Deny)),
-        ),
-        (
-            "on_store_error = { cap = 'fixed_window 1/s' }",
-            by_key(rule().on_store_error(OnStoreError::Cap(Quota::fixed_window(1, SECOND)))),
-        ),
-        ("mode = 'shadow'", by_key(rule().shadow())),
         ("mode = 'off'", by_key(rule().off())),
         (
             "missing = 'skip'",
@@ -272,7 +245,6 @@ fn settings() -> Vec<Case> {
             by_key(rule()).when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
         ),
         ("keep_on_error = true", by_key(rule()).keep_on_error()),
-        ("top_keys = true", by_key(rule().top_keys())),
     ];
     let cases = cases.into_iter();
     cases
@@ -303,18 +275,7 @@ fn limits() -> Vec<Case> {
         let document = one("'constant'", "").replace("fixed_window 2/min", text);
         (document, vec![Rule::new("rule", quota).by(constant("all"))])
     };
-    let waits = "wait = '2s'\nmax_waiting = { per_key = 2, in_all = 4 }";
-    let waits = one("'constant'", waits).replace("fixed_window 2/min", "gcra 100/s");
-    let waiting = Rule::new("rule", Quota::gcra(100, SECOND));
-    let waiting = waiting
-        .wait(2 * SECOND)
-        .max_waiting(2, 4)
-        .by(constant("all"));
-    cases
-        .into_iter()
-        .map(case)
-        .chain([(waits, vec![waiting])])
-        .collect()
+    cases.into_iter().map(case).collect()
 }
 
 /// What a document says besides its rules.
@@ -338,18 +299,6 @@ fn entries() -> Vec<Case> {
         (
             keyed("[[overrides]]\nrule = 'rule'\nkey = 'ann'\nlimit = '5/min'\n"),
             vec![by_key(rule().plan("override 1", quota)).plan_for_key(acme(), "override 1")],
-        ),
-        (
-            keyed("[[switches]]\nrules = '*'\nlimit = '50%'\n"),
-            vec![by_key(Rule::new("rule", Quota::fixed_window(1, MINUTE)))],
-        ),
-        (
-            keyed("[[switches]]\nrules = 'rule'\nlimit = 'shadow'\n"),
-            vec![by_key(rule().shadow())],
-        ),
-        (
-            keyed("[[switches]]\nrules = ['rule']\nlimit = 'off'\n"),
-            vec![by_key(rule().off())],
         ),
         (
             groups.to_owned(),
@@ -378,7 +327,7 @@ async fn a_document_and_the_same_rules_in_code_decide_alike() {
             assert_eq!(decided, in_code, "{text}\nrequest {index}");
         }
         // It says something of these requests, unless it denies none and shows nothing.
-        let is_silent = ["'off'", "'shadow'", "\"unlimited\""];
+        let is_silent = ["'off'", "\"unlimited\""];
         let is_silent = is_silent.iter().any(|word| text.contains(word));
         assert_eq!(decided == without, is_silent, "{text}");
     }

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 use tollgate_rules::{Bindings, Format, LiveRules, RuleText, redis::RedisRules};
 
-use crate::{alice, limits, push, redis, redis_server::RedisServer, secret, until};
+use crate::{alice, limits, push, redis, redis_server::RedisServer, says, secret, until};
 
 /// The environment variable with the address that a process follows.
 const FOLLOWED: &str = "TOLLGATE_TEST_FOLLOWED";
@@ -176,44 +176,35 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
     let text =
         "version = 1\n[[rules]]\nname = 'api'\nlimit = '4/h'\nby = 'client_ip'\nwhen = 'beta'\n";
     let text = RuleText::named("limits.toml", text, Format::Toml);
-    redis
-        .push(text, &conditions(), &alice())
-        .await
-        .expect("pushed");
+    let pushed = redis.push(text, &conditions(), &alice()).await;
+    pushed.expect("pushed");
     until("one has it", || newer.status().revision == 2).await;
     until("the other rejects it", || older.status().rejected == 1).await;
     assert_eq!(older.status().revision, 1);
     // Each of them knows.
+    let known = || newer.status().fleet.expect("Redis knows of all");
     until("it is known", || {
-        let status = newer.status();
-        let fleet = status.fleet.as_ref().expect("Redis knows of all");
+        let fleet = known();
         fleet.lagging == 1 && fleet.lagging_processes[0].rejection.is_some()
     })
     .await;
-    let status = newer.status();
-    let fleet = status.fleet.as_ref().expect("Redis knows of all");
-    assert_eq!(
-        (fleet.revision, fleet.processes, fleet.documents),
-        (2, 2, 2)
-    );
+    let fleet = known();
+    let counted = (fleet.revision, fleet.processes, fleet.documents);
+    assert_eq!(counted, (2, 2, 2));
     let lagging = &fleet.lagging_processes[0];
     assert!(lagging.name.starts_with("older-"), "{}", lagging.name);
     assert_eq!(lagging.revision, 1);
     assert!(lagging.lagging_for < PATIENCE);
-    let words = status.to_string();
-    assert!(words.contains("1 of 2 processes lag; older-"), "{words}");
-    assert!(words.contains("has revision 1, behind for"), "{words}");
-    assert!(
-        words.contains("unknown bound condition \"beta\""),
-        "{words}"
-    );
+    let words = newer.status().to_string();
+    says(&words, "1 of 2 processes lag; older-");
+    says(&words, "has revision 1, behind for");
+    let why = "unknown bound condition \"beta\"";
+    says(&words, why);
 
     // A process that has ended is forgotten.
     drop(older);
     until("it is gone", || {
-        let status = newer.status();
-        let fleet = status.fleet.as_ref().expect("Redis knows of all");
-        (fleet.processes, fleet.lagging) == (1, 0)
+        (known().processes, known().lagging) == (1, 0)
     })
     .await;
 }
@@ -225,16 +216,11 @@ async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_unti
     push(&redis, limits("3/h")).await;
     let backup: Vec<String> = server.ask(&["HGETALL", "{shop}:rules"]).await;
     push(&redis, limits("4/h")).await;
-    let source = redis.source().named("web");
-    let rules = LiveRules::follow(source, Bindings::new()).await;
-    let rules = rules.expect("there are rules");
+    let rules = crate::follow(&redis).await;
     assert_eq!(rules.status().revision, 2);
     let fleet = async || redis.fleet().await.expect("Redis is there");
-    until("it is heard", || {
-        let status = rules.status();
-        status.fleet.is_some_and(|fleet| fleet.processes == 1)
-    })
-    .await;
+    let known = || rules.status().fleet.expect("Redis knows of all");
+    until("it is heard", || known().processes == 1).await;
     assert_eq!((fleet().await.processes, fleet().await.ahead), (1, 0));
 
     let _: i64 = server.ask(&["DEL", "{shop}:rules"]).await;
@@ -250,9 +236,7 @@ async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_unti
     push(&redis, limits("5/h")).await;
     until("the push is in force", || rules.status().revision == 3).await;
     until("none is ahead", || {
-        let status = rules.status();
-        let fleet = status.fleet.as_ref().expect("it was heard");
-        (fleet.revision, fleet.ahead) == (3, 0)
+        (known().revision, known().ahead) == (3, 0)
     })
     .await;
 }

@@ -10,14 +10,16 @@ mod redis_server;
 mod servers;
 mod trust;
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, fmt::Display, time::Duration};
 
 use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tollgate::RateLimitLayer;
 use tollgate_redis::Secret;
 use tollgate_rules::{
-    Author, Bindings, Format, LiveRules, RuleText, operators::EntryStatus, redis::RedisRules,
+    Author, Bindings, Format, LiveRules, OperatorEntry, RuleText,
+    operators::EntryStatus,
+    redis::{PushError, RedisRules},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -56,6 +58,11 @@ async fn push(redis: &RedisRules, text: RuleText) -> u64 {
     pushed.expect("it is pushed")
 }
 
+/// Sets an override or a switch, by Alice.
+async fn set(redis: &RedisRules, entry: OperatorEntry) -> Result<u64, PushError> {
+    redis.set(&[entry], &Bindings::new(), &alice()).await
+}
+
 /// The overrides and switches that are stored.
 async fn entries(redis: &RedisRules) -> Vec<EntryStatus> {
     let stored = redis.stored(&Bindings::new()).await.expect("signed");
@@ -65,6 +72,13 @@ async fn entries(redis: &RedisRules) -> Vec<EntryStatus> {
 async fn follow(redis: &RedisRules) -> LiveRules {
     let followed = LiveRules::follow(redis.source(), Bindings::new()).await;
     followed.expect("there are rules")
+}
+
+/// An error or a status says this.
+#[track_caller]
+fn says(what: impl Display, words: &str) {
+    let said = what.to_string();
+    assert!(said.contains(words), "{said}");
 }
 
 /// Waits until it holds, with a deadline.

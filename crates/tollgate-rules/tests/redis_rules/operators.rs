@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tollgate::{MemoryStore, clock::Clock};
 use tollgate_rules::{
     Author, Bindings, Format, OperatorEntry, RuleText,
-    operators::{EntryKind, EntryOrigin},
+    operators::{EntryKind, EntryOrigin, EntryStatus},
     redis::PushErrorKind,
 };
 
 use crate::{
-    KEY, alice, entries, follow, limit_shown, limits, push, redis, redis_server::RedisServer, until,
+    KEY, alice, entries, follow, limit_shown, limits, push, redis, redis_server::RedisServer, says,
+    set, until,
 };
 
 fn now() -> SystemTime {
@@ -27,12 +28,10 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
     let friday = now() + Duration::from_secs(86_400);
     let doubled = OperatorEntry::limit("api", KEY, "200%");
     let doubled = doubled.until(friday).because("contract");
-    let id = redis.set(&[doubled], &bindings, &alice()).await;
-    assert_eq!(id.expect("set"), 2);
+    assert_eq!(set(&redis, doubled).await.expect("set"), 2);
     let bob = Author::new("bob").because("slow database");
-    let halved = redis
-        .set(&[OperatorEntry::switch("*", "50%")], &bindings, &bob)
-        .await;
+    let halved = [OperatorEntry::switch("*", "50%")];
+    let halved = redis.set(&halved, &bindings, &bob).await;
     assert_eq!(halved.expect("set"), 3);
 
     // A deployment with the same file, and one with another limit.
@@ -44,21 +43,19 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
     let stored = redis.stored(&bindings).await.expect("signed");
     let stored = stored.expect("there are rules");
     assert_eq!((stored.revision, stored.pushed_revision), (4, 4));
-    let set = stored.document.entries();
-    assert_eq!((set[0].kind, set[0].id), (EntryKind::Override, Some(2)));
+    let all = stored.document.entries();
+    let [one, other] = &all[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!((one.kind, one.id), (EntryKind::Override, Some(2)));
+    assert_eq!((&*one.rules, &*one.limit), ("api", "fixed_window 80/h"));
     assert_eq!(
-        (&*set[0].rules, &*set[0].limit),
-        ("api", "fixed_window 80/h")
+        (&one.author, one.reason.as_deref()),
+        (&Some(alice()), Some("contract"))
     );
-    assert_eq!(
-        (set[0].author.as_ref(), set[0].reason.as_deref()),
-        (Some(&alice()), Some("contract"))
-    );
-    assert_eq!((set[1].author.as_ref(), set[1].id), (Some(&bob), Some(3)));
-    assert!(
-        set.iter()
-            .all(|one| one.origin == EntryOrigin::Redis && one.problem.is_none())
-    );
+    assert_eq!((&other.author, other.id), (&Some(bob.clone()), Some(3)));
+    let is_in_force = |it: &EntryStatus| it.origin == EntryOrigin::Redis && it.problem.is_none();
+    assert!(all.iter().all(is_in_force), "{all:?}");
     assert!(!server.dump().await.contains(KEY));
 
     // Its rule counts by something else, is gone, and is there again.
@@ -66,34 +63,27 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
         let rule = format!("name = '{name}'\nlimit = 'fixed_window 40/h'\nby = '{by}'\n");
         RuleText::new(format!("version = 1\n[[rules]]\n{rule}"), Format::Toml)
     };
+    let gone = "there is no rule \"api\" any more";
     for (text, problem) in [
         (other("api", "client_ip"), "counts by client_ip now"),
-        (
-            other("new", "constant"),
-            "there is no rule \"api\" any more",
-        ),
+        (other("new", "constant"), gone),
     ] {
         let revision = push(&redis, text).await;
         until("it is in force", || rules.status().revision == revision).await;
-        let set = entries(&redis).await;
-        let unfit = set
+        let all = entries(&redis).await;
+        let mut unfit = all
             .iter()
-            .find_map(|one| Some((one.id, one.problem.as_ref()?)));
-        let (id, said) = unfit.expect("it does not fit");
+            .filter_map(|one| Some((one.id, one.problem.as_ref()?)));
+        let (id, said) = unfit.next().expect("it does not fit");
         assert!(id == Some(2) && said.contains(problem), "{said}");
-        assert_eq!(set.len(), 2);
+        assert_eq!(all.len(), 2);
     }
     push(&redis, limits("fixed_window 40/h")).await;
     until("it is in force", || rules.status().revision == 7).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=40;w=3600");
 
-    assert_eq!(
-        redis
-            .end(&[3], &bindings, &alice())
-            .await
-            .expect("it is there"),
-        8
-    );
+    let ended = redis.end(&[3], &bindings, &alice()).await;
+    assert_eq!(ended.expect("it is there"), 8);
     until("it is in force", || rules.status().revision == 8).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=80;w=3600");
     let alone = redis.replace_all(limits("fixed_window 40/h"), &bindings, &bob);
@@ -126,21 +116,16 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
     }
     let unknown = redis.end(&[7], &bindings, &alice()).await;
     let unknown = unknown.expect_err("there is none").to_string();
-    assert!(unknown.contains("nothing is set"), "{unknown}");
+    says(&unknown, "nothing is set");
     let nothing = redis.end(&[], &bindings, &alice()).await;
     assert_eq!(nothing.expect("there is nothing to do"), 1);
 
     // Who can write to Redis cannot take it away.
-    redis
-        .set(&[new("20/h")], &bindings, &alice())
-        .await
-        .expect("right");
-    let _: i64 = server.ask(&["HDEL", "{shop}:rules", "operators"]).await;
-    let wrong = redis
-        .stored(&bindings)
-        .await
-        .expect_err("it is not signed so");
-    assert!(wrong.to_string().contains("not signed"), "{wrong}");
+    set(&redis, new("20/h")).await.expect("right");
+    let _: i64 = server.ask(&["HDEL", RULES, "operators"]).await;
+    let wrong = redis.stored(&bindings).await;
+    let wrong = wrong.expect_err("it is not signed so");
+    says(&wrong, "not signed");
 }
 
 /// All fields of the document in Redis.
@@ -152,16 +137,16 @@ async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_befor
     let redis = redis(&server);
     push(&redis, limits("fixed_window 10/h")).await;
     let block = || OperatorEntry::limit("api", KEY, "none").because("a flood");
-    let set = async || redis.set(&[block()], &bindings, &alice()).await;
+    let set = async || set(&redis, block()).await;
     assert_eq!(set().await.expect("set"), 2);
     let rules = follow(&redis).await;
     let blocked = || rules.document().entries().len();
     let _: i64 = server.ask(&["DEL", RULES]).await;
     until("it is noticed", || rules.status().source_error.is_some()).await;
     let error = rules.status().source_error.expect("there are none");
-    assert!(
-        error.contains("what operators set, 1 in all, stays in force until then"),
-        "{error}"
+    says(
+        &error,
+        "what operators set, 1 in all, stays in force until then",
     );
     assert_eq!(
         (set().await.expect_err("no rules").kind(), blocked()),
@@ -187,10 +172,7 @@ async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
     let (server, bindings) = (RedisServer::start().await, Bindings::new());
     let redis = redis(&server);
     push(&redis, limits("fixed_window 10/h")).await;
-    let set = async |key: &str| {
-        let entry = OperatorEntry::limit("api", key, "none");
-        redis.set(&[entry], &bindings, &alice()).await
-    };
+    let set = async |key: &str| set(&redis, OperatorEntry::limit("api", key, "none")).await;
     set("ended-later").await.expect("set");
     let older: Vec<String> = server.ask(&["HGETALL", RULES]).await;
     redis.end(&[2], &bindings, &alice()).await.expect("ended");
@@ -202,15 +184,11 @@ async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
         let [one, other] = shown;
         [one.await.is_empty(), other.await.is_empty()]
     };
-    assert_eq!(
-        (rules.status().revision, blocked().await),
-        (4, [true, false])
-    );
+    let is = async || (rules.status().revision, blocked().await);
+    assert_eq!(is().await, (4, [true, false]));
+    let fleet = || rules.status().fleet;
     until("it is heard", || {
-        rules
-            .status()
-            .fleet
-            .is_some_and(|fleet| fleet.processes == 1)
+        fleet().is_some_and(|it| it.processes == 1)
     })
     .await;
     let mut put_back = vec!["HSET", RULES];
@@ -218,16 +196,13 @@ async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
     let _: i64 = server.ask(&put_back).await;
     let _: i64 = server.ask(&["PUBLISH", RULES, "2"]).await;
     until("it is rejected", || rules.status().rejected == 1).await;
-    assert_eq!(
-        (rules.status().revision, blocked().await),
-        (4, [true, false])
-    );
+    assert_eq!(is().await, (4, [true, false]));
     // With this alone, all processes would go back.
     let refused = set("another").await.expect_err("Redis is behind");
     let said = refused.to_string();
-    assert!(
-        said.contains("Redis has the rules of revision 2, and processes those of revision 4"),
-        "{said}"
+    says(
+        &said,
+        "Redis has the rules of revision 2, and processes those of revision 4",
     );
 
     assert_eq!(push(&redis, limits("fixed_window 10/h")).await, 5);

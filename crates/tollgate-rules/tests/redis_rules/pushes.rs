@@ -8,7 +8,7 @@ use tollgate_rules::{Bindings, Format, OperatorEntry, RuleText, redis::RedisRule
 
 use crate::{
     KEY, alice, entries, follow, limit_of, limit_shown, limits, push, redis,
-    redis_server::RedisServer, secret, until, with_override,
+    redis_server::RedisServer, says, secret, set, until, with_override,
 };
 
 #[tokio::test]
@@ -30,19 +30,15 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
 
     let all = server.dump().await;
     assert!(!all.contains(KEY), "{all}");
-    assert!(all.contains("\"hash\""), "{all}");
-    let (revision, text) = redis
-        .document()
-        .await
-        .expect("signed")
-        .expect("there is one");
+    says(&all, "\"hash\"");
+    let document = redis.document().await.expect("signed");
+    let (revision, text) = document.expect("there is one");
     assert_eq!(revision, 2);
     // A file may name the hash as well.
     let text = RuleText::new(text, Format::Json);
-    let error = text
-        .parse(&Bindings::new())
-        .expect_err("there is no secret");
-    assert!(error.to_string().contains("Bindings::secret"), "{error}");
+    let error = text.parse(&Bindings::new());
+    let error = error.expect_err("there is no secret");
+    says(&error, "Bindings::secret");
     let bindings = Bindings::new().secret(&crate::secret(7));
     let document = text.parse(&bindings).expect("there is a secret");
     for (key, limit) in [(KEY, 8), ("other", 3)] {
@@ -56,32 +52,23 @@ async fn overrides_and_switches_reach_all_processes() {
     let server = RedisServer::start().await;
     let redis = redis(&server);
     let bindings = Bindings::new();
-    let early = redis
-        .set(&[OperatorEntry::switch("*", "off")], &bindings, &alice())
-        .await;
-    let early = early.expect_err("there is nothing to switch");
-    assert!(
-        early.to_string().contains("push a document first"),
-        "{early}"
-    );
+    let early = set(&redis, OperatorEntry::switch("*", "off")).await;
+    let early = early.expect_err("there is nothing to switch").to_string();
+    says(&early, "push a document first");
 
     push(&redis, limits("fixed_window 10/h")).await;
     let rules = follow(&redis).await;
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
     let raised = OperatorEntry::limit("api", KEY, "50/h").because("launch week");
-    let raised = redis.set(&[raised], &bindings, &alice()).await;
-    assert_eq!(raised.expect("pushed"), 2);
+    assert_eq!(set(&redis, raised).await.expect("pushed"), 2);
     // Of two for one client the later one counts, and is the only one.
     let raised = OperatorEntry::limit("api", KEY, "60/h");
-    let raised = redis.set(&[raised], &bindings, &alice()).await;
-    assert_eq!(raised.expect("pushed"), 3);
+    assert_eq!(set(&redis, raised).await.expect("pushed"), 3);
     until("it is in force", || rules.status().revision == 3).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=60;w=3600");
     assert_eq!(entries(&redis).await.len(), 1);
 
-    let halved = redis
-        .set(&[OperatorEntry::switch("*", "50%")], &bindings, &alice())
-        .await;
+    let halved = set(&redis, OperatorEntry::switch("*", "50%")).await;
     assert_eq!(halved.expect("pushed"), 4);
     until("it is in force", || rules.status().revision == 4).await;
     assert_eq!(limit_shown(&layer, KEY).await, "\"api\";q=30;w=3600");
@@ -92,9 +79,9 @@ async fn overrides_and_switches_reach_all_processes() {
     assert!(!server.dump().await.contains(KEY));
 
     let unknown = OperatorEntry::limit("apy", KEY, "50/h");
-    let unknown = redis.set(&[unknown], &bindings, &alice()).await;
+    let unknown = set(&redis, unknown).await;
     let unknown = unknown.expect_err("there is no such rule").to_string();
-    assert!(unknown.contains("did you mean \"api\"?"), "{unknown}");
+    says(&unknown, "did you mean \"api\"?");
 }
 
 #[tokio::test]
@@ -107,10 +94,8 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
         let server = Arc::clone(&server);
         operators.spawn(async move {
             let entry = OperatorEntry::limit("api", format!("client-{n}"), "50/h");
-            let redis: RedisRules = redis(&server);
-            let (bindings, author) = (Bindings::new(), alice());
-            let pushed = redis.set(&[entry], &bindings, &author).await;
-            pushed.expect("it is tried again")
+            let set = set(&redis(&server), entry).await;
+            set.expect("it is tried again")
         });
     }
     let mut revisions = operators.join_all().await;
@@ -122,11 +107,8 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
 #[tokio::test]
 async fn an_outage_ends_in_the_status_also_where_the_document_is_the_same() {
     let server = RedisServer::start().await;
-    let _: String = server
-        .ask(&[
-            "ACL", "SETUSER", "limits", "on", ">sesame", "~*", "&*", "+@all",
-        ])
-        .await;
+    let user = "ACL SETUSER limits on >sesame ~* &* +@all";
+    let _: String = server.ask(&user.split(' ').collect::<Vec<_>>()).await;
     push(&redis(&server), limits("3/h")).await;
     let address = server.url_of("limits", "sesame");
     let rules = follow(&RedisRules::new(&address, "shop", &secret(7)).expect("an address")).await;
@@ -174,12 +156,9 @@ async fn a_document_that_redis_has_lost_stays_in_force_and_the_next_one_is_newer
     until("it is noticed", || rules.status().source_error.is_some()).await;
     assert_eq!((rules.status().revision, limit_of(&rules)), (2, 4));
     server.start_again().await;
-    until("there are none", || {
-        let status = rules.status();
-        let error = status.source_error;
-        error.is_some_and(|error| error.contains("no rules in Redis"))
-    })
-    .await;
+    let has_none = |error: String| error.contains("no rules in Redis");
+    let error = || rules.status().source_error;
+    until("there are none", || error().is_some_and(has_none)).await;
     assert_eq!((rules.status().revision, limit_of(&rules)), (2, 4));
     // It comes after what processes have in force.
     assert_eq!(push(&redis, limits("5/h")).await, 3);

@@ -5,7 +5,9 @@ use tollgate_rules::{
     redis::{PushErrorKind, RedisRules},
 };
 
-use crate::{follow, limit_of, limits, push, redis, redis_server::RedisServer, secret, until};
+use crate::{
+    follow, limit_of, limits, push, redis, redis_server::RedisServer, says, secret, until,
+};
 
 const DOCUMENT: &str = "{shop}:rules";
 
@@ -29,19 +31,12 @@ async fn a_document_without_a_right_signature_is_rejected() {
     let _: i64 = server.ask(&["PUBLISH", DOCUMENT, "2"]).await;
     until("it is rejected", || rules.status().rejected == 1).await;
     let status = rules.status().to_string();
-    assert!(
-        status.contains("revision 2 is not signed with the secret"),
-        "{status}"
-    );
+    says(&status, "revision 2 is not signed with the secret");
     assert_eq!((rules.status().revision, limit_of(&rules)), (1, 3));
     // A service that starts does not take it either, nor is it built upon.
     let refused = LiveRules::follow(redis.source(), Bindings::new()).await;
-    assert!(
-        refused
-            .expect_err("it is not signed")
-            .to_string()
-            .contains("not signed")
-    );
+    let refused = refused.expect_err("it is not signed").to_string();
+    says(&refused, "not signed");
     assert!(redis.document().await.is_err());
 
     // Those of a service with another secret are as good as none.
@@ -62,16 +57,8 @@ async fn a_user_who_may_not_subscribe_follows_all_the_same() {
     let server = RedisServer::start().await;
     let redis = redis(&server);
     push(&redis, limits("3/h")).await;
-    let rights = [
-        "on",
-        ">sesame",
-        "~{shop}:*",
-        "+@all",
-        "-subscribe",
-        "resetchannels",
-    ];
-    let user = ["ACL", "SETUSER", "limits"].into_iter().chain(rights);
-    let _: String = server.ask(&user.collect::<Vec<_>>()).await;
+    let user = "ACL SETUSER limits on >sesame ~{shop}:* +@all -subscribe resetchannels";
+    let _: String = server.ask(&user.split(' ').collect::<Vec<_>>()).await;
     let address = server.url_of("limits", "sesame");
     let restricted = RedisRules::new(&address, "shop", &secret(7)).expect("an address");
     let rules = follow(&restricted).await;

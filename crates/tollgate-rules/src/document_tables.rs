@@ -1,0 +1,239 @@
+//! The tables that are for a document as a whole: how addresses are found, lists in files, how load is shed.
+
+use std::{path::Path, sync::Arc};
+
+use tollgate::{
+    key::{ClientIp, KeyExtractor, client_ip},
+    key_list::KeyList,
+    shed::{Capacity, ShedError, ShedLayer, TrustedHeaders},
+};
+
+use crate::{
+    bindings::hashed_list,
+    json_text::one_line,
+    list_file::ListFile,
+    node::{Name, Node, Value},
+    reader::Reader,
+};
+
+/// Reads how a client's address is found: `client_ip = { header = "x-forwarded-for", trusted_proxies = ["10.0.0.0/8"] }`.
+pub(crate) fn read_client_ip(reader: Reader<'_>, node: &Node) -> Option<ClientIp> {
+    let fields = reader.fields(node, "client_ip", "client_ip")?;
+    let header = fields.header("header", "x-forwarded-for");
+    let mut client = client_ip();
+    for node in fields.list("trusted_proxies") {
+        let proxy = reader.text(node, "a network as \"10.0.0.0/8\"")?;
+        let alone = client_ip().trusted_proxies([proxy]).x_forwarded_for();
+        if let Err(wrong) = alone.validate() {
+            return reader.refuse(&node.span, wrong);
+        }
+        client = client.trusted_proxies([proxy]);
+    }
+    if fields.get("hops").is_some() {
+        // At most 64.
+        client = client.hops(fields.number("hops", "a number of proxies", 1, 64)? as usize);
+    } else if fields.get("trusted_proxies").is_none() {
+        let proxies = reader.example("trusted_proxies = [\"10.0.0.0/8\"]");
+        let hops = reader.example("hops = 1");
+        let message = format!(
+            "any client may write a header; add {proxies} with the networks of your proxies, or {hops} with their number"
+        );
+        return reader.refuse(&node.span, message);
+    }
+    client = match header?.as_str() {
+        "x-forwarded-for" => client.x_forwarded_for(),
+        "forwarded" => client.forwarded(),
+        name => client.single_header(name),
+    };
+    match client.validate() {
+        Ok(()) => Some(client),
+        Err(wrong) => reader.refuse(&node.span, wrong),
+    }
+}
+
+/// Reads a list: `lists.partners = { file = "partners.txt" }`, where the file is named relative to `folder`.
+pub(crate) fn read_list(
+    reader: Reader<'_>,
+    name: &Name,
+    node: &Node,
+    folder: Option<&Path>,
+) -> Option<Arc<ListFile>> {
+    let bindings = reader.bindings;
+    if !matches!(node.value, Value::Table(_)) {
+        let file = reader.example("file = \"partners.txt\"");
+        return reader.expected(node, &format!("a list as {{ {file} }}"));
+    }
+    let fields = reader.fields(node, "a list", "list")?;
+    let path = fields.text("file", "the name of a file as \"partners.txt\"");
+    let is_hashed = fields.is("hashed");
+    let path = path?;
+    let refuse = |message: &str| {
+        fields.wrong("file", message);
+        None
+    };
+    if bindings.is_push {
+        return refuse(
+            "rules in Redis cannot name a file, which their processes do not have; bind the list in code, by Bindings::list, or keep \
+             the rules in a file",
+        );
+    }
+    let Some(folder) = folder else {
+        return refuse(
+            "only a file names the file of a list; bind the list in code, by Bindings::list",
+        );
+    };
+    if bindings.lists.contains_key(&name.text) {
+        let message = format!(
+            "there is a list {:?} already, in another text or in the code of the service; give each a name of its own",
+            name.text
+        );
+        return reader.refuse(&name.span, message);
+    }
+    let list = match (is_hashed, &bindings.hash_key) {
+        (true, None) => {
+            return refuse(
+                "keys are found by their hash with the secret that made it, and there is none; write the keys themselves, or give the \
+                 secret by Bindings::secret",
+            );
+        }
+        (true, Some(hash_key)) => hashed_list(&name.text, Arc::clone(hash_key)),
+        _ => KeyList::new(&*name.text),
+    };
+    let key = (name.text.clone(), folder.join(path), is_hashed);
+    let opened = bindings.list_files.open(key, &list);
+    opened.map_or_else(|wrong| refuse(&format!("{path:?}: {wrong}")), Some)
+}
+
+/// How load is shed: `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`. Each layer that is made of them has a capacity of its own.
+#[derive(Clone)]
+pub(crate) struct ShedEntry {
+    /// What the document says, to be compared.
+    said: String,
+    make: Arc<dyn Fn() -> Result<ShedLayer, ShedError> + Send + Sync>,
+}
+
+impl ShedEntry {
+    /// Reads the table.
+    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
+        let fields = reader.fields(node, "shed", "shed")?;
+        let before = reader.problems.len();
+        let capacity = fields.read("capacity", |node| capacity_of(reader, node));
+        let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
+        let retry_after = fields.duration("retry_after");
+        let header = |name| fields.header(name, "x-priority");
+        let (priority, request_id) = (header("priority_header"), header("request_id_header"));
+        let trusted: Option<Vec<String>> = fields.read("trusted", |node| {
+            let networks = reader.list_or_one(node).iter();
+            let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
+            networks.map(|text| text.map(str::to_owned)).collect()
+        });
+        let capacity = capacity?;
+        if reader.problems.len() > before {
+            return None;
+        }
+        let has_header = priority.is_some() || request_id.is_some();
+        if trusted.is_none() && has_header {
+            let trusted = reader.example("trusted = [\"10.0.0.0/8\"]");
+            let message = format!(
+                "any client may write a header; add {trusted} with the networks of your gateways"
+            );
+            return reader.refuse(&node.span, message);
+        }
+        if trusted.is_some() && !has_header {
+            let header = reader.example("priority_header = \"x-priority\"");
+            let message = format!(
+                "nothing is read from peers that are trusted; add {header}, or remove trusted"
+            );
+            return reader.refuse(&node.span, message);
+        }
+        let make = move || {
+            let mut layer = ShedLayer::new(capacity()?);
+            if let Some([p1, p2, p3]) = thresholds {
+                layer = layer.thresholds(p1, p2, p3)?;
+            }
+            if let Some(least) = retry_after {
+                layer = layer.retry_after(least);
+            }
+            if let Some(trusted) = &trusted {
+                let mut headers = TrustedHeaders::from(trusted)?;
+                if let Some(name) = &priority {
+                    headers = headers.priority(name.as_str())?;
+                }
+                if let Some(name) = &request_id {
+                    headers = headers.request_id(name.as_str())?;
+                }
+                layer = layer.trusted_headers(headers);
+            }
+            Ok::<_, ShedError>(layer)
+        };
+        if let Err(wrong) = make() {
+            return reader.refuse(&node.span, wrong.to_string());
+        }
+        Some(Self {
+            said: one_line(&node.value),
+            make: Arc::new(make),
+        })
+    }
+
+    pub(crate) fn are_same(one: Option<&Self>, other: Option<&Self>) -> bool {
+        one.map(|entry| &entry.said) == other.map(|entry| &entry.said)
+    }
+
+    /// A layer with these settings. Without settings nothing is shed.
+    pub(crate) fn layer(entry: Option<&Self>) -> ShedLayer {
+        // It was made once, when the document was read.
+        let made = entry.and_then(|entry| (entry.make)().ok());
+        made.unwrap_or_else(|| ShedLayer::new(Capacity::measured(|| 0.0)))
+    }
+}
+
+type MakeCapacity = Box<dyn Fn() -> Result<Capacity, ShedError> + Send + Sync>;
+
+/// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
+fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {
+    const MOST: u64 = 1_000_000;
+    match &node.value {
+        Value::Text(_) => {
+            reader.word(node, "capacity", &[("adaptive", ())])?;
+            Some(Box::new(|| Ok(Capacity::adaptive())))
+        }
+        Value::Table(_) => {
+            let fields = reader.fields(node, "a capacity", "shed_capacity")?;
+            let bound = |name| fields.number(name, "requests in flight", 1, MOST);
+            let has = |name| fields.get(name).is_some();
+            let is_found = has("least") || has("most");
+            if is_found == has("worker_delay") || has("least") != has("most") {
+                let found = reader.example("{ least = 8, most = 500 }");
+                let delay = reader.example("{ worker_delay = \"50ms\" }");
+                let message = format!(
+                    "a capacity is worker_delay, or both least and most; write {found} or {delay}"
+                );
+                return reader.refuse(&node.span, message);
+            }
+            if let Some(full) = fields.duration("worker_delay") {
+                return Some(Box::new(move || Capacity::worker_delay(full)));
+            }
+            // At most a million.
+            let (least, most) = (bound("least")? as usize, bound("most")? as usize);
+            Some(Box::new(move || Capacity::adaptive_within(least, most)))
+        }
+        _ => {
+            let requests = reader.number(node, "requests in flight", 1, MOST)? as usize;
+            Some(Box::new(move || Capacity::in_flight(requests)))
+        }
+    }
+}
+
+/// The shares from which on P1, P2 and P3 are shed.
+fn thresholds(reader: Reader<'_>, node: &Node) -> Option<[f64; 3]> {
+    let three = "[\"90%\", \"80%\", \"70%\"]";
+    let Value::List(nodes) = &node.value else {
+        return reader.expected(node, &format!("the thresholds of P1, P2 and P3 as {three}"));
+    };
+    let share = |node| Some(reader.permille(node, 100)? as f64 / 1_000.0);
+    let shares: Option<Vec<f64>> = nodes.iter().map(share).collect();
+    <[f64; 3]>::try_from(shares?).ok().or_else(|| {
+        let message = format!("there are three thresholds, of P1, P2 and P3; write {three}");
+        reader.refuse(&node.span, message)
+    })
+}

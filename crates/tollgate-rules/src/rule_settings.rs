@@ -1,0 +1,420 @@
+//! What a rule of a document says in tables and lists of its own: cost, plans, blocks, a rollout, answers while the store fails.
+
+use std::{collections::HashSet, sync::Arc};
+
+use http::StatusCode;
+use tollgate::{Head, Missing, key::KeyBuf};
+use tollgate_core::{Block, Consistency, LeaseShare, MAX_UNITS, OnStoreError, Quota};
+
+use crate::{
+    bindings::{CostFn, Predicate, ResponseCostFn},
+    condition::Condition,
+    node::{Node, Value},
+    reader::{Fields, Reader},
+};
+
+/// Whether a rule is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    Enforce,
+    Shadow,
+    Off,
+}
+
+impl Mode {
+    /// A rule in this mode.
+    pub(crate) fn of(self, rule: tollgate_core::Rule) -> tollgate_core::Rule {
+        match self {
+            Self::Enforce => rule,
+            Self::Shadow => rule.shadow(),
+            Self::Off => rule.off(),
+        }
+    }
+}
+
+/// The words for modes.
+pub(crate) const MODES: &[(&str, Mode)] = &[
+    ("enforce", Mode::Enforce),
+    ("shadow", Mode::Shadow),
+    ("off", Mode::Off),
+];
+
+/// The words for requests without a key.
+pub(crate) const MISSING: &[(&str, Missing)] =
+    &[("shared", Missing::Shared), ("skip", Missing::Skip)];
+
+/// What a rule in a rollout is for the others.
+pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode::Shadow)];
+
+/// A plan of a rule that is read.
+pub(crate) struct Plan<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) node: &'a Node,
+    pub(crate) quota: Quota,
+}
+
+/// The units that a request takes.
+#[derive(Clone)]
+pub(crate) enum Cost {
+    Fixed(u64),
+    Computed(Arc<CostFn>),
+}
+
+impl Cost {
+    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
+        let bound = &reader.bindings.costs;
+        match &node.value {
+            Value::Text(name) if !bound.contains_key(name) && reader.is_quoted_number(node) => None,
+            Value::Text(_) => reader.bound(node, "bound cost", bound).map(Self::Computed),
+            Value::Table(_) => {
+                let fields = reader.fields(node, "a cost", "cost_header")?;
+                let name = fields.header("header", "x-cost");
+                let max = fields.number("max", "a cost in units", 1, MAX_UNITS);
+                let (name, max) = (name?, max?);
+                // What a client leaves out or misspells costs most.
+                let cost = move |head: &Head<'_>| {
+                    let value = head
+                        .headers
+                        .get(&name)
+                        .and_then(|value| value.to_str().ok());
+                    let units = value.and_then(|value| value.trim().parse::<u64>().ok());
+                    units.map_or(max, |units| units.clamp(1, max))
+                };
+                Some(Self::Computed(Arc::new(cost)))
+            }
+            _ => reader
+                .number(node, "a cost in units", 1, MAX_UNITS)
+                .map(Self::Fixed),
+        }
+    }
+}
+
+/// The units that a request has cost, by its response: a bound name, or a header of the service.
+pub(crate) fn read_response_cost(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseCostFn>> {
+    if let Value::Text(_) = &node.value {
+        return reader.bound(
+            node,
+            "cost by the response",
+            &reader.bindings.response_costs,
+        );
+    }
+    let fields = reader.fields(node, "a cost by the response", "response_cost")?;
+    let name = fields.header("header", "x-tokens-used")?;
+    Some(Arc::new(move |response| {
+        response.header(name.as_str())?.trim().parse().ok()
+    }))
+}
+
+/// Which keys a rule is enforced for: a part of them, the same in all processes and versions. A key that is in at 5 % is still
+/// in at 20 %.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rollout {
+    /// A hash of the rule's name, so that rules differ in their keys.
+    seed: u64,
+    /// Hashes below this are in.
+    end: u64,
+}
+
+impl Rollout {
+    pub(crate) fn new(rule: &str, permille: u64) -> Self {
+        let parts = u128::from(permille.min(1_000)) << 64;
+        Self {
+            seed: hash(0xcbf2_9ce4_8422_2325, rule.as_bytes()),
+            // All of them at 1000, but for one hash in 2^64.
+            end: u64::try_from(parts / 1_000).unwrap_or(u64::MAX),
+        }
+    }
+
+    pub(crate) fn has(&self, key: &KeyBuf) -> bool {
+        let mut state = self.seed;
+        for (_, part) in key.parts() {
+            state = hash(state, &(part.len() as u64).to_le_bytes());
+            state = hash(state, part);
+        }
+        mixed(state) < self.end
+    }
+}
+
+/// FNV-1a. It is part of the format: another hash would put other clients in.
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(seed, |state, byte| {
+        (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Spreads a hash over all of its bits.
+fn mixed(mut n: u64) -> u64 {
+    n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ n >> 31
+}
+
+/// The words for answers that depend on the request: they count nothing.
+pub(crate) const ANSWERS: &[(&str, OnStoreError)] = &[
+    ("allow", OnStoreError::Allow),
+    ("deny", OnStoreError::Deny),
+    ("degraded", OnStoreError::Degraded),
+];
+/// The words for answers to a store failure.
+pub(crate) const STORE_ERRORS: &[(&str, OnStoreError)] = &[
+    ("local_share", OnStoreError::LocalShare),
+    ("allow", OnStoreError::Allow),
+    ("deny", OnStoreError::Deny),
+    ("degraded", OnStoreError::Degraded),
+];
+
+/// How exactly processes count together.
+pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
+    if let Value::Text(text) = &node.value {
+        let table = match text.as_str() {
+            "leased" => "{ leased = \"10%\" }",
+            "eventual" => "{ eventual = { interval = \"100ms\", max_unreported = 50 } }",
+            _ => return reader.word(node, "consistency", &[("exact", Consistency::Exact)]),
+        };
+        let table = reader.example(table);
+        return reader.refuse(
+            &node.span,
+            format!("{text} needs its numbers; write {table}"),
+        );
+    }
+    let (name, value) = reader.only_field(node, "a consistency", "consistency_table")?;
+    if name == "leased" {
+        let permille = reader.permille(value, 50)?;
+        // At most 500.
+        let share = LeaseShare::permille(permille as u16);
+        return Some(Consistency::Leased { share });
+    }
+    let fields = reader.fields(value, "eventual", "eventual")?;
+    let interval = fields.duration("interval");
+    let most = fields.number("max_unreported", "a number of units", 0, MAX_UNITS);
+    Some(Consistency::Eventual {
+        interval: interval?,
+        max_unreported: most?,
+    })
+}
+
+/// How a rule decides while the store fails: each request by the first of its answers whose condition holds, or else by the
+/// rule's own.
+#[derive(Clone, Default)]
+pub(crate) struct StoreErrorAnswers {
+    pub(crate) own: OnStoreError,
+    pub(crate) by_condition: Vec<(Arc<Predicate>, OnStoreError)>,
+}
+
+impl StoreErrorAnswers {
+    /// Reads one answer for all requests, or a list of answers.
+    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
+        let mut answers = Self::default();
+        let Value::List(nodes) = &node.value else {
+            answers.own = store_error(reader, node)?;
+            return Some(answers);
+        };
+        if nodes.is_empty() {
+            let example = reader.example("{ when = { methods = [\"GET\"] }, answer = \"allow\" }");
+            let message =
+                format!("there is no answer in the list; write one as \"deny\", or {example}");
+            reader.wrong(&node.span, message);
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            let what = "an entry of on_store_error";
+            let Some(fields) = reader.fields(node, what, "store_error_answer") else {
+                continue;
+            };
+            if let Some(when) = fields.get("when") {
+                let holds = Condition::read(reader, when).predicate();
+                let answer = fields.read("answer", |node| by_condition(reader, node));
+                answers
+                    .by_condition
+                    .extend(answer.map(|answer| (holds, answer)));
+            } else if index + 1 < nodes.len() {
+                let message = "this answer applies to all requests, so none after it ever applies; put it last, or add when";
+                reader.wrong(&node.span, message);
+            } else {
+                let answer = fields.read("answer", |node| store_error(reader, node));
+                answers.own = answer.unwrap_or_default();
+            }
+        }
+        Some(answers)
+    }
+}
+
+/// The answer for the requests of a condition.
+fn by_condition(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
+    if matches!(&node.value, Value::Text(text) if text == "local_share") {
+        let message = "a local share counts all requests of the rule, so it has no condition; take allow, deny or degraded";
+        return reader.refuse(&node.span, message);
+    }
+    reader.word(node, "answer", ANSWERS)
+}
+
+fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
+    if matches!(node.value, Value::Table(_)) {
+        let what = "an entry of on_store_error";
+        let fields = reader.fields(node, what, "on_store_error_table")?;
+        let cap = fields.read("cap", |node| reader.quota(node, None));
+        return cap.map(OnStoreError::Cap);
+    }
+    reader.word(node, "answer of on_store_error", STORE_ERRORS)
+}
+
+pub(crate) fn read_plans<'a>(
+    reader: Reader<'_>,
+    node: &'a Node,
+    own: Option<&Quota>,
+) -> Option<Vec<Plan<'a>>> {
+    let Value::Table(entries) = &node.value else {
+        let plans = reader.example("plans = { gold = \"200/s\", internal = \"unlimited\" }");
+        return reader.expected(node, &plans);
+    };
+    let mut names = HashSet::new();
+    let plans = entries.iter().filter_map(|(name, node)| {
+        if !names.insert(&name.text) {
+            let message = format!("{:?} is there twice; remove one", name.text);
+            return reader.refuse(&name.span, message);
+        }
+        let quota = reader.quota(node, own)?;
+        let name = &name.text;
+        Some(Plan { name, node, quota })
+    });
+    Some(plans.collect())
+}
+
+pub(crate) fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
+    match &node.value {
+        Value::Integer(_) => {
+            let status = reader.number(node, "a status for requests without a key", 400, 599)?;
+            StatusCode::from_u16(status as u16)
+                .ok()
+                .map(Missing::Reject)
+        }
+        _ if reader.is_quoted_number(node) => None,
+        Value::Text(text) => {
+            let found = MISSING.iter().find(|(name, _)| name == text);
+            if found.is_none() {
+                let words = MISSING.iter().map(|(name, _)| *name);
+                let words = words.chain(["a status as 401"]);
+                let what = "way to count requests without a key";
+                reader.unknown(&node.span, what, text, words);
+            }
+            found.map(|(_, missing)| *missing)
+        }
+        _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401"),
+    }
+}
+
+/// A number of requests.
+pub(crate) fn requests(fields: &Fields<'_>, name: &str) -> Option<usize> {
+    let requests = fields.number(name, "a number of requests", 1, MAX_UNITS)?;
+    usize::try_from(requests).ok()
+}
+
+pub(crate) fn max_waiting(fields: &Fields<'_>) -> Option<(usize, usize)> {
+    let bounds = fields.table("max_waiting", "max_waiting")?;
+    let (per_key, in_all) = (requests(&bounds, "per_key"), requests(&bounds, "in_all"));
+    Some((per_key?, in_all?))
+}
+
+pub(crate) fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
+    if !matches!(node.value, Value::Table(_)) {
+        let block = r#"after = 5, within = "10min", for = ["1min", "10min", "1h"]"#;
+        let block = reader.example(block);
+        return reader.expected(node, &format!("a block as {{ {block} }}"));
+    }
+    let fields = reader.fields(node, "a block", "block")?;
+    let after = fields.number("after", "a number of denials", 1, 1_000);
+    let times: Option<Vec<_>> = fields.read("for", |node| {
+        let times = reader.list_or_one(node).iter();
+        times.map(|node| reader.duration(node)).collect()
+    });
+    let (within, forget_after) = (fields.duration("within"), fields.duration("forget_after"));
+    let is_of_settled = fields.is("count_settled");
+    // There are 1 000 at most.
+    let mut block = Block::after(after? as u32).within(within?).for_each(times?);
+    if let Some(time) = forget_after {
+        block = block.forget_after(time);
+    }
+    if is_of_settled {
+        block = block.count_settled();
+    }
+    Some(block)
+}
+
+pub(crate) fn read_rollout(
+    reader: Reader<'_>,
+    rule: &Fields<'_>,
+    rollout: &Fields<'_>,
+) -> Option<(Rollout, Mode)> {
+    let permille = rollout.read("percent", |node| reader.permille(node, 100));
+    let others = match rollout.get("others") {
+        None => Some(Mode::Off),
+        Some(node) => reader.word(node, "mode for the others", OTHERS),
+    };
+    let (node, others) = (rule.get("name")?, others?);
+    let Value::Text(name) = &node.value else {
+        return None;
+    };
+    if others == Mode::Shadow && shadow_name(name).len() > 64 {
+        let message = "with others = \"shadow\" a name has at most 57 characters: the shadow is called by it and \":shadow\"";
+        return reader.refuse(&node.span, message);
+    }
+    Some((Rollout::new(name, permille?), others))
+}
+
+/// The name of the shadow for clients that are not in yet.
+pub(crate) fn shadow_name(name: &str) -> String {
+    format!("{name}:shadow")
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Key;
+
+    use super::*;
+
+    fn key(n: u64) -> Key {
+        Key::of(format!("customer-{n}"))
+    }
+
+    #[test]
+    fn of_many_keys_as_many_are_in_as_was_said_and_stay_in() {
+        let at = |permille| Rollout::new("search", permille);
+        for (permille, least, most) in [
+            (0, 0, 0),
+            (50, 4_500, 5_500),
+            (200, 19_500, 20_500),
+            (1_000, 100_000, 100_000),
+        ] {
+            let rollout = at(permille);
+            let inside = (0..100_000)
+                .filter(|n| rollout.has(key(*n).as_ref()))
+                .count();
+            assert!((least..=most).contains(&inside), "{permille}: {inside}");
+        }
+        let (few, more) = (at(50), at(200));
+        for n in 0..100_000 {
+            assert!(
+                !few.has(key(n).as_ref()) || more.has(key(n).as_ref()),
+                "{n}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_same_clients_are_in_in_every_process_and_version() {
+        let rollout = Rollout::new("search", 100);
+        let inside: Vec<u64> = (0..60).filter(|n| rollout.has(key(*n).as_ref())).collect();
+        assert_eq!(
+            inside,
+            [23, 30, 44, 55, 57],
+            "the clients that are in at 10 %"
+        );
+    }
+
+    #[test]
+    fn rules_differ_in_their_clients() {
+        let (one, other) = (Rollout::new("one", 500), Rollout::new("other", 500));
+        let both = (0..10_000).filter(|n| one.has(key(*n).as_ref()) && other.has(key(*n).as_ref()));
+        let both = both.count();
+        assert!((2_200..2_800).contains(&both), "{both}");
+    }
+}
