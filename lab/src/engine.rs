@@ -65,7 +65,7 @@ impl Local {
             Consistency::Leased(_) => Counted::Exact,
             Consistency::Eventual => Counted::Eventual {
                 interval: std::time::Duration::from_micros(INTERVAL),
-                max_unreported: terms.report.as_ref()?.max_unreported(),
+                max_unreported: terms.report.as_ref()?.max_unreported,
             },
             Consistency::Plain => return None,
         };
@@ -115,9 +115,9 @@ impl Message {
         Self {
             engine: Arc::clone(engine),
             content: Content::Query {
-                checks: query.checks().to_vec(),
-                reports: query.reports().to_vec(),
-                leases: query.leases().to_vec(),
+                checks: query.checks.to_vec(),
+                reports: query.reports.to_vec(),
+                leases: query.leases.to_vec(),
             },
             query: Some(query),
             reply: None,

@@ -11,7 +11,9 @@ use tollgate_core::{
 use tollgate_prefilter::{
     Grant, GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms, Reply, ReportReply,
 };
-use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
+use tollgate_test_reference::{
+    BucketGrantor, BucketState, WindowGrantor, WindowState, lease_terms,
+};
 
 use crate::{consistency::Terms, engine::Content};
 
@@ -199,7 +201,10 @@ impl<A: Algorithm> Windows<A> {
         let quota = A::new(&terms.quota)?;
         let length = u64::try_from(terms.quota.period().as_micros()).ok()?;
         // Where nothing is granted, nothing is requested.
-        let lease = terms.lease.unwrap_or(LeaseTerms::of_window(0, length));
+        let lease = terms.lease.unwrap_or(LeaseTerms {
+            window: Some(length),
+            ..lease_terms(0, 1, 4, 2)
+        });
         Some(Self {
             quota,
             grantor: WindowGrantor::new(A::new(&terms.quota)?, &lease)?,

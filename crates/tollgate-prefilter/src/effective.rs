@@ -26,9 +26,10 @@ impl Effective {
             Some(why) if rule.consistency_of() != Consistency::Exact => Self::Exact(Some(why)),
             _ => match Self::new(quota, rule.consistency_of()) {
                 // What is lent before it is there would look like a debt.
-                Self::Leased(terms) if rule.debt_of() > 0 => {
-                    Self::Leased(terms.with_schedule(None))
-                }
+                Self::Leased(terms) if rule.debt_of() > 0 => Self::Leased(LeaseTerms {
+                    schedule: None,
+                    ..terms
+                }),
                 effective => effective,
             },
         }

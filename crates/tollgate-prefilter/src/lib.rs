@@ -41,9 +41,14 @@ mod table;
 pub use self::{
     effective::Effective,
     engine::{
-        Begin, BoundRules, Done, Engine, EngineCounts, EngineOptions, EngineUsage, FollowUp,
-        GrantReply, IndexSet, LeaseItem, LeaseReply, Next, NoReply, Places, Query, Reply,
-        ReportReply, Reset, Sending, Step,
+        begin::Begin,
+        bound_rules::{BoundRules, Places, Step},
+        counts::{EngineCounts, EngineUsage},
+        engine::{Engine, EngineOptions},
+        process_slots::ProcessSlots,
+        query::{Done, FollowUp, LeaseItem, Next, Query, Sending},
+        reply::{GrantReply, IndexSet, LeaseReply, NoReply, Reply, ReportReply},
+        settle::Reset,
     },
     lease::{
         grant::{Grant, LeaseQuery, ReturnedLease},
@@ -54,7 +59,6 @@ pub use self::{
     slots::{
         slot_holder::{SlotHolder, SlotStart},
         slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms},
-        slot_table::{SlotCounts, SlotKey, SlotTable},
+        state_slots::{SlotKey, SlotTarget},
     },
-    table::key_table::TableUsage,
 };

@@ -53,7 +53,7 @@ impl LocalUsage {
         if self.queried_at == 0
             || now.abs_diff(self.queried_at) >= TRUST
             || cost > self.room
-            || unreported.saturating_add(cost) > terms.max_unreported()
+            || unreported.saturating_add(cost) > terms.max_unreported
             || cost == 0
         {
             return Spend::QueryStore;
@@ -90,7 +90,7 @@ impl LocalUsage {
     /// When a report is due. `None` while there is nothing to say, or one is under way.
     pub fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
         (self.unreported > 0 && self.reporting == 0)
-            .then_some(self.since.saturating_add(terms.interval()))
+            .then_some(self.since.saturating_add(terms.interval))
     }
 
     /// The units to report now, by which the store is to be debited whatever is left; 0 if there is nothing to say. A
@@ -183,8 +183,10 @@ impl LocalUsage {
 /// How often a process reports, and how many units it may admit before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportTerms {
-    interval: Tick,
-    max_unreported: u64,
+    /// How often a process reports, in µs.
+    pub interval: Tick,
+    /// The most units that a process has admitted and not reported.
+    pub max_unreported: u64,
     /// How many units of a bucket come back, and in how many µs.
     refill: Option<(u64, u64)>,
 }
@@ -231,11 +233,6 @@ impl ReportTerms {
         })
     }
 
-    /// How often a process reports, in µs.
-    pub const fn interval(&self) -> Tick {
-        self.interval
-    }
-
     /// How many µs later a state is fresh if `units` more are used, rounded up: the time in which a bucket refills
     /// by them. 0 of a window, whose end stays where it is.
     pub(crate) fn puts_off(&self, units: u64) -> Tick {
@@ -247,11 +244,6 @@ impl ReportTerms {
         }
         let micros = (u128::from(units) * u128::from(period)).div_ceil(u128::from(rate));
         Tick::try_from(micros).unwrap_or(Tick::MAX)
-    }
-
-    /// The most units that a process has admitted and not reported.
-    pub const fn max_unreported(&self) -> u64 {
-        self.max_unreported
     }
 }
 
@@ -345,10 +337,7 @@ mod tests {
         assert_eq!(of(Quota::gcra(10, SECOND), 11), Err(TOO_MANY));
         for most in [1, 10] {
             let terms = of(Quota::fixed_window(10, SECOND), most).expect("it reports");
-            assert_eq!(
-                (terms.interval(), terms.max_unreported()),
-                (1_000_000, most)
-            );
+            assert_eq!((terms.interval, terms.max_unreported), (1_000_000, most));
         }
     }
 }

@@ -62,6 +62,7 @@ impl Process {
         let options = EngineOptions {
             keys: 1,
             deny_cache: false,
+            ..EngineOptions::default()
         };
         let engine = Engine::new(options);
         let rules = RuleSet::new([Rule::new("rule", quota()).consistency(consistency)]);
@@ -151,7 +152,7 @@ impl Process {
             reported,
         } = &mut *store;
         let window = FixedWindow::new(&quota()).expect("a window");
-        let reports = query.reports().iter().map(|report| {
+        let reports = query.reports.iter().map(|report| {
             window.take(&mut state.counts, NOW, report.cost());
             *reported += report.cost();
             let answer = window.assess(&state.counts, NOW, 0);
@@ -161,10 +162,10 @@ impl Process {
             }
         });
         let reports: Vec<_> = reports.collect();
-        let mut said = query.leases().first().map(|item| item.query);
+        let mut said = query.leases.first().map(|item| item.query);
         let mut verdicts = Vec::new();
         let mut grant = None;
-        for check in query.checks() {
+        for check in &query.checks {
             let said = said.take().unwrap_or_default();
             let (answer, granted) = grantor.acquire(state, NOW, check.cost(), &said);
             verdicts.push(Verdict::new(0, 0, answer, Source::Store));
@@ -184,7 +185,7 @@ impl Process {
         };
         let mut reply = Reply::new(NOW, Decision::new(NOW, verdicts, |_| true));
         reply.reports = reports.into();
-        reply.leases = vec![lease; query.leases().len()].into();
+        reply.leases = vec![lease; query.leases.len()].into();
         reply
     }
 

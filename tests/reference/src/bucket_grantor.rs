@@ -73,7 +73,7 @@ impl BucketGrantor {
     /// A grantor of a quota. `None` if it is not a bucket, or not valid, or if the terms are those of a window.
     #[must_use]
     pub fn new(quota: &Quota, terms: LeaseTerms) -> Option<Self> {
-        let bucket = Gcra::new(quota).filter(|_| terms.window().is_none())?;
+        let bucket = Gcra::new(quota).filter(|_| terms.window.is_none())?;
         Some(Self {
             quota: bucket,
             overdraft: Overdraft::new(quota, bucket),
@@ -143,7 +143,7 @@ impl BucketGrantor {
             *leases = TrackedLeases::default();
             return;
         }
-        let generation = now / self.terms.tracked_life();
+        let generation = now / self.terms.tracked_life;
         if leases.generation > generation.saturating_add(AHEAD) {
             // The clock went back by far. No lease lives longer than a life from now.
             leases.current = leases.total();
@@ -178,7 +178,7 @@ impl BucketGrantor {
     }
 
     fn starts(&self, generation: u64) -> Tick {
-        generation.saturating_mul(self.terms.tracked_life())
+        generation.saturating_mul(self.terms.tracked_life)
     }
 
     /// When `cost` units fit that do not fit `now`, to the tick, if nothing else is taken, granted or returned.
@@ -235,11 +235,11 @@ impl BucketGrantor {
     ) -> Option<Grant> {
         let level = answer.remaining;
         if answer.fits {
-            let room = self.terms.reserve().saturating_sub(state.leases.total());
+            let room = self.terms.reserve.saturating_sub(state.leases.total());
             let units = self.terms.grant(query.tracked, level, room);
             if units > 0 {
                 // What is on lease already is of the same, for the state was settled; or of a later one, if the clock went back.
-                let generation = (now / self.terms.tracked_life()).max(state.leases.generation);
+                let generation = (now / self.terms.tracked_life).max(state.leases.generation);
                 state.leases.generation = generation;
                 state.leases.current += units;
                 self.quota.take(&mut state.arrival, now, units);
@@ -260,11 +260,11 @@ impl BucketGrantor {
         level: u64,
         query: &LeaseQuery,
     ) -> Option<Grant> {
-        let terms = self.terms.schedule()?;
+        let terms = self.terms.schedule?;
         let after = self.overdraft.time(&state.arrival, now);
         let units = terms.units(query.scheduled, after);
         let is_empty = self.terms.grant(u64::MAX, level, u64::MAX) == 0;
-        if units == 0 || !is_empty || level > terms.below() {
+        if units == 0 || !is_empty || level > terms.below {
             return None;
         }
         self.quota.take(&mut state.arrival, now, units);

@@ -43,7 +43,7 @@ impl<A: Algorithm> WindowGrantor<A> {
     pub fn new(quota: A, terms: &LeaseTerms) -> Option<Self> {
         Some(Self {
             quota,
-            window: terms.window().filter(|window| *window > 0)?,
+            window: terms.window.filter(|window| *window > 0)?,
             terms: *terms,
         })
     }
@@ -68,7 +68,7 @@ impl<A: Algorithm> WindowGrantor<A> {
             self.quota.repair(&mut state.counts, now);
             return (answer, None);
         }
-        let room = self.terms.reserve().saturating_sub(state.granted);
+        let room = self.terms.reserve.saturating_sub(state.granted);
         let units = self.terms.grant(query.tracked, answer.remaining, room);
         // A state of the future counts in its own window: what is granted would be spent before.
         if units == 0 || self.quota.is_ahead(&state.counts, now) {

@@ -11,8 +11,8 @@ use super::*;
 struct Learned(Cell<Option<DenialWords>>);
 
 impl Learned {
-    fn learn(&self, denials: &Denials, times: (Tick, Tick), cost: u64, verdict: &Verdict) {
-        if let Some(words) = denials.learn(times, cost, verdict) {
+    fn learn(&self, denials: &Denials, (sent, now): (Tick, Tick), cost: u64, verdict: &Verdict) {
+        if let Some(words) = denials.learn(sent, now, cost, verdict) {
             self.0.set(Some(words));
         }
     }

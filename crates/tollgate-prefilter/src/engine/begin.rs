@@ -1,22 +1,21 @@
 //! What a store calls for each request of a rule set, and for its maintenance.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Source, Tick, Verdict,
+    Check, Decision, Outcome, Source, Tick, Verdict,
     store::{Checks, Hold, Settlement},
 };
 
 use crate::{
     engine::{
-        bound_rules::{BoundRules, Step},
-        exchange::{Exchange, Kind},
+        bound_rules::BoundRules,
         limit::Limit,
-        maintenance::{MAX_REPORTS, Maintenance},
-        query::{FollowUp, Query},
+        query::{FollowUp, Kind, Query},
         reply::IndexSet,
-        request::{Request, Split},
-        settle::{Reset, as_counted, settle},
+        request::Request,
+        settle::{as_counted, settle},
     },
     sync::Ordering,
 };
@@ -35,9 +34,6 @@ pub enum Begin {
 /// Each request takes two calls: [`begin`](Self::begin) decides it, or gives a [`Query`] for the store, and
 /// [`Query::finish`] turns the store's reply into the decision.
 impl BoundRules {
-    /// The most reports of one [poll](Self::poll_maintenance), so that requests do not wait for all that are due.
-    pub const MAX_REPORTS: usize = MAX_REPORTS;
-
     /// How often it has to be [polled](Self::poll_maintenance); `None`: never.
     pub fn maintenance_interval(&self) -> Option<Duration> {
         self.pause.map(Duration::from_micros)
@@ -56,56 +52,37 @@ impl BoundRules {
     /// [wait](tollgate_core::Rule::wait) longer. The query [has](Query::patience) how long it waits at most.
     #[inline]
     pub fn begin_within(self: &Arc<Self>, checks: &[Check], patience: Tick, now: Tick) -> Begin {
+        let patience = self.patience(checks, patience);
         let [check] = checks else {
             return self.begin_several(checks, patience, now);
         };
-        let patience = self.patience(checks, patience);
-        let miss = match self.spend(check, now) {
-            Ok(verdict) => return self.decided(verdict, now),
-            Err(miss) => miss,
-        };
-        if let Some(verdict) = self.deny(check, now, patience) {
-            return self.decided(verdict, now);
-        }
         let mut new_keys = IndexSet::default();
-        if miss.is_new {
-            new_keys.insert(0);
-        }
-        Begin::Query(self.acquire(Checks::from_slice(checks), new_keys, patience))
-    }
-
-    #[inline(always)]
-    fn decided(&self, verdict: Verdict, now: Tick) -> Begin {
+        let decided = self.reserve(check, now).or_else(|miss| {
+            if miss.is_new {
+                new_keys.insert(0);
+            }
+            self.deny(check, now, patience).ok_or(())
+        });
+        let Ok(verdict) = decided else {
+            let checks = Checks::from_slice(checks);
+            return Begin::Query(Query::new(self, Kind::Acquire, checks, new_keys, patience));
+        };
         let is_enforced = self.rules.enforces(verdict.rule());
-        let at = self.local().store_time.at(now);
+        let at = self.engine.store_now(now);
         Begin::Decided(Decision::of_one(at, verdict, is_enforced))
-    }
-
-    fn acquire(self: &Arc<Self>, checks: Checks, new_keys: IndexSet, patience: Tick) -> Query {
-        let kind = Kind::Acquire;
-        Query::from(Exchange::new(self, kind, checks, new_keys, patience))
     }
 
     #[inline(never)]
     fn begin_several(self: &Arc<Self>, checks: &[Check], patience: Tick, now: Tick) -> Begin {
-        let store_at = self.local().store_time.at(now);
-        let patience = self.patience(checks, patience);
-        let split = match Split::new(self, checks, patience, now) {
-            ControlFlow::Break(decision) => return Begin::Decided(decision),
-            ControlFlow::Continue(split) => split,
-        };
-        let undecided: Step = split.undecided(checks).collect();
-        let steps = Request::steps(self, checks, &undecided);
-        if undecided.len() == checks.len() && steps.len() <= 1 {
-            let checks = Checks::from_slice(checks);
-            return Begin::Query(self.acquire(checks, split.new_keys, patience));
+        let denied = Check::deny_two_plans(&self.rules, checks);
+        if let Some(decision) = denied.or_else(|| self.deny_several(checks, patience, now)) {
+            return Begin::Decided(decision);
         }
-        // States that are decided one after the other have no instant in common.
-        let patience = if steps.len() > 1 { 0 } else { patience };
-        let (kind, none) = (Kind::Acquire, IndexSet::default());
-        let exchange = Exchange::new(self, kind, Checks::new(), none, patience);
-        let request = Request::new(checks, split, steps, (now, store_at));
-        Begin::Query(Query::of_request(exchange, Box::new(request)))
+        let mut request = Request::new(self, checks, now);
+        if self.pause.is_some() {
+            request.reserve(self);
+        }
+        self.query(Kind::Acquire, request, checks, patience)
     }
 
     /// Returns the query for a decision that takes nothing.
@@ -113,22 +90,77 @@ impl BoundRules {
         if let Some(decision) = Check::deny_two_plans(&self.rules, checks) {
             return Begin::Decided(decision);
         }
-        let undecided: Step = Split::default().undecided(checks).collect();
-        let steps = Request::steps(self, checks, &undecided);
-        let peek = |checks| Exchange::new(self, Kind::Peek, checks, IndexSet::default(), 0);
-        if steps.len() <= 1 {
-            return Begin::Query(Query::from(peek(Checks::from_slice(checks))));
+        self.query(Kind::Peek, Request::new(self, checks, now), checks, 0)
+    }
+
+    /// The query for what is not decided of a request.
+    fn query(
+        self: &Arc<Self>,
+        kind: Kind,
+        mut request: Request,
+        checks: &[Check],
+        patience: Tick,
+    ) -> Begin {
+        let undecided = request.plan_steps(self);
+        if undecided == 0 && !checks.is_empty() {
+            return Begin::Decided(request.decision(self));
         }
-        let times = (now, self.local().store_time.at(now));
-        let request = Request::new(checks, Split::default(), steps, times);
-        Begin::Query(Query::of_request(peek(Checks::new()), Box::new(request)))
+        // States that are decided one after the other have no instant in common.
+        let patience = match request.steps.len() {
+            0 | 1 => patience,
+            _ => 0,
+        };
+        let is_one_step = undecided == checks.len() && request.steps.len() <= 1;
+        let checks = Checks::from_slice(checks);
+        let query = Query::new(self, kind, checks, request.new_keys, patience);
+        Begin::Query(match is_one_step {
+            true => query,
+            false => query.of_request(request),
+        })
+    }
+
+    /// Denies a request of several checks if the deny cache denies one. The others are not decided.
+    ///
+    /// A shadow counts what is denied as well, and a threshold reports on it, so a request with one of them goes to the store.
+    fn deny_several(&self, checks: &[Check], patience: Tick, now: Tick) -> Option<Decision> {
+        let is_enforced = |check: &Check| self.rules.enforces(usize::from(check.rule()));
+        if !checks.iter().all(is_enforced) {
+            return None;
+        }
+        let denied = checks.iter().map(|check| {
+            let denied = self.known_denial(check, now, patience)?;
+            // What this process may spend is taken already.
+            let leased = match check.policy().is_exact() {
+                true => 0,
+                false => self.leased(check, now),
+            };
+            (leased < check.cost()).then_some(denied)
+        });
+        let denied: SmallVec<[_; 4]> = denied.collect();
+        // All or none: what the store decides it counts itself.
+        let may_deny = |counts: bool| {
+            checks.iter().zip(&denied).all(|(check, denied)| {
+                let may = |denied| self.may_deny(check, denied, counts);
+                denied.as_ref().is_none_or(may)
+            })
+        };
+        if denied.iter().all(Option::is_none) || !may_deny(false) {
+            return None;
+        }
+        may_deny(true);
+        let verdicts = checks.iter().zip(denied).map(|(check, denied)| {
+            let (rule, plan) = (check.rule(), check.plan());
+            denied.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotDecided))
+        });
+        Some(self.decision(self.engine.store_now(now), verdicts))
     }
 
     /// Settles units that were taken. Those that this process may spend again stay here.
-    pub fn settle(self: &Arc<Self>, receipts: &[Hold], how: Settlement, now: Tick) -> FollowUp {
-        let settlements = settle(self, receipts, how, now);
-        let returned = Maintenance::retired_leases(self, now);
-        FollowUp::new(settlements, returned)
+    pub fn settle(self: &Arc<Self>, holds: &[Hold], how: Settlement, now: Tick) -> FollowUp {
+        FollowUp {
+            settle: settle(self, holds, how, now),
+            queries: self.retired_leases(now),
+        }
     }
 
     /// Units that this process has spent of a lease, or counted, as the store has counted them when it has been told.
@@ -143,30 +175,24 @@ impl BoundRules {
         }
     }
 
-    /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.
-    pub fn begin_reset(self: &Arc<Self>, checks: &[Check], now: Tick) -> Reset {
-        Reset::new(self, checks, now)
-    }
-
     /// What is due without a request: reports, and about once a second leases that are not needed. To be called each
     /// [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS), or
     /// [is not through](Self::is_looking_through_leases) with the leases.
     #[must_use = "units are missing until the queries are sent"]
     pub fn poll_maintenance(self: &Arc<Self>, now: Tick) -> Vec<Query> {
-        let mut maintenance = Maintenance::new(self);
-        maintenance.reports(now, |_| true);
-        if self.sweeps(now) {
-            let limits = self.limits.leased();
-            limits.for_each(|(_, _, limit)| limit.begin_visits());
+        let mut queries = self.reports(now, |_| true);
+        let swept = self.swept.load(Ordering::Relaxed);
+        if now.saturating_sub(swept) >= Self::SWEEP_EVERY {
+            self.swept.store(now, Ordering::Relaxed);
+            self.leased_limits().for_each(|(.., it)| it.begin_visits());
             self.is_sweeping.store(true, Ordering::Relaxed);
         }
         if self.is_looking_through_leases() {
-            maintenance.idle_leases(now);
-            let mut limits = self.limits.leased();
-            let is_more = limits.any(|(_, _, limit)| limit.has_visits());
+            queries.extend(self.idle_leases(now));
+            let is_more = self.leased_limits().any(|(.., limit)| limit.has_visits());
             self.is_sweeping.store(is_more, Ordering::Relaxed);
         }
-        queries(maintenance.exchanges)
+        queries
     }
 
     /// Whether the last [poll](Self::poll_maintenance) has left leases to look at. It looks at some thousands, so that requests do not
@@ -182,17 +208,16 @@ impl BoundRules {
     pub fn flush(self: &Arc<Self>, now: Tick) -> Vec<Query> {
         let is_retired = self.is_retired();
         let is_ours = |limit: &Limit| !is_retired || !limit.is_in_use();
-        let mut maintenance = Maintenance::new(self);
-        maintenance.reports(Tick::MAX, is_ours);
-        maintenance.all_leases(now, is_ours);
-        queries(maintenance.exchanges)
+        let mut queries = self.reports(Tick::MAX, is_ours);
+        queries.extend(self.all_leases(now, is_ours));
+        queries
     }
 
     /// Whether nothing is left to [flush](Self::flush) but what is in flight.
     pub fn is_reported(&self) -> bool {
         let is_retired = self.is_retired();
-        let mut limits = self.limits.iter();
-        limits.all(|(_, _, limit)| is_retired && limit.is_in_use() || !limit.has_unreported())
+        let mut limits = self.limits();
+        limits.all(|(.., limit)| is_retired && limit.is_in_use() || !limit.has_unreported())
     }
 
     /// The rule set is no longer in use: its limiters are gone, or were replaced. Returns what has to go back now, except what
@@ -203,8 +228,4 @@ impl BoundRules {
         self.set_retired();
         self.flush(now)
     }
-}
-
-fn queries(exchanges: Vec<Exchange>) -> Vec<Query> {
-    exchanges.into_iter().map(Query::from).collect()
 }

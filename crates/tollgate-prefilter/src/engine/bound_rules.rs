@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Check, Decision, Outcome, Rule, RuleSet, Tick, Verdict, store::Fingerprint};
+use tollgate_core::{Check, Decision, Rule, RuleSet, Tick, Verdict, store::Fingerprint};
 
 use crate::{
     effective::Effective,
     engine::{
         engine::Engine,
         limit::{Limit, number_of},
-        local::Local,
     },
     sync::{AtomicBool, AtomicU64, Ordering},
-    table::key_table::{Miss, TableKey},
+    table::key_table::TableKey,
 };
 
 /// A rule set on an [`Engine`], as its requests and its maintenance share it.
 pub struct BoundRules {
     pub(crate) engine: Arc<Engine>,
     pub(crate) rules: Arc<RuleSet>,
-    pub(crate) limits: Limits,
+    /// By rule and plan. `None`: nothing that a process may decide locally, because the rule is not enforced or the quota has no limit.
+    limits: Box<[Box<[Option<Arc<Limit>>]>]>,
     /// Where its states lie.
     pub places: Places,
     /// The numbers of the rules, by which their states are found.
@@ -29,14 +29,14 @@ pub struct BoundRules {
     pub(crate) pause: Option<Tick>,
     is_retired: AtomicBool,
     /// When leases were last checked for those that are not needed, and whether some are left to look at.
-    swept: AtomicU64,
+    pub(crate) swept: AtomicU64,
     pub(crate) is_sweeping: AtomicBool,
 }
 
-/// How often leases are checked for those that are not needed, in µs.
-const SWEEP_EVERY: Tick = 1_000_000;
-
 impl BoundRules {
+    /// How often leases are checked for those that are not needed, in µs.
+    pub(crate) const SWEEP_EVERY: Tick = 1_000_000;
+
     /// Binds a rule set, which is in use until it is [retired](Self::retire). Bind a rule set before you retire the one
     /// that it replaces, and it keeps the leases and denials of the rules that have not changed. `exact` says why a rule can only be
     /// exact for the store, whatever its consistency and quota are.
@@ -55,11 +55,16 @@ impl BoundRules {
             });
             plans.collect()
         });
-        let limits = Limits(limits.collect());
+        let limits: Box<[Box<[Option<Arc<Limit>>]>]> = limits.collect();
+        let pauses = limits.iter().flatten().flatten();
         Arc::new(Self {
-            pause: limits.iter().filter_map(|(.., it)| it.pause()).min(),
+            pause: pauses.filter_map(|limit| limit.pause()).min(),
             engine: Arc::clone(engine),
-            numbers: rules.rules().iter().map(number_of).collect(),
+            numbers: rules
+                .rules()
+                .iter()
+                .map(|rule| number_of(rule.name()))
+                .collect(),
             rules,
             limits,
             places,
@@ -69,14 +74,26 @@ impl BoundRules {
         })
     }
 
+    /// The limit of a check; `None` also where it brings a quota along, which the store decides.
     #[inline]
     pub(crate) fn limit(&self, check: &Check) -> Option<&Limit> {
-        self.limits.of(check)
+        let plans = self.limits.get(usize::from(check.rule()))?;
+        plans.get(usize::from(check.plan()))?.as_deref()
     }
 
-    #[inline]
-    pub(crate) fn local(&self) -> &Local {
-        &self.engine.local
+    /// All limits, with a rule and plan that each belongs to.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
+        // A rule set has fewer than 65 536 rules, and a rule fewer plans.
+        (0_u16..).zip(&self.limits).flat_map(|(rule, plans)| {
+            let plans = (0_u16..).zip(plans);
+            plans.filter_map(move |(plan, limit)| Some((rule, plan, limit.as_ref()?)))
+        })
+    }
+
+    /// Those that are leased.
+    pub(crate) fn leased_limits(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
+        self.limits()
+            .filter(|(.., limit)| limit.lease_terms().is_some())
     }
 
     /// Where the state of a check is.
@@ -87,42 +104,18 @@ impl BoundRules {
 
     /// More may be left of the state of a check by now than an earlier denial says.
     pub fn unlearn(&self, check: &Check) {
-        self.local().unlearn(self.at(check));
+        self.engine.keys.unlearn(self.at(check));
     }
 
     /// How a rule is counted: its own quota with plan number 0, or that of a plan. `None`: it is not enforced, or has no limit.
     pub fn effective(&self, rule: usize, plan: usize) -> Option<Effective> {
-        Some(self.limits.0.get(rule)?.get(plan)?.as_ref()?.effective)
+        Some(self.limits.get(rule)?.get(plan)?.as_ref()?.effective)
     }
 
     /// Whether units that a charge takes beyond what is left are owed, or taken from a balance.
     pub(crate) fn has_debt(&self, check: &Check) -> bool {
         let rule = self.rules.rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.debt_of() > 0 || rule.has_credits())
-    }
-
-    /// The units that this process may spend of a check's key.
-    pub(crate) fn leased(&self, check: &Check, now: Tick) -> u64 {
-        let limit = self.limit(check);
-        limit.map_or(0, |limit| self.local().leased(limit, check.key(), now))
-    }
-
-    /// Takes what a check costs from what this process may spend.
-    #[inline]
-    pub(crate) fn spend(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {
-        match self.limit(check) {
-            Some(limit) if !check.policy().is_exact() => self.local().spend(limit, check, now),
-            _ => Err(Miss { is_new: true }),
-        }
-    }
-
-    /// Denies a check of a request that waits for `patience` µs at most, if the deny cache does.
-    #[inline]
-    pub(crate) fn deny(&self, check: &Check, now: Tick, patience: Tick) -> Option<Verdict> {
-        let limit = self.limit(check)?;
-        let denied = self.local().deny(limit, check, now, patience)?;
-        let may = self.local().may_deny(limit, check, &denied, true);
-        may.then_some(denied)
     }
 
     /// For how long a request with these checks waits at most: as long as the least patient of its rules lets it, and as it has
@@ -138,81 +131,24 @@ impl BoundRules {
         waits.fold(patience, Tick::min)
     }
 
-    /// A decision of this process.
+    /// A decision at this time by the store's clock.
     pub(crate) fn decision(
         &self,
+        at: Tick,
         verdicts: impl IntoIterator<Item = Verdict>,
-        now: Tick,
     ) -> Decision {
-        let at = self.local().store_time.at(now);
         Decision::new(at, verdicts, |verdict| self.rules.enforces(verdict.rule()))
-    }
-
-    /// A decision that the store has not made.
-    pub(crate) fn unanswered(&self, checks: &[Check], outcome: Outcome) -> Decision {
-        let verdicts = checks
-            .iter()
-            .map(|check| Verdict::unanswered(check.rule(), check.plan(), outcome));
-        Decision::new(0, verdicts, |verdict| self.rules.enforces(verdict.rule()))
     }
 
     /// The rule set is no longer in use.
     pub(crate) fn set_retired(&self) {
         if !self.is_retired.swap(true, Ordering::SeqCst) {
-            self.limits.iter().for_each(|(_, _, it)| it.retire());
+            self.limits().for_each(|(.., limit)| limit.retire());
         }
     }
 
     pub(crate) fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::SeqCst)
-    }
-
-    /// Whether it is time to check leases for those that are not needed. If so, it is noted.
-    pub(crate) fn sweeps(&self, now: Tick) -> bool {
-        let swept = self.swept.load(Ordering::Relaxed);
-        let is_due = now.saturating_sub(swept) >= SWEEP_EVERY;
-        if is_due {
-            self.swept.store(now, Ordering::Relaxed);
-        }
-        is_due
-    }
-}
-
-/// The limits of a rule set, by rule and plan. `None`: nothing that a process may decide locally, because the rule is not
-/// enforced or the quota has no limit.
-#[derive(Debug)]
-pub(crate) struct Limits(Box<[Plans]>);
-
-/// The limits of a rule, by plan.
-type Plans = Box<[Option<Arc<Limit>>]>;
-
-impl Limits {
-    /// The limit of a check; `None` also where it brings a quota along, which the store decides.
-    #[inline]
-    pub(crate) fn of(&self, check: &Check) -> Option<&Limit> {
-        let plans = self.0.get(usize::from(check.rule()))?;
-        plans.get(usize::from(check.plan()))?.as_deref()
-    }
-
-    /// All limits, with a rule and plan that each belongs to.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
-        // A rule set has fewer than 65 536 rules, and a rule fewer plans.
-        (0_u16..).zip(&self.0).flat_map(|(rule, plans)| {
-            let plans = (0_u16..).zip(plans);
-            plans.filter_map(move |(plan, limit)| Some((rule, plan, limit.as_ref()?)))
-        })
-    }
-
-    /// Those that are leased.
-    pub(crate) fn leased(&self) -> impl Iterator<Item = (u16, u16, &Arc<Limit>)> {
-        self.iter()
-            .filter(|(.., limit)| limit.lease_terms().is_some())
-    }
-
-    /// The limits of a rule, with the number of a plan that each belongs to.
-    pub(crate) fn of_rule(&self, rule: u16) -> impl Iterator<Item = (u16, &Limit)> {
-        let limits = self.iter().filter(move |(of, ..)| *of == rule);
-        limits.map(|(_, plan, limit)| (plan, &**limit))
     }
 }
 
@@ -227,7 +163,10 @@ pub(crate) fn has_twins(checks: &[Check]) -> bool {
 impl Drop for BoundRules {
     fn drop(&mut self) {
         self.set_retired();
-        self.engine.unbind(&self.rules, self.limits.iter());
+        let name = |rule: u16| self.rules.rules()[usize::from(rule)].shared_name();
+        let limits = self.limits();
+        let limits = limits.map(|(rule, _, limit)| (name(rule), limit));
+        self.engine.unbind(limits);
     }
 }
 

@@ -1,9 +1,6 @@
 //! What has happened in the engine, and what it holds.
 
-use crate::{
-    sync::{AtomicU64, Ordering},
-    table::key_table::TableUsage,
-};
+use crate::sync::{AtomicU64, Ordering};
 
 /// What has happened in an [`Engine`](crate::Engine). The numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +11,9 @@ pub struct EngineCounts {
     pub reports: [u64; 3],
     /// Admitted units that the store may not know of, and that are not reported again.
     pub units_lost: u64,
+    /// States whose slots were reported without a request; grants that were not used, because a renewal was sent meanwhile or the reply
+    /// came too late; requests whose slots the store had forgotten while they ran.
+    pub slots: [u64; 3],
 }
 
 /// What an [`Engine`](crate::Engine) holds at a time.
@@ -27,8 +27,12 @@ pub struct EngineUsage {
     pub leased_keys: u64,
     /// Keys with a scheduled lease that has units.
     pub scheduled_keys: u64,
-    /// The table of keys.
-    pub table: TableUsage,
+    /// The slots of requests that run.
+    pub slots_in_use: u64,
+    /// Keys with an entry.
+    pub keys: u64,
+    /// The memory of the table of keys, also that without an entry.
+    pub bytes: u64,
 }
 
 /// What is counted.
@@ -42,31 +46,40 @@ pub(crate) enum Event {
     ReportKept,
     ReportLost,
     UnitLost,
+    SlotsReported,
+    SlotsVoided,
+    SlotsOutlived,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counts([AtomicU64; 8]);
+pub(crate) struct Counts([AtomicU64; 11]);
 
 impl Counts {
     pub(crate) fn add(&self, event: Event, count: u64) {
-        self.0[event as usize].fetch_add(count, Ordering::Relaxed);
+        if count > 0 {
+            self.0[event as usize].fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn so_far(&self) -> EngineCounts {
-        let of = |event: Event| self.0[event as usize].load(Ordering::Relaxed);
+        let counts = self.0.each_ref();
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        let [
+            requested,
+            granted,
+            returned,
+            lost,
+            sent,
+            kept,
+            unknown,
+            units_lost,
+            slots @ ..,
+        ] = counts;
         EngineCounts {
-            leases: [
-                of(Event::LeaseRequested),
-                of(Event::LeaseGranted),
-                of(Event::LeaseReturned),
-                of(Event::LeaseLost),
-            ],
-            reports: [
-                of(Event::ReportSent),
-                of(Event::ReportKept),
-                of(Event::ReportLost),
-            ],
-            units_lost: of(Event::UnitLost),
+            leases: [requested, granted, returned, lost],
+            reports: [sent, kept, unknown],
+            units_lost,
+            slots,
         }
     }
 }

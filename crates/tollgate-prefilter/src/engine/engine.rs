@@ -5,19 +5,22 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tollgate_core::{Quota, Rule, RuleSet, Tick};
+use tollgate_core::{Quota, Rule, Tick};
 
 use crate::{
     effective::Effective,
     engine::{
-        counts::{Counts, EngineCounts, EngineUsage, Event},
+        counts::{Counts, EngineCounts, Event},
+        entry::Entry,
         limit::Limit,
-        local::Local,
+        store_time::StoreTime,
     },
-    sync::{AtomicU32, Mutex, MutexGuard, Ordering, RwLock, lock},
+    slots::{slot_message::SlotTerms, state_slots::SlotQueue},
+    sync::{AtomicU32, AtomicU64, Mutex, Ordering, RwLock, lock},
+    table::key_table::KeyTable,
 };
 
-/// What a process decides locally in front of a shared store: its leases, its local usage, and the denials it has seen.
+/// What a process decides locally in front of a shared store: its leases, its local usage, the denials it has seen, and its slots.
 ///
 /// A store has one engine. Each rule set of the store is [bound](crate::BoundRules::new) to it. Rule sets that have the same rule, with the
 /// same quota and consistency, share its leases and denials, so a rule set that replaces another one keeps them.
@@ -25,8 +28,12 @@ use crate::{
 /// Nothing here does I/O, and the time is passed in. All times are ticks of a process clock that goes on while the machine
 /// sleeps.
 pub struct Engine {
-    pub(crate) local: Local,
+    pub(crate) keys: KeyTable<Entry>,
+    pub(crate) store_time: StoreTime,
+    /// The last time that was given to a query or a reply.
+    last: AtomicU64,
     pub(crate) counts: Counts,
+    pub(crate) slots: Mutex<SlotQueue>,
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
     /// By the names of rules.
@@ -39,9 +46,11 @@ pub struct Engine {
 pub struct EngineOptions {
     /// Whether denials are remembered. Default: yes.
     pub deny_cache: bool,
-    /// The most keys of which something is kept. The store decides each request of the others. Denials of a quarter as many are
-    /// remembered. Default: 262 144.
+    /// The most keys of which something is kept. The store decides each request of the others, and none of them gets slots. Denials of a
+    /// quarter as many are remembered. Default: 262 144.
     pub keys: usize,
+    /// How long the store knows the slots of this process. Default: 15 s.
+    pub slot_terms: SlotTerms,
 }
 
 impl Default for EngineOptions {
@@ -49,16 +58,27 @@ impl Default for EngineOptions {
         Self {
             deny_cache: true,
             keys: 1 << 18,
+            slot_terms: SlotTerms::new(15_000_000),
         }
     }
+}
+
+/// When a query was sent: by the clock, and by a time that no other query or reply has, so that their order is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SentAt {
+    pub(crate) at: Tick,
+    pub(crate) order: Tick,
 }
 
 impl Engine {
     /// An engine without rules.
     pub fn new(options: EngineOptions) -> Arc<Self> {
         Arc::new(Self {
-            local: Local::new(options.keys, options.deny_cache),
+            keys: KeyTable::new(options.keys, options.deny_cache),
+            store_time: StoreTime::default(),
+            last: AtomicU64::new(0),
             counts: Counts::default(),
+            slots: Mutex::new(SlotQueue::new(options.slot_terms)),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
             next_id: AtomicU32::new(1),
@@ -66,13 +86,9 @@ impl Engine {
     }
 
     /// The time by the store's clock, as far as this process knows it: to about a tenth of a second.
+    #[inline]
     pub fn store_now(&self, now: Tick) -> Tick {
-        self.local.store_time.at(now)
-    }
-
-    /// What this process holds. It takes a look at every key.
-    pub fn usage(&self, now: Tick) -> EngineUsage {
-        self.local.usage_at(now)
+        self.store_time.at(now)
     }
 
     /// What has happened so far.
@@ -80,9 +96,26 @@ impl Engine {
         self.counts.so_far()
     }
 
+    /// When a query is sent.
+    pub(crate) fn sent(&self, now: Tick) -> SentAt {
+        let order = self.order(now);
+        SentAt { at: now, order }
+    }
+
+    /// A time for a query that is sent now, or a reply that comes now.
+    pub(crate) fn order(&self, now: Tick) -> Tick {
+        let next = |last: u64| Some(now.max(last.saturating_add(1)));
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        // `next` always returns a time, and the update returns the one before.
+        let (Ok(last) | Err(last)) = last;
+        now.max(last.saturating_add(1))
+    }
+
     /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.
     pub(crate) fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
-        let mut limits = self.limits();
+        let mut limits = lock(&self.limits);
         let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
         let mut known = of_name.iter().filter_map(Weak::upgrade);
         let known = known.find(|limit| limit.is_of(rule, &quota, &effective));
@@ -98,19 +131,11 @@ impl Engine {
     }
 
     /// A retired rule set is gone. Unreported units under limits that no other rule set has are lost.
-    pub(crate) fn unbind<'a>(
-        &self,
-        rules: &RuleSet,
-        limits: impl Iterator<Item = (u16, u16, &'a Arc<Limit>)>,
-    ) {
+    pub(crate) fn unbind<'a>(&self, limits: impl Iterator<Item = (&'a Arc<str>, &'a Arc<Limit>)>) {
         let mut lost = 0;
-        let mut by_name = self.limits();
-        for (rule, _, limit) in limits {
-            if !limit.unbind() {
-                continue;
-            }
-            lost += self.local.give_up(limit);
-            let name = rules.rules()[usize::from(rule)].shared_name();
+        let mut by_name = lock(&self.limits);
+        for (name, limit) in limits.filter(|(_, limit)| limit.unbind()) {
+            lost += self.give_up(limit);
             if let Some(of_name) = by_name.get_mut(name) {
                 of_name.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(limit)));
                 if of_name.is_empty() {
@@ -124,10 +149,6 @@ impl Engine {
     /// Waits until the reports are sent that were taken by now. The units in them can only be refunded after them.
     pub(crate) fn wait_for_reports(&self) {
         drop(self.sending.write());
-    }
-
-    fn limits(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Weak<Limit>>>> {
-        lock(&self.limits)
     }
 }
 

@@ -1,12 +1,14 @@
-//! What a process keeps of a key: a lease or local usage, and whether it is blocked.
+//! What a process keeps of a key: a lease or local usage, the slots in use, and whether it is blocked.
 
-use tollgate_core::{Retry, Tick, algorithm::Assessment};
+use smallvec::SmallVec;
+use tollgate_core::{Retry, Tick, algorithm::Assessment, store::Fingerprint};
 
 use crate::{
     denials::KeyBlock,
     engine::limit::Limit,
     lease::lease_holder::LeaseHolder,
     local_usage::{LocalUsage, ReportTerms, Spend},
+    slots::state_slots::StateSlots,
 };
 
 /// What a process keeps of a key.
@@ -22,6 +24,8 @@ pub(crate) struct Entry {
     held: Held,
     /// If its rule blocks keys.
     pub(crate) block: Option<Box<KeyBlock>>,
+    /// Of states that the store may know of; not empty. There are several where another key says where each lies.
+    pub(crate) slots: Option<Box<SmallVec<[StateSlots; 1]>>>,
 }
 
 #[derive(Debug, Default)]
@@ -95,18 +99,25 @@ impl Entry {
     /// Whether it may be evicted: the sooner, the less. Of keys that are blocked, that whose block ends first; the store knows of it.
     pub(crate) fn may_go(&self, now: Tick) -> Option<Tick> {
         let blocked_until = self.block.as_ref().map_or(0, |block| block.until.max(1));
-        self.is_idle(now).then_some(blocked_until)
+        (self.is_idle(now) && self.slots.is_none()).then_some(blocked_until)
     }
 
-    /// Whether something may have to be sent, and the key is not listed yet. From now on it is.
+    /// The states whose slots are in use.
+    pub(crate) fn states(&self) -> &[StateSlots] {
+        self.slots.as_deref().map_or(&[], |states| states)
+    }
+
+    /// Lists the key under its limit, if something may have to be sent and it is not listed yet.
     #[inline]
-    pub(crate) fn list(&mut self) -> bool {
+    pub(crate) fn list(&mut self, limit: &Limit, key: Fingerprint) {
         let is_needed = match &self.held {
             Held::Nothing => false,
             Held::Lease(lease) => lease.holder.until().is_some(),
             Held::Usage(usage) => usage.counted.unreported() > 0,
         };
-        is_needed && !std::mem::replace(&mut self.is_listed, true)
+        if is_needed && !std::mem::replace(&mut self.is_listed, true) {
+            limit.list(key);
+        }
     }
 
     /// The lease and the local usage, for who counts what is held.

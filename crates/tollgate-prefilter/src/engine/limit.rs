@@ -53,7 +53,7 @@ impl Limit {
         let has_debt = rule.debt_of() > 0;
         Self {
             id,
-            rule: number_of(rule),
+            rule: number_of(rule.name()),
             wait,
             block: rule.block_setting().cloned(),
             windows: Windows::new(&quota, &effective),
@@ -108,7 +108,7 @@ impl Limit {
         const SHORTEST: Tick = 5_000;
         match &self.effective {
             Effective::Leased(_) => Some(LEASES),
-            Effective::Eventual(terms) => Some((terms.interval() / 2).clamp(SHORTEST, LEASES)),
+            Effective::Eventual(terms) => Some((terms.interval / 2).clamp(SHORTEST, LEASES)),
             Effective::Exact(_) => None,
         }
     }
@@ -196,9 +196,9 @@ impl Limit {
 }
 
 /// The number of a rule, by its name. Two rules count by one key in a partition by key alone, and share a number once in four billion.
-pub(crate) fn number_of(rule: &Rule) -> u32 {
+pub(crate) fn number_of(rule: &str) -> u32 {
     // FNV-1a.
-    rule.name().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+    rule.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
 }
@@ -220,7 +220,11 @@ pub(crate) enum Visit {
     Stop,
 }
 
-tollgate_core::debug_fields!(Limit, it => id: it.id, quota: it.quota);
+impl Visit {
+    pub(crate) fn keep(stays: bool) -> Self {
+        if stays { Self::Keep } else { Self::Drop }
+    }
+}
 
 // The windows of a quota that is granted, by the store's clock.
 
@@ -237,7 +241,7 @@ impl Windows {
         let Effective::Leased(terms) = effective else {
             return None;
         };
-        let length = LeaseTerms::window(terms).filter(|length| *length > 0)?;
+        let length = terms.window.filter(|length| *length > 0)?;
         let weighs = match quota.algorithm() {
             // For the window after it too.
             AlgorithmKind::SlidingWindow => 2,

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use tollgate_core::{Check, Tick, store::Fingerprint};
 
 use crate::{
-    engine::{bound_rules::BoundRules, exchange::Exchange, limit::Limit},
+    engine::{
+        bound_rules::BoundRules,
+        engine::Engine,
+        entry::Entry,
+        limit::{Limit, Visit},
+        query::Query,
+    },
     lease::grant::ReturnedLease,
 };
-
-/// The most reports of one poll.
-pub(crate) const MAX_REPORTS: usize = 128;
 
 /// The most leases that one poll looks at: it takes about a millisecond, and requests wait meanwhile. A few in tests, which would need
 /// thousands otherwise.
@@ -19,85 +22,132 @@ pub(crate) const MAX_VISITS: usize = if cfg!(test) { 4 } else { 4096 };
 /// The most reports or leases of one query.
 const TOGETHER: usize = 32;
 
-/// Collects the queries of one poll.
-pub(crate) struct Maintenance<'a> {
-    binding: &'a Arc<BoundRules>,
-    pub(crate) exchanges: Vec<Exchange>,
-}
+/// Keys of one rule that are sent: with leases that go back, or else to be reported.
+type Due = Vec<(Fingerprint, Option<ReturnedLease>)>;
 
-impl<'a> Maintenance<'a> {
-    pub(crate) fn new(binding: &'a Arc<BoundRules>) -> Self {
-        Self {
-            binding,
-            exchanges: Vec::new(),
-        }
-    }
+impl BoundRules {
+    /// The most reports of one [poll](Self::poll_maintenance), so that requests do not wait for all that are due.
+    pub const MAX_REPORTS: usize = 128;
 
     /// Reports that are due by a time, of some limits.
-    pub(crate) fn reports(&mut self, by: Tick, which: impl Fn(&Limit) -> bool) {
-        let mut left = MAX_REPORTS;
-        for (rule, plan, limit) in self.binding.limits.iter().filter(|(_, _, it)| which(it)) {
-            let due = self.binding.local().due_by(limit, by, left);
+    pub(crate) fn reports(
+        self: &Arc<Self>,
+        by: Tick,
+        which: impl Fn(&Limit) -> bool,
+    ) -> Vec<Query> {
+        let (mut left, mut queries) = (Self::MAX_REPORTS, Vec::new());
+        for (rule, plan, limit) in self.limits().filter(|(.., it)| which(it)) {
+            let mut due = Due::new();
+            if let Some(terms) = limit.report_terms() {
+                self.engine.visit(limit, None, |key, entry| {
+                    let counted = &entry.usage(limit)?.counted;
+                    if due.len() == left {
+                        return Some(Visit::Stop);
+                    }
+                    due.extend(counted.is_due(by, terms).then_some((key, None)));
+                    Some(Visit::keep(counted.unreported() > 0))
+                });
+            }
             left -= due.len();
-            self.add(rule, plan, due.into_iter().map(|key| (key, None)));
+            self.add(rule, plan, due, &mut queries);
         }
+        queries
     }
 
     /// Leases that are not needed, of some of those that are left to look at.
-    pub(crate) fn idle_leases(&mut self, now: Tick) {
-        let mut most = MAX_VISITS;
-        for (rule, plan, limit) in self.binding.limits.leased() {
-            let (unneeded, visited) = self.binding.local().sweep(limit, now, most);
-            most -= visited;
-            self.add_leases(rule, plan, unneeded);
+    pub(crate) fn idle_leases(self: &Arc<Self>, now: Tick) -> Vec<Query> {
+        let (mut most, mut queries) = (MAX_VISITS, Vec::new());
+        for (rule, plan, limit) in self.leased_limits() {
+            let mut unneeded = Due::new();
+            // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
+            let window = limit.lease_terms().and_then(|terms| terms.window);
+            let weighs = window.map_or(0, |window| 2 * window);
+            most -= self.engine.visit(limit, Some(most), |key, entry| {
+                let holder = &mut entry.lease(limit)?.holder;
+                let returned = holder.sweep(now);
+                unneeded.extend(returned.map(|_| (key, returned)));
+                let until = holder.until().map(|until| until.saturating_add(weighs));
+                Some(Visit::keep(until.is_some_and(|until| now < until)))
+            });
+            self.add(rule, plan, unneeded, &mut queries);
         }
+        queries
     }
 
-    /// All leases under some limits.
-    pub(crate) fn all_leases(&mut self, now: Tick, which: impl Fn(&Limit) -> bool) {
-        let limits = self.binding.limits.leased();
-        for (rule, plan, limit) in limits.filter(|(_, _, it)| which(it)) {
-            self.add_leases(rule, plan, self.binding.local().take_out(limit, now));
+    /// All leases under some limits, taken out to be returned.
+    pub(crate) fn all_leases(
+        self: &Arc<Self>,
+        now: Tick,
+        which: impl Fn(&Limit) -> bool,
+    ) -> Vec<Query> {
+        let mut queries = Vec::new();
+        for (rule, plan, limit) in self.leased_limits().filter(|(.., it)| which(it)) {
+            let mut held = Due::new();
+            self.engine.visit(limit, None, |key, entry| {
+                let returned = entry.lease(limit)?.holder.take_out(now);
+                held.extend(returned.map(|_| (key, returned)));
+                Some(Visit::Drop)
+            });
+            self.add(rule, plan, held, &mut queries);
         }
+        queries
     }
 
     /// Leases that came to a retired rule set.
-    pub(crate) fn retired_leases(binding: &'a Arc<BoundRules>, now: Tick) -> Vec<Exchange> {
-        let mut maintenance = Self::new(binding);
-        if binding.is_retired() {
-            maintenance.all_leases(now, |limit| !limit.is_in_use());
+    pub(crate) fn retired_leases(self: &Arc<Self>, now: Tick) -> Vec<Query> {
+        match self.is_retired() {
+            true => self.all_leases(now, |limit| !limit.is_in_use()),
+            false => Vec::new(),
         }
-        maintenance.exchanges
     }
 
-    fn add_leases(&mut self, rule: u16, plan: u16, leases: Vec<(Fingerprint, ReturnedLease)>) {
-        let leases = leases.into_iter();
-        self.add(rule, plan, leases.map(|(key, it)| (key, Some(it))));
-    }
-
-    /// Puts keys of one rule into queries, by the places of their states: leases that go back, and else reports. Keys of several rules
-    /// do not share a query, because the store may refuse one rule.
-    fn add(
-        &mut self,
-        rule: u16,
-        plan: u16,
-        keys: impl Iterator<Item = (Fingerprint, Option<ReturnedLease>)>,
-    ) {
-        let keys = keys.map(|(key, returned)| {
+    /// Puts keys of one rule into queries, by the places of their states. Keys of several rules do not share a query, because the store
+    /// may refuse one rule.
+    fn add(self: &Arc<Self>, rule: u16, plan: u16, due: Due, queries: &mut Vec<Query>) {
+        let keys = due.into_iter().map(|(key, returned)| {
             let check = Check::new(rule, key, 0).with_plan(plan);
-            let place = self.binding.places.place(&[check], &check);
+            let place = self.places.place(&[check], &check);
             (place.map(|place| place.bits()), check, returned)
         });
         let mut keys: Vec<_> = keys.collect();
         keys.sort_by_key(|(place, ..)| *place);
         for keys in keys.chunk_by(|(one, ..), (other, ..)| one == other) {
-            for keys in keys.chunks(TOGETHER) {
-                let mut exchange = Exchange::maintenance(self.binding);
-                for (_, check, returned) in keys {
-                    exchange.add(*check, *returned);
-                }
-                self.exchanges.push(exchange);
-            }
+            queries.extend(keys.chunks(TOGETHER).map(|keys| {
+                let keys = keys.iter().map(|(_, check, returned)| (*check, *returned));
+                Query::maintenance(self, keys)
+            }));
         }
+    }
+}
+
+impl Engine {
+    /// Looks at up to `most` of the keys of a limit that are left to look at, or at all anew, and gives how many. Those of which nothing
+    /// of this limit is kept are listed no more.
+    fn visit(
+        &self,
+        limit: &Limit,
+        most: Option<usize>,
+        mut look: impl FnMut(Fingerprint, &mut Entry) -> Option<Visit>,
+    ) -> usize {
+        limit.visit(most, |key| {
+            let visit = self.keys.with(limit.at(key), |entry| {
+                let visit = look(key, entry)?;
+                entry.is_listed = visit != Visit::Drop;
+                Some(visit)
+            });
+            visit.flatten().unwrap_or(Visit::Drop)
+        })
+    }
+
+    /// Counts all units under a limit that are in no report as lost, and returns how many.
+    pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
+        let mut lost = 0;
+        self.visit(limit, None, |_, entry| {
+            let counted = &mut entry.usage(limit)?.counted;
+            let units = counted.report();
+            lost += counted.lost(units);
+            Some(Visit::Drop)
+        });
+        lost
     }
 }

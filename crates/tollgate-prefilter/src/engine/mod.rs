@@ -1,31 +1,21 @@
 //! The engine: everything that a process decides locally, as one value without I/O.
 
-mod begin;
-mod bound_rules;
-mod counts;
+pub(crate) mod begin;
+pub(crate) mod bound_rules;
+pub(crate) mod counts;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
-mod engine;
-mod entry;
-mod exchange;
+pub(crate) mod engine;
+pub(crate) mod entry;
+pub(crate) mod learn;
 pub(crate) mod limit;
-mod local;
-mod maintenance;
-mod query;
-mod reply;
-mod request;
-mod settle;
-mod store_time;
+pub(crate) mod local;
+pub(crate) mod maintenance;
+pub(crate) mod process_slots;
+pub(crate) mod query;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod settle;
+pub(crate) mod store_time;
 #[cfg(test)]
 mod tests;
-mod wait;
-
-pub use self::{
-    begin::Begin,
-    bound_rules::{BoundRules, Places, Step},
-    counts::{EngineCounts, EngineUsage},
-    engine::{Engine, EngineOptions},
-    exchange::LeaseItem,
-    query::{Done, FollowUp, Next, Query, Sending},
-    reply::{GrantReply, IndexSet, LeaseReply, NoReply, Reply, ReportReply},
-    settle::Reset,
-};
+pub(crate) mod wait;

@@ -1,19 +1,23 @@
-//! A query to the store.
+//! A query to the store: what is sent, and what becomes of its request.
 
-use std::fmt;
+use std::sync::Arc;
 
-use tollgate_core::{Check, Decision, Outcome, Source, Tick};
+use smallvec::SmallVec;
+use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Checks};
 
 use crate::{
     engine::{
-        engine::Engine,
-        exchange::{Exchange, Kind, LeaseItem},
-        maintenance::Maintenance,
-        reply::{NoReply, Reply},
-        request::Request,
+        bound_rules::{BoundRules, has_twins},
+        counts::Event,
+        engine::{Engine, SentAt},
+        reply::{IndexSet, NoReply, Reply},
+        request::{Request, taken_by},
         settle::{Settlements, keep_abandoned},
     },
-    lease::terms::LeaseTerms,
+    lease::{
+        grant::{LeaseQuery, ReturnedLease},
+        terms::LeaseTerms,
+    },
     sync::{RwLockReadGuard, read},
 };
 
@@ -23,10 +27,46 @@ use crate::{
 /// that is dropped instead counts as one without a known outcome.
 #[must_use = "a query that is dropped counts as one without a known outcome"]
 pub struct Query {
-    exchange: Exchange,
+    pub(crate) bound: Arc<BoundRules>,
+    pub(crate) kind: Kind,
+    /// The checks that the store decides in one step; none for maintenance.
+    pub checks: Checks,
+    /// Checks whose keys are in no table: their replies begin no local usage, and no leases are wanted.
+    pub(crate) new_keys: IndexSet,
+    /// For how long the request waits for units at most, in µs: where its rules let it [wait](tollgate_core::Rule::wait).
+    pub patience: Tick,
+    /// A returned lease is taken back before the checks are decided; a new one is granted after they are allowed.
+    pub leases: SmallVec<[LeaseItem; 1]>,
+    /// Local usage to report: units that the store counts before it decides the checks, even above the limit. The cost of each check is
+    /// their number.
+    pub reports: SmallVec<[Check; 1]>,
+    /// Denials by this process that the store has not counted towards [blocks](tollgate_core::Rule::block), by the index of the check;
+    /// empty if there are none.
+    pub counted: SmallVec<[u16; 4]>,
+    pub(crate) sent: Option<SentAt>,
     /// If the query has not all checks of its request.
     request: Option<Box<Request>>,
+    /// Leases that go back, after earlier steps.
+    pub(crate) returned: Vec<Self>,
     is_abandoned: bool,
+}
+
+/// What a query is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Acquire,
+    Peek,
+    /// Reports and leases that go back, without a request.
+    Maintenance,
+}
+
+/// What a query says about the lease of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseItem {
+    /// The key, with its rule.
+    pub check: Check,
+    /// The lease that goes back, and what is wanted.
+    pub query: LeaseQuery,
 }
 
 /// What comes of a query. There will be no other variants: a store has to handle each.
@@ -60,20 +100,9 @@ pub struct FollowUp {
 }
 
 impl FollowUp {
-    pub(crate) fn new(settle: Settlements, returned: Vec<Exchange>) -> Self {
-        Self {
-            settle,
-            queries: returned.into_iter().map(Query::from).collect(),
-        }
-    }
-
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.settle.is_empty() && self.queries.is_empty()
-    }
-
-    fn add_queries(&mut self, exchanges: Vec<Exchange>) {
-        self.queries.extend(exchanges.into_iter().map(Query::from));
     }
 }
 
@@ -88,39 +117,80 @@ impl Engine {
     /// Puts what there is to say about leases and reports into a query, which has to be sent before the result is dropped: a refund of
     /// units that it reports has to come after it.
     pub fn fill(&self, query: &mut Query, now: Tick) -> Sending<'_> {
-        let has_reports = query.exchange.has_reports_to_take();
+        let is_due = |check: &Check| {
+            let limit = query.bound.limit(check);
+            limit.is_some_and(|limit| limit.has_unreported())
+        };
+        let has_reports = !query.reports.is_empty() || query.checks.iter().any(is_due);
         let reports = has_reports.then(|| read(&self.sending));
-        query.exchange.fill(now, has_reports);
+        query.fill(now, has_reports);
         Sending { _reports: reports }
     }
 }
 
 impl Query {
-    /// The first step of a request.
-    pub(crate) fn of_request(mut exchange: Exchange, mut request: Box<Request>) -> Self {
-        if let Some(step) = request.next_step() {
-            exchange.begin_step(step);
-        }
+    pub(crate) fn new(
+        bound: &Arc<BoundRules>,
+        kind: Kind,
+        checks: Checks,
+        new_keys: IndexSet,
+        patience: Tick,
+    ) -> Self {
         Self {
-            exchange,
-            request: Some(request),
+            bound: Arc::clone(bound),
+            kind,
+            checks,
+            new_keys,
+            patience,
+            leases: SmallVec::new(),
+            reports: SmallVec::new(),
+            counted: SmallVec::new(),
+            sent: None,
+            request: None,
+            returned: Vec::new(),
             is_abandoned: false,
         }
     }
 
-    /// The checks that the store decides in one step; none for maintenance.
-    pub fn checks(&self) -> &[Check] {
-        &self.exchange.checks
+    /// One that no request waits for: leases that go back, or else keys to be reported when it is sent.
+    pub(crate) fn maintenance(
+        bound: &Arc<BoundRules>,
+        keys: impl IntoIterator<Item = (Check, Option<ReturnedLease>)>,
+    ) -> Self {
+        let (kind, none) = (Kind::Maintenance, IndexSet::default());
+        let mut query = Self::new(bound, kind, Checks::new(), none, 0);
+        for (check, returned) in keys {
+            match returned {
+                None => query.reports.push(check.with_cost(0)),
+                Some(_) => query.leases.push(LeaseItem {
+                    check,
+                    query: LeaseQuery::default().with_returned(returned),
+                }),
+            }
+        }
+        query
+    }
+
+    /// The first step of a request of which this process has decided a part, or whose states lie in several places.
+    pub(crate) fn of_request(mut self, request: Request) -> Self {
+        self.request = Some(Box::new(request));
+        self.begin_step();
+        self
+    }
+
+    /// The next step of its request, if there is one.
+    fn begin_step(&mut self) -> bool {
+        let next = self.request.as_mut().and_then(|it| it.next_step());
+        let Some((checks, new_keys)) = next else {
+            return false;
+        };
+        (self.checks, self.new_keys, self.sent) = (checks, new_keys, None);
+        true
     }
 
     /// Whether the units of the checks are taken, if all fit.
     pub fn takes(&self) -> bool {
-        self.exchange.takes()
-    }
-
-    /// For how long the request waits for units at most, in µs: where its rules let it [wait](tollgate_core::Rule::wait).
-    pub fn patience(&self) -> Tick {
-        self.exchange.patience
+        self.kind == Kind::Acquire
     }
 
     /// Whether the request takes more queries after this one, unless it is denied.
@@ -129,65 +199,102 @@ impl Query {
         request.is_some_and(|request| !request.steps.is_empty())
     }
 
-    /// Local usage to report: units that the store counts before it decides the checks, even above the limit. The cost of each check is
-    /// their number.
-    pub fn reports(&self) -> &[Check] {
-        &self.exchange.reports
-    }
-
-    /// Denials by this process that the store has not counted towards [blocks](tollgate_core::Rule::block), by the index of the check;
-    /// empty if there are none.
-    pub fn counted(&self) -> &[u16] {
-        &self.exchange.counted
-    }
-
-    /// The leases of the query. A returned lease is taken back before the checks are decided; a new one is granted after they are
-    /// allowed.
-    pub fn leases(&self) -> &[LeaseItem] {
-        &self.exchange.leases
-    }
-
     /// On which terms a lease is granted.
     pub fn lease_terms(&self, item: &LeaseItem) -> Option<&LeaseTerms> {
-        self.exchange.binding.limit(&item.check)?.lease_terms()
+        self.bound.limit(&item.check)?.lease_terms()
+    }
+
+    pub(crate) fn count(&self, event: Event, count: usize) {
+        self.bound.engine.counts.add(event, count as u64);
+    }
+
+    /// Adds what there is to say about leases and reports, as it is sent.
+    fn fill(&mut self, now: Tick, takes_reports: bool) {
+        self.sent = Some(self.bound.engine.sent(now));
+        if takes_reports {
+            let keys = std::mem::take(&mut self.reports);
+            for check in keys.iter().chain(&self.checks) {
+                let units = self.bound.usage(check, |usage| usage.report(now));
+                if let Some(units) = units.filter(|units| *units > 0) {
+                    self.reports.push(check.with_cost(units));
+                }
+            }
+        }
+        if self.takes() && self.bound.pause.is_some() && !has_twins(&self.checks) {
+            let checks = self.checks.iter().enumerate();
+            let known = checks.filter(|(index, _)| !self.new_keys.contains(*index));
+            let leases: SmallVec<[_; 1]> = known
+                .filter_map(|(_, check)| self.lease_query(check, now))
+                .collect();
+            self.leases.extend(leases);
+        }
+        if self.takes() && self.bound.rules.has_blocks() {
+            let counted = self.checks.iter().map(|check| {
+                let counted = self.bound.block(check, |it| std::mem::take(&mut it.local));
+                counted.unwrap_or_default()
+            });
+            self.counted = counted.collect();
+        }
+        let requested = self.leases.iter().filter(|it| it.query.requests_grant());
+        self.count(Event::LeaseRequested, requested.count());
+        let returned = self.leases.iter().filter(|it| it.query.returned.is_some());
+        self.count(Event::LeaseReturned, returned.count());
+        self.count(Event::ReportSent, self.reports.len());
+    }
+
+    /// What the query says about the lease of a check's key; `None`: nothing.
+    fn lease_query(&self, check: &Check, now: Tick) -> Option<LeaseItem> {
+        let limit = self.bound.limit(check)?;
+        let terms = limit.lease_terms()?;
+        let query = (self.bound.engine).with_new(limit, check.key(), now, |entry| {
+            let lease = entry.lease(limit)?;
+            let is_answered = lease.unanswered == 0;
+            is_answered.then(|| lease.holder.query(now, check.cost(), terms))
+        });
+        let query = query.filter(|query| !query.is_empty())?;
+        Some(LeaseItem {
+            check: *check,
+            query,
+        })
     }
 
     /// Processes the reply, or why there is none.
     pub fn finish(mut self, reply: Result<Reply, NoReply>, now: Tick) -> Next {
         // What did not go back is not sent again at once: the store is out of reach.
-        let may_return = self.exchange.kind != Kind::Maintenance || reply.is_ok();
-        let (mut decision, returned) = self.exchange.finish(reply, now);
-        let takes = self.takes();
-        let mut follow_up = FollowUp::default();
+        let may_return = self.kind != Kind::Maintenance || reply.is_ok();
+        let (bound, takes) = (Arc::clone(&self.bound), self.takes());
+        let mut settle = Settlements::new();
+        let mut decision = self.on_reply(reply, now);
         if self.is_abandoned && takes && decision.is_allowed() {
-            follow_up.settle = self.keep_abandoned(&decision, now);
+            let taken = decision.verdicts().iter().zip(&self.checks);
+            let holds = taken
+                .filter(|(verdict, _)| verdict.source() == Source::Store)
+                .filter_map(|(verdict, check)| taken_by(verdict, check, decision.at()));
+            settle = holds
+                .filter_map(|hold| keep_abandoned(&bound, &hold, now))
+                .collect();
         }
-        if let Some(mut request) = self.request.take() {
+        if let Some(request) = &mut self.request {
             request.on_decision(&decision, takes);
-            request.returned.extend(returned);
-            if let Some(step) = request.next_step() {
-                self.exchange.begin_step(step);
-                self.request = Some(request);
+            if self.begin_step() {
                 return Next::Query(self);
             }
-            let binding = &self.exchange.binding;
-            follow_up.add_queries(std::mem::take(&mut request.returned));
+        }
+        if let Some(request) = self.request.take() {
             if request.is_denied {
-                request.cancel(binding, &mut follow_up.settle);
+                request.cancel(&bound, &mut settle);
             }
-            decision = request.decision(binding);
+            decision = request.decision(&bound);
             // A request that waits pays when it starts, but for its place in the queue.
             if decision.outcome() == Outcome::Deny || !decision.delay().is_zero() {
-                let refunds = request.give_back_local(binding, now);
-                follow_up.settle.extend(refunds);
+                settle.extend(request.release_local(&bound, now));
             }
-        } else {
-            follow_up.add_queries(returned);
         }
+        let mut queries = std::mem::take(&mut self.returned);
         if may_return {
-            let retired = Maintenance::retired_leases(&self.exchange.binding, now);
-            follow_up.add_queries(retired);
+            queries.extend(bound.retired_leases(now));
         }
+        let follow_up = FollowUp { settle, queries };
         Next::Done(Done {
             decision,
             follow_up,
@@ -200,71 +307,55 @@ impl Query {
     /// Returns the query if its reply still has to be [processed](Self::finish): it reports units, is about a lease, or takes
     /// units of a window that can be leased, which stay in this process.
     pub fn abandon(mut self, now: Tick) -> (Option<Self>, FollowUp) {
-        let binding = &self.exchange.binding;
-        let mut follow_up = FollowUp::default();
-        if let Some(mut request) = self.request.take() {
-            follow_up.add_queries(std::mem::take(&mut request.returned));
-            follow_up.settle = request.give_back_local(binding, now);
-            for receipt in request.taken(binding) {
-                let refund = keep_abandoned(binding, &receipt, now);
-                follow_up.settle.extend(refund);
-            }
+        let bound = Arc::clone(&self.bound);
+        let mut follow_up = FollowUp {
+            settle: Settlements::new(),
+            queries: std::mem::take(&mut self.returned),
+        };
+        if let Some(request) = self.request.take() {
+            follow_up.settle = request.release_local(&bound, now);
+            let taken = request.taken(&bound);
+            let kept = taken.filter_map(|hold| keep_abandoned(&bound, &hold, now));
+            follow_up.settle.extend(kept);
         }
-        follow_up.add_queries(Maintenance::retired_leases(binding, now));
+        follow_up.queries.extend(bound.retired_leases(now));
         self.is_abandoned = true;
         let takes_windows = |check: &Check| {
-            let limit = binding.limit(check);
+            let limit = bound.limit(check);
             limit.is_some_and(|limit| limit.windows.is_some())
         };
-        let is_needed = self.exchange.sent.is_some()
+        let is_needed = self.sent.is_some()
             && (self.is_about_leases_or_reports()
-                || self.takes() && self.checks().iter().any(takes_windows));
+                || self.takes() && self.checks.iter().any(takes_windows));
         (is_needed.then_some(self), follow_up)
     }
 
     /// Whether units are lost if the reply is not processed.
     pub fn is_about_leases_or_reports(&self) -> bool {
-        !self.reports().is_empty() || !self.leases().is_empty()
-    }
-
-    /// What the store has taken for an abandoned request stays in this process, if it can be leased.
-    fn keep_abandoned(&self, decision: &Decision, now: Tick) -> Settlements {
-        let checks = self.checks().iter().zip(decision.verdicts());
-        let taken = checks.filter(|(check, verdict)| {
-            check.cost() > 0
-                && !verdict.is_of_slots()
-                && verdict.outcome() == Outcome::Allow
-                && verdict.source() == Source::Store
-        });
-        let receipts = taken.map(|(check, verdict)| verdict.hold(*check, decision.at()));
-        let binding = &self.exchange.binding;
-        let refunds = receipts.filter_map(|receipt| keep_abandoned(binding, &receipt, now));
-        refunds.collect()
-    }
-}
-
-impl From<Exchange> for Query {
-    fn from(exchange: Exchange) -> Self {
-        Self {
-            exchange,
-            request: None,
-            is_abandoned: false,
-        }
+        !self.reports.is_empty() || !self.leases.is_empty()
     }
 }
 
 impl Drop for Query {
     /// It is unknown what became of it.
     fn drop(&mut self) {
+        let is_sent = self.sent.is_some();
+        for item in std::mem::take(&mut self.leases) {
+            match is_sent {
+                true => self.on_lost(&item),
+                false => self.on_not_sent(&item),
+            }
+        }
+        for report in std::mem::take(&mut self.reports).iter().filter(|_| is_sent) {
+            self.on_report_lost(report);
+        }
         if let Some(request) = self.request.take() {
             // What has to go back to the store is lost, because it cannot be sent from here.
-            let _ = request.give_back_local(&self.exchange.binding, request.at);
+            let _ = request.release_local(&self.bound, request.at);
         }
     }
 }
 
-impl fmt::Debug for Query {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.exchange, f)
-    }
-}
+tollgate_core::debug_fields!(Query, it =>
+    kind: it.kind, checks: it.checks.len(), reports: it.reports.len(), leases: it.leases.len()
+);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    AlgorithmKind, Check, Quota, Source, Tick,
-    algorithm::{Algorithm, FixedWindow, SlidingBuckets, SlidingWindow},
+    Check, Source, Tick,
+    algorithm::{Algorithm, Gcra},
     store::{Hold, Settlement},
 };
 
 use crate::{
-    engine::{bound_rules::BoundRules, entry::Lease, limit::Limit, reply::NoReply},
+    engine::{bound_rules::BoundRules, limit::Limit, reply::NoReply, wait::after_taking},
     lease::grant::ReturnedLease,
 };
 
@@ -19,138 +19,113 @@ pub(crate) type Settlements = SmallVec<[(Hold, Settlement); 1]>;
 
 /// Settles units that were taken. Those that this process may spend again stay here; the store has to settle the others.
 pub(crate) fn settle(
-    binding: &BoundRules,
-    receipts: &[Hold],
+    bound: &BoundRules,
+    holds: &[Hold],
     how: Settlement,
     now: Tick,
 ) -> Settlements {
-    let mut settlements = Settlements::new();
-    let mut others: SmallVec<[Hold; 4]> = SmallVec::new();
-    for receipt in receipts {
-        match settle_one(binding, receipt, how, now) {
-            None => {}
-            // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
-            Some((receipt, same)) if same == how => others.push(receipt),
-            Some(settlement) => settlements.push(settlement),
-        }
-    }
-    settlements.extend(others.into_iter().map(|receipt| (receipt, how)));
-    settlements
+    let settled = holds.iter();
+    let mut settled: Settlements = settled
+        .filter_map(|hold| settle_one(bound, hold, how, now))
+        .collect();
+    // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
+    settled.sort_by_key(|(_, settlement)| *settlement == how);
+    settled
 }
 
 /// What the store has to settle for units that this process may have spent.
 fn settle_one(
-    binding: &BoundRules,
-    receipt: &Hold,
+    bound: &BoundRules,
+    hold: &Hold,
     how: Settlement,
     now: Tick,
 ) -> Option<(Hold, Settlement)> {
-    let check = &receipt.check;
+    let check = &hold.check;
     if check.cost() == 0 {
         // It says where the states of the others lie.
-        return Some((*receipt, how));
+        return Some((*hold, how));
     }
     // The store counts a request that stays.
-    let counted = receipt.counts.then_some((*receipt, Settlement::Refund(0)));
+    let counted = hold.counts.then_some((*hold, Settlement::Refund(0)));
     let back = match how {
-        Settlement::Refund(0) if receipt.counts => return counted,
+        Settlement::Refund(0) if hold.counts => return counted,
         Settlement::Refund(units) => units.min(check.cost()),
         Settlement::Cancel => check.cost(),
-        Settlement::Charge(units) if binding.has_debt(check) => {
-            // When the next request fits is later now.
-            binding.unlearn(check);
-            let left = binding.leased(check, now).min(units);
-            let spent = match left > 0 && binding.spend(&check.with_cost(left), now).is_ok() {
-                true => left,
-                false => 0,
-            };
-            return match units - spent {
-                0 => counted,
-                rest => Some((*receipt, Settlement::Charge(rest))),
-            };
-        }
         Settlement::Charge(units) => {
+            let mut here = units;
+            if bound.has_debt(check) {
+                // When the next request fits is later now.
+                bound.unlearn(check);
+                here = bound.leased(check, now).min(units);
+            }
             // What this process may spend is as good as what the store has.
-            let more = check.with_cost(units);
-            return match binding.spend(&more, now) {
-                Ok(_) => counted,
-                Err(_) => Some((*receipt, how)),
+            let is_spent = here > 0 && bound.reserve(&check.with_cost(here), now).is_ok();
+            return match units - if is_spent { here } else { 0 } {
+                0 => counted,
+                rest => Some((*hold, Settlement::Charge(rest))),
             };
         }
         _ => return None,
     };
-    binding.unlearn(check);
-    if !matches!(receipt.source, Source::Lease | Source::Local) || binding.limit(check).is_none() {
-        return Some((*receipt, how));
+    bound.unlearn(check);
+    if !matches!(hold.source, Source::Lease | Source::Local) || bound.limit(check).is_none() {
+        return Some((*hold, how));
     }
-    let spent = binding.local().store_time.local(receipt.taken.at);
-    give_back(binding, receipt, (now, spent), back).or(counted)
+    let spent = bound.engine.store_time.local(hold.taken.at);
+    release(bound, hold, now, spent, back).or(counted)
 }
 
-/// Units that this process spent at `spent` go back to where they came from. Returns what the store has to refund of them.
-pub(crate) fn give_back(
-    binding: &BoundRules,
-    receipt: &Hold,
-    times: (Tick, Tick),
+/// Units that this process reserved at `spent` go back to where they came from. Returns what the store has to refund of them.
+pub(crate) fn release(
+    bound: &BoundRules,
+    hold: &Hold,
+    now: Tick,
+    spent: Tick,
     units: u64,
 ) -> Option<(Hold, Settlement)> {
-    binding.unlearn(&receipt.check);
-    let limit = binding.limit(&receipt.check)?;
-    let rest = binding.local().give_back(limit, receipt, times, units);
-    if rest > 0 && receipt.source == Source::Local {
-        binding.engine.wait_for_reports();
+    bound.unlearn(&hold.check);
+    let limit = bound.limit(&hold.check)?;
+    let rest = bound.release(hold, now, spent, units);
+    if rest > 0 && hold.source == Source::Local {
+        bound.engine.wait_for_reports();
     }
-    (rest > 0).then(|| (as_counted(limit, receipt), Settlement::Refund(rest)))
+    (rest > 0).then(|| (as_counted(limit, hold), Settlement::Refund(rest)))
 }
 
 /// Units of a window that can be leased, which the store has taken for an abandoned request, stay in this process. Returns
 /// what the store has to refund of them.
 pub(crate) fn keep_abandoned(
-    binding: &BoundRules,
-    receipt: &Hold,
+    bound: &BoundRules,
+    hold: &Hold,
     now: Tick,
 ) -> Option<(Hold, Settlement)> {
-    let limit = binding.limit(&receipt.check);
+    let limit = bound.limit(&hold.check);
     // The units of an id stay taken: its next request costs nothing.
-    limit.filter(|limit| limit.windows.is_some() && !receipt.check.has_id())?;
-    let mut receipt = *receipt;
-    receipt.source = Source::Lease;
-    let spent = binding.local().store_time.local(receipt.taken.at);
-    give_back(binding, &receipt, (now, spent), receipt.check.cost())
+    limit.filter(|limit| limit.windows.is_some() && !hold.check.has_id())?;
+    let mut hold = *hold;
+    hold.source = Source::Lease;
+    let spent = bound.engine.store_time.local(hold.taken.at);
+    release(bound, &hold, now, spent, hold.check.cost())
 }
 
-/// A receipt for units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
-pub(crate) fn as_counted(limit: &Limit, receipt: &Hold) -> Hold {
-    let mut receipt = *receipt;
-    receipt.taken.fresh_at = match limit.windows {
+/// A hold of units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
+pub(crate) fn as_counted(limit: &Limit, hold: &Hold) -> Hold {
+    let mut counted = *hold;
+    counted.taken.fresh_at = match limit.windows {
         Some(windows) => {
-            let window = windows.that_counts_until(receipt.taken.fresh_at);
+            let window = windows.that_counts_until(hold.taken.fresh_at);
             window.map_or(0, |window| windows.counts_until(window))
         }
-        None => weighs_until(&limit.quota, &receipt),
+        // A bucket's units come back one after the other.
+        None if Gcra::new(&limit.quota).is_some() => hold.taken.fresh_at,
+        // Units that were counted locally and reported weigh until then. What the hold says is from an earlier reply, and the store
+        // refunds nothing to a window whose end is another.
+        None => {
+            let taken = after_taking(&limit.quota, hold.taken.at, 1, 0);
+            taken.map_or(hold.taken.fresh_at, |(fresh_at, _)| fresh_at)
+        }
     };
-    receipt
-}
-
-/// Until when units weigh that were counted locally and reported. What the receipt says is from an earlier reply, and the store
-/// refunds nothing to a window whose end is another.
-fn weighs_until(quota: &Quota, receipt: &Hold) -> Tick {
-    let taken = receipt.taken;
-    let until = match quota.algorithm() {
-        AlgorithmKind::FixedWindow => fresh_at::<FixedWindow>(quota, taken.at),
-        AlgorithmKind::SlidingWindow => fresh_at::<SlidingWindow>(quota, taken.at),
-        AlgorithmKind::SlidingBuckets => fresh_at::<SlidingBuckets>(quota, taken.at),
-        _ => None,
-    };
-    until.unwrap_or(taken.fresh_at)
-}
-
-/// When a state is fresh after a unit was taken at `at`.
-fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
-    let quota = A::new(quota)?;
-    let mut state = A::State::default();
-    quota.take(&mut state, at, 1);
-    Some(quota.fresh_at(&state))
+    counted
 }
 
 // A reset in flight.
@@ -159,34 +134,53 @@ fn fresh_at<A: Algorithm>(quota: &Quota, at: Tick) -> Option<Tick> {
 #[derive(Debug)]
 #[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
 pub struct Reset {
-    binding: Arc<BoundRules>,
+    bound: Arc<BoundRules>,
     checks: Vec<Check>,
     returned: Vec<(Check, ReturnedLease)>,
     was_counted: bool,
 }
 
-impl Reset {
-    pub(crate) fn new(binding: &Arc<BoundRules>, checks: &[Check], now: Tick) -> Self {
-        let mut reset = Self {
-            binding: Arc::clone(binding),
+impl BoundRules {
+    /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.
+    pub fn begin_reset(self: &Arc<Self>, checks: &[Check], now: Tick) -> Reset {
+        let mut reset = Reset {
+            bound: Arc::clone(self),
             checks: checks.iter().filter(|it| it.cost() > 0).copied().collect(),
             returned: Vec::new(),
             was_counted: false,
         };
-        let local = binding.local();
         for check in &reset.checks {
-            local.forget(binding.at(check));
-            for (plan, limit) in binding.limits.of_rule(check.rule()) {
+            self.forget(check);
+            for (_, plan, _) in self.limits().filter(|(rule, ..)| *rule == check.rule()) {
                 let check = check.with_plan(plan).with_cost(0);
-                let (returned, unsent) = local.forget_held(limit, check.key(), now);
-                let returned = returned.map(|returned| (check, returned));
-                reset.returned.extend(returned);
-                reset.was_counted |= unsent > 0;
+                let returned = self.lease(&check, |lease| {
+                    (lease.left, lease.fresh_at) = (0, 0);
+                    // A query in flight stays so.
+                    let returned = lease.holder.take_out(now);
+                    lease.holder.forget(now);
+                    returned
+                });
+                (reset.returned).extend(returned.flatten().map(|returned| (check, returned)));
+                let order = self.engine.order(now);
+                let unsent = self.usage(&check, |usage| {
+                    let unsent = usage.counted.unsent();
+                    usage.counted.forget(order);
+                    unsent
+                });
+                reset.was_counted |= unsent.unwrap_or(0) > 0;
             }
         }
         reset
     }
 
+    /// Forgets the denials and the block of a state that is forgotten.
+    fn forget(&self, check: &Check) {
+        self.unlearn(check);
+        (self.engine.keys).with(self.at(check), |entry| entry.block = None);
+    }
+}
+
+impl Reset {
     /// Leases that go back to the store before the states are forgotten.
     pub fn returned(&self) -> &[(Check, ReturnedLease)] {
         &self.returned
@@ -202,18 +196,17 @@ impl Reset {
     pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
         let is_back = |index: usize| match reply {
             Ok(is_refused) => is_refused(index),
-            Err(NoReply::NotRun | NoReply::NothingToSend) => true,
-            Err(NoReply::Unknown) => false,
+            Err(why) => why != NoReply::Unknown,
         };
         for (index, (check, returned)) in self.returned.iter().enumerate() {
-            if let (true, Some(limit)) = (is_back(index), self.binding.limit(check)) {
-                let back = |lease: &mut Lease| lease.holder.on_not_sent(Some(*returned));
-                self.binding.local().lease(limit, check.key(), back);
+            if is_back(index) {
+                self.bound
+                    .lease(check, |lease| lease.holder.on_not_sent(Some(*returned)));
             }
         }
         // Denials that were decided before may have come in between.
         for check in &self.checks {
-            self.binding.local().forget(self.binding.at(check));
+            self.bound.forget(check);
         }
     }
 }

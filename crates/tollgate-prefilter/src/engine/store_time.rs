@@ -19,7 +19,7 @@ pub(crate) const SLACK: u64 = 100_000;
 
 impl StoreTime {
     /// The store's clock showed `at` when it replied to a query that was sent at `sent`; the reply came at `now`.
-    pub(crate) fn on_reply(&self, (sent, now): (Tick, Tick), at: Tick) {
+    pub(crate) fn on_reply(&self, sent: Tick, now: Tick, at: Tick) {
         let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
         // A slow reply says little; it is better than nothing only while the store's clock is unknown.
         let is_slow = now.saturating_sub(sent) > SLACK && self.since.load(Ordering::Relaxed) > 0;
@@ -53,24 +53,24 @@ mod tests {
     #[test]
     fn a_time_is_converted_back_whatever_replies_came_since() {
         let time = StoreTime::default();
-        time.on_reply((1_000_000, 1_000_500), 9_000_000);
+        time.on_reply(1_000_000, 1_000_500, 9_000_000);
         let at = time.at(2_000_000);
         assert_eq!(at, 10_000_000);
-        time.on_reply((3_000_000, 3_000_500), 11_000_900);
+        time.on_reply(3_000_000, 3_000_500, 11_000_900);
         assert_eq!(time.local(at), 2_000_000);
     }
 
     #[test]
     fn a_time_from_before_a_jump_is_unknown() {
         let time = StoreTime::default();
-        time.on_reply((1_000_000, 1_000_500), 9_000_000);
+        time.on_reply(1_000_000, 1_000_500, 9_000_000);
         let at = time.at(2_000_000);
-        time.on_reply((3_000_000, 3_000_500), 3_611_000_000);
+        time.on_reply(3_000_000, 3_000_500, 3_611_000_000);
         assert_eq!(time.local(at), 0);
         assert_eq!(time.local(time.at(4_000_000)), 4_000_000);
         // One of a second only.
         let at = time.at(4_500_000);
-        time.on_reply((5_000_000, 5_000_500), 3_614_000_000);
+        time.on_reply(5_000_000, 5_000_500, 3_614_000_000);
         assert_eq!(time.local(at), 0);
     }
 }

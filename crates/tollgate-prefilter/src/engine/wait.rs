@@ -21,19 +21,10 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
         return Retry::after_micros(due.max(1));
     }
     let (quota, used) = (&limit.quota, limit.quota.limit().saturating_sub(left));
-    let retry_of = match quota.algorithm() {
-        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-            retry::<Gcra>(quota, at, cost, used)
-        }
-        AlgorithmKind::FixedWindow => retry::<FixedWindow>(quota, at, cost, used),
-        AlgorithmKind::SlidingWindow => retry::<SlidingWindow>(quota, at, cost, used),
-        AlgorithmKind::SlidingBuckets => retry::<SlidingBuckets>(quota, at, cost, used),
-        AlgorithmKind::SlidingLog => retry::<SlidingLog>(quota, at, cost, used),
-        _ => None,
-    };
-    let Some(Retry::After(wait)) = retry_of else {
-        // Of a quota without a limit nothing is ever missing.
-        return retry_of.unwrap_or(Retry::Now);
+    // Of a quota without a limit nothing is ever missing.
+    let retry = after_taking(quota, at, used, cost).map_or(Retry::Now, |(_, retry)| retry);
+    let Retry::After(wait) = retry else {
+        return retry;
     };
     let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
     let later = match (&limit.effective, Gcra::new(quota)) {
@@ -47,27 +38,39 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
 
 /// For how long leases of other processes may keep units of a bucket from coming back.
 fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
-    let scheduled = terms.schedule().map_or(0, |schedule| schedule.horizon());
+    let scheduled = terms.schedule.map_or(0, |schedule| schedule.horizon);
     // A cost that does not fit next to what may be on lease has to wait until the leases have run out.
-    let tracked = if cost > limit.saturating_sub(terms.reserve()) {
-        terms.tracked_life().saturating_mul(2)
+    let tracked = if cost > limit.saturating_sub(terms.reserve) {
+        terms.tracked_life.saturating_mul(2)
     } else {
         0
     };
     scheduled.max(tracked)
 }
 
-/// When `cost` units fit after `used` were taken at `at`.
-fn retry<A: Algorithm>(quota: &Quota, at: Tick, cost: u64, used: u64) -> Option<Retry> {
-    let quota = A::new(quota)?;
-    let mut state = A::State::default();
-    quota.take(&mut state, at, used);
-    let answer = quota.assess(&state, at, cost);
-    Some(if answer.fits {
-        Retry::Now
-    } else {
-        answer.retry
-    })
+/// When a state is fresh of which `used` units were taken at `at`, and when `cost` units fit then.
+pub(crate) fn after_taking(quota: &Quota, at: Tick, used: u64, cost: u64) -> Option<(Tick, Retry)> {
+    fn of<A: Algorithm>(quota: &Quota, at: Tick, used: u64, cost: u64) -> Option<(Tick, Retry)> {
+        let (quota, mut state) = (A::new(quota)?, A::State::default());
+        quota.take(&mut state, at, used);
+        let answer = quota.assess(&state, at, cost);
+        let retry = if answer.fits {
+            Retry::Now
+        } else {
+            answer.retry
+        };
+        Some((quota.fresh_at(&state), retry))
+    }
+    match quota.algorithm() {
+        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+            of::<Gcra>(quota, at, used, cost)
+        }
+        AlgorithmKind::FixedWindow => of::<FixedWindow>(quota, at, used, cost),
+        AlgorithmKind::SlidingWindow => of::<SlidingWindow>(quota, at, used, cost),
+        AlgorithmKind::SlidingBuckets => of::<SlidingBuckets>(quota, at, used, cost),
+        AlgorithmKind::SlidingLog => of::<SlidingLog>(quota, at, used, cost),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -99,11 +99,11 @@ impl LeaseHolder {
         }
         self.sizer.on_query_after(self.demand.age(now));
         self.demand.average(now);
-        let tracked = self.demand.within(terms.tracked_life());
+        let tracked = self.demand.within(terms.tracked_life);
         let tracked = if tracked >= PAYS { tracked } else { 0 };
         let has_scheduled = self.has_scheduled(now);
         // Of a window that does not even weigh for the next any more nothing need be said.
-        let is_over = |grant: &HeldLease| match (grant.kind, terms.window()) {
+        let is_over = |grant: &HeldLease| match (grant.kind, terms.window) {
             (Kind::Window(_), Some(window)) => now >= grant.until.saturating_add(2 * window),
             _ => false,
         };
@@ -111,10 +111,10 @@ impl LeaseHolder {
         if !has_scheduled && let Some(grant) = self.grant.take_if(|grant| grant.is_scheduled()) {
             self.sizer.on_expired(grant.size.into(), grant.units.into());
         }
-        let scheduled = terms.schedule().filter(|_| !has_scheduled && !self.is_far);
+        let scheduled = terms.schedule.filter(|_| !has_scheduled && !self.is_far);
         let scheduled = scheduled.map_or(0, |schedule| {
-            let demand = self.demand.within(schedule.horizon() / 2);
-            self.sizer.next_size(now, demand, schedule)
+            let demand = self.demand.within(schedule.horizon / 2);
+            self.sizer.next_size(now, demand, &schedule)
         });
         let query = LeaseQuery {
             returned: self.take_out(now),
@@ -136,7 +136,7 @@ impl LeaseHolder {
     /// by its whole size for as long as it is out.
     ///
     /// [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow.
-    pub fn sweep(&mut self, now: Tick) -> Option<LeaseQuery> {
+    pub fn sweep(&mut self, now: Tick) -> Option<ReturnedLease> {
         let is_tracked = |grant: &HeldLease| {
             matches!(grant.kind, Kind::Tracked(_) | Kind::Window(_)) && now < grant.until
         };
@@ -162,10 +162,7 @@ impl LeaseHolder {
         }
         let returned = self.take_out(now)?;
         self.is_querying = true;
-        Some(LeaseQuery {
-            returned: Some(returned),
-            ..LeaseQuery::default()
-        })
+        Some(returned)
     }
 
     /// Forgets the lease after a reset of the key: units that were spent before do not
@@ -216,21 +213,21 @@ impl LeaseHolder {
     ) -> Option<ReturnedLease> {
         self.is_querying = false;
         let took = received.saturating_sub(sent);
-        self.is_far = terms.schedule().is_some_and(|it| took > it.horizon() / 4);
+        self.is_far = terms.schedule.is_some_and(|it| took > it.horizon / 4);
         self.sizer.on_reply(received, grant.as_ref());
         let grant = grant?;
         let units = grant.units();
-        let (life, since, kind) = match (grant, terms.schedule(), terms.window()) {
+        let (life, since, kind) = match (grant, terms.schedule, terms.window) {
             (Grant::Scheduled { after, .. }, Some(schedule), _) => {
                 let span = schedule.span(units);
                 // From the answer on: counted from the query, its units would be spent before they have come back.
                 let since = received.saturating_add(after + after / 1_000);
-                (schedule.life(), since, Kind::Scheduled(span + span / 1_000))
+                (schedule.life, since, Kind::Scheduled(span + span / 1_000))
             }
             // Not on these terms.
             (Grant::Scheduled { .. }, None, _) => return None,
             (Grant::Tracked { generation, .. }, _, None) => {
-                (terms.tracked_life(), received, Kind::Tracked(generation))
+                (terms.tracked_life, received, Kind::Tracked(generation))
             }
             // To the end of the window in which the store has answered.
             (Grant::Tracked { generation, .. }, _, Some(window)) => {

@@ -48,7 +48,7 @@ impl ScheduledLeaseSizer {
     /// The size of the scheduled lease to request, if requests will likely need `demand` units in its time.
     pub(crate) fn next_size(&self, now: Tick, demand: u64, terms: &ScheduleTerms) -> u64 {
         let dry = millis(now).wrapping_sub(self.since);
-        if self.since == 0 || Tick::from(dry) < terms.horizon() / 4_000 {
+        if self.since == 0 || Tick::from(dry) < terms.horizon / 4_000 {
             return 0;
         }
         let most = if self.most == 0 { FIRST } else { self.most };
@@ -78,7 +78,7 @@ mod tests {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
         assert_eq!(sizer.next_size(START, 100, &terms), 0);
         sizer.on_reply(START, None);
-        let then = START + terms.horizon() / 4;
+        let then = START + terms.horizon / 4;
         sizer.on_reply(then - 2_000, None);
         assert_eq!(sizer.next_size(then - 2_000, 100, &terms), 0);
         assert_eq!(sizer.next_size(then, 100, &terms), 8);

@@ -5,12 +5,19 @@ use tollgate_core::{AlgorithmKind, Quota, Tick};
 /// How much of a quota may be on lease, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    reserve: u64,
-    tracked_life: Tick,
-    window: Option<Tick>,
-    share: u64,
-    least: u64,
-    schedule: Option<ScheduleTerms>,
+    /// The most units that are on lease at once, by all processes together.
+    pub reserve: u64,
+    /// For how long a tracked lease lives, in µs by the store's clock; not 0. One of a window ends with the window.
+    pub tracked_life: Tick,
+    /// The length in µs of the windows with which leases end, where the quota counts in windows.
+    pub window: Option<Tick>,
+    /// A lease is at most this part of what is left, and of what may still be on lease: leases become small as either runs out, and
+    /// near the limit every unit is requested from the store. A fourth.
+    pub share: u64,
+    /// A smaller one is not granted: a lease of one unit spares no call.
+    pub least: u64,
+    /// On what terms units are granted that the bucket does not have yet, if they are.
+    pub schedule: Option<ScheduleTerms>,
 }
 
 /// For how long a tracked lease lives, in µs: 10 s. Generations of leases are this long, for readers of a state.
@@ -26,12 +33,8 @@ const SMALL: &str =
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
 
-/// A lease is at most a fourth of what is left, and a fourth of what may still be on lease: leases become small as either runs out,
-/// and near the limit every unit is requested from the store. A scheduled lease is at most a fourth of what is left of the horizon.
+/// A lease or scheduled lease is at most a fourth of what there is.
 const SHARE: u64 = 4;
-
-/// A lease of one unit spares no call.
-const LEAST_GRANT: u64 = 2;
 
 /// A smaller reserve is too small for a lease of a useful size.
 const LEAST_RESERVE: u64 = 2;
@@ -67,7 +70,7 @@ impl LeaseTerms {
             tracked_life: TRACKED_LIFE,
             window,
             share: SHARE,
-            least: LEAST_GRANT,
+            least: 2,
             schedule: match window {
                 None => ScheduleTerms::new(quota, reserve),
                 Some(_) => None,
@@ -75,66 +78,11 @@ impl LeaseTerms {
         })
     }
 
-    /// Terms of a bucket from numbers, for models and tests: the reserve, and for how long leases live.
-    pub const fn of_bucket(reserve: u64, tracked_life: Tick) -> Self {
-        Self {
-            reserve,
-            // Time is divided by it.
-            tracked_life: if tracked_life == 0 { 1 } else { tracked_life },
-            window: None,
-            share: SHARE,
-            least: LEAST_GRANT,
-            schedule: None,
-        }
-    }
-
-    /// Terms of a quota that counts in windows, from numbers: the reserve, and the length of the windows in µs. With windows of 0
-    /// nothing is granted.
-    pub const fn of_window(reserve: u64, window: Tick) -> Self {
-        Self {
-            window: Some(window),
-            ..Self::of_bucket(reserve, TRACKED_LIFE)
-        }
-    }
-
-    /// The same with leases of at most the `share`-th part of what is left and of what may still be on lease, and of at least
-    /// `least` units. Default: 4 and 2.
-    pub const fn in_grants_of(mut self, share: u64, least: u64) -> Self {
-        (self.share, self.least) = (share, least);
-        self
-    }
-
-    /// The same with scheduled leases on these terms, or with none.
-    pub const fn with_schedule(mut self, schedule: Option<ScheduleTerms>) -> Self {
-        self.schedule = schedule;
-        self
-    }
-
     /// The size of a lease if `wanted` units are requested, `level` are left and `room` may still be on lease; 0: none.
     pub fn grant(&self, wanted: u64, level: u64, room: u64) -> u64 {
         let share = self.share.max(1);
         let units = wanted.min(level / share).min(room.div_ceil(share));
         if units < self.least.max(1) { 0 } else { units }
-    }
-
-    /// The most units that are on lease at once, by all processes together.
-    pub const fn reserve(&self) -> u64 {
-        self.reserve
-    }
-
-    /// For how long a tracked lease lives, in µs by the store's clock. One of a window ends with the window.
-    pub const fn tracked_life(&self) -> Tick {
-        self.tracked_life
-    }
-
-    /// On what terms units are granted that the bucket does not have yet, if they are.
-    pub const fn schedule(&self) -> Option<&ScheduleTerms> {
-        self.schedule.as_ref()
-    }
-
-    /// The length in µs of the windows with which leases end, where the quota counts in windows.
-    pub const fn window(&self) -> Option<Tick> {
-        self.window
     }
 }
 
@@ -155,10 +103,13 @@ impl LeaseTerms {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleTerms {
-    horizon: Tick,
-    life: Tick,
+    /// How far ahead units are granted, in µs.
+    pub horizon: Tick,
+    /// How long a scheduled lease lives, in µs from when its query was sent.
+    pub life: Tick,
+    /// A scheduled lease is granted only where no more units than this are left.
+    pub below: u64,
     share: u64,
-    below: u64,
     rate: u64,
     period: Tick,
 }
@@ -182,8 +133,8 @@ impl ScheduleTerms {
         let room = quota.limit().saturating_sub(reserve);
         let horizon = (time_of(room, rate, period) / PART).min(LONGEST);
         // As long again, or nearly, for what comes at its end.
-        let terms =
-            Self::by_hand(rate, period, room, horizon, horizon / 4 * 7)?.in_shares_of(SHARE);
+        let mut terms = Self::by_hand(rate, period, room, horizon, horizon / 4 * 7)?;
+        terms.share = SHARE;
         let most = terms.units(u64::MAX, 0);
         (PAYS..=MOST).contains(&most).then_some(terms)
     }
@@ -203,11 +154,6 @@ impl ScheduleTerms {
         })
     }
 
-    const fn in_shares_of(mut self, share: u64) -> Self {
-        self.share = share;
-        self
-    }
-
     /// The size of a scheduled lease if `wanted` units are requested, and what was taken before is refilled within `after` µs; 0:
     /// none.
     pub fn units(&self, wanted: u64, after: Tick) -> u64 {
@@ -219,21 +165,6 @@ impl ScheduleTerms {
     /// The time in µs in which these units come back.
     pub fn span(&self, units: u64) -> Tick {
         time_of(units, self.rate, self.period)
-    }
-
-    /// How far ahead units are granted, in µs.
-    pub const fn horizon(&self) -> Tick {
-        self.horizon
-    }
-
-    /// How long a scheduled lease lives, in µs from when its query was sent.
-    pub const fn life(&self) -> Tick {
-        self.life
-    }
-
-    /// A scheduled lease is granted only where no more units than this are left.
-    pub const fn below(&self) -> u64 {
-        self.below
     }
 }
 
@@ -255,7 +186,10 @@ mod tests {
 
     #[test]
     fn leases_become_small_as_either_runs_out() {
-        let terms = LeaseTerms::of_bucket(100, 10);
+        let terms = LeaseTerms {
+            reserve: 100,
+            ..LeaseTerms::new(&Quota::gcra(1_000, SECOND), 100).expect("it is granted")
+        };
         assert_eq!(terms.grant(1_000, 1_000, 100), 25);
         assert_eq!(terms.grant(1_000, 40, 100), 10);
         assert_eq!(terms.grant(7, 1_000, 100), 7);
@@ -268,7 +202,7 @@ mod tests {
     fn no_more_is_on_lease_than_a_store_can_count() {
         let bytes = Quota::token_bucket(100_000_000_000).refill(1_000_000_000, SECOND);
         let terms = LeaseTerms::new(&bytes, 500).expect("it is granted");
-        assert_eq!(terms.reserve(), u64::from(u32::MAX));
+        assert_eq!(terms.reserve, u64::from(u32::MAX));
     }
 
     #[test]
@@ -286,7 +220,7 @@ mod tests {
     fn the_smallest_limit_that_is_granted_has_20_units_and_two_of_them_in_reserve() {
         let reserve = |limit, permille| {
             let terms = LeaseTerms::new(&Quota::fixed_window(limit, MINUTE), permille);
-            terms.map(|terms| terms.reserve())
+            terms.map(|terms| terms.reserve)
         };
         assert_eq!(reserve(20, 100), Ok(2));
         assert_eq!(reserve(20, 99), Err(SMALL));
@@ -297,10 +231,10 @@ mod tests {
     #[test]
     fn the_line_is_half_a_bucket_or_two_seconds() {
         let terms = ScheduleTerms::new(&Quota::gcra(1_000, SECOND), 100).expect("it is granted");
-        assert_eq!((terms.horizon(), terms.life()), (450_000, 787_500));
-        assert_eq!(terms.below(), 1_000 - 100 - 788);
+        assert_eq!((terms.horizon, terms.life), (450_000, 787_500));
+        assert_eq!(terms.below, 1_000 - 100 - 788);
         let terms = ScheduleTerms::new(&Quota::gcra(6_000, MINUTE), 600).expect("it is granted");
-        assert_eq!((terms.horizon(), terms.life()), (2_000_000, 3_500_000));
+        assert_eq!((terms.horizon, terms.life), (2_000_000, 3_500_000));
         assert_eq!(terms.span(7), 70_000);
     }
 
@@ -322,6 +256,6 @@ mod tests {
     fn where_a_scheduled_lease_would_outlive_the_time_to_full_there_is_none() {
         assert_eq!(ScheduleTerms::by_hand(1, 1, 6, 2, 7), None);
         let tight = ScheduleTerms::by_hand(1, 1, 7, 2, 7);
-        assert_eq!(tight.map(|terms| terms.below()), Some(0));
+        assert_eq!(tight.map(|terms| terms.below), Some(0));
     }
 }

@@ -5,4 +5,4 @@
 
 pub(crate) mod slot_holder;
 pub(crate) mod slot_message;
-pub(crate) mod slot_table;
+pub(crate) mod state_slots;

@@ -161,11 +161,7 @@ impl SlotHolder {
     /// The store may count slots that are not in use, and what is in flight does not say so.
     fn tell_soon(&mut self, now: Tick, terms: &SlotTerms) {
         self.in_both(|state| (state.is_reported, state.is_settled) = (false, false));
-        let delay = if self.pending == 0 {
-            0
-        } else {
-            terms.patience()
-        };
+        let delay = if self.pending == 0 { 0 } else { terms.patience };
         self.renew_by(now.saturating_add(delay));
     }
 

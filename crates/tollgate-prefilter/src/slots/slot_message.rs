@@ -48,13 +48,6 @@ pub struct SlotReply {
     pub is_new: bool,
 }
 
-impl SlotReply {
-    /// Whether the slots wanted were granted.
-    pub fn is_granted(&self) -> bool {
-        matches!(self.outcome, SlotOutcome::Granted { .. })
-    }
-}
-
 /// What became of the slots wanted.
 // Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +68,12 @@ pub enum SlotOutcome {
 /// How long the store knows an owner of slots that it does not hear from, and how exactly clocks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotTerms {
-    term: Tick,
+    /// The term, in µs.
+    pub term: Tick,
+    /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s, or the deadline
+    /// of the store, but at most half a second of 15 s.
+    pub patience: Tick,
     margin: Tick,
-    patience: Tick,
 }
 
 impl SlotTerms {
@@ -102,20 +98,9 @@ impl SlotTerms {
         self
     }
 
-    /// The term, in µs.
-    pub fn term(&self) -> Tick {
-        self.term
-    }
-
     /// The pause between two renewals, in µs: a third of the term, so that one of them may be lost.
     pub fn renew_after(&self) -> Tick {
         self.term / 3
-    }
-
-    /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s, or the deadline
-    /// of the store, but at most half a second of 15 s.
-    pub fn patience(&self) -> Tick {
-        self.patience
     }
 
     /// The pause before a renewal whose reply was lost is sent again, in µs: half a second of 15 s.
@@ -140,28 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_came_too_late_has_granted_nothing() {
-        let of = |outcome| SlotReply {
-            outcome,
-            free: 1,
-            left: 1,
-            is_new: false,
-        };
-        let outcomes = [
-            SlotOutcome::Granted { fence: 1 },
-            SlotOutcome::Denied,
-            SlotOutcome::Stale,
-        ];
-        let granted = outcomes.map(|outcome| of(outcome).is_granted());
-        assert_eq!(granted, [true, false, false]);
-    }
-
-    #[test]
     fn all_times_are_parts_of_the_term() {
         let terms = SlotTerms::new(15_000_000);
-        assert_eq!((terms.patience(), terms.retry_after()), (30_000, 500_000));
-        assert_eq!((terms.term(), terms.renew_after()), (15_000_000, 5_000_000));
-        let patience = |deadline| terms.of_store(deadline).patience();
+        assert_eq!((terms.patience, terms.retry_after()), (30_000, 500_000));
+        assert_eq!((terms.term, terms.renew_after()), (15_000_000, 5_000_000));
+        let patience = |deadline| terms.of_store(deadline).patience;
         let patience = [10_000, 50_000, 2_000_000].map(patience);
         assert_eq!(patience, [30_000, 50_000, 500_000]);
     }

@@ -40,8 +40,6 @@ impl BloomFilter {
     }
 }
 
-tollgate_core::debug_fields!(BloomFilter);
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 //! Denials lie beside the entries and are read without a lock: clients that do not stop are to cost as little as possible, on as many
 //! threads as they come. Nothing is lost with one that had to go.
 
-use std::{cmp::Reverse, fmt};
+use std::cmp::Reverse;
 
 use tollgate_core::{
     Tick,
@@ -62,15 +62,6 @@ const KEY_BITS: u32 = 52;
 /// The denials of a set: 65 536 of 32 bytes where there are 262 144 keys. Two lie on a line.
 const DENIALS: usize = 8;
 
-/// How large a table of keys is at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableUsage {
-    /// Keys with an entry.
-    pub keys: u64,
-    /// The memory of the table, also that without an entry.
-    pub bytes: u64,
-}
-
 /// Nothing is kept of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Miss {
@@ -84,6 +75,9 @@ pub(crate) struct Miss {
 /// full, an entry is evicted that may go. If none may, a new key gets no entry.
 pub(crate) struct KeyTable<T> {
     sets: Box<[LockedSet<T>]>,
+    /// An odd number by which keys are spread over the sets, and how many of the bits below the first one do not count.
+    secret: u64,
+    shift: u32,
     /// Of each set some, written under its lock; `None`: they are not kept.
     denials: Option<SeqCells<3>>,
     /// Four of the last keys that were seen at each place, as tags. If two look alike, one is kept a request early.
@@ -141,6 +135,8 @@ impl<T: Default> KeyTable<T> {
             entries: Vec::new(),
         };
         Self {
+            secret: fastrand::u64(..) | 1,
+            shift: u64::BITS - 1 - sets.trailing_zeros(),
             sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
             denials: keeps_denials.then(|| SeqCells::new(sets, DENIALS)),
             seen: (0..seen).map(|_| AtomicU64::new(0)).collect(),
@@ -167,11 +163,12 @@ impl<T: Default> KeyTable<T> {
         false
     }
 
-    /// Fingerprints are evenly spread. The rule is mixed in for keys that several rules share.
+    /// Which set has a key is secret: else clients that choose their keys could fill the set of another with slots or leases, which stay
+    /// while they are in use.
     #[inline]
     fn index(&self, at: TableKey) -> usize {
-        let bits = (at.key[1] >> 32) as usize ^ (at.rule as usize).wrapping_mul(0x9e37);
-        bits & (self.sets.len() - 1)
+        let bits = at.key[1] ^ u64::from(at.rule).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (bits.wrapping_mul(self.secret) >> 1 >> self.shift) as usize
     }
 
     #[inline]
@@ -272,22 +269,19 @@ impl<T: Default> KeyTable<T> {
         Some(act(&mut entry.value))
     }
 
-    /// Shows what is kept of each key, and gives how large the table is.
-    pub(crate) fn usage(&self, mut see: impl FnMut(&T)) -> TableUsage {
-        let mut usage = TableUsage::default();
+    /// Shows what is kept of each key, and gives the memory of the table, also that without an entry.
+    pub(crate) fn see_all(&self, mut see: impl FnMut(&T)) -> usize {
         let mut room = 0;
         for set in &self.sets {
             let set = lock_briefly(&set.0);
             set.entries.iter().for_each(|entry| see(&entry.value));
-            usage.keys += set.entries.len() as u64;
             room += set.entries.capacity();
         }
         let sets = self.sets.len() * size_of::<LockedSet<T>>();
         let seen = self.seen.len() * size_of::<AtomicU64>();
         let entries = room * size_of::<Entry<T>>();
         let denials = self.denials.as_ref().map_or(0, SeqCells::bytes);
-        usage.bytes = (sets + denials + seen + entries + self.bloom_filter.bytes()) as u64;
-        usage
+        sets + denials + seen + entries + self.bloom_filter.bytes()
     }
 }
 
@@ -363,18 +357,6 @@ fn key_bits(key: Fingerprint) -> u64 {
 /// Whether a denial may be of a key; one of another is now and then.
 fn is_of(key: Fingerprint) -> impl Fn(&DenialWords) -> bool {
     move |words| words[1] >> KEY_BITS == key_bits(key)
-}
-
-// Without the key.
-tollgate_core::debug_fields!(TableKey);
-
-/// Without the keys.
-impl<T> fmt::Debug for KeyTable<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyTable")
-            .field("sets", &self.sets.len())
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

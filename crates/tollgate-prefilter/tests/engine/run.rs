@@ -247,9 +247,9 @@ impl<'a> Run<'a> {
     fn send(&mut self, process: usize, bound: usize, mut query: Query, request: Option<usize>) {
         drop(self.processes[process].engine.fill(&mut query, self.now));
         let content = Content::Query {
-            checks: query.checks().to_vec(),
-            reports: query.reports().to_vec(),
-            leases: query.leases().to_vec(),
+            checks: query.checks.to_vec(),
+            reports: query.reports.to_vec(),
+            leases: query.leases.to_vec(),
         };
         self.post(
             process,

@@ -8,7 +8,9 @@ use tollgate_prefilter::{
     Grant, GrantReply, LeaseItem, LeaseQuery, LeaseReply, LeaseTerms, Reply, ReportReply,
     ReturnedLease,
 };
-use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
+use tollgate_test_reference::{
+    BucketGrantor, BucketState, WindowGrantor, WindowState, lease_terms,
+};
 
 /// The state of a rule.
 pub(crate) enum State {
@@ -32,7 +34,7 @@ pub(crate) struct Window<A: Algorithm> {
 impl State {
     pub(crate) fn new(quota: &Quota, terms: Option<LeaseTerms>) -> Self {
         if let Some(bucket) = Gcra::new(quota) {
-            let terms = terms.unwrap_or(LeaseTerms::of_bucket(0, 1));
+            let terms = terms.unwrap_or(lease_terms(0, 1, 4, 2));
             return Self::Bucket(Box::new(Bucket {
                 quota: bucket,
                 grantor: BucketGrantor::new(quota, terms).expect("a bucket"),
@@ -40,7 +42,10 @@ impl State {
             }));
         }
         let length = quota.period().as_micros() as u64;
-        let terms = terms.unwrap_or(LeaseTerms::of_window(0, length));
+        let terms = terms.unwrap_or(LeaseTerms {
+            window: Some(length),
+            ..lease_terms(0, 1, 4, 2)
+        });
         if let Some(window) = Window::new(quota, &terms) {
             return Self::Fixed(window);
         }

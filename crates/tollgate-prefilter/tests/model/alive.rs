@@ -20,9 +20,9 @@ impl<L: ModelStore> World<L> {
     pub(crate) fn alive(&self, system: &System<L>) -> u64 {
         let generation = system.store.generation(system.clock);
         // Longer ago than any lease lives is long ago.
-        let life = self.terms.tracked_life();
-        let life = life.max(self.terms.schedule().map_or(0, |schedule| schedule.life()));
-        let life = self.terms.window().unwrap_or(life);
+        let life = self.terms.tracked_life;
+        let life = life.max(self.terms.schedule.map_or(0, |schedule| schedule.life));
+        let life = self.terms.window.unwrap_or(life);
         let since = |tick: Tick| system.now.saturating_sub(tick).min(life) as u8;
         // Two generations behind is not tracked any more, unless time goes back.
         let old = if self.steps_back.0 > 0 { 9 } else { 2 };

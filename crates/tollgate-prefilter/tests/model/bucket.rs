@@ -118,7 +118,7 @@ impl ModelStore for Bucket {
     }
 
     fn generation(&self, clock: Tick) -> u64 {
-        clock / self.fixed.terms.tracked_life()
+        clock / self.fixed.terms.tracked_life
     }
 
     fn phase(&self, _at: Tick) -> u8 {
@@ -139,7 +139,7 @@ impl ModelStore for Bucket {
         bytes.extend([
             self.level as u8,
             state.arrival.tat().saturating_sub(clock) as u8,
-            (clock % self.fixed.terms.tracked_life()) as u8,
+            (clock % self.fixed.terms.tracked_life) as u8,
             behind.clamp(-20, 20) as u8,
             leases.current as u8,
             leases.previous as u8,

@@ -1,6 +1,6 @@
 //! Worlds around a bucket.
 
-use tollgate_prefilter::LeaseTerms;
+use tollgate_test_reference::lease_terms;
 
 use crate::{
     bucket::Bucket,
@@ -17,7 +17,7 @@ const STEPS: usize = 16;
 
 /// Two processes and tracked leases.
 fn tracked(burst: u64, reserve: u64) -> World<Bucket> {
-    let terms = LeaseTerms::of_bucket(reserve, LIFE).in_grants_of(1, 1);
+    let terms = lease_terms(reserve, LIFE, 1, 1);
     World {
         costs: &[1, 2],
         wants: &[0, 1, 9],
@@ -37,7 +37,7 @@ fn straying() -> World<Bucket> {
 
 /// Leases of two units and more.
 fn larger() -> World<Bucket> {
-    let terms = LeaseTerms::of_bucket(4, LIFE).in_grants_of(2, 2);
+    let terms = lease_terms(4, LIFE, 2, 2);
     World {
         store: Bucket::new(6, terms),
         terms,

@@ -70,7 +70,7 @@ impl Fault {
         query: &LeaseQuery,
     ) -> LeaseQuery {
         let mut query = *query;
-        let generation = clock / bucket.fixed.terms.tracked_life();
+        let generation = clock / bucket.fixed.terms.tracked_life;
         let Bucket { fixed, state, .. } = bucket;
         let (quota, grantor) = (&fixed.quota, &fixed.grantor);
         match fault {

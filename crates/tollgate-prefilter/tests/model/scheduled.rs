@@ -1,6 +1,7 @@
 //! Worlds in which a bucket grants what it does not have yet.
 
 use tollgate_prefilter::{LeaseTerms, ScheduleTerms};
+use tollgate_test_reference::lease_terms;
 
 use crate::{
     bucket::Bucket,
@@ -15,8 +16,10 @@ const STEPS: usize = 16;
 /// Two processes, a horizon and lives in ticks, and a unit that may be on lease.
 fn schedule(burst: u64, horizon: u64, life: u64) -> World<Bucket> {
     let schedule = ScheduleTerms::by_hand(1, 1, burst - 1, horizon, life);
-    let terms = LeaseTerms::of_bucket(1, 3).in_grants_of(2, 1);
-    let terms = terms.with_schedule(Some(schedule.expect("it does not fill up")));
+    let terms = LeaseTerms {
+        schedule: Some(schedule.expect("it does not fill up")),
+        ..lease_terms(1, 3, 2, 1)
+    };
     World {
         queries: &[0, 1],
         wants: &[0],
@@ -93,9 +96,12 @@ fn units_that_are_due_from_the_query_on_let_too_much_pass() {
 #[test]
 fn units_that_are_due_at_once_let_too_much_pass() {
     let mut world = short().with(Fault::NotPaced);
-    let schedule = world.terms.schedule().copied();
-    let life = schedule.map_or(0, |schedule| schedule.life());
-    world.terms = LeaseTerms::of_bucket(1, life).with_schedule(schedule);
+    let schedule = world.terms.schedule;
+    let life = schedule.map_or(0, |schedule| schedule.life);
+    world.terms = LeaseTerms {
+        schedule,
+        ..lease_terms(1, life, 4, 2)
+    };
     is_caught(world);
 }
 
@@ -107,8 +113,11 @@ fn scheduled_leases_that_do_not_wait_for_those_before_let_too_much_pass() {
 #[test]
 fn scheduled_leases_at_any_level_let_too_much_pass() {
     let mut world = short();
-    let schedule = ScheduleTerms::by_hand(1, 1, 100, 2, 3);
-    let terms = world.terms.in_grants_of(9, 1).with_schedule(schedule);
+    let terms = LeaseTerms {
+        share: 9,
+        schedule: ScheduleTerms::by_hand(1, 1, 100, 2, 3),
+        ..world.terms
+    };
     // Those of the grantor, which are others than hold together.
     world.store = Bucket::new(5, terms);
     is_caught(world);

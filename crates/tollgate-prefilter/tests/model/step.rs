@@ -18,7 +18,7 @@ impl<L: ModelStore> World<L> {
     fn send(&self, process: &mut Process, now: Tick, cost: u64, wants: (u64, u64)) {
         let mut returned = self.take_out(process, now);
         if self.fault == Some(Fault::BeforeStays)
-            && let Some(window) = self.terms.window()
+            && let Some(window) = self.terms.window
         {
             returned = returned.filter(|grant| grant.generation == now / window);
         }
@@ -40,7 +40,7 @@ impl<L: ModelStore> World<L> {
     fn take_out(&self, process: &mut Process, now: Tick) -> Option<ReturnedLease> {
         let returned = process.holder.take_out(now)?;
         let weighs = |window: Tick| returned.generation + 2 > now / window;
-        self.terms.window().is_none_or(weighs).then_some(returned)
+        self.terms.window.is_none_or(weighs).then_some(returned)
     }
 
     /// Units of a window are lost in a way that is allowed to cost.
@@ -275,7 +275,7 @@ impl<L: ModelStore> World<L> {
                     for _ in 0..query.cost {
                         let pending = Pending {
                             spent: answer.at,
-                            window: self.terms.window().map(|window| answer.at / window),
+                            window: self.terms.window.map(|window| answer.at / window),
                             until: None,
                             is_forgotten: query.is_forgotten,
                             is_of_another: false,

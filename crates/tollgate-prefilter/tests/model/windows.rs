@@ -2,6 +2,7 @@
 
 use tollgate_core::algorithm::{FixedWindow, SlidingWindow};
 use tollgate_prefilter::LeaseTerms;
+use tollgate_test_reference::lease_terms;
 
 use crate::{
     fault::Fault,
@@ -22,7 +23,10 @@ const STRAY_STEPS: usize = 18;
 
 /// Two processes and windows of three units, two of which may be granted.
 fn windows<A: Windowed>() -> World<Window<A>> {
-    let terms = LeaseTerms::of_window(2, LENGTH).in_grants_of(1, 1);
+    let terms = LeaseTerms {
+        window: Some(LENGTH),
+        ..lease_terms(2, LENGTH, 1, 1)
+    };
     World {
         costs: &[1, 2],
         ..World::new(Window::new(LIMIT, LENGTH, &terms), terms)

@@ -84,7 +84,7 @@ impl<L: ModelStore> World<L> {
 
     /// Whether it is followed where each unit of a window is.
     pub(crate) fn follows_units(&self) -> bool {
-        self.terms.window().is_some() && (self.giving_back || self.leaving)
+        self.terms.window.is_some() && (self.giving_back || self.leaving)
     }
 }
 

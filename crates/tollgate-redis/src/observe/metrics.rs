@@ -94,9 +94,8 @@ pub(super) struct Handles {
     pub(super) unreported: Gauge,
     /// The keys of leases, and of scheduled ones.
     pub(super) leased_keys: [Gauge; 2],
-    /// Of what is kept of keys, and of slots.
-    pub(super) table_keys: [Gauge; 2],
-    pub(super) table_bytes: [Gauge; 2],
+    pub(super) table_keys: Gauge,
+    pub(super) table_bytes: Gauge,
     pub(super) leases: [Counter; 4],
     pub(super) reports: [Counter; 3],
     pub(super) lost_units: Counter,
@@ -139,8 +138,8 @@ impl Handles {
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             leased_keys: ["lease", "scheduled"].map(|kind| gauge!(LEASED_KEYS, "kind" => kind)),
-            table_keys: ["keys", "slots"].map(|table| gauge!(TABLE_KEYS, "table" => table)),
-            table_bytes: ["keys", "slots"].map(|table| gauge!(TABLE_BYTES, "table" => table)),
+            table_keys: gauge!(TABLE_KEYS, "table" => "keys"),
+            table_bytes: gauge!(TABLE_BYTES, "table" => "keys"),
             leases: ["requested", "granted", "returned", "lost"].map(|it| what(LEASES, it)),
             reports: ["sent", "kept", "lost"].map(|it| what(REPORTS, it)),
             lost_units: counter!(LOST_UNITS),

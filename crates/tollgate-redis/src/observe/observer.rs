@@ -13,7 +13,7 @@ use std::{
 #[cfg(feature = "metrics")]
 use metrics::{counter, gauge};
 use tollgate_core::{Rule, RuleSet};
-use tollgate_prefilter::{Effective, TableUsage};
+use tollgate_prefilter::Effective;
 #[cfg(feature = "metrics")]
 use tollgate_prefilter::{EngineCounts, EngineUsage};
 
@@ -209,6 +209,9 @@ impl Observer {
         for (place, counter) in handles.reports.iter().enumerate() {
             counter.increment(counts.reports[place].saturating_sub(before.reports[place]));
         }
+        for (place, counter) in handles.slots.iter().enumerate() {
+            counter.increment(counts.slots[place].saturating_sub(before.slots[place]));
+        }
         let lost = counts.units_lost.saturating_sub(before.units_lost);
         handles.lost_units.increment(lost);
         *before = counts;
@@ -218,8 +221,9 @@ impl Observer {
             (&handles.unreported, usage.units_unreported),
             (&handles.leased_keys[0], usage.leased_keys),
             (&handles.leased_keys[1], usage.scheduled_keys),
-            (&handles.table_keys[0], usage.table.keys),
-            (&handles.table_bytes[0], usage.table.bytes),
+            (&handles.slots_in_use, usage.slots_in_use),
+            (&handles.table_keys, usage.keys),
+            (&handles.table_bytes, usage.bytes),
         ] {
             gauge.set(number as f64);
         }
@@ -229,28 +233,6 @@ impl Observer {
     pub(crate) fn saved_call(&self) {
         #[cfg(feature = "metrics")]
         self.handles().calls_saved.increment(1);
-    }
-
-    /// What became of slots since the last call: keys that were reported, grants that were void, requests that outlived their slots;
-    /// and the slots in use.
-    pub(crate) fn slots(&self, counts: [u64; 3], in_use: u64) {
-        #[cfg(feature = "metrics")]
-        {
-            let handles = self.handles();
-            for (counter, count) in handles.slots.iter().zip(counts) {
-                counter.increment(count);
-            }
-            handles.slots_in_use.set(in_use as f64);
-        }
-    }
-
-    /// The table of slots is so large now.
-    pub(crate) fn slot_table(&self, usage: TableUsage) {
-        #[cfg(feature = "metrics")]
-        {
-            self.handles().table_keys[1].set(usage.keys as f64);
-            self.handles().table_bytes[1].set(usage.bytes as f64);
-        }
     }
 
     /// A start waits for Redis. Its caller says so seldom.

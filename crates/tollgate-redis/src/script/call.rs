@@ -7,9 +7,7 @@ use tollgate_core::{
     Check, Source, Tick,
     store::{Fingerprint, Hold, Settlement},
 };
-use tollgate_prefilter::{
-    LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms, SlotMessage, SlotOwner,
-};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, SlotOwner};
 
 use crate::script::{
     args::{Args, Operation, StateKeys},
@@ -415,10 +413,10 @@ impl ScriptCall {
         terms: &LeaseTerms,
     ) -> Option<u16> {
         let tail = [
-            double(terms.reserve()),
-            double(terms.schedule().map_or(0, |_| query.scheduled)),
-            double(terms.schedule().map_or(0, ScheduleTerms::horizon)),
-            double(terms.schedule().map_or(0, ScheduleTerms::below)),
+            double(terms.reserve),
+            double(terms.schedule.map_or(0, |_| query.scheduled)),
+            double(terms.schedule.map_or(0, |it| it.horizon)),
+            double(terms.schedule.map_or(0, |it| it.below)),
         ];
         self.single(
             rules,

@@ -259,12 +259,6 @@ impl Encoder {
         })
     }
 
-    /// The client that determines the hash slot of a state of slots.
-    pub(crate) fn place_of(&self, key: &SlotKey) -> Option<Fingerprint> {
-        let is_one = self.keyspace.partition == Partition::One;
-        (!is_one).then(|| key.place.unwrap_or(key.key))
-    }
-
     /// Whether one rule and key is checked under two plans that have a limit.
     pub(crate) fn has_two_plans(&self, checks: &[Check]) -> bool {
         checks.iter().enumerate().any(|(place, check)| {

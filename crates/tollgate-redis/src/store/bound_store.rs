@@ -50,7 +50,7 @@ impl BoundStore {
         rules: Arc<RuleSet>,
     ) -> Result<Self, RuleError> {
         let encoder = Encoder::new(&rules, shared.keyspace.clone())?;
-        let mut encoder = encoder.with_slot_term(shared.slots.term);
+        let mut encoder = encoder.with_slot_term(shared.slot_term);
         let is_cluster = shared.backend.is_cluster();
         refuse_unsupported(&rules, &encoder, is_cluster, |rule| {
             shared.cap(rule).is_some()
@@ -271,12 +271,12 @@ impl RuleStore for BoundStore {
         let Some(name) = self.binding.encoder.state_name(slot.check.rule()) else {
             return false;
         };
-        let in_use = self.binding.shared.slots.lock();
-        (in_use.table).is_outlived(name, slot.check.key(), slot.number)
+        let in_use = self.binding.shared.engine.slots();
+        in_use.is_outlived(name, slot.check.key(), slot.number)
     }
 
     fn slot_waiters(&self) -> Option<&SlotWaiters> {
-        Some(&self.binding.shared.slots.waiters)
+        Some(&self.binding.shared.slot_waiters)
     }
 
     fn retire(&self) {

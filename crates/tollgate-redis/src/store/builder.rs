@@ -12,8 +12,11 @@ use std::{
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
-use tollgate_core::{Clock, Tick, store::RuleRegistry};
-use tollgate_prefilter::{Engine, EngineOptions};
+use tollgate_core::{
+    Clock, Tick,
+    store::{RuleRegistry, SlotWaiters},
+};
+use tollgate_prefilter::{Engine, EngineOptions, SlotTerms};
 
 #[cfg(feature = "tls")]
 use crate::connection::stream::Security;
@@ -32,13 +35,16 @@ use crate::{
     script::rule_args::SLOT_TERM,
     store::{
         backend::Backend,
-        context::{BackgroundCalls, ProcessSlots, StoreContext},
+        context::{BackgroundCalls, StoreContext},
         heartbeat::Heart,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},
         sender,
     },
 };
+
+/// How often slots that another process may have returned are asked for.
+const POLL_SLOTS: Duration = Duration::from_millis(100);
 
 /// What is said where a cluster has no partition.
 const CHOOSE: &str = "a cluster needs a `partition`. With `Partition::One` each request is one step, and one shard does all the \
@@ -363,8 +369,10 @@ impl RedisStoreBuilder {
         options.namespace = self.namespace;
         options.instance.clone_from(&instance);
         let backend = Backend::start(address, options, &observer)?;
+        let micros = |time: Duration| Tick::try_from(time.as_micros()).unwrap_or(Tick::MAX);
         let options = EngineOptions {
             deny_cache: self.learns,
+            slot_terms: SlotTerms::new(micros(self.slot_term)).of_store(micros(deadline)),
             ..EngineOptions::default()
         };
         let process_clock = match &self.clock {
@@ -384,7 +392,8 @@ impl RedisStoreBuilder {
             engine: Engine::new(options),
             process_clock,
             background_calls: BackgroundCalls::default(),
-            slots: ProcessSlots::new(self.slot_term, deadline),
+            slot_term: self.slot_term,
+            slot_waiters: SlotWaiters::polled(POLL_SLOTS),
             wake: Arc::default(),
         };
         let shared = Arc::new(shared);

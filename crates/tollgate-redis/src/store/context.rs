@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicI64, AtomicU32, Ordering},
     },
     task::{Context, Poll, Waker, ready},
@@ -17,10 +17,8 @@ use tokio::{
     task::consume_budget,
     time::Instant,
 };
-use tollgate_core::{
-    Check, Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick, store::SlotWaiters,
-};
-use tollgate_prefilter::{Engine, NoReply, SlotCounts, SlotOwner, SlotTable, SlotTerms};
+use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, store::SlotWaiters};
+use tollgate_prefilter::{Engine, NoReply};
 
 use crate::{
     connection::{
@@ -29,9 +27,8 @@ use crate::{
         resp::Value,
     },
     keys::keyspace::{Keyspace, Partition},
-    lock::lock,
     observe::{CallFor, Observer, Stopwatch},
-    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply, text::DECIDE},
+    script::{call::ScriptCall, reply::ScriptReply, text::DECIDE},
     store::{backend::Backend, new_key_cap::NewKeyCap},
 };
 
@@ -58,8 +55,9 @@ pub(super) struct StoreContext {
     pub(super) process_clock: Clock,
     /// Calls whose answers no request waits for.
     pub(super) background_calls: BackgroundCalls,
-    /// The slots of requests that run in this process.
-    pub(super) slots: ProcessSlots,
+    /// How long Redis knows the slots of this process without hearing of them.
+    pub(super) slot_term: Duration,
+    pub(super) slot_waiters: SlotWaiters,
     /// Wakes the task that sends: something is due sooner than it expects.
     pub(super) wake: Arc<Notify>,
 }
@@ -260,65 +258,6 @@ fn polls_task() -> bool {
     const MOST: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
     (0..MOST).any(|_| pin!(consume_budget()).poll(&mut cx).is_pending())
-}
-
-// The slots that this process has in use.
-
-/// How often slots that another process may have returned are asked for.
-const POLL_EVERY: Duration = Duration::from_millis(100);
-
-/// The slots that this process has in use, of all rule sets on the store: one owner for Redis, from the start of the process to its
-/// end.
-pub(super) struct ProcessSlots {
-    in_use: Mutex<InUse>,
-    /// How long Redis knows them without hearing of them.
-    pub(super) term: Duration,
-    pub(super) waiters: SlotWaiters,
-}
-
-/// What is in use, and who tells Redis of it.
-pub(super) struct InUse {
-    pub(super) table: SlotTable<SlotTarget>,
-    /// When the task looks next; `None`: nothing is due.
-    pub(super) looks_at: Option<Tick>,
-    /// What the metrics have counted, and when.
-    pub(super) measured: (SlotCounts, Tick),
-    /// Whether nothing was due at the last look.
-    pub(super) is_idle: bool,
-}
-
-/// Where the slots of a key are reported.
-#[derive(Clone)]
-pub(super) struct SlotTarget {
-    pub(super) encoder: Arc<Encoder>,
-    pub(super) check: Check,
-}
-
-impl ProcessSlots {
-    pub(super) fn new(term: Duration, deadline: Duration) -> Self {
-        let micros = |time: Duration| Tick::try_from(time.as_micros()).unwrap_or(Tick::MAX);
-        let terms = SlotTerms::new(micros(term)).of_store(micros(deadline));
-        Self {
-            in_use: Mutex::new(InUse {
-                table: SlotTable::new(SlotOwner::random(), terms),
-                looks_at: None,
-                measured: (SlotCounts::default(), 0),
-                is_idle: true,
-            }),
-            term,
-            waiters: SlotWaiters::polled(POLL_EVERY),
-        }
-    }
-
-    /// Whether Redis knows of all requests that have ended.
-    pub(super) fn is_reported(&self) -> bool {
-        self.lock().table.is_reported()
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, InUse> {
-        // Each change is one step.
-        lock(&self.in_use)
-    }
 }
 
 // Calls whose answers no request waits for.

@@ -175,7 +175,7 @@ impl QueryInFlight {
             let at = reply.decision.at();
             let taken: SmallVec<[Hold; 4]> = match reply.decision.queue_places() {
                 [] => {
-                    let verdicts = self.query.checks().iter().zip(reply.decision.verdicts());
+                    let verdicts = self.query.checks.iter().zip(reply.decision.verdicts());
                     let taken = verdicts.filter(|(check, verdict)| {
                         check.cost() > 0
                             && verdict.outcome() == Outcome::Allow
@@ -214,7 +214,7 @@ impl QueryInFlight {
             slots.not_sent();
         }
         let verdicts = reply.decision.verdicts().iter();
-        let verdicts = verdicts.zip(self.query.checks()).map(|(verdict, check)| {
+        let verdicts = verdicts.zip(&self.query.checks).map(|(verdict, check)| {
             if !verdict.is_of_slots() {
                 return *verdict;
             }
@@ -231,7 +231,7 @@ impl QueryInFlight {
         match reply {
             Ok(reply) => (earlier.decision, earlier.shared) = (reply.decision, reply.shared),
             Err(_) => {
-                let checks = self.query.checks().iter().zip(self.layout.checks.places());
+                let checks = self.query.checks.iter().zip(self.layout.checks.places());
                 let verdicts = checks.map(|(check, place)| {
                     let outcome = place.map_or(Outcome::NotDecided, |_| Outcome::Failed);
                     Verdict::unanswered(check.rule(), check.plan(), outcome)
@@ -308,7 +308,7 @@ pub(super) fn send_follow_up(binding: &Arc<Binding>, follow_up: FollowUp) {
 /// Sends queries that no request waits for.
 pub(super) fn send_alone(binding: &Arc<Binding>, queries: Vec<Query>) {
     for query in queries {
-        let what_for = match query.leases().is_empty() {
+        let what_for = match query.leases.is_empty() {
             true => CallFor::Reports,
             false => CallFor::Leases,
         };

@@ -35,21 +35,21 @@ impl QueryLayout {
         slots: Option<&mut RequestSlots>,
     ) -> Result<Self, NoReply> {
         let encoder = &binding.encoder;
-        let returned = query.leases().iter().map(|item| {
+        let returned = query.leases.iter().map(|item| {
             let returned = item.query.returned?;
             call.close(encoder, &item.check, returned)
         });
         let returned = returned.collect();
-        let reports = query.reports().iter();
+        let reports = query.reports.iter();
         let reports = reports.map(|check| call.debit(encoder, check)).collect();
-        call.counted = query.counted().iter().copied().collect();
+        call.counted = query.counted.iter().copied().collect();
         let checks = add_checks(binding, call, query, slots);
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotRun)?;
-        if checks.is_nothing() && !query.checks().is_empty() || call.is_empty() {
+        if checks.is_nothing() && !query.checks.is_empty() || call.is_empty() {
             return Err(NoReply::NothingToSend);
         }
-        let grants = query.leases().iter().map(|item| {
+        let grants = query.leases.iter().map(|item| {
             let terms = query.lease_terms(item)?;
             let is_wanted = item.query.requests_grant();
             is_wanted.then(|| call.grant(encoder, &item.check, &item.query, terms))?
@@ -86,9 +86,9 @@ impl QueryLayout {
     /// Counts the keys that were created.
     pub(super) fn note_new_keys(&self, binding: &Binding, reply: &ScriptReply, query: &Query) {
         if query.takes() {
-            binding.note_new_keys(reply, &self.checks, query.checks());
+            binding.note_new_keys(reply, &self.checks, &query.checks);
         }
-        for (report, place) in query.reports().iter().zip(&self.reports) {
+        for (report, place) in query.reports.iter().zip(&self.reports) {
             if let Some((left, _)) = place.and_then(|place| reply.reported(place)) {
                 binding.note_reported(report, left);
             }
@@ -121,7 +121,7 @@ impl QueryLayout {
             }
         };
         let mut shared = IndexSet::default();
-        for (index, check) in query.checks().iter().enumerate() {
+        for (index, check) in query.checks.iter().enumerate() {
             let mut new_keys = reply.new_keys(&self.checks);
             let is_refused =
                 |it: NewKeyReply| it.rule == check.rule() && it.new_key == NewKey::Refused;
@@ -133,11 +133,11 @@ impl QueryLayout {
                 shared.insert(index);
             }
         }
-        let decision = reply.decision(&self.checks, query.checks(), &binding.rules);
+        let decision = reply.decision(&self.checks, &query.checks, &binding.rules);
         let mut decoded = Reply::new(reply.at(), decision);
         decoded.shared = shared;
         if binding.rules.has_blocks() {
-            let blocks = query.checks().iter().enumerate().map(|(index, check)| {
+            let blocks = query.checks.iter().enumerate().map(|(index, check)| {
                 let block = reply.block_of(&self.checks, index);
                 let place = self.checks.place(index);
                 // Checks on one state are one check.
@@ -165,7 +165,7 @@ pub(super) fn add_checks(
     query: &Query,
     mut slots: Option<&mut RequestSlots>,
 ) -> Option<RequestLayout> {
-    let (encoder, checks) = (&binding.encoder, query.checks());
+    let (encoder, checks) = (&binding.encoder, &query.checks);
     if checks.is_empty() {
         return Some(RequestLayout::default());
     }
@@ -185,7 +185,7 @@ pub(super) fn add_checks(
         has_room &= message.is_some();
         message
     };
-    let layout = call.acquire_slots(encoder, checks, query.patience(), may_make, message)?;
+    let layout = call.acquire_slots(encoder, checks, query.patience, may_make, message)?;
     if !has_room {
         binding.give_back_permits(&layout);
     }

@@ -213,16 +213,16 @@ fn with_remedy(line: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tollgate_core::{
         Check, Clock, Consistency, Decision, Quota, Retry, SECOND, Source, StoreErrorKind, Verdict,
         algorithm::Assessment,
         store::{Fingerprint, RuleStore},
     };
-    use tollgate_prefilter::{Begin, Next, Reply, SlotKey, SlotTable};
+    use tollgate_prefilter::{Begin, Next, Reply, SlotKey, SlotTarget};
 
     use super::*;
-    use crate::{keys::keys::Keys, store::context::SlotTarget};
+    use crate::keys::keys::Keys;
 
     /// Five units of a key are not reported.
     fn with_unreported(store: &RedisStore) -> BoundStore {
@@ -253,6 +253,21 @@ mod tests {
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         bound
+    }
+
+    /// Slots of as many keys are in use as fit into the set of a key: those with the same lower half.
+    pub(in crate::store) fn fill_set_of(store: &RedisStore, rule: &str, check: &Check) {
+        for other in 1..=32 {
+            let key = SlotKey {
+                key: Fingerprint::from_bits(check.key().bits() ^ other << 64),
+                rule: rule.into(),
+                place: None,
+            };
+            let (encoder, check) = (Arc::new(()), *check);
+            let target = SlotTarget { encoder, check };
+            let acquired = store.shared.engine.slots().acquire(&key, target, 1, 0);
+            assert!(acquired.is_some());
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -294,21 +309,7 @@ mod tests {
             let _ = bound.acquire(&[check(0, key)]).await;
         }
         assert_eq!(permits(), 10, "without a connection");
-        {
-            let mut in_use = store.shared.slots.lock();
-            for key in 0..SlotTable::<()>::MOST_KEYS as u128 {
-                let key = SlotKey {
-                    key: Fingerprint::from_bits(key),
-                    rule: "slots".into(),
-                    place: None,
-                };
-                let target = SlotTarget {
-                    encoder: Arc::clone(&binding.encoder),
-                    check: check(1, 0),
-                };
-                in_use.table.acquire(&key, target, 1, 0);
-            }
-        }
+        fill_set_of(&store, "slots", &check(1, u128::MAX));
         for key in 0..20 {
             let _ = bound.acquire(&[check(0, key), check(1, u128::MAX)]).await;
         }

@@ -60,7 +60,7 @@ fn send_due(binding: &Arc<Binding>) -> Option<Duration> {
     let now = Instant::now();
     if *looks_at <= now {
         let queries = binding.local.poll_maintenance(binding.now());
-        let reports: usize = queries.iter().map(|query| query.reports().len()).sum();
+        let reports: usize = queries.iter().map(|query| query.reports.len()).sum();
         send_alone(binding, queries);
         let is_more =
             reports == BoundRules::MAX_REPORTS || binding.local.is_looking_through_leases();
@@ -93,7 +93,7 @@ pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Dur
         for binding in &all {
             flush(binding).await;
         }
-        while !shared.slots.is_reported() {
+        while !shared.engine.slots().is_reported() {
             sleep(POLL_EVERY).await;
         }
         shared.background_calls.idle().await;

@@ -3,30 +3,18 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    Check, Decision, HOUR, Key, Limiter, MAX_PERIOD, Pending, Quota, Rule, Source, Step,
-};
-use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
+use tollgate_core::{Check, Decision, HOUR, Key, Limiter, Pending, Quota, Rule, Source, Step};
+use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
     load::LEASED,
     service::{Service, check},
 };
 
-const LIMIT: u64 = 2_000;
-
 /// As many as come at once.
 const BURST: u64 = 150;
 
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// Windows that are not over while a test runs.
-fn windows() -> [Quota; 2] {
-    [
-        Quota::fixed_window(LIMIT, MAX_PERIOD),
-        Quota::sliding_window(LIMIT, MAX_PERIOD),
-    ]
-}
 
 /// A rule that is granted, and an exact one of one unit for each client.
 fn rules(quota: Quota) -> [Rule; 2] {
@@ -114,29 +102,4 @@ async fn five_thousand_a_day_are_admitted_in_full_between_bursts_that_another_ru
     let admitted: u64 = services.iter().map(|(service, _)| service.net).sum();
     // Nothing was lost: no process died, and each reply came.
     assert_eq!(admitted, LIMIT);
-}
-
-#[tokio::test]
-async fn what_comes_back_when_the_limiter_is_gone_goes_back_to_redis() {
-    for quota in windows() {
-        let server = RedisServer::start(&[]).await;
-        let (mut service, limiter) = service(&server.url(), quota).await;
-        let granted = check(&limiter, "granted");
-        service.take_until(&limiter, granted, Source::Lease).await;
-        let waiting = burst(&service, &limiter);
-        let decision = service.take(&limiter, granted, 1).await;
-        let ticket = limiter.ticket(&[granted], &decision);
-        drop(limiter);
-        let exact = Rule::new("granted", quota);
-        let exact = Limiter::new(service.store.clone(), [exact]).expect("a valid rule");
-        are_denied(waiting).await;
-        ticket.cancel();
-        service.net -= 1;
-        let look = [of(&exact, "granted", "client").with_cost(0)];
-        eventually("all is back that was not spent", || async {
-            let looked = exact.peek(&look).await;
-            (looked.verdicts()[0].remaining() == LIMIT - service.net).then_some(())
-        })
-        .await;
-    }
 }

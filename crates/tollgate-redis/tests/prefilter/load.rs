@@ -87,11 +87,6 @@ impl RuleLoad {
         }
     }
 
-    pub(crate) fn costing_up_to(mut self, units: u64) -> Self {
-        self.costs = units;
-        self
-    }
-
     pub(crate) fn rule(&self) -> Rule {
         Rule::new(&*self.name, self.limit.quota())
             .consistency(self.consistency)

@@ -36,8 +36,6 @@ mod scheduled;
 mod service;
 mod slots;
 mod swaps;
-mod tickets;
-mod two_stores;
 mod worker;
 mod workloads;
 

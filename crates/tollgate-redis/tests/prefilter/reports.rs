@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
-use tollgate_redis::{Keys, Partition, RedisStoreBuilder};
 use tollgate_test_servers::{
     eventually::eventually,
-    redis_cluster::RedisCluster,
     redis_server::{PATIENCE, RedisServer},
 };
 
@@ -51,14 +49,6 @@ async fn is_lost(limiter: &Limiter) {
         (decision.verdicts()[0].source() == Source::Fallback).then_some(())
     })
     .await;
-}
-
-/// How often the server ran the script.
-async fn calls(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).await;
-    let line = |line: &'static str| stats.lines().find_map(move |text| text.strip_prefix(line));
-    let calls = line("cmdstat_evalsha:calls=").and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
 #[tokio::test]
@@ -124,41 +114,4 @@ async fn what_redis_refused_is_reported_once_it_is_back_also_of_a_limiter_that_i
         assert_eq!(left(&service, rule()).await, LIMIT - 5);
         drop(limiter);
     }
-}
-
-#[tokio::test]
-async fn in_a_cluster_reports_of_one_slot_go_in_calls_of_many() {
-    const CLIENTS: u64 = 64;
-    let cluster = RedisCluster::start_patient().await;
-    let url = cluster.url();
-    let one = |store: RedisStoreBuilder| store.partition(Partition::One).without_heartbeats();
-    let service = Service::start_with(&url, Keys::plain(), one).await;
-    let limiter = service.limiter([rule()]);
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|client| limiter.check("rule", &Key::of([client.to_string()])))
-        .map(|check| [check.expect("the rule is there")])
-        .collect();
-    for round in 0..3 {
-        for client in &clients {
-            let decision = limiter.acquire(client).await;
-            let source = decision.verdicts()[0].source();
-            let expected = if round < 2 {
-                Source::Store
-            } else {
-                Source::Local
-            };
-            assert_eq!(source, expected, "round {round}");
-        }
-    }
-    let all = async || {
-        let mut all = 0;
-        for server in 0..3 {
-            all += calls(cluster.server(server)).await;
-        }
-        all
-    };
-    let before = all().await;
-    assert_eq!(service.store.flush(LONG).await, 0);
-    let calls = all().await - before;
-    assert!(calls <= CLIENTS / 32, "{calls} calls");
 }

@@ -22,7 +22,7 @@ fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due
     // A thousandth later than by the store's clock.
     assert_eq!(decision.retry(), Retry::after_micros(500_500 + 10_010));
     let usage = subject.engine.usage(subject.now());
-    let keys = (usage.scheduled_keys, usage.leased_keys, usage.table.keys);
+    let keys = (usage.scheduled_keys, usage.leased_keys, usage.keys);
     assert_eq!((keys, usage.units_on_lease), ((1, 0, 1), 8));
     subject.advance(510_510);
     for outcome in [Outcome::Allow, Outcome::Deny] {
@@ -47,14 +47,14 @@ fn while_a_query_for_a_lease_has_no_reply_no_other_asks_for_one() {
         // Busy enough for a lease.
         let mut query = subject.query(&[one()]);
         for _ in 0..100 {
-            if !query.leases().is_empty() {
+            if !query.leases.is_empty() {
                 break;
             }
             drop(subject.finish(query, fits(5_000, 500_000), None));
             query = subject.query(&[one()]);
         }
         let before = subject.query(&[one()]);
-        assert_eq!((query.leases().len(), before.leases().len()), (1, 0));
+        assert_eq!((query.leases.len(), before.leases.len()), (1, 0));
         subject.advance(50_000);
         drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
         // The store stands still, and may carry it out later. What was sent at the same time says nothing about that.
@@ -62,12 +62,12 @@ fn while_a_query_for_a_lease_has_no_reply_no_other_asks_for_one() {
         for _ in 0..10 {
             subject.advance(50_000);
             let query = subject.query(&[one()]);
-            assert!(query.leases().is_empty(), "{quota:?}");
+            assert!(query.leases.is_empty(), "{quota:?}");
             drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
         }
         // It goes on.
         drop(subject.decided(&[one()], fits(5_000, 500_000)));
-        assert_eq!(subject.query(&[one()]).leases().len(), 1, "{quota:?}");
+        assert_eq!(subject.query(&[one()]).leases.len(), 1, "{quota:?}");
     }
 }
 
@@ -82,7 +82,7 @@ fn an_exact_check_of_a_leased_rule_is_decided_by_the_store_and_leaves_the_lease_
     let held = || subject.engine.usage(subject.now()).units_on_lease;
     for _ in 0..3 {
         let query = subject.query(&[exact()]);
-        assert!(query.leases().is_empty());
+        assert!(query.leases.is_empty());
         let decision = subject.finish(query, fits(4_000, 500_000), None).decision;
         assert_eq!(decision.verdicts()[0].source(), Source::Store);
         assert_eq!(held(), 10);
@@ -106,9 +106,9 @@ fn an_exact_check_among_others_leaves_the_lease_alone() {
     subject.known(fits(5_000, 500_000), tracked(10, 7));
     let other = Check::new(1, key(8), 1);
     let query = subject.query(&[exact(), other]);
-    assert_eq!(query.checks(), [exact(), other]);
+    assert_eq!(query.checks[..], [exact(), other]);
     drop(subject.finish(query, fits(4_000, 500_000), None));
-    assert_eq!(subject.query(&[one(), other]).checks(), [other]);
+    assert_eq!(subject.query(&[one(), other]).checks[..], [other]);
 }
 
 #[test]

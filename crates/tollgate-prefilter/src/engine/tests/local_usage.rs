@@ -1,32 +1,8 @@
 //! Local usage, and reporting it.
 
-use tollgate_core::{Check, MINUTE, Quota, Retry, Rule, SECOND, types::CheckPolicy};
+use tollgate_core::{Check, Quota, Rule, SECOND, types::CheckPolicy};
 
-use crate::engine::tests::subject::{EVENTUAL, LEASED, Subject, WAY, fits, key, one, tracked};
-
-#[test]
-fn the_last_local_unit_says_when_there_is_another() {
-    let bucket = Subject::new(Quota::gcra(60, MINUTE), EVENTUAL);
-    bucket.known(fits(2, 58_000_000), None);
-    let retry = |subject: &Subject| {
-        let decision = subject.decide(&[one()]);
-        assert!(decision.is_allowed());
-        decision.verdicts()[0].retry()
-    };
-    assert_eq!(retry(&bucket), Retry::Now);
-    assert_eq!(retry(&bucket), Retry::After(SECOND));
-    // The end of the window by the store's clock, which is known to a tenth of a second.
-    let window = Subject::new(Quota::fixed_window(60, MINUTE), EVENTUAL);
-    window.known(fits(2, 58_000_000), None);
-    assert_eq!(retry(&window), Retry::Now);
-    let at = window.store_now();
-    let ends = (at / 60_000_000 + 1) * 60_000_000;
-    assert_eq!(retry(&window), Retry::after_micros(ends - at + 100_000));
-    let leased = Subject::new(Quota::gcra(60, MINUTE), LEASED);
-    leased.known(fits(0, 60_000_000), tracked(2, 7));
-    assert_eq!(retry(&leased), Retry::Now);
-    assert_eq!(retry(&leased), Retry::After(SECOND));
-}
+use crate::engine::tests::subject::{EVENTUAL, Subject, WAY, fits, key, one};
 
 #[test]
 fn local_usage_begins_with_the_second_request_of_a_key_wherever_it_is_in_a_request() {
@@ -40,7 +16,7 @@ fn local_usage_begins_with_the_second_request_of_a_key_wherever_it_is_in_a_reque
     let other = |number| Check::new(1, key(number), 1);
     let sent = |checks: &[Check]| {
         let query = subject.query(checks);
-        let sent: Vec<_> = query.checks().to_vec();
+        let sent: Vec<_> = query.checks.to_vec();
         drop(subject.finish(query, answer, None));
         sent
     };
@@ -86,7 +62,7 @@ fn an_exact_check_of_an_eventual_rule_is_decided_by_the_store_with_what_is_unrep
     }
     let exact = one().with_policy(CheckPolicy::default().exact());
     let query = subject.query(&[exact]);
-    let reports: Vec<_> = query.reports().iter().map(Check::cost).collect();
+    let reports: Vec<_> = query.reports.iter().map(Check::cost).collect();
     assert_eq!(reports, [3]);
     drop(subject.finish(query, fits(890, 1_000_000), None));
     assert!(subject.is_local(&[one()]));

@@ -5,7 +5,5 @@ mod leases;
 mod local_usage;
 mod maintenance;
 mod peeks;
-mod replacement;
-mod resets;
 mod subject;
 mod waiting;

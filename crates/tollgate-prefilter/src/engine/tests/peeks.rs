@@ -13,7 +13,7 @@ fn peek(subject: &Subject, check: Check, meanwhile: u64, answer: Assessment) -> 
         panic!("the store decides it");
     };
     subject.fill(&mut query);
-    assert!(query.leases().is_empty() && !query.takes());
+    assert!(query.leases.is_empty() && !query.takes());
     if meanwhile > 0 {
         assert!(subject.is_local(&[one().with_cost(meanwhile)]));
     }

@@ -78,10 +78,6 @@ impl Subject {
         self.now.set(self.now() + micros);
     }
 
-    pub(super) fn store_now(&self) -> Tick {
-        self.engine.store_now(self.now())
-    }
-
     pub(super) fn begin(&self, checks: &[Check]) -> Begin {
         self.rules.begin(checks, self.now())
     }
@@ -118,7 +114,7 @@ impl Subject {
         let at = self.now() + AHEAD + WAY;
         self.advance(2 * WAY);
         let verdict = |check: &Check| Verdict::new(check.rule(), 0, answer, Source::Store);
-        let verdicts = query.checks().iter().map(verdict);
+        let verdicts = query.checks.iter().map(verdict);
         let counted = ReportReply::Counted {
             left: answer.remaining,
             reset_after: answer.reset_after,
@@ -128,8 +124,8 @@ impl Subject {
             grant: grant.map_or(GrantReply::None, GrantReply::Granted),
         };
         let mut reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
-        reply.reports = query.reports().iter().map(|_| counted).collect();
-        reply.leases = query.leases().iter().map(|_| lease).collect();
+        reply.reports = query.reports.iter().map(|_| counted).collect();
+        reply.leases = query.leases.iter().map(|_| lease).collect();
         reply
     }
 
@@ -158,7 +154,7 @@ impl Subject {
         };
         for _ in 0..100 {
             let query = self.query(&check);
-            let is_wanted = !query.leases().is_empty();
+            let is_wanted = !query.leases.is_empty();
             let grant = is_wanted.then_some(grant);
             drop(self.finish(query, answer, grant));
             if is_wanted {

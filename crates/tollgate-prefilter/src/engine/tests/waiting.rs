@@ -29,7 +29,7 @@ fn a_request_that_waits_gives_back_what_this_process_has_spent_for_it() {
     let checks = [one(), Check::new(1, KEY, 1)];
     let query = subject.query(&checks);
     // The lease has paid already.
-    assert_eq!(query.checks(), [checks[1]]);
+    assert_eq!(query.checks[..], [checks[1]]);
     assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 9);
     let mut reply = subject.reply(&query, fits(0, 1_000_000), None);
     let taken = Taken::new(reply.at, reply.at + 3_000_000);
@@ -54,7 +54,7 @@ fn a_query_waits_as_long_as_the_least_patient_of_its_request() {
         let checks = rules.iter().map(|rule| Check::new(*rule, KEY, cost));
         let checks: Vec<_> = checks.collect();
         match subject.rules.begin_within(&checks, patience, subject.now()) {
-            Begin::Query(query) => query.patience(),
+            Begin::Query(query) => query.patience,
             Begin::Decided(decision) => panic!("the store decides it: {decision:?}"),
         }
     };
@@ -70,9 +70,9 @@ fn a_request_whose_states_are_in_several_places_does_not_wait() {
     let rules = Arc::clone(&subject.rules.rules);
     subject.rules = BoundRules::new(&subject.engine, rules, BY_KEY, |_| None);
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, key(8), 1)]);
-    assert_eq!((query.checks().len(), query.patience()), (1, 0));
+    assert_eq!((query.checks.len(), query.patience), (1, 0));
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, KEY, 1)]);
-    assert_eq!((query.checks().len(), query.patience()), (2, 60_000_000));
+    assert_eq!((query.checks.len(), query.patience), (2, 60_000_000));
 }
 
 #[test]

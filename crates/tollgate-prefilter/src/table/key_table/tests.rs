@@ -13,7 +13,7 @@ fn of_a_key_that_is_seen_once_nothing_is_kept() {
     assert_eq!(look(7), Err(Miss { is_new: true }));
     assert_eq!(look(7), Err(Miss { is_new: false }));
     assert_eq!(look(8), Err(Miss { is_new: true }));
-    assert_eq!(table.usage(|_| panic!("nothing is kept")).keys, 0);
+    table.see_all(|_| panic!("nothing is kept"));
     let kept = table.with_new(slot(7), 2, |_| Some(0), |value| *value);
     assert_eq!((kept, look(7)), (Some(0), Ok(0)));
     let nothing = table.look(slot(7), |_| None::<()>);
@@ -48,9 +48,9 @@ fn a_full_set_forgets_what_is_cheapest_and_has_been_idle_for_longest_and_nothing
         assert_eq!(kept, Some(0));
         assert_eq!(table.with(slot(gone), |value| *value), None);
     }
-    let mut sum = 0;
-    let usage = table.usage(|value| sum += value);
-    assert_eq!((usage.keys, sum), (WAYS as u64, WAYS as u64));
+    let (mut keys, mut sum) = (0, 0);
+    table.see_all(|value| (keys, sum) = (keys + 1, sum + value));
+    assert_eq!((keys, sum), (WAYS, WAYS as u64));
 }
 
 #[test]

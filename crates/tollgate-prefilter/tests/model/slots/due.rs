@@ -1,7 +1,12 @@
 //! What a process does about slots, and when: what the model leaves open, which sends messages at any time.
 
-use tollgate_core::{Tick, store::Fingerprint};
-use tollgate_prefilter::{SlotHolder, SlotKey, SlotOwner, SlotStart, SlotTable, SlotTerms};
+use std::sync::Arc;
+
+use tollgate_core::{Check, Tick, store::Fingerprint};
+use tollgate_prefilter::{
+    Engine, EngineOptions, SlotHolder, SlotKey, SlotMessage, SlotOwner, SlotStart, SlotTarget,
+    SlotTerms,
+};
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
 const TERM: Tick = 15_000_000;
@@ -51,7 +56,7 @@ fn an_end_that_is_hidden_by_acquires_in_flight_is_reported_when_they_are_answere
     let _denied = grantor.decide(&mut state, NOW, &first);
     holder.end(1, NOW, &terms());
     // It would void an acquire in flight, which is not held up for that.
-    assert_eq!(holder.renew_at(), Some(NOW + terms().patience()));
+    assert_eq!(holder.renew_at(), Some(NOW + terms().patience));
     let second = holder.acquire(3, 1, NOW, &terms());
     let denied = grantor.decide(&mut state, NOW, &second);
     for message in [first, second] {
@@ -105,124 +110,171 @@ fn a_grant_that_came_too_late_goes_back_at_once() {
     assert_eq!(holder.renew_at(), Some(late));
 }
 
-fn table() -> SlotTable<()> {
-    SlotTable::new(SlotOwner(7), SlotTerms::new(TERM))
+fn engine() -> Arc<Engine> {
+    Engine::new(EngineOptions {
+        slot_terms: terms(),
+        ..EngineOptions::default()
+    })
 }
 
-fn key() -> SlotKey {
+fn key(bits: u128) -> SlotKey {
     SlotKey {
-        key: Fingerprint::from_bits(1),
+        key: Fingerprint::from_bits(bits),
         rule: "exports".into(),
         place: None,
     }
 }
 
+fn acquire(engine: &Engine, key: &SlotKey, slots: u32, now: Tick) -> Option<SlotMessage> {
+    let target = SlotTarget {
+        encoder: Arc::new(()),
+        check: Check::new(0, key.key, 1),
+    };
+    engine.slots().acquire(key, target, slots, now)
+}
+
 /// A request that runs with so many slots of ten: their number.
-fn start(table: &mut SlotTable<()>, state: &mut SlotState, slots: u32, now: Tick) -> u64 {
-    let message = table.acquire(&key(), (), slots, now);
+fn start(engine: &Engine, state: &mut SlotState, slots: u32, now: Tick) -> u64 {
+    let message = acquire(engine, &key(1), slots, now).expect("there is room");
     let reply = SlotGrantor::new(10, TERM).decide(state, now, &message);
-    match table.on_acquired(&key(), &message, &reply, (now, now)) {
+    let start = engine
+        .slots()
+        .on_acquired(&key(1), &message, &reply, (now, now));
+    match start {
         SlotStart::Started { fence } => fence,
         other => panic!("{other:?}"),
     }
 }
 
-fn end(table: &mut SlotTable<()>, number: u64, slots: u32) {
-    table.end("exports", key().key, number, slots, NOW);
+fn end(engine: &Engine, number: u64, slots: u32) {
+    let key = key(1).key;
+    engine.slots().release("exports", key, number, slots, NOW);
 }
 
 /// Tells the store what is due.
-fn tell(table: &mut SlotTable<()>, state: &mut SlotState, now: Tick) -> usize {
-    let messages = table.poll(now, 9);
-    for (key, (), message) in &messages {
+fn tell(engine: &Engine, state: &mut SlotState, now: Tick) -> usize {
+    let messages = engine.slots().poll(now, 9);
+    for (key, _, message) in &messages {
         let reply = SlotGrantor::new(10, TERM).decide(state, now, message);
-        table.on_renewed(key, message, &reply, now);
+        engine.slots().on_renewed(key, message, Some(&reply), now);
     }
     messages.len()
 }
 
+fn slots_in_use(engine: &Engine) -> u64 {
+    engine.usage(NOW).slots_in_use
+}
+
 #[test]
 fn keys_are_kept_while_the_store_may_know_of_them_and_renewed_in_one_go() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    let number = start(&mut table, &mut state, 1, NOW);
-    assert_eq!(
-        (table.due_at(), table.is_reported()),
-        (Some(NOW + TERM / 3), true)
-    );
-    assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3 - 1), 0);
-    assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3), 1);
-    assert_eq!(table.due_at(), Some(NOW + 2 * (TERM / 3)));
-    end(&mut table, number, 1);
-    assert!(!table.is_reported() && !table.is_empty());
-    assert_eq!(tell(&mut table, &mut state, NOW + TERM / 3), 1);
-    assert!(table.is_reported() && table.is_empty());
-    assert_eq!((table.due_at(), table.counts().renewals), (None, 2));
+    let (engine, mut state) = (engine(), SlotState::default());
+    let number = start(&engine, &mut state, 1, NOW);
+    assert_eq!(engine.slots().rest(), Some(NOW + TERM / 3));
+    assert!(engine.slots().is_reported());
+    assert_eq!(tell(&engine, &mut state, NOW + TERM / 3 - 1), 0);
+    assert_eq!(tell(&engine, &mut state, NOW + TERM / 3), 1);
+    assert_eq!(engine.slots().rest(), Some(NOW + 2 * (TERM / 3)));
+    end(&engine, number, 1);
+    assert!(!engine.slots().is_reported());
+    assert_eq!(tell(&engine, &mut state, NOW + TERM / 3), 1);
+    assert!(engine.slots().is_reported());
+    assert_eq!((engine.slots().rest(), engine.counts().slots[0]), (None, 2));
 }
 
 #[test]
 fn a_key_that_cannot_be_reported_of_is_tried_again_soon_and_forgotten_after_two_terms() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    let number = start(&mut table, &mut state, 1, NOW);
-    end(&mut table, number, 1);
+    let (engine, mut state) = (engine(), SlotState::default());
+    let number = start(&engine, &mut state, 1, NOW);
+    end(&engine, number, 1);
     let mut tries = 0;
     let mut now = NOW;
-    while let Some(at) = table.due_at() {
+    loop {
+        let due_at = engine.slots().rest();
+        let Some(at) = due_at else { break };
         now = at;
-        for (key, ..) in table.poll(now, 9) {
+        let messages = engine.slots().poll(now, 9);
+        for (key, _, message) in messages {
             tries += 1;
-            table.on_lost(&key, now);
+            engine.slots().on_renewed(&key, &message, None, now);
         }
     }
-    assert!(table.is_empty() && tries == 61, "{tries}");
-    assert_eq!(now, NOW + 2 * TERM + TERM / 30);
+    assert_eq!((tries, now), (61, NOW + 2 * TERM + TERM / 30));
 }
 
 #[test]
 fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    start(&mut table, &mut state, 1, NOW);
-    let number = start(&mut table, &mut state, 1, NOW);
-    let message = table.acquire(&key(), (), 2, NOW);
+    let (engine, mut state) = (engine(), SlotState::default());
+    start(&engine, &mut state, 1, NOW);
+    let number = start(&engine, &mut state, 1, NOW);
+    let message = acquire(&engine, &key(1), 2, NOW).expect("there is room");
     let granted = SlotGrantor::new(10, TERM).decide(&mut state, NOW, &message);
-    end(&mut table, number, 1);
-    let later = NOW + SlotTerms::new(TERM).patience();
-    assert_eq!(tell(&mut table, &mut state, later), 1);
-    let start = table.on_acquired(&key(), &message, &granted, (NOW, later));
-    assert_eq!(start, SlotStart::Again);
-    assert_eq!((table.counts().voided, table.in_use()), (1, (1, 1)));
+    end(&engine, number, 1);
+    let later = NOW + terms().patience;
+    assert_eq!(tell(&engine, &mut state, later), 1);
+    let on_acquired = |message, reply, sent| {
+        engine
+            .slots()
+            .on_acquired(&key(1), message, reply, (sent, later))
+    };
+    assert_eq!(on_acquired(&message, &granted, NOW), SlotStart::Again);
+    assert_eq!((engine.counts().slots[1], slots_in_use(&engine)), (1, 1));
     // One that was denied is none.
-    let message = table.acquire(&key(), (), 11, later);
+    let message = acquire(&engine, &key(1), 11, later).expect("there is room");
     let denied = SlotGrantor::new(10, TERM).decide(&mut state, later, &message);
-    let start = table.on_acquired(&key(), &message, &denied, (later, later));
+    let start = on_acquired(&message, &denied, later);
     assert_eq!(start, SlotStart::Denied { free: 9 });
-    assert_eq!(table.counts().voided, 1);
+    assert_eq!(engine.counts().slots[1], 1);
 }
 
 #[test]
 fn no_more_messages_are_sent_at_once_than_may_be() {
-    let mut table = table();
+    let engine = engine();
     for bits in 1..=3 {
-        let key = SlotKey {
-            key: Fingerprint::from_bits(bits),
-            ..key()
-        };
-        let _ = table.acquire(&key, (), 1, NOW);
+        assert!(acquire(&engine, &key(bits), 1, NOW).is_some());
     }
-    let sent = [2, 2, 2].map(|most| table.poll(NOW + TERM / 3, most).len());
+    let sent = [2, 2, 2].map(|most| engine.slots().poll(NOW + TERM / 3, most).len());
     assert_eq!(sent, [2, 1, 0]);
 }
 
 #[test]
 fn requests_that_were_outlived_are_counted_when_a_renewal_says_so_and_once() {
-    let (mut table, mut state) = (table(), SlotState::default());
-    start(&mut table, &mut state, 1, NOW);
+    let (engine, mut state) = (engine(), SlotState::default());
+    start(&engine, &mut state, 1, NOW);
     let mut now = NOW;
     for (forgets, outlived) in [(true, 1), (false, 1), (true, 1)] {
         now += TERM / 3;
         if forgets {
             state = SlotState::default();
         }
-        assert_eq!(tell(&mut table, &mut state, now), 1);
-        assert_eq!(table.counts().outlived, outlived);
+        assert_eq!(tell(&engine, &mut state, now), 1);
+        assert_eq!(engine.counts().slots[2], outlived);
     }
+}
+
+#[test]
+fn a_key_whose_slots_are_in_use_is_never_evicted_and_without_room_none_are_acquired() {
+    let engine = Engine::new(EngineOptions {
+        keys: 32,
+        ..EngineOptions::default()
+    });
+    let mut state = SlotState::default();
+    let number = start(&engine, &mut state, 1, NOW);
+    let sent = |bits| acquire(&engine, &key(bits), 1, NOW);
+    let messages: Vec<_> = (2..=32).map(|bits| (bits, sent(bits))).collect();
+    assert!(messages.iter().all(|(_, message)| message.is_some()));
+    assert_eq!(sent(33), None);
+    assert_eq!(slots_in_use(&engine), 1);
+    // A second state of a key that is there needs no room: it lies where another key says.
+    let elsewhere = SlotKey {
+        place: Some(Fingerprint::from_bits(7)),
+        ..key(1)
+    };
+    assert!(acquire(&engine, &elsewhere, 1, NOW).is_some());
+    for (bits, message) in messages {
+        let message = message.expect("there was room");
+        engine.slots().not_sent(&key(bits), &message, NOW);
+    }
+    assert!(sent(33).is_some());
+    end(&engine, number, 1);
+    assert_eq!(slots_in_use(&engine), 0);
 }

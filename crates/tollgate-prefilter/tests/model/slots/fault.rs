@@ -112,7 +112,7 @@ impl Fault {
         match fault {
             Some(Self::DeadlineFromReply) => (now, reply),
             Some(Self::NoMargin) => {
-                reply.left += terms.term() - terms.deadline(0, terms.term());
+                reply.left += terms.term - terms.deadline(0, terms.term);
                 (sent, reply)
             }
             _ => (sent, reply),

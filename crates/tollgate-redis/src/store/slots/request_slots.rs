@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Tick, store::Fingerprint};
-use tollgate_prefilter::{SlotKey, SlotMessage, SlotStart, SlotTable};
+use tollgate_prefilter::{ProcessSlots, SlotKey, SlotMessage, SlotStart, SlotTarget};
 
 use crate::{
     script::{encoder::Encoder, reply::ScriptReply},
-    store::{
-        context::{SlotTarget, StoreContext},
-        slots::slot_reporter::report,
-    },
+    store::{context::StoreContext, slots::slot_reporter::report},
 };
 
 /// The slots that a request acquires, until its decision holds them. Dropped before, they go back.
@@ -54,7 +51,7 @@ impl RequestSlots {
         }
     }
 
-    /// Acquires the slots of a check. `None`: too many keys are in use, and nothing is acquired.
+    /// Acquires the slots of a check. `None`: too much is kept of other keys, and nothing is acquired.
     pub(crate) fn acquire(
         &mut self,
         encoder: &Arc<Encoder>,
@@ -64,17 +61,14 @@ impl RequestSlots {
     ) -> Option<SlotMessage> {
         let key = encoder.slot_key(check, with)?;
         let target = SlotTarget {
-            encoder: Arc::clone(encoder),
+            encoder: Arc::<Encoder>::clone(encoder),
             check: *check,
         };
         // More never fit, and the script says so.
         let want = u32::try_from(check.cost()).unwrap_or(u32::MAX);
         let sent = self.shared.process_clock.now();
-        let mut in_use = self.shared.slots.lock();
-        if !in_use.table.has_room(1) {
-            return None;
-        }
-        let message = in_use.table.acquire(&key, target, want, sent);
+        let mut in_use = self.shared.engine.slots();
+        let message = in_use.acquire(&key, target, want, sent)?;
         drop(in_use);
         self.acquires.push(Acquire {
             key,
@@ -88,14 +82,14 @@ impl RequestSlots {
     /// Redis has replied.
     pub(crate) fn on_reply(&mut self, reply: &ScriptReply) -> Acquired {
         let mut acquired = Acquired::AsReplied;
-        self.change(|slots, table, now| {
+        self.change(|slots, in_use, now| {
             for it in std::mem::take(&mut slots.acquires) {
                 let Some(answer) = reply.slots(it.place, &it.message) else {
                     // The server has refused it, or what it has is not ours.
-                    table.give_up(&it.key, &it.message, now);
+                    in_use.give_up(&it.key, &it.message, now);
                     continue;
                 };
-                match table.on_acquired(&it.key, &it.message, &answer, (it.sent, now)) {
+                match in_use.on_acquired(&it.key, &it.message, &answer, (it.sent, now)) {
                     SlotStart::Started { fence } => slots.granted.push(Granted {
                         key: it.key,
                         number: fence,
@@ -111,18 +105,18 @@ impl RequestSlots {
 
     /// Nothing was sent that Redis could have read.
     pub(crate) fn not_sent(&mut self) {
-        self.change(|slots, table, now| {
+        self.change(|slots, in_use, now| {
             for it in std::mem::take(&mut slots.acquires) {
-                table.not_sent(&it.key, &it.message, now);
+                in_use.not_sent(&it.key, &it.message, now);
             }
         });
     }
 
     /// The reply is lost: slots that may have been granted are reported as not in use.
     pub(crate) fn lose(&mut self) {
-        self.change(|slots, table, now| {
+        self.change(|slots, in_use, now| {
             for it in std::mem::take(&mut slots.acquires) {
-                table.give_up(&it.key, &it.message, now);
+                in_use.give_up(&it.key, &it.message, now);
             }
         });
     }
@@ -135,20 +129,20 @@ impl RequestSlots {
     /// What is in flight counts as lost, and what was granted goes back.
     pub(crate) fn give_back(&mut self) {
         self.lose();
-        self.change(|slots, table, now| {
+        self.change(|slots, in_use, now| {
             for it in std::mem::take(&mut slots.granted) {
-                table.end(&it.key.rule, it.key.key, it.number, it.slots, now);
+                in_use.release(&it.key.rule, it.key.key, it.number, it.slots, now);
             }
         });
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Self, &mut SlotTable<SlotTarget>, Tick)) {
+    fn change(&mut self, change: impl FnOnce(&mut Self, &mut ProcessSlots<'_>, Tick)) {
         if self.acquires.is_empty() && self.granted.is_empty() {
             return;
         }
         let (shared, now) = (Arc::clone(&self.shared), self.shared.process_clock.now());
-        let mut in_use = shared.slots.lock();
-        change(self, &mut in_use.table, now);
+        let mut in_use = shared.engine.slots();
+        change(self, &mut in_use, now);
         report(&shared, in_use, now);
     }
 }

@@ -112,7 +112,7 @@ fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
                     } => {
                         // Of a window also units of leases before it, which come back later.
                         let mut earlier = 0;
-                        if terms.window().is_some() {
+                        if terms.window.is_some() {
                             if spent.0 != generation {
                                 spent = (generation, 0);
                             }

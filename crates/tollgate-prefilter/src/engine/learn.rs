@@ -1,0 +1,283 @@
+//! What this process learns of a reply to a query, or of its absence.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict};
+
+use crate::{
+    effective::Effective,
+    engine::{
+        bound_rules::has_twins,
+        counts::Event,
+        entry::{Entry, Usage},
+        query::{Kind, LeaseItem, Query},
+        reply::{GrantReply, NoReply, Reply, ReportReply},
+    },
+    lease::grant::Grant,
+};
+
+impl Query {
+    /// Learns from the reply, or from its absence, and gives the store's decision.
+    pub(crate) fn on_reply(&mut self, reply: Result<Reply, NoReply>, now: Tick) -> Decision {
+        // Before the decision, which the store has made after them.
+        self.on_reports(reply.as_ref().map(|reply| &reply.reports[..]), now);
+        let leases = std::mem::take(&mut self.leases);
+        match reply {
+            Ok(reply) => {
+                for (item, _) in (leases.iter().zip(&reply.leases)).filter(|(_, it)| it.is_refused)
+                {
+                    // It is here again.
+                    self.on_not_sent(item);
+                }
+                self.learn(&reply, now);
+                for (index, item) in leases.iter().enumerate() {
+                    let grant = reply.leases.get(index).map(|reply| reply.grant);
+                    self.on_lease(item, grant.unwrap_or(GrantReply::Lost), reply.at, now);
+                }
+                self.adjusted(reply.decision, now)
+            }
+            Err(why) => {
+                for item in &leases {
+                    match why {
+                        NoReply::NotRun | NoReply::NothingToSend => self.on_not_sent(item),
+                        NoReply::Unknown => self.on_lost(item),
+                    }
+                }
+                if why != NoReply::Unknown {
+                    // Denials that were not sent are counted with the next call.
+                    let counted = std::mem::take(&mut self.counted);
+                    for (check, counted) in self.checks.iter().zip(counted) {
+                        self.bound
+                            .block(check, |it| it.local = it.local.saturating_add(counted));
+                    }
+                }
+                self.without_store(why, now)
+            }
+        }
+    }
+
+    fn on_reports(&mut self, replies: Result<&[ReportReply], &NoReply>, now: Tick) {
+        let Some(sent) = self.sent else { return };
+        for (index, report) in std::mem::take(&mut self.reports).iter().enumerate() {
+            let reply = match replies {
+                Ok(replies) => replies.get(index).copied(),
+                Err(NoReply::NotRun | NoReply::NothingToSend) => Some(ReportReply::Refused),
+                Err(NoReply::Unknown) => None,
+            };
+            match reply {
+                Some(ReportReply::Counted { left, reset_after }) => {
+                    let times = (sent.order, self.bound.engine.order(now));
+                    let fresh_at = sent.at.saturating_add(reset_after);
+                    self.bound.usage(report, |usage| {
+                        usage.counted.reported(report.cost(), times, left);
+                        usage.fresh_at = usage.fresh_at.max(fresh_at);
+                    });
+                }
+                Some(ReportReply::Refused) => {
+                    self.count(Event::ReportKept, 1);
+                    self.bound
+                        .usage(report, |usage| usage.counted.kept(report.cost(), now));
+                }
+                Some(ReportReply::Unknown) | None => self.on_report_lost(report),
+            }
+        }
+    }
+
+    pub(crate) fn on_report_lost(&self, report: &Check) {
+        let lose = |usage: &mut Usage| usage.counted.lost(report.cost());
+        let units = self.bound.usage(report, lose).unwrap_or(0);
+        self.count(Event::ReportLost, 1);
+        self.bound.engine.counts.add(Event::UnitLost, units);
+    }
+
+    /// A lease that was returned certainly has not reached the store.
+    pub(crate) fn on_not_sent(&self, LeaseItem { check, query }: &LeaseItem) {
+        self.bound
+            .lease(check, |lease| lease.holder.on_not_sent(query.returned));
+    }
+
+    /// It is unknown what became of what the query said about a lease.
+    pub(crate) fn on_lost(&self, LeaseItem { check, query }: &LeaseItem) {
+        let sent = self.sent.filter(|_| query.requests_grant());
+        self.bound.lease(check, |lease| {
+            lease.holder.lost();
+            lease.unanswered = sent.map_or(0, |sent| sent.at).max(lease.unanswered);
+        });
+        if self.kind == Kind::Maintenance {
+            self.bound.unlearn(check);
+        }
+        let lost = usize::from(query.requests_grant());
+        self.count(Event::LeaseLost, lost);
+    }
+
+    /// The store has replied about a lease, at `at` by its clock.
+    fn on_lease(&mut self, item: &LeaseItem, grant: GrantReply, at: Tick, now: Tick) {
+        let (bound, check) = (&self.bound, &item.check);
+        if self.kind == Kind::Maintenance {
+            // More is left by now.
+            bound.unlearn(check);
+            bound.lease(check, |lease| lease.holder.lost());
+            return;
+        }
+        let grant = match grant {
+            GrantReply::None => None,
+            GrantReply::Granted(grant) => Some(grant),
+            GrantReply::Lost => {
+                self.count(Event::LeaseLost, 1);
+                bound.lease(check, |lease| lease.holder.lost());
+                return;
+            }
+        };
+        self.count(Event::LeaseGranted, usize::from(grant.is_some()));
+        let Some((limit, terms)) =
+            (bound.limit(check)).and_then(|it| Some((it, it.lease_terms()?)))
+        else {
+            return;
+        };
+        let sent = self.sent.map_or(now, |sent| sent.at);
+        let left = bound.lease(check, |lease| {
+            // What the store said is left was before the grant.
+            let granted = grant.map_or(0, |grant| grant.units());
+            lease.left = lease.left.saturating_sub(granted);
+            lease.holder.on_reply((sent, now), at, grant, terms)
+        });
+        if let Some(Grant::Scheduled { units, after }) = grant
+            && let Some(words) = limit
+                .denials
+                .learn_scheduled(terms, sent, now, units, after)
+        {
+            let at = limit.at(check.key());
+            bound.engine.keys.learn(at, limit.id, words, false);
+        }
+        // What is left of a lease of the window before goes back, if it still weighs.
+        if let Some(left) = left.flatten()
+            && limit.windows.is_some_and(|windows| windows.slide())
+        {
+            let back = Self::maintenance(bound, [(*check, Some(left))]);
+            self.returned.push(back);
+        }
+    }
+
+    /// Learns from the store's verdicts.
+    fn learn(&self, reply: &Reply, now: Tick) {
+        let (Kind::Acquire, Some(sent)) = (self.kind, self.sent) else {
+            return;
+        };
+        let (bound, engine, has_twins) = (&self.bound, &self.bound.engine, has_twins(&self.checks));
+        engine
+            .store_time
+            .on_reply(sent.at, now, reply.decision.at());
+        let verdicts = self.checks.iter().zip(reply.decision.verdicts());
+        for (index, (check, verdict)) in verdicts.enumerate() {
+            let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
+            let Some(limit) = bound.limit(check) else {
+                continue;
+            };
+            if !is_decided || verdict.source() != Source::Store {
+                continue;
+            }
+            let (at, cost) = (limit.at(check.key()), check.cost());
+            if limit.block.is_some() {
+                // Denials that count towards it.
+                let counted = reply.counted.get(index).copied().unwrap_or(0);
+                let learn = |entry: &mut Entry| {
+                    let block = entry.block.get_or_insert_default();
+                    block.learn(now, cost, counted, verdict);
+                };
+                if verdict.block_level().is_some() || counted > 0 {
+                    let may_go = |entry: &Entry| entry.may_go(now);
+                    engine.keys.with_new(at, now, may_go, learn);
+                } else {
+                    let forgets = |entry: &mut Entry| entry.block.is_some().then(|| learn(entry));
+                    engine.keys.with(at, forgets);
+                }
+            }
+            if verdict.is_blocked() || verdict.outcome() == Outcome::Allow && cost > 0 {
+                engine.keys.unlearn(at);
+            } else if verdict.outcome() == Outcome::Deny
+                && !reply.shared.contains(index)
+                && !has_twins
+                && let Some(words) = limit.denials.learn(sent.at, now, cost, verdict)
+            {
+                // Where a rule has plans, the last denial of a key counts: what was learned under another plan may have been overtaken.
+                engine.keys.learn(at, limit.id, words, limit.has_plans);
+            }
+            let fresh_at = sent.at.saturating_add(verdict.reset_after_ticks());
+            match &limit.effective {
+                Effective::Leased(_) => {
+                    bound.lease(check, |lease| {
+                        (lease.left, lease.fresh_at) = (verdict.remaining(), fresh_at);
+                        if sent.at > lease.unanswered {
+                            lease.unanswered = 0;
+                        }
+                    });
+                }
+                Effective::Eventual(terms) => {
+                    let learn = |entry: &mut Entry| {
+                        let usage = entry.usage(limit)?;
+                        usage.counted.on_remaining(sent.order, verdict.remaining());
+                        usage.fresh_at = fresh_at;
+                        // The store does not know of these.
+                        usage.uses(now, usage.counted.unreported(), terms);
+                        Some(())
+                    };
+                    match self.new_keys.contains(index) {
+                        true => engine.with(limit, check.key(), learn),
+                        false => engine.with_new(limit, check.key(), now, learn),
+                    };
+                }
+                Effective::Exact(_) => {}
+            }
+        }
+    }
+
+    /// A decision without the store: a block that is known stands.
+    fn without_store(&self, why: NoReply, now: Tick) -> Decision {
+        let outcome = match why {
+            NoReply::NothingToSend => Outcome::NotDecided,
+            NoReply::NotRun | NoReply::Unknown => Outcome::Failed,
+        };
+        let known = |check: &Check| {
+            let known = self.bound.block(check, |it| it.stands(check, now));
+            known.flatten().filter(|_| self.takes())
+        };
+        let known = self.checks.iter().map(known);
+        let known: SmallVec<[Option<Verdict>; 4]> = known.collect();
+        let at = match known.iter().any(Option::is_some) {
+            true => self.bound.engine.store_now(now),
+            false => 0,
+        };
+        let verdicts = self.checks.iter().zip(known).map(|(check, known)| {
+            known.unwrap_or_else(|| Verdict::unanswered(check.rule(), check.plan(), outcome))
+        });
+        self.bound.decision(at, verdicts)
+    }
+
+    /// The store's decision, with what this process may spend: for checks that take nothing.
+    fn adjusted(&self, decision: Decision, now: Tick) -> Decision {
+        let bound = &self.bound;
+        let is_adjusted = |check: &Check| match self.kind {
+            Kind::Peek => bound.limit(check).is_some(),
+            _ => {
+                check.cost() == 0
+                    && bound
+                        .limit(check)
+                        .is_some_and(|it| it.lease_terms().is_some())
+            }
+        };
+        if bound.pause.is_none() || !self.checks.iter().any(is_adjusted) {
+            return decision;
+        }
+        let verdicts = self.checks.iter().zip(decision.verdicts());
+        let verdicts = verdicts.map(|(check, verdict)| match is_adjusted(check) {
+            true => bound.adjust(check, *verdict, now),
+            false => *verdict,
+        });
+        let adjusted = bound.decision(decision.at(), verdicts);
+        match decision.delay() {
+            Duration::ZERO => adjusted,
+            delay => adjusted.delayed(delay, decision.queue_places().iter().copied()),
+        }
+    }
+}
