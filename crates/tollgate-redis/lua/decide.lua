@@ -87,7 +87,6 @@ while true do
     end
   end
   if is_decided then break end
-  if not write then reset_of, state_ttl, write = step_of(32) end
   local step = steps[alg]
   if not step then
     step = step_of(alg)
@@ -249,7 +248,10 @@ while true do
           end
         end
       end
-      if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then reset = reset_of(step, raw, first, limit, third, now, reset) end
+      if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then
+        if not write then reset_of, state_ttl, write = step_of(32) end
+        reset = reset_of(step, raw, first, limit, third, now, reset)
+      end
       if leaves and retry ~= -1 then
         -- A denial leaves the state to the quota that wrote it. Cut to this smaller limit, it would give away units of
         -- the larger one, and a client that alternates between the two quotas would never run out. The quota that wrote
@@ -368,6 +370,7 @@ while true do
       if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
       is_changed = is_changed or changed
     end
+    if (state or is_changed) and not write then reset_of, state_ttl, write = step_of(32) end
     if is_changed and not state and retry ~= -3 then
       -- The leases of a window are a part of it.
       local _
@@ -396,6 +399,7 @@ while true do
 
   -- 5: the request is whole.
   if size > 0 and more == 0 then
+    if not write then reset_of, state_ttl, write = step_of(32) end
     if delay and not_before then
       denied = true
       for place = 1, size do
@@ -485,7 +489,7 @@ while true do
       end
       if state and what == 0 and role ~= 2 then
         local failed, is_set =
-          write(entry.key, entry.gone, state, ttl, front and front.prefix, front and front.ids, false, now, margin, wrote)
+          write(entry.key, out[reply + 1] ~= -3 and entry.gone, state, ttl, front and front.prefix, front and front.ids, false, now, margin, wrote)
         if failed then
           if type(failed) == 'table' then return failed end
           -- A denial stays one that cannot be counted.

@@ -62,6 +62,14 @@ if purpose == 'take' then
   end
 end
 
+-- A mixed number and the time of so many units, below 0 of those that are taken off.
+local function plus(whole, rest, units, unit, unit_rest, d)
+  local part = units * unit_rest
+  whole, rest = whole + units * unit + (part - part % d) / d, rest + part % d
+  if rest >= d then return whole + 1, rest - d end
+  return whole, rest
+end
+
 -- The whole units in a mixed number, rounded down, also below 0.
 local function whole_units(whole, over, n, d)
   if over < 0 then whole, over = whole - 1, over + d end
@@ -194,16 +202,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       else
         local more, left = muldiv(part, n, n0)
         if left > 0 then more = more + 1 end
-        part = units * unit_rest
-        ahead, rest = units * unit + (part - part % d) / d, part % d
-        rest = rest + more % d
-        ahead = ahead + (more - more % d) / d
-        if rest >= d then ahead, rest = ahead + 1, rest - d end
+        ahead, rest = plus((more - more % d) / d, more % d, units, unit, unit_rest, d)
       end
-      if owed > 0 then
-        part = rest + owed * unit_rest
-        ahead, rest = ahead + owed * unit + (part - part % d) / d, part % d
-      end
+      if owed > 0 then ahead, rest = plus(ahead, rest, owed, unit, unit_rest, d) end
       -- A charge is one of the quota that wrote the state if its burst is larger: this one does not hold all that was used.
       if doing == 3 and burst0 > burst and (before > now or before == now and before_rest > 0) then
         return arrive(raw, n0, burst0, d0, now, cost, doing, granted)
@@ -220,8 +221,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       local till = (generation + 1) * LIFE
       local out = current + previous
       if out > burst then out = burst end
-      local part = out * unit_rest
-      local held, over = (till < now and till or now) - now + out * unit + (part - part % d) / d, part % d
+      local held, over = plus((till < now and till or now) - now, 0, out, unit, unit_rest, d)
       if held > ahead or (held == ahead and over > rest) then ahead, rest = held, over end
       if now < till then break end
       generation, current, previous = generation + 1, 0, current
@@ -235,8 +235,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
     local top, top_rest = most + (at_most or 0), most_rest
     -- A threshold reads a bucket that is empty, whatever it owes, unless it leaves a denial to the quota that wrote the state.
     if overdraft and overdraft > 0 and (role ~= 2 or by_writer or cost > 0 and not n0) then
-      local part = most_rest + overdraft * unit_rest
-      top, top_rest = most + overdraft * unit + (part - part % d) / d, part % d
+      top, top_rest = plus(most, most_rest, overdraft, unit, unit_rest, d)
     end
     if ahead > top or (ahead == top and rest > top_rest) then
       if n0 and (cut or muldiv(n, d0, d) >= n0) then longer, longer_rest = ahead - top, rest - top_rest end
@@ -255,8 +254,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
     if n0 then before, before_rest = now + ahead, rest end
     -- The units count from when they are used on, or from when those before them are paid back.
     if forgotten > ahead then ahead, rest = forgotten, 0 end
-    local part = rest + cost * unit_rest
-    ahead, rest = ahead + cost * unit + (part - part % d) / d, part % d
+    ahead, rest = plus(ahead, rest, cost, unit, unit_rest, d)
     local top = most + at_most
     if ahead > top or (ahead == top and rest > most_rest) then ahead, rest = top, most_rest end
     local state = pack('<BddI4dI4dI4', 17, n, burst, d, now + ahead, rest, at_most, cut_step or 0)
@@ -290,9 +288,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       if back == 0 then return -1, lapsed, 0 end
     end
     -- Give units back, or take them whether they fit or not.
-    local part = back * unit_rest
-    ahead, rest = ahead + back * unit + (part - part % d) / d, rest + part % d
-    if rest >= d then ahead, rest = ahead + 1, rest - d end
+    ahead, rest = plus(ahead, rest, back, unit, unit_rest, d)
     if ahead < 0 then ahead, rest = 0, 0 end
     if (doing == 5 or lapsed) and (ahead > most or (ahead == most and rest > most_rest)) then
       generation, current, previous = generation or 0, current or 0, previous or 0
@@ -306,19 +302,12 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   if cost > burst then
     retry = -2
   elseif cost > 0 then
-    local time, part = cost * unit, 0
-    if d > 1 then
-      part = cost * unit_rest
-      time, part = time + (part - part % d) / d, part % d
-    end
-    local whole, over = ahead + time, rest + part
-    if over >= d then whole, over = whole + 1, over - d end
+    local whole, over = plus(ahead, rest, cost, unit, unit_rest, d)
     local fits = whole < most or (whole == most and over <= most_rest)
     if fits then
       ahead, rest, repair = whole, over, true
       -- When would the same units fit again?
-      whole, over = whole + time, over + part
-      if over >= d then whole, over = whole + 1, over - d end
+      whole, over = plus(whole, over, cost, unit, unit_rest, d)
     else
       whole, over = whole + longer, over + longer_rest
       if over >= d then whole, over = whole + 1, over - d end
@@ -367,13 +356,11 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
     remaining = have / n
     remaining = remaining - remaining % 1
     if remaining > burst then remaining = burst end
-    local part = remaining * unit_rest
-    local whole, over = remaining * unit + (part - part % d) / d, part % d
+    local whole, over = plus(0, 0, remaining, unit, unit_rest, d)
     if whole > left or (whole == left and over > left_rest) then
       remaining = remaining - 1
     elseif remaining < burst then
-      whole, over = whole + unit, over + unit_rest
-      if over >= d then whole, over = whole + 1, over - d end
+      whole, over = plus(whole, over, 1, unit, unit_rest, d)
       if whole < left or (whole == left and over <= left_rest) then remaining = remaining + 1 end
     end
   end
@@ -419,9 +406,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       end
     end
     if units == 0 then return 0, 0, 0 end
-    local part = units * unit_rest
-    ahead, rest = ahead + units * unit + (part - part % d) / d, rest + part % d
-    if rest >= d then ahead, rest = ahead + 1, rest - d end
+    ahead, rest = plus(ahead, rest, units, unit, unit_rest, d)
   end
 
   local reset = ahead
@@ -456,9 +441,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
     if leased > 0 and not doing and retry == -1 then
       -- Report the reset time without the leases, which expire on their own: with them, a refund would give back units
       -- that have refilled already.
-      local part = leased * unit_rest
-      local whole, over = ahead - leased * unit - (part - part % d) / d, rest - part % d
-      if over < 0 then whole, over = whole - 1, over + d end
+      local whole, over = plus(ahead, rest, -leased, unit, unit_rest, d)
       reset = whole < 0 and 0 or over > 0 and whole + 1 or whole
     end
     -- Keep the state until the leases have expired and the bucket has refilled after that.

@@ -11,15 +11,15 @@ use sha1_smol::Sha1;
 #[derive(Clone)]
 pub(crate) struct Command {
     /// `None`: its arguments are a command.
-    script: Option<Arc<Script>>,
+    pub(super) script: Option<Arc<Script>>,
     keys: usize,
     args: usize,
     /// The keys, then the arguments, each as it is sent.
     bytes: Vec<u8>,
     args_at: usize,
     checks: Option<Checks>,
-    /// A bit for each rule that it is about.
-    rules: u64,
+    /// A bit for each rule that it is about. Two rules may share one.
+    pub(crate) rules: u64,
 }
 
 /// The arguments behind the first one, if they are checks.
@@ -137,12 +137,6 @@ impl Command {
         command
     }
 
-    /// The same, about the rules with these bits.
-    pub(crate) fn of_rules(mut self, rules: u64) -> Self {
-        self.rules = rules;
-        self
-    }
-
     fn empty(script: Option<&Arc<Script>>, room: usize) -> Self {
         Self {
             script: script.map(Arc::clone),
@@ -166,10 +160,6 @@ impl Command {
         self.args += 1;
     }
 
-    pub(super) fn script(&self) -> Option<&Arc<Script>> {
-        self.script.as_ref()
-    }
-
     /// How many checks it carries; `None` if its arguments are something else.
     pub(super) fn count(&self) -> Option<usize> {
         self.checks.map(|checks| checks.count)
@@ -185,11 +175,6 @@ impl Command {
         self.checks.map_or(CHECK_TIME, |checks| checks.time)
     }
 
-    /// A bit for each rule that it is about. Two rules may share one.
-    pub(super) fn rules(&self) -> u64 {
-        self.rules
-    }
-
     /// The hash slot of its keys. What has none may go anywhere.
     pub(super) fn hash_slot(&self) -> u16 {
         self.checks.map_or(0, |checks| checks.hash_slot)
@@ -200,7 +185,7 @@ impl Command {
         let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
             return false;
         };
-        let scripts = self.script().zip(other.script());
+        let scripts = self.script.as_ref().zip(other.script.as_ref());
         mine.hash_slot == theirs.hash_slot
             && scripts.is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs))
             && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
@@ -225,7 +210,7 @@ impl Command {
         let Some(first) = commands.clone().next() else {
             return;
         };
-        let Some(script) = first.script() else {
+        let Some(script) = &first.script else {
             push_count(out, first.args);
             out.extend_from_slice(&first.bytes);
             return;
@@ -240,10 +225,10 @@ impl Command {
         push_count(out, 3 + keys + common + args.sum::<usize>());
         if with_body {
             push_argument(out, b"EVAL");
-            push_argument(out, script.body().as_bytes());
+            push_argument(out, script.body.as_bytes());
         } else {
             push_argument(out, b"EVALSHA");
-            push_argument(out, script.sha());
+            push_argument(out, &script.sha);
         }
         push_number(out, keys);
         for command in commands.clone() {
@@ -351,8 +336,9 @@ fn move_key(key: &mut [u8], by: usize) {
 ///
 /// The hash names an entry of the server's cache and protects nothing.
 pub(crate) struct Script {
-    body: &'static str,
-    sha: [u8; 40],
+    pub(crate) body: &'static str,
+    /// Forty hexadecimal digits.
+    pub(crate) sha: [u8; 40],
 }
 
 impl Script {
@@ -366,15 +352,6 @@ impl Script {
             digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
         }
         Self { body, sha }
-    }
-
-    pub(crate) fn body(&self) -> &'static str {
-        self.body
-    }
-
-    /// Forty hexadecimal digits.
-    pub(crate) fn sha(&self) -> &[u8; 40] {
-        &self.sha
     }
 }
 

@@ -50,7 +50,7 @@ impl CallError {
     }
 
     /// The line of the error of the server, if it was one; otherwise a text of ours, which begins with no code.
-    pub(super) fn line(&self) -> &str {
+    pub(crate) fn line(&self) -> &str {
         &self.message
     }
 
@@ -212,11 +212,7 @@ impl ConnectError {
             }
             _ => ConnectErrorKind::Server,
         };
-        let remedy = remedy(line).map(|remedy| format!("; {remedy}"));
-        Self::new(
-            kind,
-            format!("{doing}: {line}{}", remedy.unwrap_or_default()),
-        )
+        Self::new(kind, format!("{doing}: {}", with_remedy(line)))
     }
 
     /// The same, with where it happened, unless it says so: a host that is named by its address.
@@ -247,26 +243,30 @@ impl ConnectError {
     }
 }
 
-/// What would be right, where the line of an error does not say it.
-fn remedy(line: &str) -> Option<&'static str> {
-    match code_of(line) {
-        "NOAUTH" => Some(
-            "the server wants a password: redis://:password@host, or `RedisStoreBuilder::credentials`",
-        ),
-        "WRONGPASS" => Some(
-            "the user and the password are those of the address, or of the credentials provider",
-        ),
+/// The line of an error of the server, with what would be right where that does not say it.
+pub(crate) fn with_remedy(line: &str) -> String {
+    let remedy = match code_of(line) {
+        "NOAUTH" => {
+            "the server wants a password: redis://:password@host, or `RedisStoreBuilder::credentials`"
+        }
+        "WRONGPASS" => {
+            "the user and the password are those of the address, or of the credentials provider"
+        }
+        "MOVED" => "the server belongs to a cluster: name it with redis-cluster://",
+        "READONLY" => "name the master, or the sentinels that know it with redis-sentinel://",
+        "NOPERM" => "the page `access` of the guide has the rights that a user needs",
         "ERR" if line.contains("cluster support disabled") => {
-            Some("it is a single server: name it with redis://")
+            "it is a single server: name it with redis://"
         }
         "ERR"
             if line.contains("unknown command")
                 && line.to_ascii_uppercase().contains("SENTINEL") =>
         {
-            Some("it is no sentinel: those listen on port 26379 as a rule")
+            "it is no sentinel: those listen on port 26379 as a rule"
         }
-        _ => None,
-    }
+        _ => return line.to_owned(),
+    };
+    format!("{line}; {remedy}")
 }
 
 impl fmt::Display for ConnectError {

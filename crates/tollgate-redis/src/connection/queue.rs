@@ -220,28 +220,15 @@ impl CommandQueue {
         Ok(())
     }
 
-    /// Moves up to `room` calls that somebody still waits for to `taken`, and those to `expired` that are `over`.
+    /// As [`take_calls`], of those that wait here.
     pub(super) fn take(
         &self,
         room: usize,
         taken: &mut VecDeque<QueuedCommand>,
         expired: &mut Vec<QueuedCommand>,
-        mut is_over: impl FnMut(&QueuedCommand) -> bool,
+        is_over: impl FnMut(&QueuedCommand) -> bool,
     ) {
-        let mut state = lock(&self.state);
-        while taken.len() < room {
-            let Some(call) = state.calls.pop_front() else {
-                return;
-            };
-            if call.is_dropped() {
-                continue;
-            }
-            if is_over(&call) {
-                expired.push(call);
-            } else {
-                taken.push_back(call);
-            }
-        }
+        take_calls(&mut lock(&self.state).calls, room, taken, expired, is_over);
     }
 
     /// Takes out the calls whose deadline has passed.
@@ -278,6 +265,25 @@ impl CommandQueue {
 
     pub(super) fn len(&self) -> usize {
         lock(&self.state).calls.len()
+    }
+}
+
+/// Moves up to `room` calls that somebody still waits for to `taken`, and those to `expired` that are `over`.
+pub(super) fn take_calls(
+    calls: &mut VecDeque<QueuedCommand>,
+    room: usize,
+    taken: &mut VecDeque<QueuedCommand>,
+    expired: &mut Vec<QueuedCommand>,
+    mut is_over: impl FnMut(&QueuedCommand) -> bool,
+) {
+    while taken.len() < room
+        && let Some(call) = calls.pop_front()
+    {
+        match is_over(&call) {
+            _ if call.is_dropped() => {}
+            true => expired.push(call),
+            false => taken.push_back(call),
+        }
     }
 }
 

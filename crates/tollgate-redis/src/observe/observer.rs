@@ -3,10 +3,7 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -310,19 +307,10 @@ impl Observer {
 pub(crate) struct RuleCounts {
     rule: Arc<str>,
     /// Units of requests that waited and gave up, and that others were behind.
-    lapsed_units: AtomicU64,
+    pub(crate) lapsed_units: AtomicU64,
 }
 
 impl RuleCounts {
-    /// Units that were refunded did not go back.
-    pub(crate) fn lapse(&self, units: u64) {
-        self.lapsed_units.fetch_add(units, Ordering::Relaxed);
-    }
-
-    pub(crate) fn lapsed_units(&self) -> u64 {
-        self.lapsed_units.load(Ordering::Relaxed)
-    }
-
     /// A check has created a key. The call took a round trip, so that the handle is looked up.
     pub(crate) fn new_key(&self) {
         #[cfg(feature = "metrics")]

@@ -55,8 +55,8 @@ pub(crate) struct Lapsing {
 pub(crate) struct ScriptCall {
     keys: StateKeys,
     args: Args,
-    /// The bits of the rules whose states it touches.
-    rules: u64,
+    /// The bits of the rules whose states it touches. Two rules may share one.
+    pub(crate) rules: u64,
     /// The checks of rules that block keys.
     blocks: usize,
     /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
@@ -104,11 +104,6 @@ impl ScriptCall {
     /// The arguments, in order.
     pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.args.iter()
-    }
-
-    /// The bits of the rules whose states it touches. Two rules may share one.
-    pub(crate) fn rules(&self) -> u64 {
-        self.rules
     }
 
     /// The answers to the checks that were added: two to one of a rule that blocks keys.
@@ -454,7 +449,7 @@ impl ScriptCall {
     }
 
     fn has_room(&self, checks: usize) -> bool {
-        let most = usize::from(NO_ANSWER);
+        let most = usize::from(u16::MAX);
         self.checks() + 2 * checks < most && self.keys.len() + MOST_KEYS * checks < most
     }
 
@@ -473,7 +468,7 @@ impl ScriptCall {
         let first_key = self.keys.len();
         let with = rules.with(checks.iter().copied());
         let patience = rules.patience(checks, patience);
-        let mut places: SmallVec<[u16; 4]> = SmallVec::with_capacity(checks.len());
+        let mut places: SmallVec<[Option<u16>; 4]> = SmallVec::with_capacity(checks.len());
         let mut capped = SmallVec::new();
         let mut blocks = SmallVec::new();
         let counted = std::mem::take(&mut self.counted);
@@ -482,13 +477,12 @@ impl ScriptCall {
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
             let Some((rule_args, plan)) = rules.args_of(check) else {
-                places.push(NO_ANSWER);
+                places.push(None);
                 continue;
             };
             // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
             let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
-            let leader =
-                (0..index).find(|other| places[*other] != NO_ANSWER && same(&checks[*other]));
+            let leader = (0..index).find(|other| places[*other].is_some() && same(&checks[*other]));
             if let Some(leader) = leader {
                 places.push(places[leader]);
                 continue;
@@ -502,7 +496,7 @@ impl ScriptCall {
             }
             // Below 65 535, as there was room.
             let place = self.checks() as u16;
-            places.push(place);
+            places.push(Some(place));
             // A cost of 0 creates no key.
             let cap = rule_args
                 .overflow
@@ -571,14 +565,11 @@ tollgate_core::debug_fields!(ScriptCall, it => keys: it.keys.len(), checks: it.c
 
 // Where the answers to a request are.
 
-/// The index of a check that is not sent. A call has fewer checks than this.
-pub(super) const NO_ANSWER: u16 = u16::MAX;
-
 /// Where the answers to a request are in the reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLayout {
-    /// For each check, the index of its answer; `NO_ANSWER` if it was not sent.
-    pub(super) places: SmallVec<[u16; 4]>,
+    /// For each check, the index of its answer; `None` if it was not sent.
+    places: SmallVec<[Option<u16>; 4]>,
     /// The checks of rules with a cap on new keys.
     pub(crate) capped: SmallVec<[Capped; 1]>,
     /// The answers to checks of rules that block keys. What is said of the block follows each.
@@ -598,18 +589,15 @@ pub(crate) struct Capped {
 impl RequestLayout {
     /// Whether no check was sent, because no rule of the request has a limit.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.places.iter().all(|place| *place == NO_ANSWER)
+        self.places.iter().all(Option::is_none)
     }
 
     /// Where the answer to the check at an index is, if it was sent.
     pub(crate) fn place(&self, index: usize) -> Option<usize> {
-        let place = self.places.get(index).copied()?;
-        (place != NO_ANSWER).then_some(usize::from(place))
+        self.places.get(index).copied().flatten().map(usize::from)
     }
 
     pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
-        self.places
-            .iter()
-            .map(|place| (*place != NO_ANSWER).then_some(usize::from(*place)))
+        self.places.iter().map(|place| place.map(usize::from))
     }
 }

@@ -9,10 +9,10 @@ use tollgate_core::{
 use tollgate_prefilter::{Grant, SlotMessage, SlotOutcome, SlotReply};
 
 use crate::script::{
-    call::RequestLayout,
+    call::{Capped, RequestLayout},
     encoder::Encoder,
     queued::{Queued, ReplyLine, would_wait},
-    rule_args::{ENFORCED, RuleArgs, THRESHOLD},
+    rule_args::{ENFORCED, THRESHOLD},
 };
 
 const FITS: i64 = -1;
@@ -49,7 +49,8 @@ const NUMBERS: usize = 3;
 /// What the script answered to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptReply {
-    at: Tick,
+    /// The time of the decisions.
+    pub(crate) at: Tick,
     /// The time, and then three for each check, or six where its rule blocks keys. Those of a usual request need no allocation.
     integers: SmallVec<[i64; 4]>,
 }
@@ -76,17 +77,6 @@ pub(crate) enum NewKey {
     Made,
     /// It did not exist, and the check was decided against the overflow bucket.
     Refused,
-}
-
-/// What became of a check of a rule with a cap on new keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NewKeyReply {
-    /// The rule's place.
-    pub rule: u16,
-    /// Whether it might have made a key.
-    pub may_make: bool,
-    /// Whether it did.
-    pub new_key: NewKey,
 }
 
 impl ScriptReply {
@@ -119,11 +109,6 @@ impl ScriptReply {
         blocks
             .find(|answer| usize::from(**answer) == place)
             .and_then(|place| self.block(*place))
-    }
-
-    /// The time of the decisions.
-    pub(crate) fn at(&self) -> Tick {
-        self.at
     }
 
     /// The decision about one of the requests of the call.
@@ -277,7 +262,10 @@ impl ScriptReply {
 
     /// What became of the checks of one request that might have made keys. None of a check that failed: whatever it had
     /// leave for may be used.
-    pub(crate) fn new_keys(&self, layout: &RequestLayout) -> impl Iterator<Item = NewKeyReply> {
+    pub(crate) fn new_keys(
+        &self,
+        layout: &RequestLayout,
+    ) -> impl Iterator<Item = (Capped, NewKey)> {
         layout.capped.iter().filter_map(|capped| {
             let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
             let new_key = match () {
@@ -286,11 +274,7 @@ impl ScriptReply {
                 () if reset_after < 0 => NewKey::Made,
                 () => NewKey::No,
             };
-            Some(NewKeyReply {
-                rule: capped.rule,
-                may_make: capped.may_make,
-                new_key,
-            })
+            Some((*capped, new_key))
         })
     }
 
@@ -304,7 +288,14 @@ impl ScriptReply {
         checks: &[Check],
         encoder: &Encoder,
         rules: &RuleSet,
+        decision: &Decision,
     ) -> impl Iterator<Item = usize> {
+        let was_taken = move |role| match role {
+            THRESHOLD => false,
+            ENFORCED => decision.outcome() != Outcome::Deny,
+            // A shadow counts as if it were the only rule.
+            _ => true,
+        };
         let own = |index: usize| {
             let place = layout.place(index)?;
             // Checks on one state are one check.
@@ -342,31 +333,9 @@ impl ScriptReply {
             cost > 0
                 && (retry == FITS || retry <= FITS_AGAIN && retry != REPEAT)
                 && level == Some(quota.limit())
-                && self.was_written(rule_args, layout, checks, encoder)
+                && was_taken(rule_args.role)
         };
         (0..checks.len()).filter(created)
-    }
-
-    /// Whether the units of a check that fits were taken, with these checks of its request.
-    fn was_written(
-        &self,
-        rule_args: &RuleArgs,
-        layout: &RequestLayout,
-        checks: &[Check],
-        encoder: &Encoder,
-    ) -> bool {
-        let denies = |(index, check): (usize, &Check)| {
-            let (rule_args, _) = encoder.args_of(check)?;
-            let [retry, ..] = self.of(layout.place(index)?)?;
-            Some(rule_args.role == ENFORCED && (retry >= 0 || retry == NEVER))
-        };
-        let mut denies = checks.iter().enumerate().filter_map(denies);
-        match rule_args.role {
-            THRESHOLD => false,
-            ENFORCED => !denies.any(|denies| denies),
-            // A shadow counts as if it were the only rule.
-            _ => true,
-        }
     }
 
     /// The lease that was granted in answer to the query at a place; `Some(None)`: none was, and `None`: it failed.

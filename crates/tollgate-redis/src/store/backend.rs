@@ -50,7 +50,9 @@ impl Backend {
     /// Sends a call of the script that decides. In a cluster all its keys are in one hash slot.
     pub(super) fn send(&self, script: &Arc<Script>, call: &ScriptCall) -> AnswerFuture {
         let command = |hash_slot| {
-            Command::checks(script, hash_slot, call.keys(), call.args()).of_rules(call.rules())
+            let mut command = Command::checks(script, hash_slot, call.keys(), call.args());
+            command.rules = call.rules;
+            command
         };
         match self {
             Self::One { node, .. } => node.call(command(0)),

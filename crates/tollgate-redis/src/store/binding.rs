@@ -3,13 +3,13 @@
 use std::{
     any::Any,
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, Weak, atomic::Ordering},
 };
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Rule, RuleSet, Tick,
+    Check, Decision, Rule, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
 };
@@ -127,7 +127,7 @@ impl Binding {
 
     fn lapse(&self, check: &Check, units: u64) {
         if let Some(counts) = self.counts.get(usize::from(check.rule())) {
-            counts.lapse(units);
+            counts.lapsed_units.fetch_add(units, Ordering::Relaxed);
         }
     }
 
@@ -170,21 +170,22 @@ impl Binding {
         reply: &ScriptReply,
         layout: &RequestLayout,
         checks: &[Check],
+        decision: &Decision,
     ) {
         if cfg!(feature = "metrics") {
-            for index in reply.created(layout, checks, &self.encoder, &self.rules) {
+            for index in reply.created(layout, checks, &self.encoder, &self.rules, decision) {
                 self.count_new_key(&checks[index]);
             }
         }
-        for check in reply.new_keys(layout) {
-            if check.new_key == NewKey::Refused
-                && let Some(counts) = self.counts.get(usize::from(check.rule))
+        for (capped, new_key) in reply.new_keys(layout) {
+            if new_key == NewKey::Refused
+                && let Some(counts) = self.counts.get(usize::from(capped.rule))
             {
                 counts.new_key_refused();
             }
-            if check.may_make
-                && check.new_key != NewKey::Made
-                && let Some(cap) = self.cap(check.rule)
+            if capped.may_make
+                && new_key != NewKey::Made
+                && let Some(cap) = self.cap(capped.rule)
             {
                 cap.give_back();
             }

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     ops::ControlFlow,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -27,7 +27,7 @@ use crate::{
     store::{
         binding::Binding,
         context::{StoreContext, no_reply},
-        credits::{change_credits, restore_credits},
+        credits::{change_args, restore_args, run_credits},
         in_flight::{Deciding, QueryInFlight, retire, send_follow_up},
         sender::RulesEnd,
         slots::release,
@@ -225,7 +225,7 @@ impl RuleStore for BoundStore {
 
     fn lapsed_units(&self, rule: u16) -> u64 {
         let counts = self.binding.counts.get(usize::from(rule));
-        counts.map_or(0, |counts| counts.lapsed_units())
+        counts.map_or(0, |counts| counts.lapsed_units.load(Ordering::Relaxed))
     }
 
     fn release_reserved(&self, id: u128, hold: &Hold) {
@@ -241,7 +241,7 @@ impl RuleStore for BoundStore {
     }
 
     fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
-        change_credits(&self.binding, check, change)
+        run_credits(&self.binding, check, change_args(change))
     }
 
     fn restore_credits(
@@ -249,7 +249,7 @@ impl RuleStore for BoundStore {
         check: &Check,
         state: &CreditState,
     ) -> Step<Result<Balance, StoreError>> {
-        restore_credits(&self.binding, check, state)
+        run_credits(&self.binding, check, restore_args(state))
     }
 
     fn paid(&self) -> Option<&PaidHook> {

@@ -17,45 +17,22 @@ use crate::{
 pub(crate) static CHANGE: LazyLock<Arc<Script>> =
     LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/credits_change.lua"))));
 
-/// Changes the balance of a check's key, or tells it.
-pub(super) fn change_credits(
-    binding: &Arc<Binding>,
-    check: &Check,
-    change: CreditChange,
-) -> Step<Result<Balance, StoreError>> {
-    run(
-        binding,
-        check,
-        change_args(change),
-        change != CreditChange::Query,
-    )
-}
-
-/// Gives a key the balance that a ledger has, unless it has one.
-pub(super) fn restore_credits(
-    binding: &Arc<Binding>,
-    check: &Check,
-    state: &CreditState,
-) -> Step<Result<Balance, StoreError>> {
-    // The state itself says whether it has ended.
-    run(binding, check, restore_args(state), true)
-}
-
-fn run(
+/// Changes the balance of a check's key, or tells it: `args` are as `credits_change.lua` reads them.
+pub(super) fn run_credits(
     binding: &Arc<Binding>,
     check: &Check,
     mut args: Vec<u8>,
-    changes: bool,
 ) -> Step<Result<Balance, StoreError>> {
     let keys = binding.encoder.balance_names(check);
     let call = binding.shared.new_call();
+    let is_change = args[0] != 0;
     args[1] = u8::from(binding.encoder.keyspace.keys.moves());
     let args = [call.args().next().unwrap_or_default(), &args];
     let answer = binding.shared.backend.run(&CHANGE, &keys, &args);
     let (binding, check) = (Arc::clone(binding), *check);
     Step::Wait(Pending::new(async move {
         let answer = answer.await;
-        if changes {
+        if is_change {
             // A request that was denied may pass now; also if the answer is lost.
             binding.local.unlearn(&check);
         }
@@ -92,7 +69,8 @@ pub(crate) fn change_args(change: CreditChange) -> Vec<u8> {
     [&[what, 0], numbers.as_flattened()].concat()
 }
 
-fn restore_args(state: &CreditState) -> Vec<u8> {
+/// Gives a key the balance that a ledger has, unless it has one. The state itself says whether it has ended.
+pub(super) fn restore_args(state: &CreditState) -> Vec<u8> {
     // One that has ended is none.
     let mut args = [
         &[3, 0],

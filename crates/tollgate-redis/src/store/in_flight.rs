@@ -127,7 +127,6 @@ impl QueryInFlight {
                 }
                 is_again |=
                     binding.encoder.has_calendars && self.layout.is_outside(&binding, &reply);
-                self.layout.note_new_keys(&binding, &reply, &self.query);
                 Ok(self.layout.decode(&binding, &reply, &self.query))
             }
             Err(why) => {

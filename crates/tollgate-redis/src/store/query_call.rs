@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Clock};
+use tollgate_core::{Check, Clock, Decision};
 use tollgate_prefilter::{GrantReply, IndexSet, LeaseReply, NoReply, Query, Reply, ReportReply};
 
 use crate::{
     script::{
         call::{RequestLayout, ScriptCall},
-        reply::{BlockReply, NewKey, NewKeyReply, ScriptReply},
+        reply::{BlockReply, NewKey, ScriptReply},
     },
     store::{
         binding::{Binding, report_block},
@@ -76,7 +76,7 @@ impl QueryLayout {
         let is_outside = checks.any(|place| reply.is_outside(place as u16));
         let mut reports = self.reports.iter().flatten();
         if is_outside || reports.any(|place| reply.is_outside(*place)) {
-            let ahead = i128::from(reply.at()) - i128::from(Clock::system().now());
+            let ahead = i128::from(reply.at) - i128::from(Clock::system().now());
             let ahead = i64::try_from(ahead).unwrap_or(0);
             binding.shared.ahead.store(ahead, Ordering::Relaxed);
         }
@@ -84,9 +84,15 @@ impl QueryLayout {
     }
 
     /// Counts the keys that were created.
-    pub(super) fn note_new_keys(&self, binding: &Binding, reply: &ScriptReply, query: &Query) {
+    fn note_new_keys(
+        &self,
+        binding: &Binding,
+        reply: &ScriptReply,
+        query: &Query,
+        decision: &Decision,
+    ) {
         if query.takes() {
-            binding.note_new_keys(reply, &self.checks, &query.checks);
+            binding.note_new_keys(reply, &self.checks, &query.checks, decision);
         }
         for (report, place) in query.reports.iter().zip(&self.reports) {
             if let Some((left, _)) = place.and_then(|place| reply.reported(place)) {
@@ -95,7 +101,7 @@ impl QueryLayout {
         }
     }
 
-    /// What the engine is answered.
+    /// What the engine is answered. Counts what was created and what was blocked.
     pub(super) fn decode(&self, binding: &Binding, reply: &ScriptReply, query: &Query) -> Reply {
         let was_refused = |place: Option<u16>| {
             // It was not sent, or the server has refused it.
@@ -123,18 +129,19 @@ impl QueryLayout {
         let mut shared = IndexSet::default();
         for (index, check) in query.checks.iter().enumerate() {
             let mut new_keys = reply.new_keys(&self.checks);
-            let is_refused =
-                |it: NewKeyReply| it.rule == check.rule() && it.new_key == NewKey::Refused;
+            let is_refused = new_keys
+                .any(|(capped, new_key)| capped.rule == check.rule() && new_key == NewKey::Refused);
             // The same client has a state with each client of the rule that decides about the hash slot.
             if !binding.encoder.is_found_alone(check.rule())
-                || new_keys.any(is_refused)
+                || is_refused
                 || reply.is_of_another_quota(&self.checks, index)
             {
                 shared.insert(index);
             }
         }
         let decision = reply.decision(&self.checks, &query.checks, &binding.rules);
-        let mut decoded = Reply::new(reply.at(), decision);
+        self.note_new_keys(binding, reply, query, &decision);
+        let mut decoded = Reply::new(reply.at, decision);
         decoded.shared = shared;
         if binding.rules.has_blocks() {
             let blocks = query.checks.iter().enumerate().map(|(index, check)| {

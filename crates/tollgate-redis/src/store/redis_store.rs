@@ -15,7 +15,7 @@ use tollgate_prefilter::Effective;
 use crate::{
     connection::{
         breaker::BreakerState,
-        error::CallErrorKind,
+        error::{CallErrorKind, with_remedy},
         prober::{LIFE, PROBE},
     },
     store::{binding::InUse, bound_store::BoundStore, context::StoreContext, sender::flush_all},
@@ -184,31 +184,9 @@ pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<Stri
         match error.kind() {
             // A server that is far away, or busy at this moment, refuses nothing.
             CallErrorKind::Unknown | CallErrorKind::Expired | CallErrorKind::Overloaded => return,
-            _ => *refusal = Some(with_remedy(&error.to_string())),
+            _ => *refusal = Some(with_remedy(error.line())),
         }
         sleep(PAUSE).await;
-    }
-}
-
-/// What the server answered, with what would be right where that does not say it.
-fn with_remedy(line: &str) -> String {
-    let remedies = [
-        (
-            "MOVED ",
-            "the server belongs to a cluster: name it with redis-cluster://",
-        ),
-        (
-            "READONLY ",
-            "name the master, or the sentinels that know it with redis-sentinel://",
-        ),
-        (
-            "NOPERM ",
-            "the page `access` of the guide has the rights that a user needs",
-        ),
-    ];
-    match remedies.iter().find(|(code, _)| line.starts_with(code)) {
-        Some((_, remedy)) => format!("{line}; {remedy}"),
-        None => line.to_owned(),
     }
 }
 

@@ -173,10 +173,10 @@ impl Machine {
             return;
         }
         let (options, recent) = (&self.options, &self.recent);
-        let is_rate = |moments| recent.moments() >= moments && recent.fails(options.percent);
+        let is_rate = |moments| recent.sum.moments >= moments && recent.fails(options.percent);
         let opens = match self.phase {
             Phase::Ramping { .. } => is_rate(MOMENTS_OF_RAMP.min(options.failures)),
-            _ if recent.calls() >= options.busy => is_rate(options.failures),
+            _ if recent.sum.calls >= options.busy => is_rate(options.failures),
             _ => self.row >= options.failures,
         };
         if opens {
@@ -299,6 +299,7 @@ pub(super) struct Recent {
 struct Slice {
     calls: u32,
     failed: u32,
+    /// Moments with failures: those within a slice of each other are one.
     moments: u32,
 }
 
@@ -339,15 +340,6 @@ impl Recent {
             sum.moments += u32::from(is_moment);
         }
         is_moment
-    }
-
-    pub(super) fn calls(&self) -> u32 {
-        self.sum.calls
-    }
-
-    /// The moments with failures: those within a slice of each other are one.
-    pub(super) fn moments(&self) -> u32 {
-        self.sum.moments
     }
 
     /// Whether at least `percent` of the calls failed.

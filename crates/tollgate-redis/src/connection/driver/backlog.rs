@@ -13,7 +13,7 @@ use crate::connection::{
     error::{CallError, CallErrorKind, code_of},
     event::{CallEvent, CallSink, Resent},
     options::NodeOptions,
-    queue::{CommandQueue, QueuedCommand},
+    queue::{CommandQueue, QueuedCommand, take_calls},
     resp::{Integers, RespReply, Value},
 };
 
@@ -114,29 +114,24 @@ impl Backlog {
         // Outside of the lock of the queue they are answered.
         let mut expired = Vec::new();
         let room = self.room.saturating_sub(self.inflight.len());
-        while self.taken.len() < room
-            && let Some(call) = self.again.pop_front()
-        {
-            if call.is_dropped() {
-                continue;
-            }
-            if is_over(&call) {
-                expired.push(call);
-            } else {
-                self.taken.push_back(call);
-            }
-        }
+        take_calls(
+            &mut self.again,
+            room,
+            &mut self.taken,
+            &mut expired,
+            &mut is_over,
+        );
         (self.queue).take(room, &mut self.taken, &mut expired, is_over);
         let expired = not_asked(expired);
         let alone = self.alone.rules();
         for call in &mut self.taken {
-            if call.command.rules() & alone != 0 {
+            if call.command.rules & alone != 0 {
                 call.alone = true;
             }
         }
         // Those that go alone are not to stand between the others.
         let place =
-            |call: &QueuedCommand| (call.command.hash_slot(), call.command.rules() & alone != 0);
+            |call: &QueuedCommand| (call.command.hash_slot(), call.command.rules & alone != 0);
         if !self.taken.iter().is_sorted_by_key(place) {
             // Calls on the same keys stay in order.
             self.taken.make_contiguous().sort_by_key(place);
@@ -153,7 +148,7 @@ impl Backlog {
             let count = self.company(first);
             let is_asking = first.asking;
             let mut with_body = self.taken.range(..count).any(QueuedCommand::brings_script);
-            if let Some(script) = first.command.script()
+            if let Some(script) = &first.command.script
                 && self.taken.range(..count).any(QueuedCommand::was_unknown)
                 && !brought.iter().any(|known| Arc::ptr_eq(known, script))
             {
@@ -267,7 +262,7 @@ impl Backlog {
                 "NOSCRIPT" => call.is_unknown_again().then_some(Resent::WithScript),
                 // The key of another was missing while their hash slot moves.
                 "TRYAGAIN" if travelled_together => {
-                    self.alone.add(call.command.rules());
+                    self.alone.add(call.command.rules);
                     call.alone = true;
                     Some(Resent::Alone)
                 }
@@ -277,7 +272,7 @@ impl Backlog {
                     Some(Resent::Alone)
                 }
                 "NOPERM" => {
-                    self.alone.add(call.command.rules());
+                    self.alone.add(call.command.rules);
                     None
                 }
                 _ => None,

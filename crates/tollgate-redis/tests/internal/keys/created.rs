@@ -68,9 +68,10 @@ fn a_reply_says_which_checks_have_created_keys() {
                 continue;
             }
             let reply = server.send(&call);
-            denied += usize::from(!reply.decision(&layout, &checks, &rules).is_allowed());
+            let decision = reply.decision(&layout, &checks, &rules);
+            denied += usize::from(!decision.is_allowed());
             let names: HashSet<_> = server.names().into_iter().collect();
-            let said = reply.created(&layout, &checks, &encoder, &rules);
+            let said = reply.created(&layout, &checks, &encoder, &rules, &decision);
             let mut by_reply = BTreeMap::new();
             for index in said {
                 let rule = rules.rules()[usize::from(checks[index].rule())].name();

@@ -232,7 +232,7 @@ impl<'a> History<'a> {
                 .unwrap_or_else(|| panic!("{text}"))
         });
         if let (Time::Real, Some(reply)) = (self.time, &reply) {
-            self.clock.set(reply.at());
+            self.clock.set(reply.at);
         }
         let mut touched = Vec::new();
         for act in std::mem::take(&mut self.acts) {
@@ -240,7 +240,7 @@ impl<'a> History<'a> {
             touched.extend(checks.into_iter().map(|check| (version.clone(), check)));
         }
         if let Some(carried_out) = carried_out {
-            let at = reply.map_or(0, |reply| reply.at());
+            let at = reply.map_or(0, |reply| reply.at);
             for (version, check) in touched {
                 let names = version.encoders.names(&check);
                 let (bound, seed) = (&version.bound, self.seed);
@@ -404,7 +404,7 @@ impl<'a> History<'a> {
         let args = [time.to_vec(), how];
         let names = encoder.balance_names(&check);
         let count = names.len().to_string();
-        let mut words = vec![&b"EVAL"[..], CHANGE.body().as_bytes(), count.as_bytes()];
+        let mut words = vec![&b"EVAL"[..], CHANGE.body.as_bytes(), count.as_bytes()];
         words.extend(names.iter().chain(&args).map(Vec::as_slice));
         let answer = self.server.command(&words).integers();
         if self.time == Time::Real {

@@ -71,12 +71,12 @@ fn a_call_that_is_full_takes_no_operation_and_stays_as_it_is() {
 fn a_call_knows_the_rules_of_every_operation() {
     let encoder = encoder();
     let mut first = ScriptCall::new();
-    assert_eq!(first.rules(), 0);
+    assert_eq!(first.rules, 0);
     assert!(OPERATIONS[0](&mut first, &encoder));
-    assert_eq!(first.rules().count_ones(), 1);
+    assert_eq!(first.rules.count_ones(), 1);
     for (place, operation) in OPERATIONS.into_iter().enumerate() {
         let mut call = ScriptCall::new();
         assert!(operation(&mut call, &encoder), "{place}");
-        assert_eq!(call.rules(), first.rules(), "{place}");
+        assert_eq!(call.rules, first.rules, "{place}");
     }
 }

@@ -92,7 +92,7 @@ impl Subject {
                 .into_iter()
                 .chain(rest.iter().copied())
         };
-        match self.connection.command(by("EVALSHA", text::DECIDE.sha())) {
+        match self.connection.command(by("EVALSHA", &text::DECIDE.sha)) {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
                 self.connection.command(by("EVAL", text::TEXT.as_bytes()))
             }

@@ -92,7 +92,7 @@ proptest! {
             let head = if with_body {
                 vec![b"EVAL".to_vec(), b"return 1".to_vec()]
             } else {
-                vec![b"EVALSHA".to_vec(), script.sha().to_vec()]
+                vec![b"EVALSHA".to_vec(), script.sha.to_vec()]
             };
             let count = vec![keys.len().to_string().into_bytes()];
             prop_assert_eq!(ours, pack_command(&[head, count, keys.clone(), args.clone()].concat()));
