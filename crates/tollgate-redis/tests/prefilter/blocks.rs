@@ -3,31 +3,25 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{
-    Block, Consistency, HOUR, Key, LeaseShare, Limiter, MINUTE, Quota, Reason, Rule, SECOND, Source,
-};
+use tollgate_core::{Block, HOUR, Key, Limiter, MINUTE, Quota, Reason, Rule, SECOND, Source};
 use tollgate_redis::{Keys, RedisStore, Secret};
 use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
-use crate::calls::calls;
-
-fn rule(consistency: Consistency) -> Rule {
+fn rule() -> Rule {
     let block = Block::after(50)
         .within(10 * MINUTE)
         .for_each([MINUTE, 10 * MINUTE]);
-    Rule::new("login", Quota::fixed_window(5, HOUR))
-        .block(block)
-        .consistency(consistency)
+    Rule::new("login", Quota::fixed_window(5, HOUR)).block(block)
 }
 
 /// A process with its own engine.
-async fn process(server: &RedisServer, consistency: Consistency) -> Limiter {
+async fn process(server: &RedisServer) -> Limiter {
     let secret = Secret::from_bytes([7; 32]).expect("it is long enough");
     let address = format!("redis://{}", server.address());
     let store = RedisStore::builder(&address, "blocks", Keys::hashed(secret));
     let store = store.deadline(60 * SECOND).connect().expect("a runtime");
     store.connected().await;
-    Limiter::new(store, [rule(consistency)]).expect("a valid rule")
+    Limiter::new(store, [rule()]).expect("a valid rule")
 }
 
 async fn take(limiter: &Limiter, who: &str) -> tollgate_core::Decision {
@@ -36,55 +30,10 @@ async fn take(limiter: &Limiter, who: &str) -> tollgate_core::Decision {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_blocks_at_exactly_the_denial_that_the_block_says_and_asks_once_a_second() {
-    for consistency in [
-        Consistency::Exact,
-        Consistency::Leased {
-            share: LeaseShare::percent(50),
-        },
-        Consistency::Eventual {
-            interval: Duration::from_millis(50),
-            max_unreported: 1,
-        },
-    ] {
-        let server = RedisServer::start(&[]);
-        let limiter = process(&server, consistency).await;
-        let before = calls(&server);
-        for n in 0..5 {
-            assert!(take(&limiter, "mallory").await.is_allowed(), "{n}");
-        }
-        if consistency == Consistency::Exact {
-            // One each, as without a block, and one more while the server does not know the script.
-            assert!(calls(&server) - before <= 6);
-        }
-        let (before, begun) = (calls(&server), Instant::now());
-        for n in 1..=49 {
-            let denied = take(&limiter, "mallory").await;
-            assert_eq!(denied.reason(), Some(Reason::Quota), "{n}, {consistency:?}");
-        }
-        for n in 50..2_000 {
-            let denied = take(&limiter, "mallory").await;
-            assert_eq!(
-                denied.reason(),
-                Some(Reason::Blocked),
-                "{n}, {consistency:?}"
-            );
-            let least = (59 * SECOND).saturating_sub(begun.elapsed());
-            assert!(denied.retry_after() > Some(least), "{denied:?}");
-        }
-        // The first denial, the last that counts, and one each second.
-        let most = 4 + 2 * begun.elapsed().as_secs();
-        let asked = calls(&server) - before;
-        assert!(asked <= most, "{asked} calls of {most}, {consistency:?}");
-        assert!(take(&limiter, "ann").await.is_allowed());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_a_block_a_reset_lifts_it_and_a_server_that_forgets_lifts_all() {
     let server = RedisServer::start(&[]);
-    let one = process(&server, Consistency::Exact).await;
-    let other = process(&server, Consistency::Exact).await;
+    let one = process(&server).await;
+    let other = process(&server).await;
     let blocks = async || {
         let mut denied = 0;
         let deadline = Instant::now() + 60 * SECOND;
@@ -120,7 +69,7 @@ async fn two_processes_share_a_block_a_reset_lifts_it_and_a_server_that_forgets_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_that_is_known_stands_while_the_server_is_gone() {
     let server = RedisServer::start(&[]);
-    let limiter = process(&server, Consistency::Exact).await;
+    let limiter = process(&server).await;
     while take(&limiter, "mallory").await.reason() != Some(Reason::Blocked) {}
     drop(server);
     let ends = Instant::now() + 1_500 * Duration::from_millis(1);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redis::Value;
 use serde::{Deserialize, Serialize};
-use tollgate_core::{Consistency, HOUR, MINUTE};
+use tollgate_core::{Consistency, HOUR};
 use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
 use crate::{
     fleet::{Fleet, PATIENT, PROCESSES},
-    load::{EXACT, LEASED, Limit, Load, RuleLoad, bucket, eventual},
+    load::{LEASED, Load, RuleLoad, bucket, eventual},
 };
 
 /// Calls of the script so far.
@@ -39,43 +39,6 @@ fn start() -> (RedisServer, Fleet) {
     let server = RedisServer::start(&[]);
     let fleet = Fleet::start(&format!("redis://{}", server.address()), PATIENT);
     (server, fleet)
-}
-
-/// Eight clients with about 180 requests a second each, through every process, four at a time.
-fn hot(name: &str, limit: Limit, lasts: Duration) -> Load {
-    Load {
-        keys: 8,
-        at_once: 4,
-        pause: Duration::from_millis(40),
-        ..Load::new([RuleLoad::new(name, limit, LEASED)], lasts)
-    }
-}
-
-/// Calls for a thousand requests.
-fn permille(calls: u64, counts: Counts) -> u64 {
-    calls * 1_000 / counts.layout.max(1)
-}
-
-#[test]
-fn hot_clients_under_their_limit_cost_few_calls() {
-    const MOST: u64 = 150;
-    // On a slow machine there are fewer requests for what a process asks of a client to begin with.
-    const TO_BEGIN: u64 = PROCESSES as u64 * 8 * 8;
-    let (server, mut fleet) = start();
-    for (name, limit) in [
-        ("bucket", bucket(20_000, 20_000, MINUTE)),
-        ("fixed", Limit::Fixed(20_000, MINUTE)),
-    ] {
-        fleet.turn_over();
-        let load = hot(name, limit, Duration::from_secs(3));
-        let (calls, counts) = counted(&server, &mut fleet, &load);
-        let each = permille(calls, counts);
-        println!("{name}: {each} ‰ calls a request, {counts:?}");
-        assert_eq!(counts.allowed, counts.layout, "somebody is above the limit");
-        let most = TO_BEGIN + counts.layout * MOST / 1_000;
-        assert!(calls <= most, "{name}: {calls} calls, {most} at most");
-        fleet.keeps_its_bounds(&load, 0);
-    }
 }
 
 #[test]
@@ -109,31 +72,6 @@ fn who_is_far_over_the_limit_costs_a_process_about_a_call_a_second() {
             "{name}: {calls} calls, {most} at most, {counts:?}"
         );
         assert!(counts.layout > 2 * most, "nobody was far over the limit");
-    }
-}
-
-#[test]
-fn a_client_that_comes_once_costs_one_call_at_most() {
-    let (server, mut fleet) = start();
-    for (name, consistency) in [
-        ("exact", EXACT),
-        ("leased", LEASED),
-        ("eventual", eventual(5)),
-    ] {
-        let rule_load = RuleLoad::new(name, bucket(100, 100, MINUTE), consistency);
-        let load = Load {
-            cold: true,
-            at_once: 2,
-            pause: Duration::from_millis(10),
-            ..Load::new([rule_load], Duration::from_secs(1))
-        };
-        let (calls, counts) = counted(&server, &mut fleet, &load);
-        println!("{name}: {calls} calls, {counts:?}");
-        // One more for each process: the server does not know the script yet.
-        assert!(
-            calls <= counts.layout + PROCESSES as u64,
-            "{name}: {calls} calls"
-        );
     }
 }
 

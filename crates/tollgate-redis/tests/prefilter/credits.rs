@@ -1,22 +1,12 @@
 //! Several processes on one balance, on a real server: each has a store of its own.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use tokio::{sync::Barrier, task::JoinSet};
-use tollgate_core::{
-    Consistency, HOUR, Key, Limiter, MAX_PERIOD, Quota, Rule, Source, store::Settlement,
-};
-use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
+use tollgate_core::{Consistency, HOUR, Key, Limiter, MAX_PERIOD, Quota, Rule, Source};
+use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{
-    fleet::PATIENT,
-    load::LEASED,
-    service::{Service, check},
-    worker::store,
-};
+use crate::{fleet::PATIENT, load::LEASED, service::check, worker::store};
 
 const LIMIT: u64 = 400;
 const GRANTED: u64 = 300;
@@ -98,44 +88,4 @@ async fn processes_use_a_quota_and_a_balance_once() {
             "{consistency:?}: {kept:?}"
         );
     }
-}
-
-#[tokio::test]
-async fn leases_come_first_and_a_grant_ends_a_denial_that_was_remembered() {
-    let server = RedisServer::start(&[]).await;
-    let mut service = Service::start(&server.url()).await;
-    let limiter = service.limiter([rule(150, LEASED)]);
-    let client = check(&limiter, "budget");
-    let until = SystemTime::UNIX_EPOCH + Duration::from_micros(service.clock.now()) + HOUR;
-    let grant = async |id: &str| {
-        let granted = limiter.grant("budget", &Key::of("client"), 50, until, id);
-        granted.expect("the rule").await.expect("it is granted")
-    };
-    grant("one").await;
-    service.take_until(&limiter, client, Source::Lease).await;
-    assert_eq!(balance(&limiter).await, 50);
-    service.take_until(&limiter, client, Source::Credits).await;
-    assert_eq!(service.net, 151, "the quota is used up first");
-    service.drain(&limiter, client).await;
-    let denied = service.take(&limiter, client, 1).await;
-    assert_eq!(denied.verdicts()[0].source(), Source::DenyCache);
-    grant("two").await;
-    let taken = service.take(&limiter, client, 40).await;
-    assert_eq!(taken.verdicts()[0].source(), Source::Credits);
-    // A denial with something left of the balance is not remembered, as less may fit.
-    assert!(!service.take(&limiter, client, 11).await.is_allowed());
-    assert!(service.take(&limiter, client, 10).await.is_allowed());
-    // A charge that the quota cannot pay is taken from there, of a request of a lease too.
-    grant("three").await;
-    let has = |units, what| {
-        let limiter = &limiter;
-        let is_so = move || async move { (balance(limiter).await == units).then_some(()) };
-        eventually(what, is_so)
-    };
-    let rules = limiter.rule_store();
-    let hold = taken.verdicts()[0].hold(client.with_cost(40), taken.at());
-    rules.settle(&[hold], Settlement::Charge(20));
-    has(30, "a charge is taken").await;
-    rules.settle(&[hold], Settlement::Cancel);
-    has(70, "it comes back").await;
 }

@@ -1,6 +1,6 @@
 //! Slots in Redis: where they lie, and what becomes of them when calls or states are lost.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate_core::{Check, Key, Limiter, OnStoreError, Quota, Reason, Rule, SECOND, Ticket};
@@ -10,19 +10,9 @@ use tollgate_test_servers::redis_server::RedisServer;
 const PATIENT: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &RedisServer, partition: Partition, limit: u64) -> Limiter {
-    limiter_with_term(server, partition, limit, 15 * SECOND).await
-}
-
-async fn limiter_with_term(
-    server: &RedisServer,
-    partition: Partition,
-    limit: u64,
-    term: Duration,
-) -> Limiter {
     let store = RedisStore::builder(server.url(), "held", Keys::plain())
         .deadline(PATIENT)
         .partition(partition)
-        .slot_term(term)
         .connect()
         .expect("a valid address");
     store.connected().await;
@@ -98,33 +88,4 @@ async fn units_that_lie_with_a_rule_of_slots_go_back_to_its_client() {
     let ticket = start(&limiter, "acme", "ada").await;
     ticket.expect("it is free again").settle(5);
     left(&limiter, "acme", "ada", 0, 995).await;
-}
-
-#[tokio::test]
-async fn a_request_that_goes_away_before_it_is_answered_holds_no_slot() {
-    let server = RedisServer::start(&[]).await;
-    // Nothing lapses while the test runs.
-    let limiter = limiter_with_term(&server, Partition::One, 3, 1_800 * SECOND).await;
-    let running = start(&limiter, "acme", "ada").await;
-    // They are sent, and the server answers after their callers have gone.
-    server.stop();
-    let mut in_flight: Vec<_> = (0..50)
-        .map(|_| {
-            let limiter = limiter.clone();
-            Box::pin(async move { start(&limiter, "acme", "ada").await })
-        })
-        .collect();
-    let all = poll_fn(|cx| {
-        for answer in &mut in_flight {
-            assert!(answer.as_mut().poll(cx).is_pending());
-        }
-        Poll::Ready(())
-    });
-    all.await;
-    sleep(Duration::from_millis(100)).await;
-    drop(in_flight);
-    server.resume();
-    freed(&limiter, "acme", "ada", 2).await;
-    drop(running);
-    freed(&limiter, "acme", "ada", 3).await;
 }

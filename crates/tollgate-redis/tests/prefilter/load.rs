@@ -39,8 +39,6 @@ pub(crate) struct Load {
     pub(crate) pause: Duration,
     /// How many clients there are. Each request is from a random one.
     pub(crate) keys: u64,
-    /// Each request is from a client that was never seen before.
-    pub(crate) cold: bool,
 }
 
 pub(crate) const EXACT: Consistency = Consistency::Exact;
@@ -104,7 +102,6 @@ impl Load {
             at_once: 1,
             pause: Duration::from_millis(2),
             keys: 1,
-            cold: false,
         }
     }
 

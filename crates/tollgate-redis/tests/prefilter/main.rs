@@ -35,7 +35,6 @@ mod reports;
 mod scheduled;
 mod service;
 mod slots;
-mod swaps;
 mod worker;
 mod workloads;
 

@@ -1,11 +1,11 @@
 //! What is granted, reported and denied under each partition.
 
-use tollgate_core::{Consistency, Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, Source};
+use tollgate_core::{Key, MAX_PERIOD, Outcome, Quota, Rule, Source};
 use tollgate_redis::{Keys, Partition};
 use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
 
 use crate::{
-    load::{LEASED, eventual},
+    load::LEASED,
     service::{Service, check},
 };
 
@@ -15,86 +15,12 @@ fn quota() -> Quota {
     Quota::gcra(LIMIT, MAX_PERIOD)
 }
 
-/// A rule of each consistency that is not exact, with who decides of it alone.
-fn rules(prefix: &str) -> [(Rule, Source); 2] {
-    let rule = |suffix: &str, consistency: Consistency| {
-        Rule::new(format!("{prefix}-{suffix}"), quota()).consistency(consistency)
-    };
-    [
-        (rule("leased", LEASED), Source::Lease),
-        (rule("eventual", eventual(20)), Source::Local),
-    ]
-}
-
-/// Two processes on one store: one decides alone now and then, and both together admit what one would.
-async fn is_one_limit(mut one: Service, mut other: Service, prefix: &str) {
-    for (rule, source) in rules(prefix) {
-        let name = rule.name().to_owned();
-        let limiters = [one.limiter([rule.clone()]), other.limiter([rule])];
-        let checks = [check(&limiters[0], &name), check(&limiters[1], &name)];
-        (one.net, other.net) = (0, 0);
-        one.take_until(&limiters[0], checks[0], source).await;
-        for _ in 0..40 {
-            other.clock.set(one.clock.now());
-            let _ = other.take(&limiters[1], checks[1], 1).await;
-            let _ = one.take(&limiters[0], checks[0], 1).await;
-        }
-        one.drain(&limiters[0], checks[0]).await;
-        other.clock.set(one.clock.now());
-        other.drain(&limiters[1], checks[1]).await;
-        let net = one.net + other.net;
-        let beyond = if source == Source::Local { 2 * 20 } else { 0 };
-        assert!((LIMIT..=LIMIT + beyond).contains(&net), "{name}: {net}");
-    }
-}
-
-/// A rule that cannot be counted otherwise is exact.
-async fn is_exact(service: &mut Service, limiter: &Limiter, name: &str, limit: u64) {
-    service.net = 0;
-    let check = check(limiter, name);
-    loop {
-        let decision = service.take(limiter, check, 1).await;
-        let verdict = decision.verdicts()[0];
-        if verdict.outcome() == Outcome::Deny {
-            break;
-        }
-        assert_eq!(verdict.source(), Source::Store, "{name}: {decision:?}");
-    }
-    assert_eq!(service.net, limit, "{name}");
-}
-
+/// The rules of a request lie in two hash slots, and the first one denies: then the second is not asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_grants_and_counts_under_each_partition() {
+async fn a_denial_in_one_hash_slot_does_not_end_the_leases_of_another() {
     let cluster = RedisCluster::start_patient().await;
     let url = cluster.url();
-    for (name, partition) in [
-        ("one", Partition::One),
-        ("key", Partition::Key),
-        ("by", Partition::ByRule("by-leased".into())),
-    ] {
-        let start = |keys| {
-            let partition = partition.clone();
-            Service::start_with(&url, keys, |builder| builder.partition(partition))
-        };
-        if name != "by" {
-            let (one, other) = (start(Keys::plain()).await, start(Keys::plain()).await);
-            is_one_limit(one, other, name).await;
-        } else {
-            let mut service = start(Keys::plain()).await;
-            let limiter = service.limiter(rules("by").map(|(rule, _)| rule));
-            let leased = check(&limiter, "by-leased");
-            service.take_until(&limiter, leased, Source::Lease).await;
-            service.drain(&limiter, leased).await;
-            assert_eq!(service.net, LIMIT);
-            is_exact(&mut service, &limiter, "by-eventual", LIMIT).await;
-        }
-    }
-    a_denial_in_one_slot_does_not_end_the_leases_of_another(&url).await;
-}
-
-/// The rules of a request lie in two slots, and the first one denies: then the second is not asked.
-async fn a_denial_in_one_slot_does_not_end_the_leases_of_another(url: &str) {
-    let mut service = Service::start_with(url, Keys::plain(), |builder| {
+    let mut service = Service::start_with(&url, Keys::plain(), |builder| {
         builder.partition(Partition::Key)
     })
     .await;

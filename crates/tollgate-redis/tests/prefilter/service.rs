@@ -52,12 +52,6 @@ impl Service {
         Limiter::new(self.store.clone(), rules).expect("valid rules")
     }
 
-    /// A limiter in the place of another.
-    pub(crate) fn replacing(&self, old: &Limiter, rule: Rule) -> Limiter {
-        let rule = rule.on_store_error(OnStoreError::Deny);
-        Limiter::replacing(&[old], self.store.clone(), [rule]).expect("valid rules")
-    }
-
     /// A millisecond later, asks for so many units.
     pub(crate) async fn take(&mut self, limiter: &Limiter, check: Check, units: u64) -> Decision {
         self.clock.advance(Duration::from_millis(1));

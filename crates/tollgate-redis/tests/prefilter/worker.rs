@@ -75,30 +75,20 @@ pub(crate) fn play() {
 async fn run(load: &Load, limiter: &Limiter, book: &Path) -> Counts {
     let until = clock::now() + load.lasts.as_micros() as u64;
     let mut tasks = JoinSet::new();
-    for task in 0..load.tasks {
-        tasks.spawn(work(
-            load.clone(),
-            limiter.clone(),
-            task,
-            book.to_owned(),
-            until,
-        ));
+    for _ in 0..load.tasks {
+        tasks.spawn(work(load.clone(), limiter.clone(), book.to_owned(), until));
     }
     let counts = tasks.join_all().await.into_iter();
     counts.fold(Counts::default(), Counts::plus)
 }
 
-async fn work(load: Load, limiter: Limiter, task: u64, book: PathBuf, until: u64) -> Counts {
+async fn work(load: Load, limiter: Limiter, book: PathBuf, until: u64) -> Counts {
     let end = end_of(&book);
     let mut book = Book::open(&book);
     let mut counts = Counts::default();
-    let own = u64::from(std::process::id()) << 32 | task << 24;
     while clock::now() < until && !end.exists() {
         for _ in 0..load.at_once {
-            let key = match load.cold {
-                true => own | counts.layout,
-                false => fastrand::u64(..load.keys.max(1)),
-            };
+            let key = fastrand::u64(..load.keys.max(1));
             let checks = checks(&load, &limiter, key);
             let earliest = clock::now();
             let decision = limiter.acquire(&checks).await;

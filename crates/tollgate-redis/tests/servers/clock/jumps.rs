@@ -159,24 +159,6 @@ async fn a_jump_ahead_gives_one_fresh_quota_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_clock_jump_that_is_reverted_locks_out_for_at_most_two_windows() {
-    each(async |mut moved| {
-        moved.uses_everything_up().await;
-        moved.server.jump(AHEAD);
-        moved.uses_everything_up().await;
-        moved.server.jump(-AHEAD);
-        moved.is_left(0).await;
-        let reported = moved.is_denied().await;
-        moved.lives_until_it_is_fresh().await;
-        moved.goes_on(reported);
-        assert!(moved.take(1).await.is_allowed(), "{:?}", moved.quota);
-        moved.goes_on(horizon(&moved.quota));
-        moved.is_left(LIMIT).await;
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_process_that_knows_the_windows_of_another_year_asks_once_more_and_counts_once() {
     // Years before the clock of this process.
     let mut server = MovedServer::start(START);

@@ -1,7 +1,6 @@
 //! The store on a cluster: three primaries and their replicas.
 
 mod access;
-mod blocks;
 mod deadline;
 mod failover;
 mod held_slots;

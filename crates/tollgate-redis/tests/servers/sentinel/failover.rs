@@ -52,27 +52,6 @@ async fn a_killed_master_loses_the_units_that_were_not_replicated() {
 }
 
 #[tokio::test]
-async fn a_planned_failover_loses_nothing_that_was_replicated() {
-    let group = Group::start().await;
-    let mut service = used_up(&group).await;
-    eventually("a fail-over is begun", || async {
-        let begun = group.sentinels[0]
-            .command(&["SENTINEL", "FAILOVER", "mymaster"])
-            .await;
-        begun.starts_with("+OK").then_some(())
-    })
-    .await;
-    group.is_promoted().await;
-    eventually("the new master is asked", || async {
-        let stats = group.replica.command(&["INFO", "commandstats"]).await;
-        stats.contains("cmdstat_evalsha").then_some(())
-    })
-    .await;
-    service.recovers("the planned fail-over").await;
-    service.end().await;
-}
-
-#[tokio::test]
 async fn a_master_that_wakes_up_after_it_was_replaced_admits_nothing_more() {
     let group = Group::start().await;
     let mut service = used_up(&group).await;
