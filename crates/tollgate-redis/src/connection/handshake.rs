@@ -71,7 +71,7 @@ impl Handshake {
                 Err(malformed) => {
                     return Err(ConnectError::new(
                         ConnectErrorKind::Server,
-                        format!("{}; is it a Redis, and is it not encrypted?", malformed),
+                        format!("{malformed}; is it a Redis, and is it not encrypted?"),
                     ));
                 }
             }

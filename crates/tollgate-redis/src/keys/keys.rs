@@ -52,8 +52,6 @@ pub struct Keys(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    /// As they were given, for tests.
-    Given,
     Hashed(Arc<Hashed>),
     Plain(Arc<Plain>),
 }
@@ -97,11 +95,6 @@ impl Keys {
     /// process that counts more than 60 000 clients at once may lose late settlements.
     pub fn plain() -> Self {
         Self(Kind::Plain(Arc::default()))
-    }
-
-    /// Fingerprints as they were given, for tests.
-    pub(crate) fn given() -> Self {
-        Self(Kind::Given)
     }
 
     /// The same with the next secret: states are found under it too, and stay where they are.
@@ -155,7 +148,6 @@ impl Keys {
     pub(crate) fn fingerprint(&self, domain: &[u8], key: &KeyBuf) -> Fingerprint {
         let digest = digest(domain, key);
         match &self.0 {
-            Kind::Given => Fingerprint::from_bits(u128::from_le_bytes(digest)),
             Kind::Hashed(hashed) => hashed.mask.put_on(digest),
             Kind::Plain(plain) => {
                 let fingerprint = Fingerprint::from_bits(u128::from_le_bytes(digest));
@@ -168,7 +160,6 @@ impl Keys {
     /// How it is written; of two secrets by the newer, then by the older.
     pub(crate) fn names(&self, key: Fingerprint) -> (Name, Option<Name>) {
         match &self.0 {
-            Kind::Given => (Name::Hash(key), None),
             Kind::Hashed(hashed) => {
                 let digest = hashed.mask.take_off(key);
                 let name = |secret: &Secret| Name::Hash(secret.sign(digest));
@@ -198,7 +189,7 @@ impl Keys {
     pub(crate) fn digest_of(&self, key: Fingerprint) -> [u8; 16] {
         match &self.0 {
             Kind::Hashed(hashed) => hashed.mask.take_off(key),
-            Kind::Given | Kind::Plain(_) => key.bits().to_le_bytes(),
+            Kind::Plain(_) => key.bits().to_le_bytes(),
         }
     }
 
@@ -206,14 +197,13 @@ impl Keys {
     pub(crate) fn fingerprint_of(&self, digest: [u8; 16]) -> Fingerprint {
         match &self.0 {
             Kind::Hashed(hashed) => hashed.mask.put_on(digest),
-            Kind::Given | Kind::Plain(_) => Fingerprint::from_bits(u128::from_le_bytes(digest)),
+            Kind::Plain(_) => Fingerprint::from_bits(u128::from_le_bytes(digest)),
         }
     }
 
     /// What tells the secrets from others, first the one that states are written by.
     pub(crate) fn tags(&self) -> Vec<String> {
         match &self.0 {
-            Kind::Given => vec!["given".to_owned()],
             Kind::Hashed(_) => self.secrets().into_iter().map(Secret::tag).collect(),
             Kind::Plain(_) => vec!["plain".to_owned()],
         }
@@ -264,7 +254,6 @@ fn hash_long(parts: [&[u8]; 3]) -> blake3::Hash {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Given => "Keys(as given)",
             Kind::Hashed(hashed) if hashed.older.is_none() => "Keys(hashed)",
             Kind::Hashed(hashed) if hashed.moves => "Keys(hashed, with the previous secret)",
             Kind::Hashed(_) => "Keys(hashed, with the next secret)",

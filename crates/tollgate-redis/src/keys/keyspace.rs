@@ -129,7 +129,7 @@ impl Keyspace {
         Ok(Self {
             namespace: namespace.into(),
             partition,
-            keys: Keys::given(),
+            keys: Keys::plain(),
         })
     }
 
@@ -166,7 +166,7 @@ impl Keyspace {
         out.extend_from_slice(b"}:since");
     }
 
-    /// The same with the keys of clients written so. Without, fingerprints are made with no secret.
+    /// The same with the keys of clients written so. Without, they are plain.
     pub(crate) fn with_keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
         self

@@ -154,47 +154,29 @@ impl Args {
         self.0.end();
     }
 
-    /// The same of a rule that blocks keys, with `counted` denials or settled requests that the script does not know of.
-    pub(super) fn end_with_block(
-        &mut self,
-        (rules, rule_args): (&Encoder, &RuleArgs),
-        found: Found,
-        reports_new: bool,
-        counted: u16,
-    ) {
-        if let Some(setting) = &rule_args.block {
-            let begins = self.0.ends.last().copied().unwrap_or(0);
-            let times = (setting.len() - SETTING) / size_of::<f64>();
-            self.0.bytes[begins] += BLOCKS;
-            self.0.bytes.extend_from_slice(setting);
-            self.0.bytes.extend_from_slice(&counted.to_le_bytes());
-            // A block has 32 times at most.
-            let tail = [u8::from(rule_args.counts_denials), times as u8];
-            self.0.bytes.extend_from_slice(&tail);
-        }
-        self.add_other_keys(rules, found, reports_new);
-        self.0.end();
+    /// Adds the setting of a rule that blocks keys, with `counted` denials or settled requests that the script does not know of.
+    pub(super) fn add_block(&mut self, setting: &[u8], counts_denials: bool, counted: u16) {
+        let begins = self.begins();
+        let times = (setting.len() - SETTING) / size_of::<f64>();
+        let bytes = &mut self.0.bytes;
+        bytes[begins] += BLOCKS;
+        bytes.extend_from_slice(setting);
+        bytes.extend_from_slice(&counted.to_le_bytes());
+        // A block has 32 times at most.
+        bytes.extend_from_slice(&[u8::from(counts_denials), times as u8]);
+    }
+
+    /// Where the check begins that has not ended yet.
+    fn begins(&self) -> usize {
+        self.0.ends.last().copied().unwrap_or(0)
     }
 
     /// Ends a check, with its other keys if it has any.
     pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
-        self.add_other_keys(rules, found, reports_new);
-        self.0.end();
-    }
-
-    fn add_other_keys(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
-        let begins = self.0.ends.last().copied().unwrap_or(0);
+        let begins = self.begins();
         if reports_new || found.other > 0 || found.overflow > 0 {
-            let flags = [
-                OTHER,
-                if rules.keyspace.keys.moves() {
-                    MOVES
-                } else {
-                    0
-                },
-                if reports_new { REPORTS_NEW } else { 0 },
-            ];
-            self.0.bytes[begins] += flags.iter().sum::<u8>();
+            let moves = u8::from(rules.keyspace.keys.moves()) * MOVES;
+            self.0.bytes[begins] += OTHER + moves + u8::from(reports_new) * REPORTS_NEW;
             for place in [found.other, found.overflow, found.overflow_other] {
                 self.0.bytes.extend_from_slice(&place.to_le_bytes());
             }
@@ -205,6 +187,7 @@ impl Args {
                 self.0.bytes.extend_from_slice(&place.to_le_bytes());
             }
         }
+        self.0.end();
     }
 }
 

@@ -317,16 +317,15 @@ impl ScriptCall {
                     f64::from(rest).to_le_bytes(),
                 ]);
             }
-            match counts {
-                true => {
-                    // Below 65 535, as there was room.
-                    blocks.push((self.checks() as u16, receipt.check));
-                    self.blocks += usize::from(rule_args.block.is_some());
-                    let args = (rules, rule_args);
-                    self.args.end_with_block(args, found, false, 1);
+            if counts {
+                // Below 65 535, as there was room.
+                blocks.push((self.checks() as u16, receipt.check));
+                if let Some(setting) = &rule_args.block {
+                    self.blocks += 1;
+                    self.args.add_block(setting, rule_args.counts_denials, 1);
                 }
-                false => self.args.end_with(rules, found, false),
             }
+            self.args.end_with(rules, found, false);
         }
         Some(Settled {
             lapsing,
@@ -541,16 +540,13 @@ impl ScriptCall {
                     self.args.add_slots(&message, false);
                 }
             }
-            match rule_args.block {
-                Some(_) => {
-                    blocks.push(place);
-                    self.blocks += 1;
-                    let counted = counted.get(index).copied().unwrap_or(0);
-                    let args = (rules, rule_args);
-                    (self.args).end_with_block(args, found, cap.is_some(), counted);
-                }
-                None => self.args.end_with(rules, found, cap.is_some()),
+            if let Some(setting) = &rule_args.block {
+                blocks.push(place);
+                self.blocks += 1;
+                let counted = counted.get(index).copied().unwrap_or(0);
+                (self.args).add_block(setting, rule_args.counts_denials, counted);
             }
+            self.args.end_with(rules, found, cap.is_some());
         }
         Some(RequestLayout {
             places,

@@ -141,7 +141,7 @@ impl ScriptReply {
             };
             if has_slots(check) {
                 let is_delayed = queued.is_some();
-                return self.slots_verdict((check, place), is_delayed, layout, checks, rules);
+                return self.slots_verdict(check, place, is_delayed, layout, checks, rules);
             }
             let answer = match line(place) {
                 Some(ReplyLine::Answer(answer) | ReplyLine::WouldWait { answer }) => Some(answer),
@@ -224,7 +224,8 @@ impl ScriptReply {
     /// What it says to a check of slots at this place.
     fn slots_verdict(
         &self,
-        (check, place): (&Check, usize),
+        check: &Check,
+        place: usize,
         is_delayed: bool,
         layout: &RequestLayout,
         checks: &[Check],

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    ops::RangeInclusive,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU32},
@@ -107,6 +108,22 @@ impl RedisStoreBuilder {
         self
     }
 
+    fn refuse_outside(
+        self,
+        what: &str,
+        time: Duration,
+        range: RangeInclusive<Duration>,
+        usual: &str,
+    ) -> Self {
+        if range.contains(&time) {
+            return self;
+        }
+        let (shortest, longest) = range.into_inner();
+        self.refuse(format!(
+            "{what} of {time:?} is not between {shortest:?} and {longest:?}; {usual} is usual"
+        ))
+    }
+
     /// Which states share a hash slot of a cluster, so that they are decided in one step. A cluster needs it; on a single server the default
     /// is right.
     pub fn partition(mut self, partition: Partition) -> Self {
@@ -141,14 +158,9 @@ impl RedisStoreBuilder {
     /// How long a request may wait for Redis in total, however many hash slots of a cluster its rules lie in.
     /// Default: 50 ms; at most a minute. After it, the rules' answers to a store failure apply.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        const LONGEST: Duration = Duration::from_secs(60);
-        if deadline.is_zero() || deadline > LONGEST {
-            return self.refuse(format!(
-                "a deadline of {deadline:?} is not between 1 ns and {LONGEST:?}; 50 ms is usual"
-            ));
-        }
+        let range = Duration::from_nanos(1)..=Duration::from_secs(60);
         self.options.deadline = deadline;
-        self
+        self.refuse_outside("a deadline", deadline, range, "50 ms")
     }
 
     /// How long Redis keeps the [slots](tollgate_core::Quota::concurrent) of a process that it does not hear from. Default: 15 s; 1 s
@@ -158,15 +170,9 @@ impl RedisStoreBuilder {
     /// cannot reach Redis for two thirds of it or longer may be taken for one that has crashed: its requests go on, and others may be
     /// given their slots meanwhile. Take a longer term where that is worse than waiting. Processes with different terms go together.
     pub fn slot_term(mut self, term: Duration) -> Self {
-        const SHORTEST: Duration = Duration::from_secs(1);
-        const LONGEST: Duration = Duration::from_secs(3_600);
-        if !(SHORTEST..=LONGEST).contains(&term) {
-            return self.refuse(format!(
-                "a term of {term:?} for slots is not between {SHORTEST:?} and {LONGEST:?}; 15 s is usual"
-            ));
-        }
+        let range = Duration::from_secs(1)..=Duration::from_secs(3_600);
         self.slot_term = term;
-        self
+        self.refuse_outside("a slot term", term, range, "15 s")
     }
 
     /// How long a connection may take until it can be used: TCP, encryption, log-in, and what is asked of the server then. Default:
@@ -175,15 +181,9 @@ impl RedisStoreBuilder {
     /// No request waits for it. Of a host with several addresses each may take 250 ms to accept, one after the other; those that were
     /// silent are then tried once more, for what is left of this.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        const SHORTEST: Duration = Duration::from_millis(10);
-        const LONGEST: Duration = Duration::from_secs(600);
-        if !(SHORTEST..=LONGEST).contains(&timeout) {
-            return self.refuse(format!(
-                "a connect timeout of {timeout:?} is not between {SHORTEST:?} and {LONGEST:?}; 2 s is usual"
-            ));
-        }
+        let range = Duration::from_millis(10)..=Duration::from_secs(600);
         self.options.connect_timeout = Some(timeout);
-        self
+        self.refuse_outside("a connect timeout", timeout, range, "2 s")
     }
 
     /// The name that servers show for the connections, in `CLIENT LIST` and the slow log. Default: `tollgate:` and the namespace.

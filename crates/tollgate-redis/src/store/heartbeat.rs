@@ -22,11 +22,8 @@ use crate::{
     },
 };
 
-static COUNT: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/instances.lua"))));
-
-static COMPARE: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/quotas.lua"))));
+static MEMBERS: LazyLock<Arc<Script>> =
+    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/members.lua"))));
 
 /// How often an instance sends a heartbeat, give or take a fifth.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -96,8 +93,8 @@ impl Heart {
 
     async fn is_counted(&mut self, shared: &StoreContext) -> bool {
         let key = shared.keyspace.name_of("instances");
-        let args = [&*self.instance, &*self.gone_after];
-        let count = match shared.backend.run(&COUNT, &[&key], &args).await {
+        let args = [&*self.gone_after, "0", &*self.instance];
+        let count = match shared.backend.run(&MEMBERS, &[&key], &args).await {
             Ok(Value::Integer(count)) => u32::try_from(count).ok(),
             Ok(_) => None,
             Err(error) => {
@@ -135,10 +132,10 @@ impl Heart {
         // No rule has this name.
         let said = quotas::member("", &tags.in_words());
         let members: Vec<_> = members.chain([said]).collect();
-        let mut args = vec![&*self.gone_after];
+        let mut args = vec![&*self.gone_after, "1"];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.name_of("quotas");
-        let mut all = match shared.backend.run(&COMPARE, &[&key], &args).await {
+        let mut all = match shared.backend.run(&MEMBERS, &[&key], &args).await {
             Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
             Ok(_) => return,
             Err(error) => return shared.observer.background_failed(&error),

@@ -3,16 +3,16 @@
 use redis::Value;
 use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
-const COUNT: &str = include_str!("../../../lua/instances.lua");
 const CLAIM: &str = include_str!("../../../lua/measure_claim.lua");
-const COMPARE: &str = include_str!("../../../lua/quotas.lua");
+const MEMBERS: &str = include_str!("../../../lua/members.lua");
 
 /// After so many ms without a word something is gone.
 const GONE_AFTER: &str = "15000";
 
-fn run(connection: &mut RedisClient, script: &str, args: &[&str]) -> Value {
-    let head = ["EVAL", script, "1", "shop:set", GONE_AFTER];
-    let words = head.iter().chain(args);
+/// Announces members, and asks for all ("1"), or for their number ("0").
+fn announce(connection: &mut RedisClient, wanted: &str, members: &[&str]) -> Value {
+    let head = ["EVAL", MEMBERS, "1", "shop:set", GONE_AFTER, wanted];
+    let words = head.iter().chain(members);
     connection.command(words.map(|word| word.as_bytes()))
 }
 
@@ -42,9 +42,9 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
     let server = RedisServer::start(&[]);
     let mut connection = RedisClient::connect(server.address());
     let said = ["api\ngcra(5)", "login\nlog(5)"];
-    assert_eq!(texts(run(&mut connection, COMPARE, &said)), said);
+    assert_eq!(texts(announce(&mut connection, "1", &said)), said);
     let other = ["api\ngcra(6)"];
-    let mut all = texts(run(&mut connection, COMPARE, &other));
+    let mut all = texts(announce(&mut connection, "1", &other));
     all.sort();
     assert_eq!(all, ["api\ngcra(5)", "api\ngcra(6)", "login\nlog(5)"]);
     // One that no process has any more, one from before the clock went back, and a recent one.
@@ -52,7 +52,7 @@ fn quotas_are_there_for_as_long_as_an_instance_has_them() {
     received(&mut connection, "old", 16);
     received(&mut connection, "future", -3_600);
     received(&mut connection, "late", 10);
-    assert_eq!(texts(run(&mut connection, COMPARE, &[])), ["late"]);
+    assert_eq!(texts(announce(&mut connection, "1", &[])), ["late"]);
     assert_lives(&mut connection, "shop:set", 15_000);
 }
 
@@ -72,10 +72,7 @@ fn instances_that_are_gone_are_not_counted() {
     received(&mut connection, "old", 16);
     received(&mut connection, "future", -3_600);
     received(&mut connection, "late", 10);
-    let mut beat = || {
-        let head = ["EVAL", COUNT, "1", "shop:set", "own", GONE_AFTER];
-        connection.command(head.map(str::as_bytes))
-    };
+    let mut beat = || announce(&mut connection, "0", &["own"]);
     assert_eq!(beat(), Value::Int(2));
     assert_eq!(beat(), Value::Int(2));
     assert_lives(&mut connection, "shop:set", 15_000);
