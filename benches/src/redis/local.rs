@@ -154,27 +154,23 @@ impl Local {
 
     /// A check of one unit of this client. Its key is hashed once; for its name in Redis it would be once more.
     #[inline]
-    #[must_use]
     pub fn check(&self, name: &str) -> Check {
         self.limiter.check_at(0, &key_of(name), 1)
     }
 
     /// Whether a check passes.
     #[inline]
-    #[must_use]
     pub fn acquire(&self, check: Check) -> bool {
         self.answer(self.limiter.acquire(&[check]))
     }
 
     /// The same of the store alone, without what a limiter adds for one that may fail.
     #[inline]
-    #[must_use]
     pub fn acquire_of_store(&self, check: Check) -> bool {
         self.answer(self.limiter.rule_store().acquire(&[check]))
     }
 
     /// How many checks were sent to Redis since [`learn`](Self::learn).
-    #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

@@ -109,7 +109,6 @@ impl ClientRateLimitLayer {
 
     /// The limiter in force of the client's own [`limit`](Self::limit), if there is one. Take it anew for each piece of work where
     /// the rules may be replaced.
-    #[must_use]
     pub fn limiter(&self) -> Option<Limiter> {
         self.limit.as_ref().map(ClientLimit::limiter)
     }

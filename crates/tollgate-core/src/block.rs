@@ -255,25 +255,21 @@ pub struct BlockState {
 
 impl BlockState {
     /// The end of the last block; 0 if there was none.
-    #[must_use]
     pub fn until(&self) -> Tick {
         self.until
     }
 
     /// From when on it equals a fresh one.
-    #[must_use]
     pub fn forgotten_at(&self) -> Tick {
         self.forgotten_at
     }
 
     /// When the last one was counted since the last block began.
-    #[must_use]
     pub fn last_counted(&self) -> Option<Tick> {
         self.counted.last().copied()
     }
 
     /// The heap memory in bytes.
-    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.counted.capacity() * size_of::<Tick>()
     }

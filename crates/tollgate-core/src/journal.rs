@@ -181,7 +181,6 @@ impl Journal {
     }
 
     /// The store with the rules that are in force, as long as they are.
-    #[must_use]
     pub fn store(&self) -> Option<Arc<dyn RuleStore>> {
         lock(&self.store).as_ref()?.upgrade()
     }
@@ -199,13 +198,11 @@ impl Journal {
     }
 
     /// Units that had no room. It only grows.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// Its accounts, and those that were emptied a short time ago.
-    #[must_use]
     pub fn accounts(&self) -> usize {
         self.accounts.load(Ordering::Relaxed)
     }

@@ -123,7 +123,6 @@ impl RuleSet {
 
     /// Whether the rule at this index denies.
     #[inline]
-    #[must_use]
     pub fn enforces(&self, rule: usize) -> bool {
         self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
     }
@@ -143,7 +142,6 @@ impl RuleSet {
     }
 
     /// For a threshold, the index of the rule it reads.
-    #[must_use]
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
         self.refers_to.get(rule).copied().flatten().map(usize::from)
     }

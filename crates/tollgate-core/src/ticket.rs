@@ -134,7 +134,6 @@ impl Ticket {
     /// A process notices with the next reply of the store, and sends its next message as soon as it runs again. What must never
     /// happen twice needs the [number](Self::slot_number) too, which the protected resource compares. Always false where slots are in
     /// memory.
-    #[must_use]
     pub fn is_outlived(&self) -> bool {
         let slots = self.slots.iter().flat_map(HeldSlots::slots);
         let mut of_store = slots.filter(|slot| slot.source != Source::Fallback);

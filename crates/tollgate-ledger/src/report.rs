@@ -221,7 +221,6 @@ pub trait ReportRow {
     fn values(&self) -> Vec<Value>;
 
     /// As an object.
-    #[must_use]
     fn json(&self) -> Value {
         let columns = Self::COLUMNS.iter().map(|name| (*name).to_owned());
         let values = columns.zip(self.values());
@@ -229,7 +228,6 @@ pub trait ReportRow {
     }
 
     /// As a line of RFC 4180, without its end. A text that a spreadsheet would take for a formula has a `'` in front.
-    #[must_use]
     fn csv(&self) -> String {
         let mut line = String::new();
         for (index, value) in self.values().iter().enumerate() {

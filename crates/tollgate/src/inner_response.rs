@@ -99,7 +99,6 @@ impl<'a> InnerResponse<'a> {
     /// that ended without a status.
     ///
     /// With the feature `tonic`, `tonic::Code::from_i32` makes a `Code` of it.
-    #[must_use]
     pub fn grpc_status(&self) -> Option<i32> {
         self.header(GRPC_STATUS.as_str())?.parse().ok()
     }

@@ -115,14 +115,12 @@ impl PathPattern {
     }
 
     /// Whether the path of a request matches.
-    #[must_use]
     pub fn matches<'h>(&self, head: impl Into<Head<'h>>) -> bool {
         self.walk(&whole_path(&head.into()), |_, _| {})
     }
 
     /// The value of a parameter or catch-all in the path of a request, undecoded and never empty. `None`: the path does not match,
     /// or the pattern has no parameter of this name.
-    #[must_use]
     pub fn parameter<'h>(&self, head: impl Into<Head<'h>>, name: &str) -> Option<Cow<'h, str>> {
         match whole_path(&head.into()) {
             Cow::Borrowed(path) => self.value(path, name).map(Cow::Borrowed),
@@ -152,7 +150,6 @@ impl PathPattern {
 
     /// Which of two patterns names a path more exactly; the greater one does. They are compared segment by segment: a literal is
     /// above a parameter, and a parameter above a catch-all.
-    #[must_use]
     pub fn cmp_specificity(&self, other: &Self) -> Ordering {
         let ranks = self.parts.iter().map(Part::rank);
         ranks.cmp(other.parts.iter().map(Part::rank))

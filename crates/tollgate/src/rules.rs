@@ -1,4 +1,4 @@
-//! For code that makes rules, reads them, or puts others in their place.
+//! For code that makes rules, reads them, or puts others in their place. [`Inspection`] and [`RuleEffect`] are for consoles.
 
 pub use tollgate_core::{Mode, types::RuleChange};
 

@@ -60,7 +60,6 @@ impl Outcome {
     }
 
     /// The latency within which 99 of 100 requests of a class were served, in milliseconds.
-    #[must_use]
     pub fn p99(&self, class: Priority) -> f64 {
         let mut latencies: Vec<f64> = self.latencies[class as usize]
             .iter()

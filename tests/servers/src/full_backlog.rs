@@ -36,7 +36,6 @@ impl FullBacklog {
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().expect("its address")
     }

@@ -9,8 +9,8 @@ use std::{
 use axum::Router;
 use http::{Request, StatusCode};
 use tollgate::{
-    Admission, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
-    key::{KeyExtractorExt as _, client_ip, constant, header, key_fn, look_up, method},
+    Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    key::{KeyExtractorExt as _, client_ip, computed, constant, header, look_up, method},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -53,7 +53,7 @@ async fn the_type_of_subject_is_what_the_key_says_of_itself_or_the_rule() {
         per_minute("address", 9).by(client_ip()),
         per_minute("both", 9).by((header("x-api-key"), method())),
         per_minute("either", 9).by(header("x-api-key").or(constant("all"))),
-        per_minute("own", 9).by(key_fn(|head| Some(head.uri.path()))),
+        per_minute("own", 9).by(computed(|head| Some(Key::of(head.uri.path())))),
         per_minute("said", 9)
             .subject_type("tenant\n\"")
             .by(header("x-api-key")),

@@ -45,7 +45,6 @@ pub(super) struct DayClient {
 
 impl Journal {
     /// Requests and settlements that daily usage had no place for. It only grows.
-    #[must_use]
     pub fn lost_daily(&self) -> u64 {
         self.lost_daily.load(Ordering::Relaxed)
     }

@@ -91,21 +91,18 @@ impl<const WORDS: usize> SeqCells<WORDS> {
 impl<const WORDS: usize> SeqLine<WORDS> {
     /// The words of `key` under this salt.
     #[inline(always)]
-    #[must_use]
     pub fn get(&self, key: Fingerprint, salt: u64) -> Option<[u64; WORDS]> {
         self.0.iter().find_map(|cell| cell.read(key, salt))
     }
 
     /// Whether there is certainly no cell of any key.
     #[inline]
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let [first, second] = &self.0;
         first.tag.load(Ordering::Relaxed) | second.tag.load(Ordering::Relaxed) == 0
     }
 
     /// Whether there may be a cell whose words satisfy `may_be`.
-    #[must_use]
     pub fn any(&self, may_be: impl Fn(&[u64; WORDS]) -> bool) -> bool {
         let mut cells = self.0.iter();
         cells.any(|cell| !cell.is_empty() && may_be(&cell.words()))

@@ -369,7 +369,6 @@ impl ScriptReply {
     }
 
     /// The units that a balance has paid, of a charge at a place.
-    #[must_use]
     pub(crate) fn paid_units(&self, place: u16) -> u64 {
         let paid = self.of(usize::from(place)).map_or(0, |[_, _, paid]| paid);
         u64::try_from(paid).unwrap_or(0)

@@ -138,7 +138,6 @@ impl RedisStore {
 
     /// Whether the circuit breaker keeps requests from Redis at present. With several servers, the state of the breaker that lets the
     /// fewest through.
-    #[must_use]
     pub fn breaker(&self) -> BreakerState {
         let states = self.shared.backend.breakers().into_iter();
         states

@@ -6,17 +6,14 @@ use tollgate_core::Key;
 
 use crate::{
     head::Head,
-    key::{
-        extractor::{KeyExtractor, extractor},
-        value::push_made,
-    },
+    key::extractor::{Extracted, KeyExtractor, NoKey, extractor},
 };
 
 /// Counts by the key that a closure computes from the head of the request; `None` is no key.
 ///
-/// This is the most general synchronous extractor. If the key can be borrowed from the head,
-/// [`key_fn`](crate::key::key_fn()) and [`extension_with`](crate::key::extension_with()) are shorter. An empty value is a key,
-/// so return `None` for a client that sends none.
+/// This is the most general synchronous extractor. If the key is a part of a value in the extensions,
+/// [`extension_with`](crate::key::extension_with()) is shorter. An empty value is a key, so return `None` for a client that sends
+/// none.
 ///
 /// ```
 /// use tollgate::{Head, Key, key::{Extracted, KeyBuf, KeyExtractor, computed}};
@@ -43,5 +40,11 @@ where
     F: Fn(&Head<'_>) -> Option<Key> + Send + Sync + 'static,
 {
     let make = Arc::new(make);
-    extractor("custom", move |head, key| push_made(key, make(head)))
+    extractor("custom", move |head, key| match make(head) {
+        Some(made) => {
+            key.append(made.as_ref());
+            Extracted::Key
+        }
+        None => Extracted::Nothing(NoKey::Absent),
+    })
 }

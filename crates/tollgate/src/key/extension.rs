@@ -4,10 +4,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use tollgate_core::{KeyPart, PartKind};
 
-use crate::key::{
-    extractor::{KeyExtractor, extractor},
-    value::push_found,
-};
+use crate::key::extractor::{Extracted, KeyExtractor, NoKey, extractor};
 
 /// Counts by a value in the request's extensions, set by an outer middleware.
 ///
@@ -43,9 +40,7 @@ pub fn extension<T>() -> impl KeyExtractor + Clone + Debug
 where
     T: KeyPart + Send + Sync + 'static,
 {
-    extractor("extension", |head, key| {
-        push_found(key, PartKind::EXTENSION, head.extensions.get::<T>())
-    })
+    extension_with(|value: &T| Some(value))
 }
 
 /// Counts by a part of a value in the request's extensions; `None` is no key.
@@ -79,7 +74,10 @@ where
 {
     let find = Arc::new(find);
     extractor("extension", move |head, key| {
-        let found = head.extensions.get::<T>().and_then(&*find);
-        push_found(key, PartKind::EXTENSION, found)
+        let Some(found) = head.extensions.get::<T>().and_then(&*find) else {
+            return Extracted::Nothing(NoKey::Absent);
+        };
+        found.add_to(key, PartKind::EXTENSION);
+        Extracted::Key
     })
 }

@@ -9,10 +9,10 @@ use crate::head::Head;
 /// Finds the key of a request in its head.
 ///
 /// Combine extractors with tuples and with [`or`](crate::key::KeyExtractorExt::or); write your own with
-/// [`key_fn`](crate::key::key_fn()) or by implementing this trait.
+/// [`computed`](crate::key::computed()) or by implementing this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whom a rule counts",
-    note = "take header(..), client_ip(), extension::<T>(), a tuple of these, or key_fn(|head| ..)"
+    note = "take header(..), client_ip(), extension::<T>(), a tuple of these, or computed(|head| ..)"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Adds the parts of the request's key to `key`.

@@ -1,7 +1,7 @@
 //! Keys: which budget a request counts against.
 //!
 //! A rule has a quota; a *key* selects the budget. Requests with the same key share one budget. A [`KeyExtractor`] finds the key
-//! in the head of the request and adds its parts to a [`KeyBuf`](tollgate_core::KeyBuf). Each part carries its kind and its
+//! in the head of the request and adds its parts to a [`KeyBuf`]. Each part carries its kind and its
 //! length, so an API key that is spelled like an address is not that address, and `("ab", "c")` is not `("a", "bc")`. The
 //! store keeps a fingerprint only.
 //!
@@ -20,7 +20,6 @@
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
 //! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up |
-//! | [`key_fn(\|head\| ..)`](key_fn()) | a value that a closure borrows from the head |
 //! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure computes |
 //! | [`look_up(\|head\| async ..)`](look_up()) | a value that a future finds |
 //! | [`constant("all")`](constant()) | all requests together, or a tag inside of a tuple |
@@ -140,7 +139,6 @@ mod extension;
 mod extractor;
 mod grpc;
 mod header;
-mod key_fn;
 mod look_up;
 #[cfg(feature = "axum")]
 mod matched_path;
@@ -169,7 +167,6 @@ pub use self::{
     extractor::{Extracted, KeyExtractor, NoKey},
     grpc::{grpc_method, grpc_service},
     header::header,
-    key_fn::key_fn,
     look_up::look_up,
     metadata::metadata,
     method::method,

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// axum gives its parameters only to its own extractors, which take the whole request. So this clones the request's extensions,
 /// with one small allocation for each. If that is too expensive, use [`extension`](crate::key::extension()) or
-/// [`key_fn`](crate::key::key_fn()).
+/// [`computed`](crate::key::computed()).
 ///
 /// The key has two parts of [`PartKind::PATH_PARAMETER`], the name and the decoded value.
 pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {

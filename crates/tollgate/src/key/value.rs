@@ -1,6 +1,6 @@
 //! Client-sent values as parts of a key.
 
-use tollgate_core::{Key, KeyBuf, KeyPart, PartKind};
+use tollgate_core::{KeyBuf, PartKind};
 
 use crate::key::extractor::{Extracted, NoKey};
 
@@ -30,32 +30,6 @@ pub(crate) fn push_named(
         }
         Ok(_) => Extracted::Nothing(NoKey::Absent),
         Err(why) => Extracted::Nothing(why),
-    }
-}
-
-/// Adds a key that was made for a request.
-pub(crate) fn push_made(key: &mut KeyBuf, made: Option<Key>) -> Extracted {
-    match made {
-        Some(made) => {
-            key.append(made.as_ref());
-            Extracted::Key
-        }
-        None => Extracted::Nothing(NoKey::Absent),
-    }
-}
-
-/// Adds a value that a closure found.
-pub(crate) fn push_found(
-    key: &mut KeyBuf,
-    kind: PartKind,
-    value: Option<&(impl KeyPart + ?Sized)>,
-) -> Extracted {
-    match value {
-        Some(value) => {
-            value.add_to(key, kind);
-            Extracted::Key
-        }
-        None => Extracted::Nothing(NoKey::Absent),
     }
 }
 

@@ -49,7 +49,6 @@ impl<S> MessageLimit<S> {
     }
 
     /// The inner service.
-    #[must_use]
     pub fn get_ref(&self) -> &S {
         &self.inner
     }

@@ -32,7 +32,7 @@ pub(crate) struct Config {
     pub(crate) attach_decision: bool,
     /// Whether responses carry the quota's header fields.
     pub(crate) shows_quota: bool,
-    /// Whether a response has any effect but the one that its [`Refund`](crate::Refund) asks for.
+    /// Whether a response has any effect but the one that its [`Refund`](crate::service::Refund) asks for.
     pub(crate) acts_on_responses: bool,
     pub(crate) wait_room: Arc<WaitRoom>,
     /// Where denials are held back, if any rule does that.

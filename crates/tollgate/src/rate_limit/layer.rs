@@ -161,7 +161,6 @@ impl RateLimitLayer {
     /// assert!(matches!(had_a_state, Some(Ok(false))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn key_of<'a>(&self, rule: &str, head: impl Into<Head<'a>>) -> Option<Key> {
         let mut key = KeyBuf::new();
         let config = self.config.load();

@@ -73,7 +73,6 @@ impl PartsDecision {
     }
 
     /// The rules that it was made by.
-    #[must_use]
     pub fn rules(&self) -> &RuleSet {
         self.config.rules.set()
     }

@@ -42,7 +42,6 @@ impl<S> RateLimit<S> {
     }
 
     /// The inner service.
-    #[must_use]
     pub fn get_ref(&self) -> &S {
         &self.inner
     }

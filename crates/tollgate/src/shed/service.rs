@@ -35,7 +35,6 @@ impl<S> Shed<S> {
     }
 
     /// The inner service.
-    #[must_use]
     pub fn get_ref(&self) -> &S {
         &self.inner
     }

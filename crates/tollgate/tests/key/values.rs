@@ -7,7 +7,7 @@ use tollgate::{
     key::{
         KeyBuf, KeyExtractor, KeyExtractorExt, KeyPart, Network, NoKey, PartKind, authority,
         client_ip, computed, constant, cookie, extension, extension_with, grpc_method,
-        grpc_service, header, key_fn, look_up, metadata, method, path, query,
+        grpc_service, header, look_up, metadata, method, path, query,
     },
 };
 
@@ -75,7 +75,7 @@ fn a_closure_borrows_from_the_head_and_from_its_extensions() {
         account: 7,
         address: "192.0.2.1".parse().expect("an address"),
     });
-    let region = key_fn(|head| Some(head.uri.path().split_once('.')?.0));
+    let region = computed(|head| Some(Key::of(head.uri.path().split_once('.')?.0)));
     assert_eq!(key(&region, &head).map(Key::from), Ok(Key::of("/eu")));
 
     let found = parts([(PartKind::EXTENSION, "ada")]);
@@ -221,7 +221,6 @@ fn an_extractor_says_what_it_counts_by() {
         (Box::new(query("token")), "query"),
         (Box::new(Arc::new((method(), path()))), "method+path"),
         (Box::new(method().or(path())), "method|path"),
-        (Box::new(key_fn(|head| Some(head.uri.path()))), "custom"),
         (Box::new(computed(|_| None)), "custom"),
     ];
     for (extractor, subject) in all {

@@ -74,7 +74,6 @@ impl Service {
     }
 
     /// What Redis has denied, by instance and rule.
-    #[must_use]
     pub fn denied(&self) -> Vec<u64> {
         let meters = self.instances.iter().map(|instance| &instance.meter);
         let counts = meters.flat_map(|meter| meter.rules());
