@@ -87,17 +87,6 @@ fn of_what_slides_or_has_plans_only_a_single_unit_is_denied_here() {
 }
 
 #[test]
-fn with_plans_a_denial_is_cached_no_longer_than_the_store_said() {
-    // A large plan of a unit a minute wrote the state, and says when the units fit under the small one.
-    let small = Quota::token_bucket(10).refill(10, SECOND);
-    let (denials, cache) = (Denials::new(&small, true, None, false), Learned::default());
-    let denial = verdict(0, 600_000_000, 300_000);
-    cache.learn(&denials, (NOW, NOW), 1, &denial);
-    assert!(cache.deny(&denials, NOW + 299_999, (1, 0)).is_some());
-    assert_eq!(cache.deny(&denials, NOW + 300_000, (1, 0)), None);
-}
-
-#[test]
 fn a_denial_is_answered_here_only_where_it_is_known_when_the_units_fit() {
     let quotas = [
         Quota::token_bucket(10).refill(10, SECOND),

@@ -20,7 +20,7 @@ pub struct BoundRules {
     pub(crate) engine: Arc<Engine>,
     pub(crate) rules: Arc<RuleSet>,
     /// By rule and plan. `None`: nothing that a process may decide locally, because the rule is not enforced or the quota has no limit.
-    limits: Box<[Box<[Option<Arc<Limit>>]>]>,
+    limits: Box<[Plans]>,
     /// Where its states lie.
     pub places: Places,
     /// The numbers of the rules, by which their states are found.
@@ -32,6 +32,9 @@ pub struct BoundRules {
     pub(crate) swept: AtomicU64,
     pub(crate) is_sweeping: AtomicBool,
 }
+
+/// The limits of a rule, by plan.
+type Plans = Box<[Option<Arc<Limit>>]>;
 
 impl BoundRules {
     /// How often leases are checked for those that are not needed, in µs.
@@ -55,7 +58,7 @@ impl BoundRules {
             });
             plans.collect()
         });
-        let limits: Box<[Box<[Option<Arc<Limit>>]>]> = limits.collect();
+        let limits: Box<[Plans]> = limits.collect();
         let pauses = limits.iter().flatten().flatten();
         Arc::new(Self {
             pause: pauses.filter_map(|limit| limit.pause()).min(),

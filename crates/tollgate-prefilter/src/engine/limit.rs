@@ -267,31 +267,3 @@ impl Windows {
         after.checked_sub(self.weighs)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use tollgate_core::{Consistency, LeaseShare, MINUTE};
-
-    use super::*;
-
-    #[test]
-    fn a_window_is_found_by_the_time_until_which_its_units_weigh() {
-        let leased = Consistency::Leased {
-            share: LeaseShare::percent(50),
-        };
-        let of = |quota: Quota| Windows::new(&quota, &Effective::new(&quota, leased));
-        for (quota, weighs) in [
-            (Quota::fixed_window(100, MINUTE), 1),
-            (Quota::sliding_window(100, MINUTE), 2),
-        ] {
-            let windows = of(quota).expect("it is granted");
-            let until = windows.counts_until(28_333_333);
-            assert_eq!(until, (28_333_333 + weighs) * 60_000_000);
-            for near in [until - 29_999_999, until, until + 29_999_999] {
-                assert_eq!(windows.that_counts_until(near), Some(28_333_333));
-            }
-        }
-        assert!(of(Quota::gcra(100, MINUTE)).is_none());
-        assert!(of(Quota::sliding_log(100, MINUTE)).is_none());
-    }
-}

@@ -1,7 +1,7 @@
 //! Leases.
 
 use tollgate_core::{
-    Check, MINUTE, Outcome, Quota, Retry, Rule, Source, store::Settlement, types::CheckPolicy,
+    Check, MINUTE, Outcome, Quota, Retry, Source, store::Settlement, types::CheckPolicy,
 };
 
 use crate::{
@@ -97,18 +97,6 @@ fn an_exact_check_of_a_leased_rule_is_decided_by_the_store_and_leaves_the_lease_
         subject.decide(&[one()]).verdicts()[0].source(),
         Source::Lease
     );
-}
-
-#[test]
-fn an_exact_check_among_others_leaves_the_lease_alone() {
-    let rule = |name| Rule::new(name, Quota::gcra(6_000, MINUTE)).consistency(LEASED);
-    let subject = Subject::of([rule("rule"), rule("other")]);
-    subject.known(fits(5_000, 500_000), tracked(10, 7));
-    let other = Check::new(1, key(8), 1);
-    let query = subject.query(&[exact(), other]);
-    assert_eq!(query.checks[..], [exact(), other]);
-    drop(subject.finish(query, fits(4_000, 500_000), None));
-    assert_eq!(subject.query(&[one(), other]).checks[..], [other]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tollgate_core::{
 
 use crate::{
     Begin, BoundRules,
-    engine::tests::subject::{BY_KEY, KEY, LEASED, Subject, denied, done, fits, key, one, tracked},
+    engine::tests::subject::{BY_KEY, KEY, LEASED, Subject, done, fits, key, one, tracked},
 };
 
 fn queue(name: &str, at_most: Duration) -> Rule {
@@ -73,42 +73,4 @@ fn a_request_whose_states_are_in_several_places_does_not_wait() {
     assert_eq!((query.checks.len(), query.patience), (1, 0));
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, KEY, 1)]);
     assert_eq!((query.checks.len(), query.patience), (2, 60_000_000));
-}
-
-#[test]
-fn a_request_is_denied_here_only_while_no_request_could_queue_up() {
-    let subject = Subject::of([queue("queue", 5 * SECOND)]);
-    let check = [one()];
-    let begin = |patience| {
-        let begun = subject.rules.begin_within(&check, patience, subject.now());
-        match begun {
-            Begin::Query(_) => None,
-            Begin::Decided(decision) => decision.retry_after(),
-        }
-    };
-    let denies = |seconds: u64| {
-        let Begin::Query(mut query) = subject.rules.begin_within(&check, 1_000_000, subject.now())
-        else {
-            panic!("it is not known");
-        };
-        subject.fill(&mut query);
-        let full = denied(seconds * 1_000_000, (seconds - 1) * 1_000_000);
-        let denied = subject.finish(query, full, None);
-        assert_eq!(denied.decision.outcome(), Outcome::Deny);
-    };
-    // A queue of three seconds behind the one unit of the bucket: a more patient request may queue up behind it meanwhile.
-    denies(4);
-    assert_eq!((begin(1_000_000), begin(u64::MAX)), (None, None));
-    // One of five: the next one starts in six, and no request waits longer than five.
-    denies(6);
-    // It is as long ago as the reply took.
-    let late = Duration::from_micros(2 * 150);
-    let about = |expected: Duration| {
-        move |retry: Duration| retry >= expected - late && retry <= expected + late
-    };
-    assert!(begin(1_000_000).is_some_and(about(5 * SECOND)));
-    assert!(begin(0).is_some_and(about(6 * SECOND)));
-    assert!(begin(u64::MAX).is_some_and(about(SECOND)));
-    subject.advance(900_000);
-    assert!(begin(u64::MAX).is_some_and(about(SECOND / 10)));
 }
