@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::check::Check;
 
-/// The checks of a request, owned: one without an allocation. It is a slice otherwise.
+/// The checks of a request, owned: up to two without an allocation. It is a slice otherwise.
 ///
 /// ```
 /// use tollgate_core::{Check, store::{Checks, Fingerprint}};
@@ -17,7 +17,7 @@ use crate::check::Check;
 /// assert_eq!(Checks::from_slice(&checks), checks);
 /// ```
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Checks(SmallVec<[Check; 1]>);
+pub struct Checks(SmallVec<[Check; 2]>);
 
 impl Checks {
     /// No checks.

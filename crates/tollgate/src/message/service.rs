@@ -20,8 +20,7 @@ use crate::{
     },
     protocol::WireProtocol,
     rate_limit::{
-        decide::is_preflight, deny::reject, live_config::LiveConfig, look_ups::LookUps,
-        service_config::ServiceConfig,
+        decide::is_preflight, deny::reject, live_config::LiveConfig, service_config::ServiceConfig,
     },
     rejection::grpc_web_is_not_translated,
 };
@@ -75,36 +74,38 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> MessageLimitFuture<S, B> {
-        let (mut checks, mut look_ups) = (Checks::new(), LookUps::default());
+        let mut checks = Checks::new();
         let head = Head::from(&request);
         // One configuration for all of the call.
         let config = &self.config.load();
         // A preflight carries no identity and no messages.
-        let rejection = if is_preflight(&head, !request.body().is_end_stream()) {
+        let asked = if is_preflight(&head, !request.body().is_end_stream()) {
             config.rules.observer.preflight();
-            None
+            Ok(None)
         } else {
             match config.settings.protocol.of(&head) {
-                WireProtocol::Http => None,
+                WireProtocol::Http => Ok(None),
                 WireProtocol::GrpcWeb { .. } => {
                     config.rules.observer.untranslated_grpc_web();
-                    Some(grpc_web_is_not_translated(&head))
+                    Err(grpc_web_is_not_translated(&head))
                 }
-                WireProtocol::Grpc => (config.rules.collect(&head, &mut checks, &mut look_ups))
-                    .err()
-                    .map(|refusal| reject(config, &head, &refusal)),
+                WireProtocol::Grpc => (config.rules.collect(&head, &mut checks))
+                    .map_err(|refusal| reject(config, &head, &refusal)),
             }
         };
-        if let Some(rejection) = rejection {
-            // Dropping the instance frees what `poll_ready` has reserved.
-            self.inner = self.inner.clone();
-            return MessageLimitFuture::rejected(rejection);
-        }
-        if look_ups.is_empty() {
-            let (inner, max_wait) = (&mut self.inner, self.max_wait);
-            let (future, call) = call(inner, request, config, max_wait, checks.into());
-            return MessageLimitFuture::inner(future, call);
-        }
+        let look_ups = match asked {
+            Ok(Some(look_ups)) => look_ups,
+            Ok(None) => {
+                let (inner, max_wait) = (&mut self.inner, self.max_wait);
+                let (future, call) = call(inner, request, config, max_wait, checks.into());
+                return MessageLimitFuture::inner(future, call);
+            }
+            Err(rejection) => {
+                // Dropping the instance frees what `poll_ready` has reserved.
+                self.inner = self.inner.clone();
+                return MessageLimitFuture::rejected(rejection);
+            }
+        };
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let waiting = Waiting {

@@ -29,7 +29,7 @@ pub(crate) enum Asked {
     /// The checks that were collected.
     Checks,
     /// The checks that were collected, once keys are looked up.
-    LookUps,
+    LookUps(LookUps),
     /// Nothing more: a rule rejects it, because it has no key.
     Rejected(Box<Refusal>),
 }
@@ -51,13 +51,7 @@ pub(crate) enum Progress {
 ///
 /// `checks` is empty before the call. The caller owns it because it is large, so that it is not moved.
 #[inline]
-pub(crate) fn ask(
-    config: &Config,
-    head: &Head<'_>,
-    has_body: bool,
-    checks: &mut Checks,
-    look_ups: &mut LookUps,
-) -> Asked {
+pub(crate) fn ask(config: &Config, head: &Head<'_>, has_body: bool, checks: &mut Checks) -> Asked {
     if !config.settings.count_preflight && is_preflight(head, has_body) {
         config.rules.observer.preflight();
         return Asked::Nothing;
@@ -65,14 +59,11 @@ pub(crate) fn ask(
     if config.duplicates.has_counted(head) {
         config.rules.observer.applied_twice();
     }
-    if let Err(refusal) = config.rules.collect(head, checks, look_ups) {
-        Asked::Rejected(refusal)
-    } else if !look_ups.is_empty() {
-        Asked::LookUps
-    } else if checks.is_empty() {
-        Asked::Nothing
-    } else {
-        Asked::Checks
+    match config.rules.collect(head, checks) {
+        Err(refusal) => Asked::Rejected(refusal),
+        Ok(Some(look_ups)) => Asked::LookUps(look_ups),
+        Ok(None) if checks.is_empty() => Asked::Nothing,
+        Ok(None) => Asked::Checks,
     }
 }
 

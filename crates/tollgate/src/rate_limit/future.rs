@@ -18,7 +18,7 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, answer_denied},
+        admit::{Admitted, Answered, Entry, answer_denied},
         body::ResponseBody,
         config::Config,
         decide::{Progress, delay},
@@ -35,14 +35,21 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        // The request was admitted, and the inner service runs. Not a state of its own: a request that is admitted at once is
-        // moved once less.
         #[pin]
-        pub(super) inner: Option<S::Future>,
-        // What is before that, or in its place. Most requests have nothing of it.
-        state: Option<Box<State<S, B>>>,
-        // What is known of the request, until its response.
-        pub(super) admitted: Option<Admitted>,
+        kind: Kind<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProj]
+    enum Kind<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        /// The inner service runs. `None`: no rule counts the request.
+        Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
+        /// What is before that, or in its place.
+        Before { state: Option<Box<State<S, B>>> },
     }
 }
 
@@ -53,7 +60,7 @@ enum State<S, B> {
         request: Option<PendingRequest<S, B>>,
     },
     /// The request was admitted after a wait; the inner service becomes ready.
-    Readying(Option<PendingRequest<S, B>>),
+    Readying(Option<(PendingRequest<S, B>, Admitted)>),
     /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
     Answered(Answered),
 }
@@ -73,30 +80,24 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Of a request that nothing is known of yet.
     #[inline]
-    pub(super) fn new() -> Self {
+    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
         Self {
-            inner: None,
-            state: None,
-            admitted: None,
+            kind: Kind::Inner { future, admitted },
         }
     }
 
-    pub(super) fn answer(&mut self, answered: Answered) {
-        self.admitted = None;
-        self.state = Some(Box::new(State::Answered(answered)));
+    pub(crate) fn answered(answered: Answered) -> Self {
+        Self::before(State::Answered(answered))
     }
 
-    pub(super) fn decide_later(
-        &mut self,
+    pub(crate) fn deciding(
         decided: Pending<(Progress, KnownChecks)>,
         ready: S,
         request: Request<B>,
         config: Arc<Config>,
-    ) {
-        self.admitted = None;
-        self.state = Some(Box::new(State::Deciding {
+    ) -> Self {
+        Self::before(State::Deciding {
             decided,
             request: Some(PendingRequest {
                 service: ready,
@@ -105,7 +106,15 @@ where
                 request,
                 config,
             }),
-        }));
+        })
+    }
+
+    fn before(state: State<S, B>) -> Self {
+        Self {
+            kind: Kind::Before {
+                state: Some(Box::new(state)),
+            },
+        }
     }
 }
 
@@ -140,12 +149,15 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
+        let mut kind = self.project().kind;
         loop {
-            if let Some(inner) = this.inner.as_mut().as_pin_mut() {
-                return Poll::Ready(settle(this.admitted, ready!(inner.poll(cx))));
-            }
-            match &mut **this.state.as_mut().expect("polled after completion") {
+            let state = match kind.as_mut().project() {
+                KindProj::Inner { future, admitted } => {
+                    return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
+                }
+                KindProj::Before { state } => state,
+            };
+            match &mut **state.as_mut().expect("polled after completion") {
                 State::Deciding { decided, request } => {
                     let (progress, known) = ready!(Pin::new(&mut *decided).poll(cx));
                     let mut pending = request.take().expect("polled after completion");
@@ -159,50 +171,56 @@ where
                         }
                         Progress::Denied(decision) => {
                             let KnownChecks { checks, found } = &known;
-                            Some(answer_denied(&config, &head, &decision, checks, found))
+                            answer_denied(&config, &head, &decision, checks, found)
                         }
                         Progress::Refused(refusal) => {
-                            Some(Answered::at_once(reject(&config, &head, &refusal)))
+                            Answered::at_once(reject(&config, &head, &refusal))
                         }
                         Progress::Allowed(decision) => {
+                            let checks = known.checks;
+                            let mut entry =
+                                Entry::of(&config, &checks, &decision, &mut pending.request);
+                            let head = Head::from(&pending.request);
+                            let answer = config.rules.challenge(&head, &decision);
                             let shows_wait = config.settings.server_timing;
                             let since = pending.waits_since.filter(|_| shows_wait);
-                            let waited = since.map(|since| since.elapsed());
-                            let admitted = Admitted::after(config, known.checks, decision, waited);
-                            let answered =
-                                this.admitted.insert(admitted).enter(&mut pending.request);
-                            if answered.is_some() {
-                                *this.admitted = None;
+                            entry.waited = since.map(|since| Box::new(since.elapsed()));
+                            let admitted = Admitted::new(config, checks, decision, entry);
+                            match answer {
+                                Some(answer) => admitted.answer(answer),
+                                None if pending.is_ready => {
+                                    let future = pending.service.call(pending.request);
+                                    let admitted = Some(admitted);
+                                    kind.set(Kind::Inner { future, admitted });
+                                    continue;
+                                }
+                                None => {
+                                    let readying = State::Readying(Some((pending, admitted)));
+                                    *state = Some(Box::new(readying));
+                                    continue;
+                                }
                             }
-                            answered
                         }
                     };
-                    *this.state = match answered {
-                        Some(answered) => Some(Box::new(State::Answered(answered))),
-                        None if pending.is_ready => {
-                            let future = pending.service.call(pending.request);
-                            this.inner.set(Some(future));
-                            None
-                        }
-                        None => Some(Box::new(State::Readying(Some(pending)))),
-                    };
+                    *state = Some(Box::new(State::Answered(answered)));
                 }
-                State::Readying(request) => {
-                    let pending = request.as_mut().expect("polled after completion");
-                    if let Err(error) = ready!(pending.service.poll_ready(cx)) {
-                        return Poll::Ready(settle(this.admitted, Err(error)));
+                State::Readying(readying) => {
+                    let (pending, _) = readying.as_mut().expect("polled after completion");
+                    let ready = ready!(pending.service.poll_ready(cx));
+                    let (mut pending, admitted) = readying.take().expect("it is there");
+                    let mut admitted = Some(admitted);
+                    if let Err(error) = ready {
+                        return Poll::Ready(settle(&mut admitted, Err(error)));
                     }
-                    let mut pending = request.take().expect("it is there");
                     let future = pending.service.call(pending.request);
-                    this.inner.set(Some(future));
-                    *this.state = None;
+                    kind.set(Kind::Inner { future, admitted });
                 }
                 State::Answered(answered) => {
                     if let Some(held) = &mut answered.held {
                         ready!(Pin::new(held).poll(cx));
                     }
                     let response = std::mem::take(&mut answered.response);
-                    *this.state = None;
+                    *state = None;
                     return Poll::Ready(Ok(response.map(ResponseBody::full)));
                 }
             }
@@ -233,7 +251,11 @@ where
     S: Service<Request<B>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state.as_deref() {
+        let state = match &self.kind {
+            Kind::Inner { .. } => None,
+            Kind::Before { state } => state.as_deref(),
+        };
+        f.write_str(match state {
             Some(State::Deciding { .. }) => "ResponseFuture::Deciding",
             Some(State::Readying(_)) => "ResponseFuture::Readying",
             Some(State::Answered(_)) => "ResponseFuture::Answered",

@@ -124,10 +124,7 @@ impl Inspection {
         if settings.exempt.as_ref().is_some_and(|f| f(head)) {
             return RuleEffect::Exempt;
         }
-        let quota = match &settings.quota {
-            None => self.rules.planned(number, settings, head),
-            Some(_) => self.rules.quota_by(number, settings, head),
-        };
+        let quota = self.rules.quota_by(number, settings, head);
         let limit = settings.rule.limit_under(usize::from(quota.plan()));
         if limit.is_none() && !self.rules.has_plans_by_key(number) {
             return RuleEffect::Unlimited;

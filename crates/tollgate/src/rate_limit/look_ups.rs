@@ -20,9 +20,9 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 /// A key, or why there is none.
 pub(crate) type Found = Result<KeyBuf, NoKey>;
 
-/// Look-ups with the indices of their checks. Most requests have none.
+/// Look-ups with the indices of their checks. Most requests have none, and nothing of this.
 #[derive(Debug, Default)]
-pub(crate) struct LookUps(Option<Vec<(usize, LookUp)>>);
+pub(crate) struct LookUps(Vec<(usize, LookUp)>);
 
 #[derive(Debug)]
 enum LookUp {
@@ -33,19 +33,12 @@ enum LookUp {
 impl LookUps {
     /// Adds a look-up, without polling it.
     pub(crate) fn push(&mut self, index: usize, look_up: Pending<Found>) {
-        let look_ups = self.0.get_or_insert_default();
-        look_ups.push((index, LookUp::Running(look_up)));
+        self.0.push((index, LookUp::Running(look_up)));
     }
 
     /// Whether the key of the check at this index is looked up.
     pub(crate) fn has(&self, index: usize) -> bool {
-        self.0.iter().flatten().any(|(of, _)| *of == index)
-    }
-
-    /// Whether there is none.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.0.iter().any(|(of, _)| *of == index)
     }
 
     /// The results, in the order in which the look-ups were added. Those that have not finished by the deadline are dropped and
@@ -67,7 +60,7 @@ impl LookUps {
             LookUp::Running(_) => Err(NoKey::LookUpFailed),
             LookUp::Done(found) => found,
         };
-        let look_ups = self.0.into_iter().flatten();
+        let look_ups = self.0.into_iter();
         look_ups
             .map(|(index, look_up)| (index, found(look_up)))
             .collect()
@@ -86,7 +79,7 @@ impl Future for LookUps {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut ended = true;
-        for (_, look_up) in self.0.iter_mut().flatten() {
+        for (_, look_up) in &mut self.0 {
             let LookUp::Running(running) = look_up else {
                 continue;
             };

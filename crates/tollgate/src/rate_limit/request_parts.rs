@@ -185,15 +185,15 @@ impl Asking {
     fn collect(&mut self) -> Result<(), Stop> {
         while let Some(part) = self.parts.get(self.of_part.len()) {
             let (rules, head) = (&self.config.rules, Head::from(&part.head));
-            let (mut checks, mut look_ups) = (Checks::new(), LookUps::default());
+            let (mut checks, mut look_ups) = (Checks::new(), None);
             if self.config.settings.count_preflight || !is_preflight(&head, false) {
-                match part.is_fragment {
-                    true => rules.collect_of_fragment(&head, &mut checks, &mut look_ups),
-                    false => rules.collect(&head, &mut checks, &mut look_ups),
+                look_ups = match part.is_fragment {
+                    true => rules.collect_of_fragment(&head, &mut checks),
+                    false => rules.collect(&head, &mut checks),
                 }
                 .map_err(Stop::Refused)?;
             }
-            if !look_ups.is_empty() {
+            if let Some(look_ups) = look_ups {
                 return Err(Stop::LookUps(Box::new((checks, look_ups))));
             }
             self.add(checks.into());

@@ -35,6 +35,8 @@ pub(crate) struct RequestRules {
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
+    /// Those of them that count requests, in the same order.
+    counting: Arc<[CountingRule]>,
     /// Finds those of a request, among many rules on paths.
     index: Option<Arc<RouteIndex>>,
     /// `None`: no rule is on a path.
@@ -52,6 +54,19 @@ pub(crate) struct RequestRules {
     /// By threshold, what may answer above it in the place of the service.
     challenges: Arc<[(u16, Arc<ChallengeFn>)]>,
 }
+
+/// A rule that counts requests: not one that is off or for handlers. With what is known before there is a request.
+struct CountingRule {
+    rule: RequestRule,
+    number: u16,
+    key: Arc<dyn KeyExtractor>,
+    /// The limit and the cost of a request for which the rule computes nothing.
+    limit: Option<u64>,
+    cost: u64,
+}
+
+/// The rule's own, whatever the request.
+const OWN_QUOTA: CheckQuota = CheckQuota::of_plan(0);
 
 /// The plans of single keys of a rule.
 struct PlansByKey {
@@ -114,9 +129,23 @@ impl RequestRules {
     /// `before`: the rules whose place they take.
     fn on(list: Vec<RequestRule>, limiter: LayerLimiter, before: Option<&Self>) -> Self {
         let any = |does: fn(&RequestSettings) -> bool| list.iter().any(|it| does(it.settings()));
-        let routes = list.iter().map(|rule| &rule.settings().routes);
+        let counting = list.iter().enumerate().filter_map(|(place, rule)| {
+            let settings = rule.settings();
+            let key = settings.key.as_ref()?;
+            (*settings.rule.mode() != Mode::Off).then(|| CountingRule {
+                rule: rule.clone(),
+                // A rule set has fewer than 65 536 rules.
+                number: place as u16,
+                key: Arc::clone(key),
+                limit: settings.rule.limit_under(0),
+                cost: settings.rule.fixed_cost(),
+            })
+        });
+        let counting: Arc<[CountingRule]> = counting.collect();
+        let routes = counting.iter().map(|it| &it.rule.settings().routes);
         Self {
             index: RouteIndex::new(routes).map(Arc::new),
+            counting,
             slashes: list
                 .iter()
                 .any(|rule| rule.settings().routes.paths().is_some())
@@ -189,35 +218,21 @@ impl RequestRules {
             .map(|rule| rule.rule.name())
     }
 
-    /// Collects the checks of a request, with a placeholder for each whose key is looked up.
+    /// Collects the checks of a request. Those whose keys are looked up have a placeholder.
     #[inline]
     pub(crate) fn collect(
         &self,
         head: &Head<'_>,
         checks: &mut Checks,
-        look_ups: &mut LookUps,
-    ) -> Result<(), Box<Refusal>> {
+    ) -> Result<Option<LookUps>, Box<Refusal>> {
         if let Some(slashes) = &self.slashes {
             slashes.look(head, self.all());
         }
-        let mut key = KeyBuf::new();
-        self.each_that_may_apply(head, |number, request_rule| {
-            self.collect_of(number, request_rule, head, &mut key, checks, look_ups)
-        })
-    }
-
-    /// Calls `then` with each rule whose conditions may be true, in their order. Among many, an index finds them.
-    #[inline]
-    fn each_that_may_apply(
-        &self,
-        head: &Head<'_>,
-        mut then: impl FnMut(u16, &RequestSettings) -> Result<(), Box<Refusal>>,
-    ) -> Result<(), Box<Refusal>> {
-        match &self.index {
-            Some(index) => index.each(head, |number| then(number, self.of_rule(number))),
-            // A rule set has fewer than 65 536 rules.
-            None => (self.all().enumerate()).try_for_each(|(place, rule)| then(place as u16, rule)),
-        }
+        let (mut key, mut look_ups) = (KeyBuf::new(), None);
+        self.each_that_may_apply(head, |rule| {
+            self.collect_of(rule, head, &mut key, checks, &mut look_ups)
+        })?;
+        Ok(look_ups)
     }
 
     /// The same of a head that says only a part of its request: a rule whose key it lacks does not apply to it.
@@ -225,51 +240,60 @@ impl RequestRules {
         &self,
         head: &Head<'_>,
         checks: &mut Checks,
-        look_ups: &mut LookUps,
-    ) -> Result<(), Box<Refusal>> {
-        let mut key = KeyBuf::new();
-        self.each_that_may_apply(head, |number, request_rule| {
+    ) -> Result<Option<LookUps>, Box<Refusal>> {
+        let (mut key, mut look_ups) = (KeyBuf::new(), None);
+        self.each_that_may_apply(head, |rule| {
             key.clear();
-            let key_of = |extractor: &Arc<dyn KeyExtractor>| extractor.extract(head, &mut key);
-            match request_rule.key.as_ref().map(key_of) {
-                None | Some(Extracted::Nothing(_)) => Ok(()),
-                _ => self.collect_of(number, request_rule, head, &mut key, checks, look_ups),
+            match rule.key.extract(head, &mut key) {
+                Extracted::Nothing(_) => Ok(()),
+                _ => self.collect_of(rule, head, &mut key, checks, &mut look_ups),
             }
-        })
+        })?;
+        Ok(look_ups)
+    }
+
+    /// Calls `then` with each rule whose conditions may be true, in their order. Among many, an index finds them.
+    #[inline]
+    fn each_that_may_apply(
+        &self,
+        head: &Head<'_>,
+        mut then: impl FnMut(&CountingRule) -> Result<(), Box<Refusal>>,
+    ) -> Result<(), Box<Refusal>> {
+        match &self.index {
+            Some(index) => index.each(head, |place| then(&self.counting[usize::from(place)])),
+            None => self.counting.iter().try_for_each(then),
+        }
     }
 
     /// Adds the check of a rule, if the rule applies.
     #[inline]
     fn collect_of(
         &self,
-        number: u16,
-        request_rule: &RequestSettings,
+        rule: &CountingRule,
         head: &Head<'_>,
         key: &mut KeyBuf,
         checks: &mut Checks,
-        look_ups: &mut LookUps,
+        look_ups: &mut Option<LookUps>,
     ) -> Result<(), Box<Refusal>> {
-        let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
-            return Ok(());
-        };
-        if *rule.mode() == Mode::Off || request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
+        let (number, request_rule) = (rule.number, rule.rule.settings());
+        if request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
             return Ok(());
         }
         if request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
             self.observer.skipped(number);
             return Ok(());
         }
-        let quota = match &request_rule.quota {
-            None => self.planned(number, request_rule, head),
-            Some(_) => self.quota_by(number, request_rule, head),
-        };
-        let limit = rule.limit_under(usize::from(quota.plan()));
+        let (mut quota, mut limit) = (OWN_QUOTA, rule.limit);
+        if request_rule.plan.is_some() || request_rule.quota.is_some() {
+            quota = self.quota_by(number, request_rule, head);
+            limit = request_rule.rule.limit_under(usize::from(quota.plan()));
+        }
         if limit.is_none() && !self.has_plans_by_key(number) {
             self.observer.skipped(number);
             return Ok(());
         }
         let cost = match &request_rule.cost {
-            None => rule.fixed_cost(),
+            None => rule.cost,
             Some(f) => {
                 let cost = f(head);
                 if let Some(limit) = limit.filter(|limit| *limit > 0 && cost > *limit) {
@@ -283,7 +307,7 @@ impl RequestRules {
             Some(policies) => policies.of(head),
         };
         key.clear();
-        match extractor.extract(head, key) {
+        match rule.key.extract(head, key) {
             Extracted::Key => self.observer.keyed(number),
             // Its key would be asked for a limit of its own.
             Extracted::Nothing(_) if limit.is_none() => {
@@ -296,6 +320,7 @@ impl RequestRules {
                 }
             }
             Extracted::Later(answer) => {
+                let look_ups = look_ups.get_or_insert_default();
                 look_ups.push(checks.len(), answer);
                 let check = Check::new(number, Fingerprint::from_bits(0), cost);
                 checks.push(check.with_quota(quota).with_policy(policy));
@@ -323,20 +348,15 @@ impl RequestRules {
         let (mut checks, mut later) = (Checks::new(), Checks::new());
         let mut look_ups = LookUps::default();
         let mut key = KeyBuf::new();
-        for (place, request_rule) in self.all().enumerate() {
-            let (rule, Some(extractor)) = (&request_rule.rule, &request_rule.key) else {
-                continue;
-            };
-            // A rule set has fewer than 65 536 rules.
-            let number = place as u16;
-            if !rule.is_enforced() || request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
+        for rule in &*self.counting {
+            let (number, request_rule) = (rule.number, rule.rule.settings());
+            if !request_rule.rule.is_enforced()
+                || request_rule.exempt.as_ref().is_some_and(|f| f(head))
+            {
                 continue;
             }
-            let quota = match &request_rule.quota {
-                None => self.planned(number, request_rule, head),
-                Some(_) => self.quota_by(number, request_rule, head),
-            };
-            let limit = rule.limit_under(usize::from(quota.plan()));
+            let quota = self.quota_by(number, request_rule, head);
+            let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
             if limit.is_none() && !self.has_plans_by_key(number) {
                 continue;
             }
@@ -345,7 +365,7 @@ impl RequestRules {
                 continue;
             }
             key.clear();
-            match extractor.extract(head, &mut key) {
+            match rule.key.extract(head, &mut key) {
                 Extracted::Key => checks.extend(self.check(number, &key, 0, quota)),
                 Extracted::Nothing(_) => {}
                 Extracted::Later(answer) => {
@@ -364,22 +384,6 @@ impl RequestRules {
         checks
     }
 
-    /// The plan of a request.
-    #[inline]
-    pub(super) fn planned(
-        &self,
-        rule: u16,
-        request_rule: &RequestSettings,
-        head: &Head<'_>,
-    ) -> CheckQuota {
-        CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
-            let own = &request_rule.rule;
-            f(head, own, &mut |name| {
-                self.observer.unknown_plan(own, rule, name)
-            })
-        }))
-    }
-
     /// The quota that was computed for a request, or else its plan.
     pub(super) fn quota_by(
         &self,
@@ -387,13 +391,18 @@ impl RequestRules {
         request_rule: &RequestSettings,
         head: &Head<'_>,
     ) -> CheckQuota {
-        let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) else {
-            return self.planned(rule, request_rule, head);
-        };
-        request_rule.rule.quota_for(quota).unwrap_or_else(|error| {
-            self.observer.quota_refused(rule, &error);
-            CheckQuota::of_plan(0)
-        })
+        let own = &request_rule.rule;
+        if let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) {
+            return own.quota_for(quota).unwrap_or_else(|error| {
+                self.observer.quota_refused(rule, &error);
+                OWN_QUOTA
+            });
+        }
+        CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
+            f(head, own, &mut |name| {
+                self.observer.unknown_plan(own, rule, name)
+            })
+        }))
     }
 
     /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.

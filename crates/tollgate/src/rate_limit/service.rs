@@ -2,22 +2,28 @@
 
 use std::{
     fmt,
+    future::ready,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::observe::Timer;
+use tollgate_core::{Decision, Pending, Step, observe::Timer, store::Checks};
 use tower_service::Service;
 
 use crate::{
     head::Head,
+    observe::Route,
     rate_limit::{
-        admit::{Admitted, Decided},
+        admit::{Admitted, Answered, Entry, answer_denied},
         body::ResponseBody,
+        config::Config,
+        decide::{Asked, Progress, ask, attempt, look_up, report, wait},
+        deny::reject,
         future::ResponseFuture,
         live_config::LiveConfig,
+        request_rules::KnownChecks,
         service_config::ServiceConfig,
     },
 };
@@ -78,36 +84,95 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let timer = Timer::start();
-        let mut future = ResponseFuture::new();
-        // Written where it stays: each move takes time. One configuration for all of the request.
-        let admitted = future.admitted.insert(Admitted::new(self.config.load()));
+        // One configuration for all of the request.
+        let config = self.config.load();
+        let head = Head::from(&request);
         let has_body = !request.body().is_end_stream();
-        let answered = match admitted.decide(&Head::from(&request), has_body, timer) {
-            Decided::Allowed => admitted.enter(&mut request),
-            Decided::Unlimited => {
-                future.admitted = None;
-                None
+        let mut checks = Checks::new();
+        match ask(&config, &head, has_body, &mut checks) {
+            Asked::Checks => {}
+            Asked::Nothing if config.attach_decision => {}
+            Asked::Nothing => return ResponseFuture::inner(self.inner.call(request), None),
+            Asked::Rejected(refusal) => {
+                return self.answer(Answered::at_once(reject(&config, &head, &refusal)));
             }
-            Decided::Answered(answered) => Some(answered),
-            Decided::Later(pending) => {
-                let config = admitted.config();
-                // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
-                let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                future.decide_later(pending, ready, request, config);
-                return future;
-            }
-        };
-        match answered {
-            // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-            None => future.inner = Some(self.inner.call(request)),
-            Some(answered) => {
-                // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the
-                // next call, it would be missing elsewhere, also while the denial is held.
-                self.inner = self.inner.clone();
-                future.answer(answered);
+            Asked::LookUps(look_ups) => {
+                let route = Route::of(head.extensions);
+                let decided = look_up(Arc::clone(&config), checks, look_ups, timer, route);
+                return self.decide_later(Pending::new(decided), request, config);
             }
         }
-        future
+        let attempt = attempt(&config, &checks);
+        let decided = match checks.is_empty() {
+            true => Step::Ready(Decision::unlimited(0)),
+            false => attempt.decide(),
+        };
+        // It stays where it was written until the service is called: each move takes time.
+        let decision = match &decided {
+            Step::Ready(decision) if !attempt.waits(decision) => decision,
+            _ => {
+                let pending = match decided {
+                    // With its place in the queue, which goes back also if the future is never polled.
+                    Step::Ready(decision) => {
+                        let waits = Progress::Waits(Box::new(attempt.wait(decision)));
+                        Pending::new(ready((waits, checks.into())))
+                    }
+                    reply => {
+                        let (route, known) = (Route::of(head.extensions), checks.into());
+                        Pending::new(wait(Arc::clone(&config), known, reply, timer, route))
+                    }
+                };
+                return self.decide_later(pending, request, config);
+            }
+        };
+        if !checks.is_empty() {
+            report(&config, &head, &checks, decision, timer);
+        }
+        if !decision.is_allowed() {
+            let answered = answer_denied(&config, &head, decision, &checks, &[]);
+            return self.answer(answered);
+        }
+        let entry = Entry::of(&config, &checks, decision, &mut request);
+        if config.rules.has_challenges()
+            && let Some(answer) = config.rules.challenge(&Head::from(&request), decision)
+        {
+            let admitted = Admitted::new(config, checks, decision.clone(), entry);
+            return self.answer(admitted.answer(answer));
+        }
+        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+        let inner = self.inner.call(request);
+        let Step::Ready(decision) = decided else {
+            unreachable!("it was looked at");
+        };
+        // Put together in its place, after the call: the future is not moved.
+        ResponseFuture::inner(inner, Some(Admitted::new(config, checks, decision, entry)))
+    }
+}
+
+impl<S: Clone> RateLimit<S> {
+    /// The instance that was polled ready is not kept while a denial is held.
+    fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the next call,
+        // it would be missing elsewhere.
+        self.inner = self.inner.clone();
+        ResponseFuture::answered(answered)
+    }
+
+    fn decide_later<B>(
+        &mut self,
+        decided: Pending<(Progress, KnownChecks)>,
+        request: Request<B>,
+        config: Arc<Config>,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
+        let clone = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, clone);
+        ResponseFuture::deciding(decided, ready, request, config)
     }
 }

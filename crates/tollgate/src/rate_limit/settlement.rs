@@ -20,11 +20,11 @@ pub(crate) type RuleIndices = SmallVec<[u16; 4]>;
 
 /// What a request took, until its response tells what it cost.
 pub(crate) struct Settlement {
-    pub(crate) config: Arc<Config>,
-    pub(crate) checks: Checks,
-    pub(crate) decision: Decision,
-    pub(crate) admission: Option<Admission>,
-    pub(crate) is_settled: bool,
+    config: Arc<Config>,
+    checks: Checks,
+    decision: Decision,
+    admission: Option<Admission>,
+    is_settled: bool,
 }
 
 /// The settlement of a call whose status comes in the trailers.
@@ -45,6 +45,29 @@ pub(crate) struct AtHead {
 }
 
 impl Settlement {
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        checks: &Checks,
+        decision: &Decision,
+        admission: Option<Admission>,
+    ) -> Self {
+        Self {
+            config: Arc::clone(config),
+            checks: checks.clone(),
+            decision: decision.clone(),
+            admission,
+            is_settled: false,
+        }
+    }
+
+    /// Gives back what the request has taken, unless its ticket was taken.
+    pub(crate) fn refund(mut self) {
+        self.is_settled = true;
+        if self.admission.take().is_none_or(|it| it.claim_ticket()) {
+            self.config.rules.refund(&self.checks, &self.decision);
+        }
+    }
+
     /// The head of the response is there.
     pub(crate) fn on_response(self, status: StatusCode, headers: &HeaderMap) -> AtHead {
         let protocol = self.config.settings.protocol;
@@ -85,9 +108,8 @@ impl Settlement {
                 (cost != check.cost()).then_some((check.rule(), cost))
             })
             .collect();
-        let settles_here = |admission: Admission| admission.claim_ticket();
         if costs.is_empty() && !rules.counts_settled
-            || !self.admission.take().is_none_or(settles_here)
+            || !self.admission.take().is_none_or(|it| it.claim_ticket())
         {
             return RuleIndices::new();
         }
