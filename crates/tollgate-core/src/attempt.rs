@@ -5,7 +5,7 @@
 //! that, [`start`](Waiting::start) or [`give_up`](Waiting::give_up).
 
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     pin::pin,
     sync::OnceLock,
     task::Poll,
@@ -19,8 +19,8 @@ use crate::{
     limiter::Limiter,
     observe,
     rule::Rule,
+    slot_waiters::SlotWaiter,
     step::{Pending, Step},
-    store::slot_waiters::{SlotWaiter, SlotWaiters},
     ticket::Ticket,
     wait_queue::{Kind, Permit, WaitError},
     wait_timer::Timer,
@@ -325,9 +325,8 @@ async fn acquire_in_queue(
     }
     // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
     let mut peeks = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
-    let waiters = limiter.rule_store().slot_waiters();
     // Elsewhere others give units back without a notice: then it is known when they refill.
-    let hears_units = waiters.is_some_and(|waiters| waiters.poll_every().is_none());
+    let hears_units = limiter.rule_store().asks_for_slots_every().is_none();
     let of_slots = |check: &Check| holds_slots(limiter.rules().rules(), check);
     let mut listens = checks.iter().any(of_slots);
     let mut was_slots = false;
@@ -390,33 +389,24 @@ fn holds_slots(rules: &[Rule], check: &Check) -> bool {
 }
 
 /// The next slots that come back.
-struct Release<'a> {
-    waiter: Option<SlotWaiter<'a>>,
+struct Release {
+    waiter: SlotWaiter,
     poll_every: Option<Duration>,
 }
 
-/// How often a store without wake-ups is asked for slots.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
-
-impl<'a> Release<'a> {
+impl Release {
     /// Of slots of these checks. To be made before the request asks, so that no release is missed.
-    fn of(limiter: &'a Limiter, checks: &[Check], of_slots: impl Fn(&Check) -> bool) -> Self {
-        let waiters = limiter.rule_store().slot_waiters();
+    fn of(limiter: &Limiter, checks: &[Check], of_slots: impl Fn(&Check) -> bool) -> Self {
         let keys = checks.iter().filter(|check| of_slots(check));
         Self {
-            waiter: waiters.map(|waiters| waiters.wait(keys.map(Check::key))),
-            poll_every: waiters.map_or(Some(ASK_AGAIN), SlotWaiters::poll_every),
+            waiter: SlotWaiter::new(keys.map(Check::key)),
+            poll_every: limiter.rule_store().asks_for_slots_every(),
         }
     }
 
     /// Ends when it is time to ask again, and at `patience` at the latest.
     async fn wait(&self, patience: Duration, timer: &impl Timer) {
-        let mut released = pin!(async {
-            match &self.waiter {
-                Some(waiter) => waiter.released().await,
-                None => pending().await,
-            }
-        });
+        let mut released = pin!(self.waiter.released());
         // Slots of other processes may come back sooner, without a notice.
         let poll_every = self.poll_every;
         let asks_at = poll_every.map(|pause| timer.elapsed().saturating_add(pause));

@@ -20,15 +20,15 @@ use crate::{
     check::Check,
     checks::Checks,
     decision::Decision,
-    hold::{Hold, SharedSlots, SlotOwner},
+    held_slots::HeldSlots,
+    hold::Hold,
     journal::{DurableRules, Journal},
     observe::Observer,
     remote::fallback::Fallback,
-    rule_set::RuleSet,
     source::Source,
     step::{Pending, Step},
     store::rule_store::RuleStore,
-    striped::PerStripe,
+    ticket::slot_holds,
     time::Tick,
     wait_queue::WaitQueues,
 };
@@ -39,8 +39,6 @@ pub(crate) struct Coordinator {
     pub(crate) store: Arc<dyn RuleStore>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     pub(crate) fallback: Option<Arc<Fallback>>,
-    /// Where slots go back to, once for each stripe, because requests count on it; `None` if no rule has slots.
-    pub(crate) slot_owners: Option<SlotOwners>,
     pub(crate) way: Way,
     /// What the checks of this rule set are known by.
     pub(crate) rules_version: u32,
@@ -64,6 +62,8 @@ pub(crate) struct Way {
     has_none: bool,
     has_thresholds: bool,
     pub(crate) has_waits: bool,
+    /// Whether slots go back to the store by their numbers.
+    releases_slots: bool,
     /// Whether operators are told of decisions.
     pub(crate) is_observed: bool,
     /// Whether somebody has to know the keys of checks.
@@ -72,16 +72,20 @@ pub(crate) struct Way {
 
 impl Way {
     fn new(
-        rules: &RuleSet,
+        store: &dyn RuleStore,
         in_memory: bool,
         observer: &Observer,
         noted: Option<&DurableRules>,
     ) -> Self {
+        let rules = store.rules();
         let (has_none, has_thresholds) = (rules.has_none(), rules.has_thresholds());
-        let in_one_step = in_memory && !(has_none || has_thresholds || rules.has_slots());
+        let releases_slots = rules.has_slots() && store.releases_slots();
+        let in_one_step = in_memory && !(has_none || has_thresholds || releases_slots);
+        let comes_back = !(rules.has_slots() || rules.has_waits() || rules.has_credits());
         Self {
             is_direct: in_one_step && !noted.is_some_and(DurableRules::has_durable),
-            asks_before_ledger: in_one_step && !(rules.has_waits() || rules.has_credits()),
+            asks_before_ledger: in_one_step && comes_back,
+            releases_slots,
             has_none,
             has_thresholds,
             has_waits: rules.has_waits(),
@@ -90,8 +94,6 @@ impl Way {
         }
     }
 }
-
-pub(crate) struct SlotOwners(pub(crate) PerStripe<SlotOwner>);
 
 /// What a store is asked.
 #[derive(Clone, Copy, Debug)]
@@ -138,14 +140,13 @@ impl Coordinator {
         };
         let noted = DurableRules::new(rules, &journal, fallback.is_none(), clock);
         let durable = noted.clone().filter(|it| it.has_durable());
-        let way = Way::new(rules, fallback.is_none(), &observer, noted.as_deref());
+        let way = Way::new(&*store, fallback.is_none(), &observer, noted.as_deref());
         journal.set_store(&store);
         if let Some((durable, paid)) = durable.clone().zip(store.paid()) {
             paid.set(move |check, units| durable.paid(check, units));
         }
         Self {
             way,
-            slot_owners: (rules.has_slots()).then(|| SlotOwners::new(&store, fallback.as_ref())),
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
             rules: rules.rules().len() as u16,
@@ -296,48 +297,30 @@ impl Coordinator {
         if let Some(durable) = &self.durable {
             durable.decided(checks, decision);
         }
-        if let Some(owners) = &self.slot_owners {
-            let checked = checks.iter().zip(decision.verdicts());
-            let mut held = checked.filter_map(|(check, verdict)| {
-                let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
-                Some(Hold::of_slots(*check, number, verdict.source()))
-            });
-            let Some(first) = held.next() else { return };
-            let mut slots = SmallVec::from_buf([first]);
-            held.for_each(|slot| slots.push(slot));
-            let slots = SharedSlots::new(slots, owners.0.here());
+        if self.way.releases_slots {
+            let slots = slot_holds(checks, decision).filter(|it| it.source != Source::Fallback);
+            let slots: SmallVec<[Hold; 1]> = slots.collect();
+            if slots.is_empty() {
+                return;
+            }
+            let store = Arc::clone(&self.store);
+            let slots = HeldSlots::of(StoredSlots { store, slots });
             // A denied request, whose checks failed after a store had given slots, returns them at once.
             if decision.is_allowed() {
-                decision.hold(slots);
+                decision.set_slots(HeldSlots::both(decision.take_slots(), Some(slots)));
             }
         }
     }
 }
 
-impl SlotOwners {
-    fn new(store: &Arc<dyn RuleStore>, fallback: Option<&Arc<Fallback>>) -> Self {
-        Self(PerStripe::new(|_| -> SlotOwner {
-            let (store, fallback) = (Arc::clone(store), fallback.cloned());
-            Arc::new(move |slots| release(&*store, fallback.as_deref(), slots))
-        }))
-    }
+/// Slots that a store has given by their numbers.
+struct StoredSlots {
+    store: Arc<dyn RuleStore>,
+    slots: SmallVec<[Hold; 1]>,
 }
 
-/// Returns slots to the store, or to the share that gave them.
-fn release(store: &dyn RuleStore, fallback: Option<&Fallback>, slots: &[Hold]) {
-    let is_local = |slot: &Hold| slot.source == Source::Fallback;
-    let Some(fallback) = fallback.filter(|_| slots.iter().any(is_local)) else {
-        return store.release(slots);
-    };
-    let (local, stored): (Vec<Hold>, Vec<Hold>) = slots.iter().copied().partition(is_local);
-    fallback.local().release(&local);
-    // Requests that wait for slots wait at the store, also while it fails.
-    if let Some(waiters) = store.slot_waiters() {
-        local.iter().for_each(|slot| waiters.wake(slot.check.key()));
-    }
-    if !stored.is_empty() {
-        store.release(&stored);
+impl Drop for StoredSlots {
+    fn drop(&mut self) {
+        self.store.release(&self.slots);
     }
 }
-
-crate::debug_fields!(SlotOwners);

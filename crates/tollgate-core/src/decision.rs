@@ -1,11 +1,12 @@
 //! Decisions: what a limiter answers.
 
-use std::{fmt, slice, sync::Arc, time::Duration};
+use std::{fmt, slice, time::Duration};
 
 use crate::{
     algorithm::{Assessment, Retry, Taken},
     check::Check,
-    hold::{HeldSlots, Hold, SharedSlots},
+    held_slots::{HeldSlots, SharedSlots},
+    hold::Hold,
     source::Source,
     time::{Tick, micros},
 };
@@ -469,7 +470,7 @@ pub struct Decision {
     retry: CompactRetry,
     /// What most decisions do not have.
     rest: Option<Box<Rest>>,
-    slots: Option<Arc<SharedSlots>>,
+    slots: SharedSlots,
 }
 
 /// Verdicts in the order of the checks. Those of one or two lie where the decision is: to allocate and free some takes as long as to
@@ -516,7 +517,7 @@ impl Decision {
             reason: None,
             retry: CompactRetry::NOW,
             rest: None,
-            slots: None,
+            slots: SharedSlots::default(),
         }
     }
 
@@ -796,20 +797,20 @@ impl Decision {
             (rest.delay, rest.waited) = (0, 0);
             rest.places.clear();
         }
-        self.slots = None;
+        self.slots = SharedSlots::default();
         self
     }
 
-    /// The same decision of a request that holds these slots.
-    pub(crate) fn hold(&mut self, slots: Arc<SharedSlots>) {
-        self.slots = Some(slots);
+    /// What the request holds from now on, in place of what it has held: for stores.
+    pub fn set_slots(&mut self, slots: Option<HeldSlots>) {
+        self.slots = SharedSlots::new(slots);
     }
 
     /// Takes the slots out that the request holds, if it does and they were not taken out before: from this decision, a clone of
     /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
     #[must_use = "slots go back when they are dropped"]
     pub fn take_slots(&self) -> Option<HeldSlots> {
-        self.slots.as_ref()?.take()
+        self.slots.take()
     }
 
     /// Whether a rule passes only because the store failed.

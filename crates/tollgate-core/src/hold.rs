@@ -1,14 +1,9 @@
 //! What a request has taken, and where it goes back.
 
-use std::{fmt, sync::Arc};
-
-use smallvec::SmallVec;
-
 use crate::{
     algorithm::{GcraState, Taken},
     check::Check,
     source::Source,
-    sync::{AtomicU64, Ordering},
 };
 
 /// What a check has taken: units, a place in the queue of units, or slots.
@@ -79,64 +74,4 @@ pub enum Settlement {
     Charge(u64),
     /// Gives back everything: the request was not let through after all.
     Cancel,
-}
-
-/// Where slots go back to.
-pub(crate) type SlotOwner = Arc<dyn Fn(&[Hold]) + Send + Sync>;
-
-/// Slots that a decision and its clones hold, until one of them takes them out.
-pub(crate) struct SharedSlots {
-    slots: SmallVec<[Hold; 1]>,
-    owner: SlotOwner,
-    /// Not 0 once they were taken out.
-    is_taken: AtomicU64,
-}
-
-impl SharedSlots {
-    pub(crate) fn new(slots: SmallVec<[Hold; 1]>, owner: &SlotOwner) -> Arc<Self> {
-        Arc::new(Self {
-            slots,
-            owner: Arc::clone(owner),
-            is_taken: AtomicU64::new(0),
-        })
-    }
-
-    /// Takes the slots out, once: the first caller gets them.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<HeldSlots> {
-        let is_first = self.is_taken.swap(1, Ordering::Relaxed) == 0;
-        is_first.then(|| HeldSlots(Arc::clone(self)))
-    }
-}
-
-impl Drop for SharedSlots {
-    fn drop(&mut self) {
-        // Who took them out has dropped its handle before.
-        if self.is_taken.load(Ordering::Relaxed) == 0 {
-            (self.owner)(&self.slots);
-        }
-    }
-}
-
-impl fmt::Debug for SharedSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.slots).finish()
-    }
-}
-
-/// The slots of a request that was admitted. They go back when this is dropped: it cannot be cloned, so they go back once.
-#[derive(Debug)]
-#[must_use = "slots go back when this is dropped"]
-pub struct HeldSlots(Arc<SharedSlots>);
-
-impl HeldSlots {
-    /// The slots, in the order of the checks.
-    pub(crate) fn slots(&self) -> &[Hold] {
-        &self.0.slots
-    }
-}
-
-impl Drop for HeldSlots {
-    fn drop(&mut self) {
-        (self.0.owner)(&self.0.slots);
-    }
 }

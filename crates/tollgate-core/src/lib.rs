@@ -130,6 +130,7 @@ mod credits;
 mod decision;
 mod durable_setting;
 mod error;
+mod held_slots;
 mod hold;
 mod idempotency;
 // For tollgate-ledger. Hidden, so that it can change in any release.
@@ -157,6 +158,7 @@ mod reservation;
 mod rule;
 mod rule_set;
 mod rule_validation;
+mod slot_waiters;
 mod source;
 mod step;
 pub mod store;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     error::{StoreError, StoreErrorKind},
-    hold::{HeldSlots, Hold, Settlement},
+    hold::{Hold, Settlement},
     journal::DurableRules,
     limiter::Limiter,
     quota::MAX_PERIOD,
@@ -62,7 +62,7 @@ impl Ticket {
     ///
     /// Dropping the answer drops the ticket. A record that was written by then has no text: it is taken away, or ends with its term.
     pub fn into_reservation(self, term: Duration) -> Step<Result<Reservation, StoreError>> {
-        let slots = self.slots.as_ref().map_or(&[][..], HeldSlots::slots);
+        let slots = &*self.slots;
         let is_local = slots.iter().any(|slot| slot.source == Source::Fallback);
         let store = valid(term).and_then(|()| match is_local {
             true => Err(unsupported(

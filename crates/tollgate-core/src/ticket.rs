@@ -9,7 +9,8 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome},
     error::UnknownName,
-    hold::{HeldSlots, Hold, Settlement},
+    held_slots::HeldSlots,
+    hold::{Hold, Settlement},
     journal::DurableRules,
     rule::Rule,
     rule_set::RuleSet,
@@ -66,7 +67,9 @@ pub struct Ticket {
     pub(crate) store: Arc<dyn RuleStore>,
     pub(crate) holds: SmallVec<[Hold; 4]>,
     on_drop: Option<OnDrop>,
-    pub(crate) slots: Option<HeldSlots>,
+    pub(crate) slots: Vec<Hold>,
+    /// What gives them back.
+    _held: Option<HeldSlots>,
     /// Hears of settlements.
     pub(crate) durable: Option<Arc<DurableRules>>,
 }
@@ -112,11 +115,16 @@ impl Ticket {
             hold.counts =
                 hold.source != Source::Fallback && block.is_some_and(Block::counts_settled);
         }
+        let held = decision.take_slots();
+        let slots = held
+            .as_ref()
+            .map(|_| slot_holds(checks, decision).collect());
         Self {
             store,
             holds,
             on_drop: None,
-            slots: decision.take_slots(),
+            slots: slots.unwrap_or_default(),
+            _held: held,
             durable: None,
         }
     }
@@ -135,9 +143,8 @@ impl Ticket {
     /// happen twice needs the [number](Self::slot_number) too, which the protected resource compares. Always false where slots are in
     /// memory.
     pub fn is_outlived(&self) -> bool {
-        let slots = self.slots.iter().flat_map(HeldSlots::slots);
-        let mut of_store = slots.filter(|slot| slot.source != Source::Fallback);
-        of_store.any(|slot| self.store.is_outlived(slot))
+        let mut slots = self.slots.iter();
+        slots.any(|slot| slot.source != Source::Fallback && self.store.is_outlived(slot))
     }
 
     /// The number of its slots of the rule with this name: a fencing token. It is greater than the number of every earlier slot of
@@ -153,8 +160,7 @@ impl Ticket {
     #[must_use]
     pub fn slot_number(&self, rule: &str) -> Option<u64> {
         let index = self.store.rules().position(rule)?;
-        let mut slots = self.slots.as_ref()?.slots().iter();
-        let slot = slots.find(|slot| usize::from(slot.check.rule()) == index)?;
+        let slot = (self.slots.iter()).find(|slot| usize::from(slot.check.rule()) == index)?;
         Some(slot.number)
     }
 
@@ -313,15 +319,15 @@ impl Ticket {
         let is_charge = matches!(how, Settlement::Charge(_));
         let stays =
             |hold: &Hold| hold.source == Source::Fallback && !(is_charge && may_owe(&hold.check));
-        if self.slots.is_none() && !holds.iter().any(stays) {
+        if self.slots.is_empty() && !holds.iter().any(stays) {
             return self.store.settle(holds, how);
         }
         let settled = holds.iter().map(|hold| match stays(hold) {
             true => place_of(hold),
             false => *hold,
         });
-        let slots = self.slots.iter().flat_map(HeldSlots::slots).map(place_of);
-        let all: SmallVec<[Hold; 4]> = settled.chain(slots).collect();
+        let all = settled.chain(self.slots.iter().map(place_of));
+        let all: SmallVec<[Hold; 4]> = all.collect();
         if all.iter().any(|hold| hold.check.cost() > 0) {
             self.store.settle(&all, how);
         }
@@ -362,6 +368,18 @@ fn count_first(rules: &RuleSet, hold: &mut Hold) {
         let taken = &mut hold.taken;
         taken.fresh_at = taken.fresh_at.min(taken.at.saturating_add(time));
     }
+}
+
+/// The slots that a request was given.
+pub(crate) fn slot_holds<'a>(
+    checks: &'a [Check],
+    decision: &'a Decision,
+) -> impl Iterator<Item = Hold> + 'a {
+    let checked = checks.iter().zip(decision.verdicts());
+    checked.filter_map(|(check, verdict)| {
+        let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
+        Some(Hold::of_slots(*check, number, verdict.source()))
+    })
 }
 
 /// What an allowed request has taken of the store, of the rules at the indices for which `takes` is true; and of the local share where

@@ -14,8 +14,8 @@ use tollgate_core::{
     Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
     store::{
-        Checks, Fingerprint, Hold, ReservationStore, Reserved, ReservedSettlement, RuleRegistry,
-        RuleStore, Settlement, Usage,
+        Checks, Fingerprint, HeldSlots, Hold, ReservationStore, Reserved, ReservedSettlement,
+        RuleRegistry, RuleStore, Settlement, Usage,
     },
     types::Reservation,
 };
@@ -240,13 +240,16 @@ impl BoundRemote {
             }
             taken.push((sent, decision));
         }
-        let decision = Decision::new(at, verdicts, |verdict| {
+        let mut decision = Decision::new(at, verdicts, |verdict| {
             self.rules().enforces(verdict.rule())
         });
         if take && decision.outcome() == Outcome::Deny {
             for (checks, decision) in &taken {
                 self.settle(&self.receipts(checks, decision), Settlement::Cancel);
             }
+        } else {
+            let slots = taken.iter().map(|(_, part)| part.take_slots());
+            decision.set_slots(slots.fold(None, HeldSlots::both));
         }
         decision
     }
@@ -316,9 +319,8 @@ impl RuleStore for BoundRemote {
         self.memory.supports_slots()
     }
 
-    /// The slots of a partition whose request was denied by another are returned by the limiter, as any.
-    fn release(&self, slots: &[Hold]) {
-        self.memory.release(slots);
+    fn releases_slots(&self) -> bool {
+        self.memory.releases_slots()
     }
 
     fn usage(&self, rule: u16) -> Option<Usage> {

@@ -13,10 +13,7 @@ use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
     Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
-    store::{
-        ChargeFallback, Checks, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement,
-        SlotWaiters, Usage,
-    },
+    store::{ChargeFallback, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
 /// A [`MemoryStore`] that can be switched off, that can be slow, and that counts its calls.
@@ -132,46 +129,16 @@ impl Bound {
         let Some(delay) = self.store.delay else {
             return decision;
         };
-        let mut reply = Undelivered {
-            memory: Arc::clone(&self.memory),
-            checks: Checks::from_slice(checks),
-            decision: decision.ready(),
-        };
+        // The memory store and the switch answer at once. If the caller goes, its slots go back with it.
+        let decision = decision.ready().expect("a decision");
         Step::Wait(Pending::new(async move {
             if delay.is_zero() {
                 yield_now().await;
             } else {
                 sleep(delay).await;
             }
-            // The memory store and the switch answer at once, and it is taken once.
-            reply.decision.take().expect("a decision")
+            decision
         }))
-    }
-}
-
-/// A reply that its caller has not got yet.
-struct Undelivered {
-    memory: Arc<dyn RuleStore>,
-    checks: Checks,
-    decision: Option<Decision>,
-}
-
-/// The caller has gone, so its slots are returned here.
-impl Drop for Undelivered {
-    fn drop(&mut self) {
-        let Some(decision) = &self.decision else {
-            return;
-        };
-        let decided = self.checks.iter().zip(decision.verdicts());
-        let given: Vec<_> = decided
-            .filter_map(|(check, verdict)| {
-                let number = verdict.slot_number()?;
-                Some(Hold::of_slots(*check, number, verdict.source()))
-            })
-            .collect();
-        if !given.is_empty() {
-            self.memory.release(&given);
-        }
     }
 }
 
@@ -196,8 +163,8 @@ impl RuleStore for Bound {
         self.memory.supports_wait()
     }
 
-    fn slot_waiters(&self) -> Option<&SlotWaiters> {
-        self.memory.slot_waiters()
+    fn asks_for_slots_every(&self) -> Option<Duration> {
+        self.memory.asks_for_slots_every()
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
@@ -236,8 +203,8 @@ impl RuleStore for Bound {
         self.memory.supports_slots()
     }
 
-    fn release(&self, slots: &[Hold]) {
-        self.memory.release(slots);
+    fn releases_slots(&self) -> bool {
+        self.memory.releases_slots()
     }
 
     fn instances(&self) -> u32 {

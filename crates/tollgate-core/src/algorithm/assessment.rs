@@ -2,7 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{algorithm::gcra_state::GcraState, quota::Quota, time::Tick};
+use crate::{
+    algorithm::gcra_state::GcraState, held_slots::HeldSlots, key::Fingerprint, quota::Quota,
+    time::Tick,
+};
 
 /// A quota made ready for its algorithm: pure functions of (state, now, cost).
 ///
@@ -98,6 +101,11 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// Takes `cost` units that [`assess`](Self::assess) has just found to fit at the same `now`. A cost of 0 changes nothing.
     fn take(&self, state: &mut Self::State, now: Tick, cost: u64);
+
+    /// The same of [slots](Self::HOLDS_SLOTS), for a request that holds them until it ends. The state is that of this key.
+    fn hold(_state: &mut Self::State, _key: Fingerprint, _cost: u64) -> Option<HeldSlots> {
+        None
+    }
 
     /// Takes `units` whether they fit or not, up to the [debt](Self::with_debt) that the rule allows. Returns those that lapse.
     fn charge(&self, state: &mut Self::State, now: Tick, units: u64) -> u64 {

@@ -23,7 +23,8 @@
 //!
 //! # State
 //!
-//! 8 bytes; 32 to 48 bytes a key in the memory store.
+//! A count of 48 bytes on the heap; 80 to 96 bytes a key in the memory store. A slot in use is a handle of that count, so it
+//! comes back without a look-up.
 //!
 //! # When to take it, and when not
 //!
@@ -49,9 +50,13 @@
 //! assert!(quota.assess(&state, now, 1).fits);
 //! ```
 
+use std::{fmt, sync::Arc};
+
 use crate::{
     algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
     algorithm_kind::AlgorithmKind,
+    held_slots::{HeldSlots, SlotCount},
+    key::Fingerprint,
     quota::Quota,
     time::{Tick, micros},
 };
@@ -64,26 +69,69 @@ pub struct Concurrent {
     typical: u64,
 }
 
-/// 8 bytes: how many slots are in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConcurrentState {
-    in_use: u64,
-}
+/// How many slots are in use. A clone has a count of its own.
+#[derive(Default)]
+pub struct ConcurrentState(Option<Arc<SlotCount>>);
+
+/// The memory of a count, as it is allocated.
+const COUNT_BYTES: usize = 48;
 
 impl ConcurrentState {
     /// How many slots are in use: more than the limit where that was lowered.
     #[must_use]
-    pub const fn in_use(&self) -> u64 {
-        self.in_use
+    pub fn in_use(&self) -> u64 {
+        self.0.as_ref().map_or(0, SlotCount::in_use)
     }
 
-    /// Returns slots of a request that has ended.
-    pub const fn release(&mut self, slots: u64) {
-        self.in_use = self.in_use.saturating_sub(slots);
+    /// Returns slots of a request that has ended, which were [taken](Algorithm::take) and not [held](Algorithm::hold).
+    pub fn release(&mut self, slots: u64) {
+        if let Some(count) = &self.0 {
+            count.release(slots);
+        }
+    }
+
+    fn count(&mut self, key: Fingerprint) -> &Arc<SlotCount> {
+        self.0.get_or_insert_with(|| SlotCount::new(key))
+    }
+}
+
+impl Clone for ConcurrentState {
+    fn clone(&self) -> Self {
+        let mut copy = Self::default();
+        copy.count(Fingerprint::from_bits(0)).add(self.in_use());
+        copy
+    }
+}
+
+impl PartialEq for ConcurrentState {
+    fn eq(&self, other: &Self) -> bool {
+        self.in_use() == other.in_use()
+    }
+}
+
+impl Eq for ConcurrentState {}
+
+impl fmt::Debug for ConcurrentState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConcurrentState({})", self.in_use())
     }
 }
 
 impl Concurrent {
+    /// Decides about `cost` slots where so many are in use.
+    #[must_use]
+    pub fn assess_in_use(&self, in_use: u64, cost: u64) -> Assessment {
+        let free = self.limit.saturating_sub(in_use);
+        let fits = cost <= free;
+        let remaining = if fits { free - cost } else { free };
+        Assessment {
+            fits,
+            remaining,
+            reset_after: 0,
+            retry: self.retry(cost, remaining),
+        }
+    }
+
     /// When `cost` slots fit, or one, if `free` are: as if slots came back evenly.
     fn retry(&self, cost: u64, free: u64) -> Retry {
         match cost.max(1).saturating_sub(free) {
@@ -121,20 +169,17 @@ impl Algorithm for Concurrent {
         })
     }
 
+    #[inline]
     fn assess(&self, state: &ConcurrentState, _now: Tick, cost: u64) -> Assessment {
-        let free = self.limit.saturating_sub(state.in_use);
-        let fits = cost <= free;
-        let remaining = if fits { free - cost } else { free };
-        Assessment {
-            fits,
-            remaining,
-            reset_after: 0,
-            retry: self.retry(cost, remaining),
-        }
+        self.assess_in_use(state.in_use(), cost)
     }
 
     fn take(&self, state: &mut ConcurrentState, _now: Tick, cost: u64) {
-        state.in_use = state.in_use.saturating_add(cost);
+        state.count(Fingerprint::from_bits(0)).add(cost);
+    }
+
+    fn hold(state: &mut ConcurrentState, key: Fingerprint, cost: u64) -> Option<HeldSlots> {
+        Some(state.count(key).hold(cost))
     }
 
     /// Slots in use belong to requests that run, whatever the clock says.
@@ -156,7 +201,7 @@ impl Algorithm for Concurrent {
 
     /// Never while slots are in use.
     fn fresh_at(&self, state: &ConcurrentState) -> Tick {
-        match state.in_use {
+        match state.in_use() {
             0 => 0,
             _ => Tick::MAX,
         }
@@ -164,7 +209,7 @@ impl Algorithm for Concurrent {
 
     /// The same slots in use.
     fn convert(&self, _before: &Self, state: &ConcurrentState, _now: Tick) -> ConcurrentState {
-        *state
+        state.clone()
     }
 
     fn defers_to(&self, _writer: &Self, _state: &ConcurrentState, _now: Tick) -> bool {
@@ -181,6 +226,10 @@ impl Algorithm for Concurrent {
     }
 
     fn weight(state: &ConcurrentState) -> u64 {
-        state.in_use
+        state.in_use()
+    }
+
+    fn heap_bytes(_state: &ConcurrentState) -> usize {
+        COUNT_BYTES
     }
 }

@@ -173,6 +173,7 @@ impl Coordinator {
         // Others have taken their units.
         let taken = holds(store, checks, &decision, RuleSet::enforces);
         store.settle(&taken, Settlement::Cancel);
+        drop(decision);
         self.ask(checks, ask).await
     }
 

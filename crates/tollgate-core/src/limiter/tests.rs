@@ -1,24 +1,7 @@
 //! Tests of the limiter.
 
 use super::*;
-use crate::{key::Fingerprint, memory::MemoryStore, quota::MAX_PERIOD, striped};
-
-#[test]
-fn a_request_with_slots_counts_on_its_own_stripe_alone() {
-    let rule = Rule::new("at-once", Quota::concurrent(1_000));
-    let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
-    let owners = limiter.shared.slot_owners.as_ref().expect("it has slots");
-    let counts = || -> Vec<usize> { owners.0.iter().map(Arc::strong_count).collect() };
-    let before = counts();
-    striped::on_each_stripe(|| {
-        let check = limiter.check("at-once", &Key::shared()).expect("a rule");
-        let running = [limiter.acquire(&[check]), limiter.acquire(&[check])];
-        let mut expected = before.clone();
-        expected[striped::current_stripe()] += running.len();
-        assert_eq!(counts(), expected);
-    });
-    assert_eq!(counts(), before);
-}
+use crate::{key::Fingerprint, memory::MemoryStore, quota::MAX_PERIOD};
 
 #[test]
 fn a_check_of_a_rule_that_is_not_there_is_denied() {

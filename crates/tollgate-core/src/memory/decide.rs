@@ -9,6 +9,7 @@ use crate::{
     block::ActiveBlock,
     check::Check,
     decision::{Decision, Outcome, Verdict},
+    held_slots::HeldSlots,
     hold::Hold,
     memory::{
         balances::Balances,
@@ -103,7 +104,7 @@ impl MemoryRuleStore {
             false => None,
         };
         is_denied &= start.is_none();
-        let mut places = Vec::new();
+        let (mut places, mut slots) = (Vec::new(), None);
         for step in &mut steps {
             if is_denied && step.is_enforced && step.fits() == Some(true) {
                 // A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
@@ -112,7 +113,11 @@ impl MemoryRuleStore {
             match start {
                 _ if !take => {}
                 Some(start) => places.extend(self.queue_up(step, &mut locks, start, now)),
-                None => self.write(step, &mut locks, balances.as_deref_mut(), is_denied, now),
+                None => {
+                    let held =
+                        self.write(step, &mut locks, balances.as_deref_mut(), is_denied, now);
+                    slots = HeldSlots::both(slots, held);
+                }
             }
         }
         drop((balances, locks));
@@ -121,6 +126,7 @@ impl MemoryRuleStore {
                 self.report(step.check.rule(), counted);
             }
         }
+        let rules = self.rules.rules();
         let verdicts = steps.iter().map(|step| {
             let (rule, plan, leader) = (step.check.rule(), step.check.plan(), &steps[step.leader]);
             let Some(answer) = leader.answer else {
@@ -139,15 +145,15 @@ impl MemoryRuleStore {
             } else if leader.is_repeat {
                 verdict = verdict.as_repeat();
             }
-            match (self.rule(&step.check), leader.slot_number) {
-                (Some(AnyRuleTable::Concurrent(_)), Some(number)) => {
-                    verdict.with_slot_number(number)
-                }
-                (Some(AnyRuleTable::Concurrent(_)), None) => verdict.of_slots(),
+            match (rules[usize::from(rule)].has_slots(), leader.slot_number) {
+                (true, Some(number)) => verdict.with_slot_number(number),
+                (true, None) => verdict.of_slots(),
                 _ => verdict,
             }
         });
-        let decision = Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()));
+        let mut decision =
+            Decision::new(now, verdicts, |verdict| self.rules.enforces(verdict.rule()));
+        decision.set_slots(slots);
         match start {
             Some(start) => decision.delayed(Duration::from_micros(start.start - now), places),
             None => decision,
@@ -250,11 +256,11 @@ impl MemoryRuleStore {
         balances: Option<&mut Balances>,
         is_denied: bool,
         now: Tick,
-    ) {
-        let Some(fits) = step.fits() else { return };
+    ) -> Option<HeldSlots> {
+        let (fits, mut slots) = (step.fits()?, None);
         let rule = &self.rules.rules()[usize::from(step.check.rule())];
         let takes = match rule.mode() {
-            Mode::Threshold { .. } | Mode::Off => return,
+            Mode::Threshold { .. } | Mode::Off => return None,
             // As if it were alone; but only what runs holds slots, and a denied request does not.
             Mode::Shadow => fits && !(is_denied && rule.has_slots()),
             Mode::Enforce => !is_denied,
@@ -272,7 +278,7 @@ impl MemoryRuleStore {
                     step.slot_number = Some(locked.next_slot_number(&self.shared.slot_numbers));
                 }
                 if !step.is_repeat {
-                    locked.take(key, &plan, now, cost);
+                    slots = locked.take(key, &plan, now, cost);
                 }
             }
             let id = of_table.id_of(&step.check);
@@ -288,6 +294,7 @@ impl MemoryRuleStore {
                 _ => {}
             }
         });
+        slots
     }
 }
 

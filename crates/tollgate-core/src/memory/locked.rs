@@ -1,9 +1,10 @@
 //! A locked shard: the step that decides about one key.
 
 use crate::{
-    algorithm::{Algorithm, Assessment, Concurrent, DenyBound, GcraState, Instant},
+    algorithm::{Algorithm, Assessment, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
     check::Check,
+    held_slots::HeldSlots,
     hold::{Hold, Settlement},
     key::Fingerprint,
     memory::{
@@ -31,15 +32,6 @@ pub(super) struct Locked<'a, A: Algorithm> {
     table: &'a Table<A>,
     place: &'a Place<A>,
     pub(super) shard: MutexGuard<'a, Shard<A>>,
-}
-
-impl Locked<'_, Concurrent> {
-    /// Returns slots of a request that has ended.
-    pub(super) fn release(&mut self, key: Fingerprint, slots: u64) {
-        if let Some(entry) = self.shard.find_mut(key) {
-            entry.state.release(slots);
-        }
-    }
 }
 
 impl<'a, A: Algorithm> Locked<'a, A> {
@@ -223,7 +215,8 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
-    /// Takes a check that fits, unless `then` says not to after the answer, or something has to be carried over.
+    /// Takes a check that fits, unless `then` says not to after the answer, or something has to be carried over. With it come
+    /// its slots.
     #[inline(always)]
     pub(super) fn take_fitting<T>(
         &mut self,
@@ -231,7 +224,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         plan: &Plan<A>,
         now: Tick,
         then: impl FnOnce(Assessment) -> Option<T>,
-    ) -> Option<T> {
+    ) -> Option<(T, Option<HeldSlots>)> {
         let (key, cost) = (check.key(), check.cost());
         let entry = self.shard.find_unless_of_another(plan, key)?;
         if entry.is_none() && cost == 0 {
@@ -246,29 +239,46 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             }
             let answer = plan.quota.assess(state, now, cost);
             let taken = answer.fits.then(|| then(answer))??;
-            self.take(key, plan, now, cost);
-            return Some(taken);
+            return Some((taken, self.take(key, plan, now, cost)));
+        }
+        if A::HOLDS_SLOTS {
+            let answer = plan.quota.assess(state, now, cost);
+            let taken = answer.fits.then(|| then(answer))??;
+            // Denials for want of slots are not remembered.
+            let slots = match entry {
+                Some(entry) if cost > 0 => A::hold(&mut entry.state, key, cost),
+                _ => self.take(key, plan, now, cost),
+            };
+            return Some((taken, slots));
         }
         let (after, answer) = plan.quota.fit(state, now, cost)?;
         let taken = then(answer)?;
-        // Denials for want of slots are not remembered.
-        if !A::HOLDS_SLOTS {
-            self.place.denials(key).clear();
-        }
+        self.place.denials(key).clear();
         match entry {
             Some(entry) => entry.state = after,
             None => self.shard.insert(key, plan, after, now),
         }
-        Some(taken)
+        Some((taken, None))
     }
 
-    /// Takes units that were just found to fit.
-    pub(super) fn take(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, cost: u64) {
+    /// Takes units that were just found to fit, or slots, which go back when they are dropped.
+    pub(super) fn take(
+        &mut self,
+        key: Fingerprint,
+        plan: &Plan<A>,
+        now: Tick,
+        cost: u64,
+    ) -> Option<HeldSlots> {
         if cost == 0 {
-            return;
+            return None;
         }
         self.denials(key).clear();
-        self.change(key, plan, now, |state| plan.quota.take(state, now, cost));
+        let mut slots = None;
+        self.change(key, plan, now, |state| match A::HOLDS_SLOTS {
+            true => slots = A::hold(state, key, cost),
+            false => plan.quota.take(state, now, cost),
+        });
+        slots
     }
 
     /// After a denial: repairs a state that lies in the future, and fills the deny cache if `is_cached`.

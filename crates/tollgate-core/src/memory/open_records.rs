@@ -5,13 +5,10 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
-    sync::Arc,
 };
 
 use crate::{
-    algorithm::Concurrent,
-    key::Fingerprint,
-    memory::table::Table,
+    held_slots::HeldSlots,
     reservation::Reservation,
     sync::{AtomicU64, Mutex, Ordering},
     time::Tick,
@@ -23,22 +20,27 @@ pub(super) struct Reservations {
     pub(super) open: Mutex<HashMap<u128, Record>>,
     /// When the first of them ends, or earlier; 0: there is none. Decisions read it without the lock.
     pub(super) first_end: AtomicU64,
+    /// The slots of all records, which end by themselves at some time.
+    pub(super) slots: AtomicU64,
     seed: RandomState,
 }
 
 pub(super) struct Record {
     pub(super) ends: Tick,
     pub(super) bytes: Vec<u8>,
-    pub(super) slots: Vec<ReservedSlots>,
+    /// They are counted while the record is open.
+    pub(super) slots: Vec<HeldSlots>,
 }
-
-/// Slots of a key that belong to a record.
-pub(super) type ReservedSlots = (Arc<Table<Concurrent>>, Fingerprint, u64);
 
 impl Reservations {
     pub(super) fn text(&self, id: u128) -> Reservation {
         let hash = self.seed.hash_one(id);
         Reservation::of_store(&format!("{id:032x}{hash:016x}"))
+    }
+
+    /// Frees the slots of a record that is not open any more.
+    pub(super) fn release(&self, record: Record) {
+        (self.slots).fetch_sub(record.slots.len() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn ends_at(&self, ends: Tick) {

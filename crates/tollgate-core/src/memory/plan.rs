@@ -59,7 +59,11 @@ impl<A: Algorithm> Plan<A> {
         // Everything taken at the start of a window.
         let mut full = A::State::default();
         quota.charge(&mut full, 0, given.limit().saturating_add(debt));
-        let id = hasher.quota_id(given, at_most, debt);
+        // Slots in use count alike under any quota.
+        let id = match A::HOLDS_SLOTS {
+            true => 1,
+            false => hasher.quota_id(given, at_most, debt),
+        };
         Some(Self {
             id,
             denial_id: id,

@@ -3,17 +3,18 @@
 //! Nothing runs in the background: records whose term has ended are dropped before the next decision that finds too little, and with
 //! the next call about a reservation.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use crate::{
     error::{StoreError, StoreErrorKind},
+    held_slots::HeldSlots,
     hold::Hold,
     key::Fingerprint,
     memory::{
         locked::Locked,
-        open_records::{Record, ReservedSlots},
+        open_records::Record,
         rule_store::MemoryRuleStore,
-        rule_table::AnyRuleTable,
+        rule_table::{AnyRuleTable, with_table},
     },
     reservation::{Reservation, Reserved, foreign, gone},
     step::Step,
@@ -42,31 +43,18 @@ impl MemoryRuleStore {
         (reservations.first_end).store(first_end.unwrap_or(0), Ordering::Relaxed);
         drop(open);
         for record in ended {
-            self.release_reserved(record.slots);
+            reservations.release(record);
         }
     }
 
     /// Takes as many slots as a request holds, which returns its own at once.
-    fn reserve_slots(&self, slot: &Hold) -> Option<ReservedSlots> {
-        let Some(AnyRuleTable::Concurrent(rule)) = self.rule(&slot.check) else {
-            return None;
-        };
-        let (table, key, count) = (&rule.table, slot.check.key(), slot.check.cost());
-        let plan = rule.plan_of(&slot.check, &self.quotas())?;
-        let mut locked = Locked::new(table, table.place(key));
-        locked.take(key, &plan, self.clock.now(), count);
-        let waiters = &self.shared.slot_waiters;
-        waiters.with_term.fetch_add(1, Ordering::Relaxed);
-        Some((Arc::clone(table), key, count))
-    }
-
-    fn release_reserved(&self, slots: Vec<ReservedSlots>) {
-        let waiters = &self.shared.slot_waiters;
-        for (table, key, count) in slots {
-            Locked::new(&table, table.place(key)).release(key, count);
-            waiters.with_term.fetch_sub(1, Ordering::Relaxed);
-            waiters.wake(key);
-        }
+    fn reserve_slots(&self, slot: &Hold) -> Option<HeldSlots> {
+        let (key, count) = (slot.check.key(), slot.check.cost());
+        with_table!(self.rule(&slot.check)?, rule => {
+            let plan = rule.plan_of(&slot.check, &self.quotas())?;
+            let mut locked = Locked::new(&rule.table, rule.table.place(key));
+            locked.take(key, &plan, self.clock.now(), count)
+        }, else None)
     }
 }
 
@@ -90,6 +78,7 @@ impl ReservationStore for MemoryRuleStore {
             bytes: reserved.to_bytes(&self.rules, |key| key.bits().to_le_bytes()),
             slots: slots.filter_map(|slot| self.reserve_slots(slot)).collect(),
         };
+        (reservations.slots).fetch_add(record.slots.len() as u64, Ordering::Relaxed);
         open.insert(reserved.id, record);
         reservations.ends_at(ends);
         Step::Ready(Ok(reservations.text(reserved.id)))
@@ -122,7 +111,7 @@ impl ReservationStore for MemoryRuleStore {
         for settlement in settlements {
             self.settle(&settlement.holds, settlement.how);
         }
-        self.release_reserved(record.slots);
+        self.shared.reservations.release(record);
         Step::Ready(Ok(()))
     }
 

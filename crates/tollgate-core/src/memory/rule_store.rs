@@ -23,14 +23,16 @@ use crate::{
     },
     observe::{block_began, observer::blocks_evicted},
     rule_set::RuleSet,
+    slot_waiters,
     source::Source,
     step::Step,
-    store::{
-        rule_store::{PaidHook, ReservationStore, RuleStore, Usage},
-        slot_waiters::SlotWaiters,
-    },
+    store::rule_store::{PaidHook, ReservationStore, RuleStore, Usage},
+    sync::Ordering,
     time::{Clock, Tick, micros},
 };
+
+/// How often who waits looks by itself while slots of reservations end by themselves.
+const POLL_TERMS: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct MemoryRuleStore {
@@ -105,7 +107,7 @@ impl MemoryRuleStore {
 impl Drop for MemoryRuleStore {
     /// The last one that uses a name leaves its states packed.
     fn drop(&mut self) {
-        self.shared.release(&self.rules, &mut self.bound);
+        self.shared.release(&mut self.bound);
     }
 }
 
@@ -180,7 +182,7 @@ impl RuleStore for MemoryRuleStore {
                         self.report(check.rule(), &counted);
                     }
                 }
-                self.shared.slot_waiters.wake(hold.check.key());
+                slot_waiters::wake(hold.check.key());
             }, else ());
         }
     }
@@ -195,7 +197,7 @@ impl RuleStore for MemoryRuleStore {
             was_kept |= with_table!(rule, rule => {
                 Locked::new(&rule.table, rule.table.place(check.key())).reset(check.key(), now)
             }, else false);
-            self.shared.slot_waiters.wake(check.key());
+            slot_waiters::wake(check.key());
         }
         Step::Ready(Ok(was_kept))
     }
@@ -230,19 +232,13 @@ impl RuleStore for MemoryRuleStore {
         true
     }
 
-    fn release(&self, slots: &[Hold]) {
-        for slot in slots {
-            let key = slot.check.key();
-            if let Some(AnyRuleTable::Concurrent(rule)) = self.rule(&slot.check) {
-                let table = &rule.table;
-                Locked::new(table, table.place(key)).release(key, slot.check.cost());
-                self.shared.slot_waiters.wake(key);
-            }
-        }
+    fn releases_slots(&self) -> bool {
+        false
     }
 
-    fn slot_waiters(&self) -> Option<&SlotWaiters> {
-        Some(&self.shared.slot_waiters)
+    fn asks_for_slots_every(&self) -> Option<Duration> {
+        let have_terms = self.shared.reservations.slots.load(Ordering::Relaxed) > 0;
+        have_terms.then_some(POLL_TERMS)
     }
 
     fn reservations(&self) -> Option<&dyn ReservationStore> {

@@ -196,11 +196,6 @@ impl AnyRuleTable {
         with_table!(self, rule => rule.table.id, else 0)
     }
 
-    /// How many rule sets and maps hold its table.
-    pub(super) fn owners(&self) -> usize {
-        with_table!(self, rule => Arc::strong_count(&rule.table), else 0)
-    }
-
     /// The table's id and the shard of `key`: where the lock stands in the order of locks.
     ///
     /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.

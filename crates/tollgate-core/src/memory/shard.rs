@@ -298,13 +298,8 @@ impl<A: Algorithm> Shard<A> {
             if let Some(number) = self.writers.add(plan) {
                 return number;
             }
-            // As many entries as there are numbers are of other quotas: one of those numbers gets free in the end.
-            if !self.evict(Some(keep), now)
-                && let Some(number) = self.writers.add_first()
-            {
-                // All hold slots, which count alike under any quota.
-                return number;
-            }
+            // As many entries as there are numbers are of other quotas: one of those numbers gets free in the end. Slots have one quota.
+            self.evict(Some(keep), now);
         }
     }
 

@@ -198,6 +198,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn slots_outlive_the_rules_that_gave_them_whatever_the_bound_and_go_with_their_requests() {
+        let store = MemoryStore::builder().bytes_per_rule(0).build();
+        let take = || {
+            let limiter = limiter(&store, "at-once", Quota::concurrent(1));
+            let decision = limiter.try_acquire("at-once", &Key::shared());
+            decision.expect("at once")
+        };
+        let running = take();
+        assert!(running.is_allowed());
+        for n in 0..200 {
+            assert!(self::take(
+                &store,
+                &format!("rule-{n}"),
+                Quota::gcra(5, HOUR),
+                "bob",
+                1
+            ));
+        }
+        assert_eq!(bound(&store), 1);
+        assert!(!take().is_allowed());
+        drop(running);
+        assert!(take().is_allowed());
+        // When the next name goes, nothing is left of one whose slots are all free.
+        assert!(self::take(&store, "other", Quota::gcra(5, HOUR), "bob", 1));
+        assert_eq!(bound(&store), 0);
+    }
+
     fn bound(store: &MemoryStore) -> usize {
         store.tables.bound()
     }

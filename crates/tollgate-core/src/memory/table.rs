@@ -42,6 +42,8 @@ pub(super) type ShardSides = Vec<Option<Box<SideTables>>>;
 
 /// A table of any algorithm.
 pub(super) trait AnyTable: Any + Send + Sync {
+    fn has_slots_in_use(&self) -> bool;
+
     /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
     fn pack(&self, now: Tick) -> Option<Packed>;
 
@@ -175,6 +177,14 @@ const SAMPLE: usize = 32;
 const PARTS: u64 = 1 << 10;
 
 impl<A: Algorithm> AnyTable for Table<A> {
+    fn has_slots_in_use(&self) -> bool {
+        let is_in_use = |place: &Place<A>| {
+            let shard = lock(&place.shard);
+            shard.iter().any(|entry| shard.fresh_at(entry) == Tick::MAX)
+        };
+        A::HOLDS_SLOTS && self.shards.iter().any(is_in_use)
+    }
+
     fn pack(&self, now: Tick) -> Option<Packed> {
         let mut shards = Vec::new();
         let (mut last, mut keys, mut bytes) = (0, 0, 0);

@@ -18,9 +18,9 @@ use crate::{
     },
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::{rule_store::Usage, slot_waiters::SlotWaiters},
+    store::rule_store::Usage,
     sync::{Mutex, lock},
-    time::Clock,
+    time::{Clock, Tick},
 };
 
 /// The fewest bytes of a rule's states.
@@ -34,7 +34,6 @@ pub(super) struct Tables {
     pub(super) hasher: Hasher,
     pub(super) bytes_per_rule: usize,
     pub(super) slot_numbers: SlotNumbers,
-    pub(super) slot_waiters: SlotWaiters,
     pub(super) reservations: Reservations,
     pub(super) balances: Mutex<Balances>,
 }
@@ -42,6 +41,23 @@ pub(super) struct Tables {
 struct ByName {
     bound: HashMap<TableName, Arc<dyn AnyTable>>,
     unbound: UnboundTables,
+}
+
+impl ByName {
+    /// Packs the tables that nothing is bound to, and forgets the unused names whose states all equal fresh ones. A table stays as it is
+    /// while requests that run hold slots of it.
+    fn pack_unused(&mut self, now: Tick) {
+        self.bound.retain(|name, table| {
+            if Arc::strong_count(table) > 1 || table.has_slots_in_use() {
+                return true;
+            }
+            if let Some(packed) = table.pack(now) {
+                self.unbound.insert(name.clone(), packed);
+            }
+            false
+        });
+        self.unbound.forget_fresh(now);
+    }
 }
 
 impl Tables {
@@ -52,7 +68,6 @@ impl Tables {
                 unbound: UnboundTables::new(bytes_per_rule),
             }),
             slot_numbers: SlotNumbers::new(clock.now()),
-            slot_waiters: SlotWaiters::default(),
             reservations: Reservations::default(),
             balances: Mutex::default(),
             clock,
@@ -68,7 +83,7 @@ impl Tables {
 
     /// Forgets the unused names whose states all equal fresh ones.
     pub(super) fn forget_fresh(&self) {
-        lock(&self.by_name).unbound.forget_fresh(self.clock.now());
+        lock(&self.by_name).pack_unused(self.clock.now());
     }
 
     /// How many names rule sets use.
@@ -133,31 +148,13 @@ impl Tables {
     }
 
     /// Drops rules on their tables, and packs the tables that nothing is bound to any more.
-    pub(super) fn release(&self, rules: &RuleSet, bound: &mut [BoundRule]) {
-        let now = self.clock.now();
+    pub(super) fn release(&self, bound: &mut [BoundRule]) {
         let mut tables = lock(&self.by_name);
-        let tables = &mut *tables;
-        // Thresholds come last, and read the tables of rules before them.
-        for (rule, bound) in rules.rules().iter().zip(bound).rev() {
-            // Under this lock alone a table loses an owner, or gets one from this map.
-            let Some(table) = bound.table.take() else {
-                continue;
-            };
-            let is_shared = table.owners() > 2;
-            drop(table);
-            let Some(family) = Family::of(rule).filter(|_| !is_shared) else {
-                continue;
-            };
-            let name = (Arc::clone(rule.shared_name()), family);
-            let is_unbound = |table: &Arc<dyn AnyTable>| Arc::strong_count(table) == 1;
-            if tables.bound.get(&name).is_some_and(is_unbound)
-                && let Some(table) = tables.bound.remove(&name)
-                && let Some(packed) = table.pack(now)
-            {
-                tables.unbound.insert(name, packed);
-            }
+        // Under this lock alone a table loses an owner, or gets one from this map.
+        for rule in bound {
+            drop(rule.table.take());
         }
-        tables.unbound.forget_fresh(now);
+        tables.pack_unused(self.clock.now());
     }
 
     /// Carries used units over to a rule that has taken the place of another one with its name. Both are bound.

@@ -9,6 +9,7 @@ use crate::{
     algorithm::Algorithm,
     check::Check,
     decision::{Decision, Outcome, Verdict},
+    held_slots::HeldSlots,
     memory::{
         locked::Locked,
         plan::Plan,
@@ -48,8 +49,12 @@ impl MemoryRuleStore {
             {
                 return Step::Ready(Decision::of_one(now, verdict, true));
             }
-            if let Some(verdict) = self.take_in(rule, plan, check, now, place, Some) {
-                return Step::Ready(Decision::allowed(now, verdict));
+            if let Some((verdict, slots)) = self.take_in(rule, plan, check, now, place, Some) {
+                let mut decision = Decision::allowed(now, verdict);
+                if A::HOLDS_SLOTS {
+                    decision.set_slots(slots);
+                }
+                return Step::Ready(decision);
             }
         }
         Step::Ready(self.decide_under_locks(from_ref(check), true, Tick::MAX))
@@ -68,7 +73,7 @@ impl MemoryRuleStore {
         now: Tick,
         place: &Place<A>,
         then: impl FnOnce(Verdict) -> Option<T>,
-    ) -> Option<T> {
+    ) -> Option<(T, Option<HeldSlots>)> {
         let (key, cost) = (check.key(), check.cost());
         let mut locked = Locked::new(&rule.table, place);
         if let Some(block) = &rule.block
@@ -98,11 +103,16 @@ impl MemoryRuleStore {
             store: self,
             now: self.clock.now(),
             verdicts: [const { Verdict::unanswered(0, 0, Outcome::NotDecided) }; FEW],
+            slots: None,
         };
         match self.take_in_order(checks, &mut several) {
             Some(()) => {
                 let verdicts = &several.verdicts[..checks.len()];
-                Step::Ready(Decision::all_allowed(several.now, verdicts))
+                let mut decision = Decision::all_allowed(several.now, verdicts);
+                if several.slots.is_some() {
+                    decision.set_slots(several.slots);
+                }
+                Step::Ready(decision)
             }
             None => Step::Ready(self.decide_under_locks(checks, true, Tick::MAX)),
         }
@@ -143,6 +153,7 @@ struct Several<'a> {
     now: Tick,
     /// In the order of the checks.
     verdicts: [Verdict; FEW],
+    slots: Option<HeldSlots>,
 }
 
 impl Several<'_> {
@@ -164,9 +175,13 @@ impl Several<'_> {
     ) -> Option<()> {
         let (store, now, check) = (self.store, self.now, first.check);
         let (plan, place) = (rule.plan(check)?, rule.table.place(check.key()));
-        store.take_in(rule, plan, check, now, place, |verdict| {
+        let (_, slots) = store.take_in(rule, plan, check, now, place, |verdict| {
             self.verdicts[first.index] = verdict;
             self.take(rest)
-        })
+        })?;
+        if slots.is_some() {
+            self.slots = HeldSlots::both(self.slots.take(), slots);
+        }
+        Some(())
     }
 }

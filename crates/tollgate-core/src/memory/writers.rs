@@ -127,14 +127,6 @@ impl<A> Writers<A> {
         Some(number)
     }
 
-    /// The number of some quota in use for one more entry.
-    pub(super) fn add_first(&mut self) -> Option<u16> {
-        let number = self.numbered.iter().position(|writer| writer.entries > 0)?;
-        self.numbered[number].entries += 1;
-        // It is below `MOST`.
-        Some(number as u16)
-    }
-
     /// An entry no longer carries this number.
     pub(super) fn remove(&mut self, number: u16) {
         let Some(writer) = self.numbered.get_mut(usize::from(number)) else {

@@ -13,6 +13,7 @@ use crate::{
     checks::Checks,
     decision::{Decision, Outcome, Verdict},
     error::RuleError,
+    held_slots::HeldSlots,
     hold::{Hold, Settlement},
     memory::MemoryStore,
     quota::Quota,
@@ -245,6 +246,7 @@ impl Fallback {
             }
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
+        let mut slots = None;
         if decision.outcome() == Outcome::Deny {
             not_decided_if_failed(decision, enforced);
         } else if let Some(answer) = self.acquire_locally(store, &local) {
@@ -268,12 +270,17 @@ impl Fallback {
                 }
                 decision.verdicts_mut()[*index] = verdict;
             }
+            slots = answer.take_slots();
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.is_allowed() {
             self.count_admitted(checks, decision);
-        } else if !taken.is_empty() {
-            store.settle(&taken, Settlement::Cancel);
+            decision.set_slots(HeldSlots::both(decision.take_slots(), slots));
+        } else {
+            decision.set_slots(None);
+            if !taken.is_empty() {
+                store.settle(&taken, Settlement::Cancel);
+            }
         }
         decision.set_time_if_none(|| self.clock().now());
     }

@@ -110,7 +110,6 @@ pub(crate) mod instance_count;
 pub(crate) mod registry;
 pub(crate) mod rule_store;
 pub(crate) mod seq_cells;
-pub(crate) mod slot_waiters;
 
 pub use self::{
     instance_count::InstanceCount,
@@ -119,14 +118,15 @@ pub use self::{
         ChargeFallback, PaidHook, ReservationStore, ReservedSettlement, RuleStore, Usage,
     },
     seq_cells::{SeqCells, SeqLine},
-    slot_waiters::SlotWaiters,
 };
 pub use crate::{
     checks::Checks,
     credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS, grant_hash},
     error::did_you_mean,
-    hold::{HeldSlots, Hold, Settlement},
+    held_slots::HeldSlots,
+    hold::{Hold, Settlement},
     key::Fingerprint,
     reservation::{Reserved, foreign, gone},
+    slot_waiters::wake,
     step::Stepping,
 };

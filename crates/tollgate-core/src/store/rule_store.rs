@@ -18,7 +18,7 @@ use crate::{
     rule::{Mode, Rule},
     rule_set::RuleSet,
     step::Step,
-    store::{registry::RuleRegistry, slot_waiters::SlotWaiters},
+    store::registry::RuleRegistry,
     time::Clock,
 };
 
@@ -212,9 +212,15 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     }
 
     /// Whether it counts [slots](crate::Quota::concurrent). A store that does says the [number](crate::Verdict::with_slot_number)
-    /// of slots with the verdict that gives them, and [releases](Self::release) them.
+    /// of slots with the verdict that gives them.
     fn supports_slots(&self) -> bool {
         false
+    }
+
+    /// Whether slots go back by their numbers, to [`release`](Self::release). Otherwise its decisions [hold](crate::Decision::set_slots)
+    /// all that they give, as those of memory do.
+    fn releases_slots(&self) -> bool {
+        true
     }
 
     /// Returns slots of a request that has ended. Called once for each that was given, also from `Drop`: it never blocks.
@@ -228,9 +234,10 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Who waits in this process for slots, if the store wakes them. Otherwise they ask again from time to time.
-    fn slot_waiters(&self) -> Option<&SlotWaiters> {
-        None
+    /// How often a request that waits for slots asks again, because some come back without [waking](super::wake) it. `None`: all of
+    /// them wake it, and so do units that come back before they refill. Default: each 100 ms.
+    fn asks_for_slots_every(&self) -> Option<Duration> {
+        Some(Duration::from_millis(100))
     }
 
     /// A ledger has released the units of a hold, whose [reservation](crate::types::Reservation) with this id was open after its

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, Outcome, Quota, Retry, RuleSet, Source, Tick, Verdict,
-    algorithm::{Algorithm as _, Assessment, Concurrent, ConcurrentState, GcraState},
+    algorithm::{Algorithm as _, Assessment, Concurrent, GcraState},
     types::ActiveBlock,
 };
 use tollgate_prefilter::{Grant, SlotMessage, SlotOutcome, SlotReply};
@@ -440,13 +440,11 @@ impl ScriptReply {
         let [retry, free, _] = self.of(place).filter(|it| it[0] != FAILED)?;
         let number = (retry <= FITS_AGAIN).then(|| FITS_AGAIN.abs_diff(retry));
         let algorithm = Concurrent::new(quota)?;
-        let mut state = ConcurrentState::default();
         let free = i128::from(free) + number.map_or(0, |_| i128::from(cost));
         let in_use = i128::from(quota.limit()) - free;
-        algorithm.take(&mut state, 0, u64::try_from(in_use).unwrap_or(0));
         // One that fits in a request that is denied takes nothing.
         let cost = if retry == FITS && !takes { 0 } else { cost };
-        let answer = algorithm.assess(&state, 0, cost);
+        let answer = algorithm.assess_in_use(u64::try_from(in_use).unwrap_or(0), cost);
         let answer = match answer.fits && retry >= 0 {
             true => {
                 // It was too late, and may fit by now.

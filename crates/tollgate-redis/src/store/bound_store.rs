@@ -14,7 +14,7 @@ use tollgate_core::{
     Tick,
     store::{
         ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
-        ReservationStore, RuleStore, Settlement, SlotWaiters,
+        ReservationStore, RuleStore, Settlement,
     },
     types::Balance,
 };
@@ -273,10 +273,6 @@ impl RuleStore for BoundStore {
         };
         let in_use = self.binding.shared.engine.slots();
         in_use.is_outlived(name, slot.check.key(), slot.number)
-    }
-
-    fn slot_waiters(&self) -> Option<&SlotWaiters> {
-        Some(&self.binding.shared.slot_waiters)
     }
 
     fn retire(&self) {

@@ -13,10 +13,7 @@ use std::{
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
-use tollgate_core::{
-    Clock, Tick,
-    store::{RuleRegistry, SlotWaiters},
-};
+use tollgate_core::{Clock, Tick, store::RuleRegistry};
 use tollgate_prefilter::{Engine, EngineOptions, SlotTerms};
 
 #[cfg(feature = "tls")]
@@ -43,9 +40,6 @@ use crate::{
         sender,
     },
 };
-
-/// How often slots that another process may have returned are asked for.
-const POLL_SLOTS: Duration = Duration::from_millis(100);
 
 /// What is said where a cluster has no partition.
 const CHOOSE: &str = "a cluster needs a `partition`. With `Partition::One` each request is one step, and one shard does all the \
@@ -393,7 +387,6 @@ impl RedisStoreBuilder {
             process_clock,
             background_calls: BackgroundCalls::default(),
             slot_term: self.slot_term,
-            slot_waiters: SlotWaiters::polled(POLL_SLOTS),
             wake: Arc::default(),
         };
         let shared = Arc::new(shared);

@@ -17,7 +17,7 @@ use tokio::{
     task::consume_budget,
     time::Instant,
 };
-use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, store::SlotWaiters};
+use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
 use tollgate_prefilter::{Engine, NoReply};
 
 use crate::{
@@ -57,7 +57,6 @@ pub(super) struct StoreContext {
     pub(super) background_calls: BackgroundCalls,
     /// How long Redis knows the slots of this process without hearing of them.
     pub(super) slot_term: Duration,
-    pub(super) slot_waiters: SlotWaiters,
     /// Wakes the task that sends: something is due sooner than it expects.
     pub(super) wake: Arc<Notify>,
 }

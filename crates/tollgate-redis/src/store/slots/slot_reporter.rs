@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tollgate_core::{
     Tick,
-    store::{Fingerprint, Hold},
+    store::{Fingerprint, Hold, wake},
 };
 use tollgate_prefilter::{ProcessSlots, SlotKey, SlotMessage, SlotTarget};
 
@@ -39,7 +39,7 @@ pub(crate) fn release<'a>(
     }
     report(shared, in_use, now);
     for slot in slots {
-        shared.slot_waiters.wake(slot.check.key());
+        wake(slot.check.key());
     }
 }
 
