@@ -366,11 +366,12 @@ impl<'a> Assembly<'a> {
     fn named(&self, reader: Reader<'_>, node: &Node) -> Option<usize> {
         let name = reader.text(node, "the name of a rule")?;
         let found = self.by_name.get(name).copied();
-        let is_wrong = self.wrong_names.contains(name);
-        if found.is_none() && !is_wrong && !self.has_nameless {
-            reader.unknown(&node.span, "rule", name, self.document.names());
+        // It may be one that is wrong itself.
+        let may_be = self.has_nameless || self.wrong_names.contains(name);
+        match found {
+            None if !may_be => reader.unknown(node, "rule", name, self.document.names()),
+            found => found,
         }
-        found
     }
 
     fn add_group(&mut self, reader: Reader<'a>, node: &'a Node) {

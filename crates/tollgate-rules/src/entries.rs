@@ -91,13 +91,11 @@ impl RuleDocument {
             let Value::Text(name) = &node.value else {
                 return None;
             };
-            let found = by_name.get(&**name).copied();
-            match found {
-                Some(_) => {}
-                None if is_new => reader.unknown(&node.span, "rule", name, self.names()),
-                None => reader.wrong(&node.span, format!("there is no rule {name:?} any more")),
+            match by_name.get(&**name) {
+                Some(rule) => Some(*rule),
+                None if is_new => reader.unknown(node, "rule", name, self.names()),
+                None => reader.refuse(&node.span, format!("there is no rule {name:?} any more")),
             }
-            found
         };
         read_alone(|reader| match set.kind {
             EntryKind::Override => {

@@ -48,8 +48,7 @@ impl KeyLabel {
         let part = key.names().position(|part| part == name);
         if part.is_none() && name != WHOLE {
             let known = [WHOLE].into_iter().chain(key.names());
-            reader.unknown(&node.span, "part of the rule's key", name, known);
-            return None;
+            return reader.unknown(node, "part of the rule's key", name, known);
         }
         let part = part.filter(|_| name != WHOLE);
         Some(Self {

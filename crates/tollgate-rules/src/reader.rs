@@ -105,14 +105,11 @@ impl<'a> Reader<'a> {
         let Value::Text(text) = &node.value else {
             return false;
         };
-        let is_quoted = is_right(text);
-        if is_quoted {
-            self.wrong(
-                &node.span,
-                format!("this is a text; write {text} without quotes"),
-            );
+        if is_right(text) {
+            let message = format!("this is a text; write {text} without quotes");
+            self.wrong(&node.span, message);
         }
-        is_quoted
+        is_right(text)
     }
 
     /// Notes a whole number in quotes.
@@ -144,14 +141,15 @@ impl<'a> Reader<'a> {
     }
 
     /// An unknown word, with the known ones, and the one that it resembles.
-    pub(crate) fn unknown<'n>(
+    pub(crate) fn unknown<'n, T>(
         &self,
-        span: &Range<usize>,
+        node: &Node,
         what: &str,
         word: &str,
         known: impl IntoIterator<Item = &'n str>,
-    ) {
-        let _ = self.unknown_in(span, what, word, "", known);
+    ) -> Option<T> {
+        let _ = self.unknown_in(&node.span, what, word, "", known);
+        None
     }
 
     /// What the name in a node stands for, as the service binds it. `what`: `bound plan`.
@@ -162,12 +160,9 @@ impl<'a> Reader<'a> {
         bound: &BTreeMap<String, T>,
     ) -> Option<T> {
         let name = self.text(node, &format!("the name of a {what}"))?;
+        let known = bound.keys().map(String::as_str);
         let found = bound.get(name).cloned();
-        if found.is_none() {
-            let known = bound.keys().map(String::as_str);
-            self.unknown(&node.span, what, name, known);
-        }
-        found
+        found.or_else(|| self.unknown(node, what, name, known))
     }
 
     /// The same, with where the word stands, such as " in a rule". The answer is the word that it resembles.
@@ -348,11 +343,9 @@ impl<'a> Reader<'a> {
             let names: Vec<_> = names().map(|name| format!("\"{name}\"")).collect();
             return self.expected(node, &names.join(" or "));
         };
-        let found = words.iter().find(|(name, _)| name == text);
-        if found.is_none() {
-            self.unknown(&node.span, what, text, names());
-        }
-        found.map(|(_, value)| *value)
+        let mut words = words.iter();
+        let found = words.find_map(|(name, value)| (name == text).then_some(*value));
+        found.or_else(|| self.unknown(node, what, text, names()))
     }
 
     /// A quota as text, whose algorithm or calendar is that of `own` where it names none.

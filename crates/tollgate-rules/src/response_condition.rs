@@ -114,8 +114,7 @@ fn named(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
         None if name == FAILURE => Some(of(|response| response.is_failure())),
         None => {
             let known = conditions.keys().map(String::as_str).chain([FAILURE]);
-            reader.unknown(&node.span, "condition on the response", name, known);
-            None
+            reader.unknown(node, "condition on the response", name, known)
         }
     }
 }

@@ -308,8 +308,7 @@ impl Part {
                 let meant = match written {
                     "ip" | "addr" | "address" | "remote_addr" => "client_ip".to_owned(),
                     _ if is_misspelt || !is_header => {
-                        reader.unknown(&node.span, "key", written, known);
-                        return None;
+                        return reader.unknown(node, "key", written, known);
                     }
                     _ => format!("header:{written}"),
                 };
@@ -346,9 +345,7 @@ impl Part {
             return reader.refuse(&node.span, message);
         };
         if !pattern.parameters().any(|parameter| parameter == name) {
-            let (what, known) = ("parameter of the path", pattern.parameters());
-            reader.unknown(&node.span, what, name, known);
-            return None;
+            return reader.unknown(node, "parameter of the path", name, pattern.parameters());
         }
         let is_catch_all = pattern.as_str().contains(&format!("{{*{name}}}"));
         let (pattern, parameter, of_text) = (pattern.clone(), name.to_owned(), name.to_owned());

@@ -289,14 +289,12 @@ pub(crate) fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         }
         _ if reader.is_quoted_number(node) => None,
         Value::Text(text) => {
-            let found = MISSING.iter().find(|(name, _)| name == text);
-            if found.is_none() {
-                let words = MISSING.iter().map(|(name, _)| *name);
-                let words = words.chain(["a status as 401"]);
-                let what = "way to count requests without a key";
-                reader.unknown(&node.span, what, text, words);
-            }
-            found.map(|(_, missing)| *missing)
+            let mut words = MISSING.iter();
+            let found = words.find_map(|(name, missing)| (name == text).then_some(*missing));
+            let known = MISSING.iter().map(|(name, _)| *name);
+            let known = known.chain(["a status as 401"]);
+            let what = "way to count requests without a key";
+            found.or_else(|| reader.unknown(node, what, text, known))
         }
         _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401"),
     }

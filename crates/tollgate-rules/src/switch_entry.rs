@@ -94,8 +94,7 @@ fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
         Value::Text(text) if text == "off" => Some(Effect::Mode(Mode::Off)),
         Value::Text(text) if text == "shadow" => Some(Effect::Mode(Mode::Shadow)),
         Value::Text(text) if !text.trim().ends_with('%') => {
-            reader.unknown(&node.span, "switch", text, ["off", "shadow", "50%"]);
-            None
+            reader.unknown(node, "switch", text, ["off", "shadow", "50%"])
         }
         _ => match reader.permille(node, 100)? {
             0 => reader.refuse(

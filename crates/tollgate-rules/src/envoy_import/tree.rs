@@ -194,10 +194,10 @@ impl Limit {
         };
         let lower = unit.to_lowercase();
         let per = UNITS.iter().find(|(name, _)| *name == lower);
-        if let (None, Some(node)) = (per, fields.get("unit")) {
+        let per = per.or_else(|| {
             let known = UNITS.iter().map(|(name, _)| *name);
-            reader.unknown(&node.span, "unit", &unit, known);
-        }
+            reader.unknown(fields.get("unit")?, "unit", &unit, known)
+        });
         if fields.get("requests_per_unit").is_none() {
             let message = "a rate_limit has no requests_per_unit; add it";
             return reader.refuse(&node.span, message);

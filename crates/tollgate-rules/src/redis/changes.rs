@@ -71,8 +71,8 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let pushed = self.push_document(text, bindings, author, false).await;
-        self.audited(pushed, author).await
+        let push = self.push_document(text, bindings, author, false);
+        self.audited(author, push).await
     }
 
     /// The same, and ends all that operators set.
@@ -86,8 +86,8 @@ impl RedisRules {
         bindings: &Bindings,
         author: &Author,
     ) -> Result<u64, PushError> {
-        let pushed = self.push_document(text, bindings, author, true).await;
-        self.audited(pushed, author).await
+        let push = self.push_document(text, bindings, author, true);
+        self.audited(author, push).await
     }
 
     /// Gives clients limits of their own or switches rules, in all processes, also when another document is pushed: all in one change,
@@ -120,8 +120,7 @@ impl RedisRules {
             }
             Ok(())
         };
-        let set = self.edit(bindings, author, set).await;
-        self.audited(set, author).await
+        self.audited(author, self.edit(bindings, author, set)).await
     }
 
     /// Ends overrides and switches that operators set, by their [numbers](crate::operators::EntryStatus::id), in one change. Returns the
@@ -137,8 +136,7 @@ impl RedisRules {
         author: &Author,
     ) -> Result<u64, PushError> {
         let end = |_: &Seen, _: &RuleDocument, set: &mut OperatorEntries| set.end(ids);
-        let ended = self.edit(bindings, author, end).await;
-        self.audited(ended, author).await
+        self.audited(author, self.edit(bindings, author, end)).await
     }
 
     /// What is stored: the pushed document, what operators set beside it, and who did. `None`: there are no rules.
@@ -183,9 +181,10 @@ impl RedisRules {
     /// Records what was refused because it is wrong.
     async fn audited(
         &self,
-        changed: Result<u64, PushError>,
         author: &Author,
+        change: impl Future<Output = Result<u64, PushError>>,
     ) -> Result<u64, PushError> {
+        let changed = change.await;
         if let Err(wrong) = &changed
             && !wrong.mistakes.is_empty()
         {
@@ -424,7 +423,7 @@ impl RedisRules {
             "revision {revision} is not signed with the secret of this service; push it again with the secret that all processes \
              have, and look for who else can write to Redis"
         );
-        Err(DocumentError::of_whole(&self.origin(), message))
+        Err(DocumentError::of_whole(self.origin(), message))
     }
 
     /// The text of a document that was verified, with what operators set.
@@ -439,6 +438,6 @@ impl RedisRules {
         document: &StoredDocument,
     ) -> Result<OperatorEntries, DocumentError> {
         let read = OperatorEntries::read(&document.beside);
-        read.map_err(|wrong| DocumentError::of_whole(&self.origin(), wrong))
+        read.map_err(|wrong| DocumentError::of_whole(self.origin(), wrong))
     }
 }

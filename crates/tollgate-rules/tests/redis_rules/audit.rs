@@ -37,7 +37,7 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
         rejected.starts_with("rejected, revision 0, by bob"),
         "{rejected}"
     );
-    says(&rejected, "\"hh\" is not a unit of time");
+    says(rejected, "\"hh\" is not a unit of time");
     assert_eq!(
         words[3],
         "accepted, revision 2 → 3, by alice, because: ticket 4711: all rules: off (it was wrong)"

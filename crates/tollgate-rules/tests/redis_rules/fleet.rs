@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 use tollgate_rules::{Bindings, Format, LiveRules, RuleText, redis::RedisRules};
 
-use crate::{alice, limits, push, redis, redis_server::RedisServer, says, secret, until};
+use crate::{alice, limits, push, redis_server::RedisServer, says, secret, started, until};
 
 /// The environment variable with the address that a process follows.
 const FOLLOWED: &str = "TOLLGATE_TEST_FOLLOWED";
@@ -114,9 +114,7 @@ fn arrivals(says: &Receiver<(usize, u64)>, processes: usize, revision: u64) -> V
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_reaches_eight_processes_and_a_lost_publication_is_found_by_looking() {
     const PROCESSES: usize = 8;
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (server, redis) = started("3/h").await;
     let (says, said) = channel();
     let processes: Vec<Process> = (0..PROCESSES)
         .map(|number| Process::start(number, &server, &says))
@@ -161,9 +159,7 @@ async fn a_push_reaches_eight_processes_and_a_lost_publication_is_found_by_looki
 
 #[tokio::test]
 async fn the_status_says_which_process_lags_since_when_and_why() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (_server, redis) = started("3/h").await;
     let follow = async |name: &str, bindings: Bindings| {
         let source = redis.source().named(name);
         let rules = LiveRules::follow(source, bindings).await;
@@ -211,9 +207,7 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
 
 #[tokio::test]
 async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_until_the_next_push() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (server, redis) = started("3/h").await;
     let backup: Vec<String> = server.ask(&["HGETALL", "{shop}:rules"]).await;
     push(&redis, limits("4/h")).await;
     let rules = crate::follow(&redis).await;

@@ -63,6 +63,14 @@ async fn set(redis: &RedisRules, entry: OperatorEntry) -> Result<u64, PushError>
     redis.set(&[entry], &Bindings::new(), &alice()).await
 }
 
+/// A server with rules of this limit.
+async fn started(limit: &str) -> (RedisServer, RedisRules) {
+    let server = RedisServer::start().await;
+    let redis = redis(&server);
+    push(&redis, limits(limit)).await;
+    (server, redis)
+}
+
 /// The overrides and switches that are stored.
 async fn entries(redis: &RedisRules) -> Vec<EntryStatus> {
     let stored = redis.stored(&Bindings::new()).await.expect("signed");

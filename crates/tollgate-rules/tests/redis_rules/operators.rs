@@ -9,10 +9,7 @@ use tollgate_rules::{
     redis::PushErrorKind,
 };
 
-use crate::{
-    KEY, alice, entries, follow, limit_shown, limits, push, redis, redis_server::RedisServer, says,
-    set, until,
-};
+use crate::{KEY, alice, entries, follow, limit_shown, limits, push, says, set, started, until};
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(Clock::system().now())
@@ -20,9 +17,7 @@ fn now() -> SystemTime {
 
 #[tokio::test]
 async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits() {
-    let (server, bindings) = (RedisServer::start().await, Bindings::new());
-    let redis = redis(&server);
-    push(&redis, limits("fixed_window 10/h")).await;
+    let ((server, redis), bindings) = (started("fixed_window 10/h").await, Bindings::new());
     let rules = follow(&redis).await;
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
     let friday = now() + Duration::from_secs(86_400);
@@ -95,9 +90,7 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
 
 #[tokio::test]
 async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
-    let (server, bindings) = (RedisServer::start().await, Bindings::new());
-    let redis = redis(&server);
-    push(&redis, limits("fixed_window 10/h")).await;
+    let ((server, redis), bindings) = (started("fixed_window 10/h").await, Bindings::new());
     let past = now() - Duration::from_secs(60);
     let new = |limit: &str| OperatorEntry::limit("api", KEY, limit);
     for (entry, message) in [
@@ -133,9 +126,7 @@ const RULES: &str = "{shop}:rules";
 
 #[tokio::test]
 async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_before_a_push() {
-    let (server, bindings) = (RedisServer::start().await, Bindings::new());
-    let redis = redis(&server);
-    push(&redis, limits("fixed_window 10/h")).await;
+    let ((server, redis), bindings) = (started("fixed_window 10/h").await, Bindings::new());
     let block = || OperatorEntry::limit("api", KEY, "none").because("a flood");
     let set = async || set(&redis, block()).await;
     assert_eq!(set().await.expect("set"), 2);
@@ -169,9 +160,7 @@ async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_befor
 
 #[tokio::test]
 async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
-    let (server, bindings) = (RedisServer::start().await, Bindings::new());
-    let redis = redis(&server);
-    push(&redis, limits("fixed_window 10/h")).await;
+    let ((server, redis), bindings) = (started("fixed_window 10/h").await, Bindings::new());
     let set = async |key: &str| set(&redis, OperatorEntry::limit("api", key, "none")).await;
     set("ended-later").await.expect("set");
     let older: Vec<String> = server.ask(&["HGETALL", RULES]).await;

@@ -8,7 +8,7 @@ use tollgate_rules::{Bindings, Format, OperatorEntry, RuleText, redis::RedisRule
 
 use crate::{
     KEY, alice, entries, follow, limit_of, limit_shown, limits, push, redis,
-    redis_server::RedisServer, says, secret, set, until, with_override,
+    redis_server::RedisServer, says, secret, set, started, until, with_override,
 };
 
 #[tokio::test]
@@ -124,9 +124,7 @@ async fn an_outage_ends_in_the_status_also_where_the_document_is_the_same() {
 
 #[tokio::test]
 async fn a_document_that_was_rejected_is_in_force_once_nothing_is_in_its_way() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (_server, redis) = started("3/h").await;
     let store = MemoryStore::new();
     let rules = follow(&redis).await;
     let _layer = rules.layer(store.clone()).expect("valid");
@@ -145,9 +143,7 @@ async fn a_document_that_was_rejected_is_in_force_once_nothing_is_in_its_way() {
 
 #[tokio::test]
 async fn a_document_that_redis_has_lost_stays_in_force_and_the_next_one_is_newer() {
-    let mut server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (mut server, redis) = started("3/h").await;
     push(&redis, limits("4/h")).await;
     let rules = follow(&redis).await;
     assert_eq!(rules.status().revision, 2);

@@ -5,17 +5,13 @@ use tollgate_rules::{
     redis::{PushErrorKind, RedisRules},
 };
 
-use crate::{
-    follow, limit_of, limits, push, redis, redis_server::RedisServer, says, secret, until,
-};
+use crate::{follow, limit_of, limits, push, says, secret, started, until};
 
 const DOCUMENT: &str = "{shop}:rules";
 
 #[tokio::test]
 async fn a_document_without_a_right_signature_is_rejected() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (server, redis) = started("3/h").await;
     let rules = follow(&redis).await;
 
     // Somebody who can write to Redis switches the limits off.
@@ -54,9 +50,7 @@ async fn a_document_without_a_right_signature_is_rejected() {
 
 #[tokio::test]
 async fn a_user_who_may_not_subscribe_follows_all_the_same() {
-    let server = RedisServer::start().await;
-    let redis = redis(&server);
-    push(&redis, limits("3/h")).await;
+    let (server, _redis) = started("3/h").await;
     let user = "ACL SETUSER limits on >sesame ~{shop}:* +@all -subscribe resetchannels";
     let _: String = server.ask(&user.split(' ').collect::<Vec<_>>()).await;
     let address = server.url_of("limits", "sesame");
