@@ -142,20 +142,12 @@ impl Coordinator {
         if !lacks_balance && decision.outcome() == Outcome::Deny {
             return decision;
         }
-        let (mut bases, mut is_restored) = (
-            Bases {
-                store,
-                checks: SmallVec::new(),
-            },
-            false,
-        );
-        for (check, _) in checks
-            .iter()
-            .zip(decision.verdicts())
-            .filter(|(_, verdict)| {
-                verdict.is_forgotten() || lacks_balance && verdict.outcome() == Outcome::Deny
-            })
-        {
+        let (mut bases, mut is_restored) = (Bases(store, SmallVec::new()), false);
+        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+            let lacks_it = lacks_balance && verdict.outcome() == Outcome::Deny;
+            if !verdict.is_forgotten() && !lacks_it {
+                continue;
+            }
             // Without an answer it stays failed, and its rule says what then; or denied.
             let within = store.answers_within();
             durable.set_balance_known(check, now.saturating_add(UNKNOWN));
@@ -165,7 +157,7 @@ impl Coordinator {
             let restored = durable.restore_balance(store, check, &base, now).await;
             is_restored |= restored.unwrap_or(false);
             store.set_base(check, Some(base.used));
-            bases.checks.push(*check);
+            bases.1.push(*check);
         }
         if lacks_balance && !is_restored {
             return decision;
@@ -188,25 +180,23 @@ impl Coordinator {
             return false;
         }
         let (rules, now) = (self.store.rules(), self.now());
-        let denying = checks.iter().zip(decision.verdicts());
-        let mut denying = denying.filter(|(_, verdict)| {
-            verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule())
-        });
-        denying
-            .all(|(check, verdict)| !verdict.is_blocked() && durable.may_lack_balance(check, now))
+        checks
+            .iter()
+            .zip(decision.verdicts())
+            .all(|(check, verdict)| {
+                let denies = verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule());
+                !denies || !verdict.is_blocked() && durable.may_lack_balance(check, now)
+            })
     }
 }
 
 /// What the ledger has said of these checks, for as long as their request is asked again.
-struct Bases<'a> {
-    store: &'a dyn RuleStore,
-    checks: SmallVec<[Check; 2]>,
-}
+struct Bases<'a>(&'a dyn RuleStore, SmallVec<[Check; 2]>);
 
 impl Drop for Bases<'_> {
     fn drop(&mut self) {
-        for check in &self.checks {
-            self.store.set_base(check, None);
+        for check in &self.1 {
+            self.0.set_base(check, None);
         }
     }
 }

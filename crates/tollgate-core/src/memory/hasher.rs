@@ -42,6 +42,7 @@ impl Hasher {
     }
 
     /// The key is read once for both halves. Its length turns the seeds, so that keys of different lengths do not meet.
+    #[inline]
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
         let turns = key.as_bytes().len() as u32;
         let mut low = FoldHasher::with_seed(self.low.seed.rotate_right(turns), &self.low.shared);
