@@ -55,11 +55,8 @@ pub(crate) fn deny(rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decis
     }))
 }
 
-/// The checks that a store decides, and the verdicts on the others; or the [denial](deny).
-pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Result<Counted, Decision> {
-    if let Some(denied) = deny(rules, checks, now) {
-        return Err(denied);
-    }
+/// The checks that a store decides, and the verdicts on the others, of a request that is not [denied](deny).
+pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Counted {
     let mut counted = Counted {
         checks: Checks::new(),
         verdicts: SmallVec::new(),
@@ -77,5 +74,5 @@ pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Result<Co
             counted.verdicts.push((index, verdict));
         }
     }
-    Ok(counted)
+    counted
 }

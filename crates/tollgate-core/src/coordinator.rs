@@ -220,14 +220,14 @@ impl Coordinator {
         if !(self.way.has_none || self.way.has_thresholds) {
             return self.ask_and_conclude(checks, ask);
         }
+        if let Some(denied) = self.blocked(checks) {
+            return Step::Ready(denied);
+        }
         let (rules, now) = (self.store.rules(), self.now());
         let blocked::Counted {
             mut checks,
             verdicts,
-        } = match blocked::counted(rules, checks, now) {
-            Ok(counted) => counted,
-            Err(denied) => return Step::Ready(denied),
-        };
+        } = blocked::counted(rules, checks, now);
         for index in 0..checks.len() {
             let check = checks[index];
             for threshold in rules.thresholds_of(usize::from(check.rule())) {

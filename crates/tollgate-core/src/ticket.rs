@@ -142,6 +142,7 @@ impl Ticket {
     /// A process notices with the next reply of the store, and sends its next message as soon as it runs again. What must never
     /// happen twice needs the [number](Self::slot_number) too, which the protected resource compares. Always false where slots are in
     /// memory.
+    #[must_use]
     pub fn is_outlived(&self) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.source != Source::Fallback && self.store.is_outlived(slot))

@@ -40,7 +40,10 @@ impl Reservations {
 
     /// Frees the slots of a record that is not open any more.
     pub(super) fn release(&self, record: Record) {
-        (self.slots).fetch_sub(record.slots.len() as u64, Ordering::Relaxed);
+        for slots in record.slots {
+            drop(slots);
+            self.slots.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn ends_at(&self, ends: Tick) {
