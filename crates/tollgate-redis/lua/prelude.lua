@@ -28,7 +28,7 @@
 --              19 sliding window of two counters: period in µs, limit, resolution in µs
 --              20 sliding log: period in µs, limit, 0
 --              21 sliding window in sub-buckets: width of a sub-bucket in µs, limit, number of sub-buckets
---              24 a fixed window of a durable rule, for 0 and 3 only: see `fixed_window.lua`
+--              24 a fixed window of a durable rule, for 0 and 3 only: see `calendar.lua`
 --              22 slots: term in µs, limit, 0. A take has a message behind these fields, and a reply of its own: see
 --              `concurrent.lua`. A request that is denied still says what its process has in use.
 --          then for 0 and 1 of algorithm 16, '<ddd': for how long the request waits at most, 0, and for how long requests of

@@ -36,7 +36,7 @@ if purpose == 'refund' then
     end
     if gone == 0 then return -1 end
     raw = sub(raw, 1, 21) .. pack('<d', used - gone) .. entries
-    return -1, raw, newest and (newest + buckets0 + 1) * width0 - now or 0
+    return -1, newest and raw or '', newest and (newest + buckets0 + 1) * width0 - now or 0
   end
 end
 
@@ -80,55 +80,36 @@ return function(raw, width, limit, buckets, now, cost)
   end
   local left = limit - used
   if left < 0 then left = 0 end
-  if cost > 0 and cost <= left then
-    local keeps = newest == number and newest_units > 0 and not foreign
-    local entries
+  local fits, keeps = cost <= left, newest == number and newest_units > 0 and not foreign
+  local shift, reset, taken = 0, 0, cost
+  if fits and cost > 0 then
+    -- Expired sub-buckets are left out.
     if ring ~= '' and newest == number then
       -- Limits are below 2^32; only a report takes more.
-      if newest_units + cost >= 2^32 then cost = 2^32 - 1 - newest_units end
-      entries = sub(ring, counting, -13) .. pack('<dI4', number, newest_units + cost)
+      if newest_units + cost >= 2^32 then taken = 2^32 - 1 - newest_units end
+      ring = sub(ring, counting, -13) .. pack('<dI4', number, newest_units + taken)
     else
-      entries = sub(ring, counting) .. pack('<dI4', number, cost)
+      ring = sub(ring, counting) .. pack('<dI4', number, cost)
     end
-    local reset = (number + buckets + 1) * width - now
-    local state = pack('<BddI4d', 21, width, limit, buckets, used + cost) .. entries
-    left = left - cost
-    local again
-    if left < cost then
-      -- The units taken now expire last.
-      again = reset
-      local must_go, place = used + cost + cost - limit, counting
-      while place < #ring do
-        local oldest, units = unpack('<dI4', ring, place)
-        must_go, place = must_go - units, place + 12
-        if must_go <= 0 then
-          again = (oldest + buckets + 1) * width - now
-          break
-        end
-      end
-    end
-    return -1, left, reset, state, reset, foreign, keeps, again
-  end
-
-  -- A denial repairs a state far in the future: it moves back to the next sub-bucket, and entries keep their distances.
-  local shift = 0
-  if cost > 0 then
+    all, left, reset = used + taken, left - taken, (number + buckets + 1) * width - now
+    first, counting, used = 1, 1, all
+  elseif cost > 0 then
+    -- A denial repairs a state far in the future: it moves back to the next sub-bucket, and entries keep their distances.
     local least = current + 1 < buckets and buckets or current + 1
     if newest > least then shift = newest - least end
   end
-  local reset = 0
-  for place = #ring - 11, counting, -12 do
+  local place = #ring - 11
+  while reset == 0 and place >= counting do
     local used_in, units = unpack('<dI4', ring, place)
-    if units > 0 then
-      reset = (used_in - shift + buckets + 1) * width - now
-      break
-    end
+    if units > 0 then reset = (used_in - shift + buckets + 1) * width - now end
+    place = place - 12
   end
   if reset < 0 then reset = 0 end
   if cost == 0 then return -1, left, reset end
 
+  -- When the units fit, or fit again.
   local retry = -2
-  if cost <= limit then
+  if cost <= limit and (not fits or left < cost) then
     local must_go, place = used + cost - limit, counting
     while place < #ring do
       local oldest, units = unpack('<dI4', ring, place)
@@ -146,9 +127,10 @@ return function(raw, width, limit, buckets, now, cost)
       entries = entries .. pack('<dI4', oldest - shift, units)
     end
     ring, first = entries, 1
-  elseif not foreign then
+  elseif not fits and not foreign then
     return retry, left, reset
   end
-  if ring == '' then return retry, left, reset, '', 0, foreign end
-  return retry, left, reset, pack('<BddI4d', 21, width, limit, buckets, all) .. sub(ring, first), reset, foreign
+  local state = ring == '' and '' or pack('<BddI4d', 21, width, limit, buckets, all) .. sub(ring, first)
+  if fits then return -1, left, reset, state, reset, foreign, keeps, left < cost and retry end
+  return retry, left, reset, state, reset, foreign
 end

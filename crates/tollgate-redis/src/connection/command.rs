@@ -39,7 +39,7 @@ struct Checks {
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server longer than others.
 const ALGORITHM: usize = 13;
 const LOG: u8 = 20;
-/// And a fixed window of a durable rule: it has the number of one more key, which `fixed_window.lua` reads at the same place.
+/// And a fixed window of a durable rule: it has the number of one more key, which `calendar.lua` reads at the same place.
 const DURABLE: u8 = 24;
 
 /// Where a check says the limit of its quota.

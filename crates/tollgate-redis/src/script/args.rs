@@ -105,7 +105,7 @@ impl Args {
         begun
     }
 
-    /// Makes the check one of a durable rule, as `fixed_window.lua` reads it: with the key that says since when the server has its
+    /// Makes the check one of a durable rule, as `calendar.lua` reads it: with the key that says since when the server has its
     /// states, and with what is known to be used if it takes units.
     pub(super) fn add_durable(
         &mut self,
