@@ -24,6 +24,10 @@ use crate::{
 /// store has to handle each.
 #[derive(Debug)]
 #[must_use]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a query is taken apart where it is returned, and a box would be allocated for each"
+)]
 pub enum Begin {
     /// It is decided.
     Decided(Decision),

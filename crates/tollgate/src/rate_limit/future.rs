@@ -60,7 +60,7 @@ enum State<S, B> {
         request: Option<PendingRequest<S, B>>,
     },
     /// The request was admitted after a wait; the inner service becomes ready.
-    Readying(Option<(PendingRequest<S, B>, Admitted)>),
+    Readying(Option<(PendingRequest<S, B>, Box<Admitted>)>),
     /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
     Answered(Answered),
 }
@@ -195,8 +195,8 @@ where
                                     continue;
                                 }
                                 None => {
-                                    let readying = State::Readying(Some((pending, admitted)));
-                                    *state = Some(Box::new(readying));
+                                    let readying = Some((pending, Box::new(admitted)));
+                                    *state = Some(Box::new(State::Readying(readying)));
                                     continue;
                                 }
                             }
@@ -208,7 +208,7 @@ where
                     let (pending, _) = readying.as_mut().expect("polled after completion");
                     let ready = ready!(pending.service.poll_ready(cx));
                     let (mut pending, admitted) = readying.take().expect("it is there");
-                    let mut admitted = Some(admitted);
+                    let mut admitted = Some(*admitted);
                     if let Err(error) = ready {
                         return Poll::Ready(settle(&mut admitted, Err(error)));
                     }
