@@ -250,16 +250,14 @@ impl Coordinator {
         let mut answer = self.ask(checks, ask);
         match (&mut answer, &self.durable) {
             _ if matches!(ask, Ask::Peek) => {}
+            (Step::Ready(decision), None) => self.conclude(checks, decision),
             (Step::Ready(decision), Some(durable))
-                if self.may_lack_balance(durable, checks, decision) =>
+                if !self.may_lack_balance(durable, checks, decision) =>
             {
-                return self.conclude_with_ledger(durable, checks, answer, ask);
+                self.conclude(checks, decision);
             }
-            (Step::Ready(decision), _) => self.conclude(checks, decision),
-            (Step::Wait(_), Some(durable)) => {
-                return self.conclude_with_ledger(durable, checks, answer, ask);
-            }
-            (Step::Wait(_), None) => {
+            (answer, Some(durable)) => self.conclude_with_ledger(durable, checks, answer, ask),
+            (answer, None) => {
                 let (coordinator, checks) = (Arc::clone(self), Checks::from_slice(checks));
                 answer.then(move |decision| coordinator.conclude(&checks, decision));
             }

@@ -38,38 +38,46 @@ impl Coordinator {
         if durable.denies(checks) {
             return Step::Ready(Check::deny_mistake(checks));
         }
-        if matches!(ask, Ask::Acquire) && self.way.asks_before_ledger {
-            let answer = self.store.acquire(checks);
-            return match &answer {
-                Step::Ready(decision) if durable.is_added(checks, decision) => answer,
-                Step::Ready(_) => self.conclude_in_memory(durable, checks, answer),
-                Step::Wait(_) => self.conclude_with_ledger(durable, checks, answer, ask),
-            };
-        }
-        match self.store.can_fail() {
-            true => self.decide_counted(checks, ask),
-            false => self.decide_with_ledger(durable, checks, ask),
+        match ask {
+            Ask::Acquire if self.way.asks_before_ledger => self.ask_before_ledger(durable, checks),
+            _ if self.store.can_fail() => self.decide_counted(checks, ask),
+            _ => self.decide_with_ledger(durable, checks, ask),
         }
     }
 
-    /// What comes after the answer of a store in memory about a key that may be new to it. Not inlined: its frame would be that of each
-    /// request.
+    /// Decides by a store in memory, which mostly knows what was used before.
+    fn ask_before_ledger(
+        self: &Arc<Self>,
+        durable: &Arc<DurableRules>,
+        checks: &[Check],
+    ) -> Step<Decision> {
+        let mut answer = self.store.acquire(checks);
+        match &mut answer {
+            Step::Ready(decision) if durable.is_added(checks, decision) => {}
+            answer => self.conclude_in_memory(durable, checks, answer),
+        }
+        answer
+    }
+
+    /// What comes after its answer about a key that may be new to it. Not inlined: its frame would be that of each request.
     #[inline(never)]
     fn conclude_in_memory(
         self: &Arc<Self>,
         durable: &Arc<DurableRules>,
         checks: &[Check],
-        mut answer: Step<Decision>,
-    ) -> Step<Decision> {
-        if let Step::Ready(decision) = &mut answer {
-            if durable.unknown(checks, decision.at()).is_empty() {
+        answer: &mut Step<Decision>,
+    ) {
+        match answer {
+            Step::Ready(decision) if durable.unknown(checks, decision.at()).is_empty() => {
                 self.conclude(checks, decision);
-                return answer;
             }
-            let taken = holds(&*self.store, checks, decision, |_, _| true);
-            self.store.settle(&taken, Settlement::Cancel);
+            Step::Ready(decision) => {
+                let taken = holds(&*self.store, checks, decision, |_, _| true);
+                self.store.settle(&taken, Settlement::Cancel);
+                *answer = self.decide_with_ledger(durable, checks, Ask::Acquire);
+            }
+            Step::Wait(_) => self.conclude_with_ledger(durable, checks, answer, Ask::Acquire),
         }
-        self.decide_with_ledger(durable, checks, Ask::Acquire)
     }
 
     /// Decides once a store in memory has what was used of keys that are new to it.
@@ -110,13 +118,14 @@ impl Coordinator {
         self: &Arc<Self>,
         durable: &Arc<DurableRules>,
         checks: &[Check],
-        answer: Step<Decision>,
+        answer: &mut Step<Decision>,
         ask: Ask,
-    ) -> Step<Decision> {
+    ) {
         let (coordinator, durable) = (Arc::clone(self), Arc::clone(durable));
         let checks = Checks::from_slice(checks);
-        Step::Wait(Pending::new(async move {
-            let mut decision = answer.await;
+        let asked = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
+        *answer = Step::Wait(Pending::new(async move {
+            let mut decision = asked.await;
             let lacks_balance = coordinator.may_lack_balance(&durable, &checks, &decision);
             if lacks_balance || decision.verdicts().iter().any(Verdict::is_forgotten) {
                 // Its future would make this one larger, and it is rare.
@@ -125,7 +134,7 @@ impl Coordinator {
             }
             coordinator.conclude(&checks, &mut decision);
             decision
-        }))
+        }));
     }
 
     /// Asks the store once more, with what the ledger knows of what it has forgotten: what was used, or a balance that would let the
