@@ -215,16 +215,16 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
-    /// Takes a check that fits, unless `then` says not to after the answer, or something has to be carried over. With it come
-    /// its slots.
+    /// Takes a check that fits, and its slots, unless `then` says not to after the answer, or something has to be carried over.
     #[inline(always)]
     pub(super) fn take_fitting<T>(
         &mut self,
         check: &Check,
         plan: &Plan<A>,
         now: Tick,
+        slots: &mut Option<HeldSlots>,
         then: impl FnOnce(Assessment) -> Option<T>,
-    ) -> Option<(T, Option<HeldSlots>)> {
+    ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
         let entry = self.shard.find_unless_of_another(plan, key)?;
         if entry.is_none() && cost == 0 {
@@ -239,17 +239,18 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             }
             let answer = plan.quota.assess(state, now, cost);
             let taken = answer.fits.then(|| then(answer))??;
-            return Some((taken, self.take(key, plan, now, cost)));
+            *slots = self.take(key, plan, now, cost);
+            return Some(taken);
         }
         if A::HOLDS_SLOTS {
             let answer = plan.quota.assess(state, now, cost);
             let taken = answer.fits.then(|| then(answer))??;
             // Denials for want of slots are not remembered.
-            let slots = match entry {
+            *slots = match entry {
                 Some(entry) if cost > 0 => A::hold(&mut entry.state, key, cost),
                 _ => self.take(key, plan, now, cost),
             };
-            return Some((taken, slots));
+            return Some(taken);
         }
         let (after, answer) = plan.quota.fit(state, now, cost)?;
         let taken = then(answer)?;
@@ -258,7 +259,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             Some(entry) => entry.state = after,
             None => self.shard.insert(key, plan, after, now),
         }
-        Some((taken, None))
+        Some(taken)
     }
 
     /// Takes units that were just found to fit, or slots, which go back when they are dropped.

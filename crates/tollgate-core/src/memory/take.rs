@@ -12,7 +12,6 @@ use crate::{
     held_slots::HeldSlots,
     memory::{
         locked::Locked,
-        plan::Plan,
         rule_store::MemoryRuleStore,
         rule_table::{AnyRuleTable, RuleTable, with_table},
         table::Place,
@@ -41,21 +40,21 @@ impl MemoryRuleStore {
     }
 
     fn take_of<A: Algorithm>(&self, rule: &RuleTable<A>, check: &Check) -> Step<Decision> {
-        if let Some(plan) = rule.plan(check) {
-            let (now, place) = (self.clock.now(), rule.table.place(check.key()));
-            let denials = place.denials(check.key());
-            if !denials.is_empty()
-                && let Some(verdict) = rule.deny_without_lock(plan, check, now, denials)
-            {
-                return Step::Ready(Decision::of_one(now, verdict, true));
+        let (now, place) = (self.clock.now(), rule.table.place(check.key()));
+        let denials = place.denials(check.key());
+        if !denials.is_empty()
+            && let Some(plan) = rule.plan(check)
+            && let Some(verdict) = rule.deny_without_lock(plan, check, now, denials)
+        {
+            return Step::Ready(Decision::of_one(now, verdict, true));
+        }
+        let mut slots = None;
+        if let Some(verdict) = self.take_in(rule, check, now, place, &mut slots, Some) {
+            let mut decision = Decision::allowed(now, verdict);
+            if A::HOLDS_SLOTS {
+                decision.set_slots(slots);
             }
-            if let Some((verdict, slots)) = self.take_in(rule, plan, check, now, place, Some) {
-                let mut decision = Decision::allowed(now, verdict);
-                if A::HOLDS_SLOTS {
-                    decision.set_slots(slots);
-                }
-                return Step::Ready(decision);
-            }
+            return Step::Ready(decision);
         }
         Step::Ready(self.decide_under_locks(from_ref(check), true, Tick::MAX))
     }
@@ -68,13 +67,13 @@ impl MemoryRuleStore {
     fn take_in<A: Algorithm, T>(
         &self,
         rule: &RuleTable<A>,
-        plan: &Plan<A>,
         check: &Check,
         now: Tick,
         place: &Place<A>,
+        slots: &mut Option<HeldSlots>,
         then: impl FnOnce(Verdict) -> Option<T>,
-    ) -> Option<(T, Option<HeldSlots>)> {
-        let (key, cost) = (check.key(), check.cost());
+    ) -> Option<T> {
+        let (plan, key, cost) = (rule.plan(check)?, check.key(), check.cost());
         let mut locked = Locked::new(&rule.table, place);
         if let Some(block) = &rule.block
             && locked.shard.block_of(key, block, now).is_some()
@@ -86,7 +85,7 @@ impl MemoryRuleStore {
             true => locked.next_slot_number(&self.shared.slot_numbers),
             false => 0,
         };
-        let taken = locked.take_fitting(check, plan, now, |answer| {
+        let taken = locked.take_fitting(check, plan, now, slots, |answer| {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
             then(match A::HOLDS_SLOTS {
                 true => verdict.with_slot_number(number),
@@ -174,8 +173,9 @@ impl Several<'_> {
         rest: &[LockPlace<'_>],
     ) -> Option<()> {
         let (store, now, check) = (self.store, self.now, first.check);
-        let (plan, place) = (rule.plan(check)?, rule.table.place(check.key()));
-        let (_, slots) = store.take_in(rule, plan, check, now, place, |verdict| {
+        let place = rule.table.place(check.key());
+        let mut slots = None;
+        store.take_in(rule, check, now, place, &mut slots, |verdict| {
             self.verdicts[first.index] = verdict;
             self.take(rest)
         })?;
