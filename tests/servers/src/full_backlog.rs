@@ -36,6 +36,7 @@ impl FullBacklog {
     }
 
     /// Where it listens.
+    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().expect("its address")
     }

@@ -58,9 +58,9 @@ tollgate_core::metric_names! {
     gauge LEASED_KEYS "tollgate_redis_leased_keys"
         "Keys for which this process holds a lease or a scheduled lease, by kind"
     gauge TABLE_KEYS "tollgate_redis_table_keys"
-        "Keys with an entry in this process, by table"
+        "Keys with an entry in the table of this process"
     bytes TABLE_BYTES "tollgate_redis_table_bytes"
-        "Memory of the tables of this process, by table"
+        "Memory of the table of keys of this process"
     counter LEASES "tollgate_redis_leases_total"
         "Leases of units, by outcome"
     counter REPORTS "tollgate_redis_reports_total"
@@ -138,8 +138,8 @@ impl Handles {
             on_lease: gauge!(ON_LEASE),
             unreported: gauge!(UNREPORTED),
             leased_keys: ["lease", "scheduled"].map(|kind| gauge!(LEASED_KEYS, "kind" => kind)),
-            table_keys: gauge!(TABLE_KEYS, "table" => "keys"),
-            table_bytes: gauge!(TABLE_BYTES, "table" => "keys"),
+            table_keys: gauge!(TABLE_KEYS),
+            table_bytes: gauge!(TABLE_BYTES),
             leases: ["requested", "granted", "returned", "lost"].map(|it| what(LEASES, it)),
             reports: ["sent", "kept", "lost"].map(|it| what(REPORTS, it)),
             lost_units: counter!(LOST_UNITS),
