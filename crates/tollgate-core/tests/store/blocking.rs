@@ -1,7 +1,7 @@
 //! Threads that wait for units.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -70,6 +70,31 @@ fn a_task_that_is_blocked_by_a_store_in_memory_waits_no_longer_than_it_said() {
         let late = limiter.wait_blocking("rule", &Key::of(["b"]), short);
         assert!(late.expect("it is free").is_allowed());
     });
+}
+
+#[test]
+fn threads_that_give_slots_back_without_a_lock_exceed_no_limit_and_wake_who_waits() {
+    let (limiter, running) = (limiter(Quota::concurrent(3)), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (limiter, running) = (&limiter, &running);
+            scope.spawn(move || {
+                for turn in 0..2_000 {
+                    let slots = 1 + (thread + turn) % 3;
+                    let asked = [check(limiter, "rule", "a", slots)];
+                    let decision = limiter.acquire_within_blocking(&asked, PATIENT);
+                    let decision = decision.expect("it was patient");
+                    assert!(decision.is_allowed(), "a slot that came back woke nobody");
+                    let before = running.fetch_add(slots, Ordering::SeqCst);
+                    assert!(before + slots <= 3, "{before} ran, and {slots} were given");
+                    thread::yield_now();
+                    running.fetch_sub(slots, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    let all = limiter.acquire_within_blocking(&[check(&limiter, "rule", "a", 3)], Duration::ZERO);
+    assert!(all.is_ok_and(|all| all.is_allowed()), "all came back");
 }
 
 #[test]
