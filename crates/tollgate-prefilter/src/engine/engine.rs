@@ -46,8 +46,8 @@ pub struct Engine {
 pub struct EngineOptions {
     /// Whether denials are remembered. Default: yes.
     pub deny_cache: bool,
-    /// The most keys of which something is kept. The store decides each request of the others, and none of them gets slots. Denials of a
-    /// quarter as many are remembered. Default: 262 144.
+    /// The most keys in the table. The store decides each request of a key that finds no room, and its requests get no slots. The deny
+    /// cache has room for a quarter as many. Default: 262 144.
     pub keys: usize,
     /// How long the store knows the slots of this process. Default: 15 s.
     pub slot_terms: SlotTerms,

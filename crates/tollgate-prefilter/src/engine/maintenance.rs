@@ -121,8 +121,8 @@ impl BoundRules {
 }
 
 impl Engine {
-    /// Looks at up to `most` of the keys of a limit that are left to look at, or at all anew, and gives how many. Those of which nothing
-    /// of this limit is kept are listed no more.
+    /// Visits up to `most` of the listed keys of a limit that this round has not visited yet; `None`: all of them, in a new round.
+    /// Returns how many it has visited. Keys whose entry has nothing of this limit leave the list.
     fn visit(
         &self,
         limit: &Limit,

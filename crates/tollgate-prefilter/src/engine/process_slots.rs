@@ -43,7 +43,7 @@ impl ProcessSlots<'_> {
         now: Tick,
     ) -> Option<SlotMessage> {
         let owner = self.queue.owner;
-        // It stays: nobody takes slots out of an entry without this lock.
+        // The slots stay in the entry: only a holder of this lock takes them out.
         let may_go = |entry: &Entry| entry.may_go(now);
         (self.engine.keys).with_new(table_key(key), now, may_go, |entry| {
             let states = entry.slots.get_or_insert_default();

@@ -171,7 +171,7 @@ impl Query {
         query
     }
 
-    /// The first step of a request of which this process has decided a part, or whose states lie in several places.
+    /// The first step of a request whose checks this process has decided in part, or whose states lie in several places.
     pub(crate) fn of_request(mut self, request: Request) -> Self {
         self.request = Some(Box::new(request));
         self.begin_step();

@@ -40,7 +40,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request of which nothing is decided.
+    /// A request before its first check is decided.
     pub(crate) fn new(bound: &BoundRules, checks: &[Check], now: Tick) -> Self {
         Self {
             checks: Checks::from_slice(checks),

@@ -48,7 +48,7 @@ fn out_of_a_bucket(terms: &LeaseTerms, limit: u64, cost: u64) -> Tick {
     scheduled.max(tracked)
 }
 
-/// When a state is fresh of which `used` units were taken at `at`, and when `cost` units fit then.
+/// After `used` units were taken at `at`: when the state is fresh again, and when `cost` units fit.
 pub(crate) fn after_taking(quota: &Quota, at: Tick, used: u64, cost: u64) -> Option<(Tick, Retry)> {
     fn of<A: Algorithm>(quota: &Quota, at: Tick, used: u64, cost: u64) -> Option<(Tick, Retry)> {
         let (quota, mut state) = (A::new(quota)?, A::State::default());

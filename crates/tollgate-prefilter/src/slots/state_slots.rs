@@ -99,7 +99,7 @@ impl SlotQueue {
 }
 
 impl StateSlots {
-    /// Of which nothing is in use.
+    /// Without a slot in use.
     pub(crate) fn new(key: SlotKey, owner: SlotOwner, target: SlotTarget) -> Self {
         Self {
             key,

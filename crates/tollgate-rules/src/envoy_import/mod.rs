@@ -62,7 +62,7 @@ pub fn import_envoy<'a>(
         if problems.is_empty() {
             read_root(reader, &root, &mut domains);
         }
-        // Whoever imports a file may read it.
+        // The importer of a file may read its keys.
         let keys = HiddenKeys::default();
         wrong.add(origin, text, &problems.into_sorted(), &keys);
     }
