@@ -15,6 +15,8 @@ use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "tokio")]
+use crate::step::Pending;
 use crate::{
     blocked,
     check::Check,
@@ -26,7 +28,7 @@ use crate::{
     observe::Observer,
     remote::fallback::Fallback,
     source::Source,
-    step::{Pending, Step},
+    step::Step,
     store::rule_store::RuleStore,
     ticket::slot_holds,
     time::Tick,
