@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Unit};
 use tollgate_rules::Author;
 
-use crate::{exit::Exit, failure::Failure, printable};
+use crate::{failure::Failure, printable};
 
 /// Who changes something, where it is not said.
 const UNKNOWN: &str = "unknown";
@@ -76,19 +76,17 @@ impl FromStr for Until {
 impl UntilArgs {
     /// When it ends, by the clock that says that it is `now`.
     pub(crate) fn time(self, now: SystemTime) -> Result<Option<SystemTime>, Failure> {
-        match self.until {
-            None => Ok(None),
-            Some(Until::At(at)) => Ok(Some(at.into())),
-            Some(Until::In(duration)) => {
-                // Whole seconds are easier to read.
-                let until = Timestamp::try_from(now)
-                    .and_then(|now| now.checked_add(duration)?.round(Unit::Second));
-                let until = until.map_err(|_| {
-                    Failure::usage("--until: no calendar has that day; leave it out for ever")
-                })?;
-                Ok(Some(until.into()))
-            }
-        }
+        let until = match self.until {
+            None => return Ok(None),
+            Some(Until::At(at)) => Ok(at),
+            // Whole seconds are easier to read.
+            Some(Until::In(duration)) => Timestamp::try_from(now)
+                .and_then(|now| now.checked_add(duration)?.round(Unit::Second)),
+        };
+        let until = until.map_err(|_| {
+            Failure::usage("--until: no calendar has that day; leave it out for ever")
+        })?;
+        Ok(Some(until.into()))
     }
 }
 
@@ -130,14 +128,10 @@ impl YesArgs {
         if ["y", "yes"].contains(&&*answer.trim().to_lowercase()) {
             return Ok(());
         }
-        let message = match answer.is_empty() {
+        Err(Failure::refused(match answer.is_empty() {
             true => "nothing has changed: nobody has answered; --yes does it without a question",
             false => "nothing has changed",
-        };
-        Err(Failure {
-            exit: Exit::No,
-            message: message.to_owned(),
-        })
+        }))
     }
 }
 

@@ -16,7 +16,6 @@ use tollgate_ledger::{
 
 use crate::{
     change_args::BecauseArgs,
-    exit::Exit,
     failure::Failure,
     printable,
     report::{Report, ascii},
@@ -224,11 +223,8 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
         true => "written; `tollgate ledger reconcile --repair` tells the counter",
         false => "it was written before",
     };
-    Ok(Report::new(
-        text,
-        json!({ "written": is_new }),
-        Exit::of(is_new),
-    ))
+    let json = json!({ "written": is_new });
+    Ok(Report::new(text, json, is_new))
 }
 
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
@@ -243,43 +239,37 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let mut table = Table::new(["account", "rule", "ledger", "counter"]);
     let mut drifts = Vec::new();
     let each = |drift: &Drift| {
-        let Drift {
-            account,
-            rule,
-            is_balance,
-            written,
-            counted,
-            ..
-        } = drift;
-        let of = if *is_balance { "credits of " } else { "" };
+        let of = if drift.is_balance { "credits of " } else { "" };
         table.row([
-            printable::line(account, 60),
-            format!("{of}{rule}"),
-            written.to_string(),
-            counted.to_string(),
+            printable::line(&drift.account, 60),
+            format!("{of}{}", drift.rule),
+            drift.written.to_string(),
+            drift.counted.to_string(),
         ]);
-        drifts.push(
-            json!({ "account": account, "rule": rule, "is_balance": is_balance, "ledger": written, "counter": counted }),
-        );
+        drifts.push(json!({
+            "account": drift.account,
+            "rule": drift.rule,
+            "is_balance": drift.is_balance,
+            "ledger": drift.written,
+            "counter": drift.counted,
+        }));
         ControlFlow::Continue(())
     };
     let compared = ledger.reconcile(&limiter, how, each).await?;
     // What it repairs is sent behind it.
     store.flush(Duration::from_secs(10)).await;
-    let text = match (drifts.is_empty(), args.repair) {
+    let (table, is_same) = (table.text(), drifts.is_empty());
+    let text = match (is_same, args.repair) {
         (true, _) => format!("{compared} counters are as the ledger has them"),
-        (false, true) => format!(
-            "{}\nset to what the ledger has; {compared} were compared",
-            table.text()
-        ),
-        (false, false) => format!(
-            "{}\nof {compared}; --repair sets them to what the ledger has",
-            table.text()
-        ),
+        (false, true) => {
+            format!("{table}\nset to what the ledger has; {compared} were compared")
+        }
+        (false, false) => {
+            format!("{table}\nof {compared}; --repair sets them to what the ledger has")
+        }
     };
     let json = json!({ "compared": compared, "repaired": args.repair, "differ": drifts });
-    let exit = Exit::of(drifts.is_empty() || args.repair);
-    Ok(Report::new(text, json, exit))
+    Ok(Report::new(text, json, is_same || args.repair))
 }
 
 fn entry_text(entry: &Entry) -> String {
@@ -350,12 +340,10 @@ impl Rows {
     fn row<R: ReportRow>(&mut self, row: &R, text: impl Fn(&R) -> String) -> ControlFlow<()> {
         let written = match self.format {
             Format::Text => {
-                let columns = R::COLUMNS.iter().zip(row.values());
-                let times =
-                    columns.filter(|(name, _)| ["at", "day", "window_begin"].contains(name));
-                let time = times.map(|(_, value)| value).next().unwrap_or_default();
-                let (time, text) = (time.as_str().unwrap_or_default(), text(row));
-                writeln!(self.out, "{time:<27} {}", printable::line(&text, 2_000))
+                let (values, text) = (row.json(), printable::line(&text(row), 2_000));
+                let mut times = ["at", "day", "window_begin"].into_iter();
+                let time = times.find_map(|name| values[name].as_str());
+                writeln!(self.out, "{:<27} {text}", time.unwrap_or_default())
             }
             Format::Csv => write!(self.out, "{}\r\n", row.csv()),
             Format::Json => {
@@ -364,12 +352,10 @@ impl Rows {
             }
         };
         self.are_any = true;
-        match written {
+        self.wrong = written;
+        match self.wrong {
             Ok(()) => ControlFlow::Continue(()),
-            Err(_) => {
-                self.wrong = written;
-                ControlFlow::Break(())
-            }
+            Err(_) => ControlFlow::Break(()),
         }
     }
 
@@ -380,7 +366,7 @@ impl Rows {
         match self.wrong.and_then(|()| self.out.flush()) {
             // Who reads has seen enough.
             Err(wrong) if wrong.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(wrong)),
-            _ => Ok(Report::printed_already(Exit::of(self.are_any))),
+            _ => Ok(Report::printed_already(self.are_any)),
         }
     }
 }

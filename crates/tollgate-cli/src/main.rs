@@ -2,14 +2,9 @@
 //!
 //! Each command makes a [`Report`](report::Report): text for people, JSON for programs, and an exit code.
 
-mod arguments;
-mod bound_names;
 mod change_args;
-mod completions;
 mod doctor;
-mod exit;
 mod failure;
-mod hints;
 mod key;
 mod ledger;
 mod load;
@@ -24,7 +19,6 @@ mod run;
 mod table;
 mod time_text;
 mod top;
-mod trust;
 mod web;
 
 use std::process::ExitCode;
@@ -32,5 +26,5 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    run::run(arguments::Arguments::parse()).into()
+    run::run(run::Arguments::parse()).into()
 }

@@ -1,12 +1,17 @@
 //! Which Redis, and how the service writes to it.
 
-use std::time::Duration;
+use std::{fmt::Display, path::PathBuf, time::Duration};
 
 use clap::Args;
+use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
-use tollgate_rules::{AuditKind, Author, operators::Explanation, redis::RedisRules};
+use tollgate_rules::{
+    AuditKind, Author,
+    operators::Explanation,
+    redis::{Certificates, RedisRules},
+};
 
-use crate::{bound_names::SecretArgs, failure::Failure, trust::TrustArgs};
+use crate::failure::Failure;
 
 /// How long Redis may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,14 +29,15 @@ pub(crate) struct RedisArgs {
         env = "REDIS_URL",
         hide_env_values = true
     )]
-    pub(crate) redis: String,
+    redis: String,
 
     /// The namespace of the service.
     #[arg(long, value_name = "NAME", env = "TOLLGATE_NAMESPACE")]
     pub(crate) namespace: String,
 
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    /// For rediss://: the authorities that certificates may come from, in a PEM file. Default: those of the system.
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CA")]
+    ca: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
@@ -42,11 +48,23 @@ pub(crate) struct RedisArgs {
 pub(crate) struct KeyArgs {
     /// The service writes keys as they are: `Keys::plain`.
     #[arg(long)]
-    pub(crate) plain_keys: bool,
+    plain_keys: bool,
 
     /// The partition of the service: one, key, or by-rule:NAME. Default: wherever a state may be, on a cluster too.
     #[arg(long, value_name = "PARTITION")]
     pub(crate) partition: Option<Partition>,
+}
+
+/// Where the secret of the service is. It is never an argument, which every user of the machine can read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SecretArgs {
+    /// The environment variable with the service's secret.
+    #[arg(long, value_name = "VARIABLE", default_value = "TOLLGATE_SECRET")]
+    secret_env: String,
+
+    /// A file with the service's secret, in the place of the variable.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
 }
 
 impl KeyArgs {
@@ -63,18 +81,36 @@ impl KeyArgs {
 }
 
 impl RedisArgs {
-    pub(crate) fn secret(&self) -> Result<Secret, Failure> {
-        self.secret.secret()
-    }
-
     pub(crate) fn address(&self) -> Result<Address, Failure> {
         let address: Result<Address, SetupError> = self.redis.parse();
         address.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))
     }
 
+    /// Whom an encrypted connection trusts. `None`: the address does not ask for encryption.
+    pub(crate) fn certificates(&self) -> Result<Option<Certificates>, Failure> {
+        let is_encrypted = self.address()?.parts().is_encrypted;
+        if is_encrypted {
+            // It may have been done before.
+            let _ = default_provider().install_default();
+        }
+        let Some(file) = &self.ca else {
+            return Ok(is_encrypted.then(Certificates::of_system));
+        };
+        if !is_encrypted {
+            return Err(Failure::usage(
+                "--ca is for encrypted connections; write the address as rediss://host",
+            ));
+        }
+        let wrong = |why: &dyn Display| Failure::usage(format!("--ca {}: {why}", file.display()));
+        let pem = std::fs::read(file).map_err(|why| wrong(&why))?;
+        let trusted = Certificates::of_authorities(pem);
+        trusted.client_config().map_err(|why| wrong(&why))?;
+        Ok(Some(trusted))
+    }
+
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        Ok(match self.trust.certificates(&self.address()?)? {
+        Ok(match self.certificates()? {
             None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
             Some(it) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, it)?,
         })
@@ -88,10 +124,10 @@ impl RedisArgs {
     ) -> Result<RedisStore, Failure> {
         let keys = match keys.plain_keys {
             true => Keys::plain(),
-            false => Keys::hashed(self.secret()?),
+            false => Keys::hashed(self.secret.secret()?),
         };
         let mut builder = RedisStore::builder(&*self.redis, &self.namespace, keys);
-        if let Some(trusted) = self.trust.certificates(&self.address()?)? {
+        if let Some(trusted) = self.certificates()? {
             builder = builder.tls(trusted.client_config()?);
         }
         // It is no instance of the service, whose shares it must not make smaller.
@@ -131,5 +167,25 @@ impl RedisArgs {
                 "Redis has not answered within {PATIENCE:?}; is the address right, and does the server answer redis-cli?"
             ))
         })
+    }
+}
+
+impl SecretArgs {
+    /// The secret, if there is one.
+    pub(crate) fn find(&self) -> Result<Option<Secret>, Failure> {
+        let is_there = self.secret_file.is_some() || std::env::var_os(&self.secret_env).is_some();
+        is_there.then(|| self.secret()).transpose()
+    }
+
+    /// The secret.
+    pub(crate) fn secret(&self) -> Result<Secret, Failure> {
+        let Some(path) = &self.secret_file else {
+            return Secret::from_env(&self.secret_env)
+                .map_err(|wrong| Failure::usage(format!("{wrong}; or name a --secret-file")));
+        };
+        let wrong = |why: String| Failure::usage(format!("--secret-file {}{why}", path.display()));
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|why| wrong(format!(" cannot be read: {why}")))?;
+        Secret::from_text(&text).map_err(|why| wrong(format!(": {why}")))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{exit::Exit, printable};
+use crate::{failure::Exit, printable};
 
 /// What a command has to say, to people and to programs.
 #[derive(Debug)]
@@ -15,27 +15,27 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(text: impl Into<String>, json: Value, exit: Exit) -> Self {
+    /// `yes`: whether the answer is yes, for the exit code.
+    pub(crate) fn new(text: impl Into<String>, json: Value, yes: bool) -> Self {
         Self {
             text: text.into(),
             json,
-            exit,
+            exit: if yes { Exit::Yes } else { Exit::No },
             is_verbatim: false,
         }
     }
 
     /// A text of this program's own, which another program reads.
     pub(crate) fn verbatim(text: impl Into<String>, json: Value) -> Self {
-        let report = Self::new(text, json, Exit::Yes);
         Self {
             is_verbatim: true,
-            ..report
+            ..Self::new(text, json, true)
         }
     }
 
     /// Of a command that has printed what it has to say.
-    pub(crate) fn printed_already(exit: Exit) -> Self {
-        Self::new("", Value::Null, exit)
+    pub(crate) fn printed_already(yes: bool) -> Self {
+        Self::new("", Value::Null, yes)
     }
 
     /// As it is printed, with a line feed at the end.

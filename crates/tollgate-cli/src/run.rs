@@ -1,21 +1,73 @@
-//! One run of the program.
+//! The command line, and one run of the program.
 
 use std::io::{self, Write as _};
 
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::{Shell, generate};
 use serde_json::json;
 use tokio::runtime;
 
-use clap::CommandFactory as _;
-
 use crate::{
-    arguments::{Arguments, Command},
-    completions, doctor,
-    exit::Exit,
-    failure::Failure,
+    doctor,
+    failure::{EXIT_CODES, Exit, Failure},
     key, ledger, load, printable, replay,
     report::{Report, json_text},
     rules, top,
 };
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  tollgate completions bash > /etc/bash_completion.d/tollgate
+  tollgate completions zsh > ~/.zfunc/_tollgate
+  tollgate completions fish > ~/.config/fish/completions/tollgate.fish";
+
+/// Checks and explains rate limits, and looks after those in Redis.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tollgate",
+    version,
+    max_term_width = 100,
+    after_help = EXIT_CODES,
+    after_long_help = EXIT_CODES
+)]
+pub(crate) struct Arguments {
+    /// Prints JSON, for programs.
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Rules in files, and those that services share through Redis.
+    #[command(subcommand)]
+    Rules(rules::RulesCommand),
+    /// What one client has left, and letting it start anew.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// What accounts have used of durable rules, line by line, and corrections.
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
+    /// What rules would have done with the requests of yesterday's log.
+    Replay(replay::ReplayArgs),
+    /// Which limit a server has: a load of requests, and what it denies.
+    Load(load::LoadArgs),
+    /// What is wrong with a Redis for this use, and what to do about it.
+    Doctor(doctor::DoctorArgs),
+    /// Which keys come most often: one look at a service.
+    Top(top::TopArgs),
+    /// Prints completions for a shell.
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completions(CompletionsArgs),
+}
+
+#[derive(Args, Debug)]
+struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
 
 /// Runs a command, prints its report, and gives the exit code.
 pub(crate) fn run(arguments: Arguments) -> Exit {
@@ -27,33 +79,22 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     };
     let (text, exit) = match report {
         Ok(report) => (report.printed(json), report.exit),
-        Err(failure) => {
+        Err(Failure { exit, message }) => {
             // An error while the error is written is dropped.
-            let _ = writeln!(
-                io::stderr(),
-                "error: {}",
-                printable::lines(&failure.message)
-            );
+            let _ = writeln!(io::stderr(), "error: {}", printable::lines(&message));
             let text = match json {
-                true => json_text(&json!({ "error": failure.message })),
+                true => json_text(&json!({ "error": message })),
                 false => String::new(),
             };
-            (text, failure.exit)
+            (text, exit)
         }
     };
-    match print(&text) {
-        Ok(()) => exit,
-        // Who reads has seen enough: `tollgate … | head`.
-        Err(wrong) if wrong.kind() == io::ErrorKind::BrokenPipe => exit,
-        Err(_) => Exit::Failed,
-    }
-}
-
-/// Writes to the standard output.
-fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who reads has seen enough: `tollgate … | head`.
+        Err(wrong) if wrong.kind() != io::ErrorKind::BrokenPipe => Exit::Failed,
+        _ => exit,
+    }
 }
 
 async fn report(arguments: Arguments) -> Result<Report, Failure> {
@@ -65,6 +106,12 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
         Command::Load(args) => load::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,
         Command::Top(args) => top::run(&args).await,
-        Command::Completions(args) => Ok(completions::completions(&args, Arguments::command())),
+        Command::Completions(args) => {
+            let (mut command, mut text) = (Arguments::command(), Vec::new());
+            generate(args.shell, &mut command, "tollgate", &mut text);
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let json = json!({ "completions": text });
+            Ok(Report::verbatim(text, json))
+        }
     }
 }

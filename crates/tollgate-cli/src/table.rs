@@ -10,73 +10,59 @@ const WIDEST: usize = 72;
 /// A table: a row of titles, and rows of cells, which may be any text.
 #[derive(Debug)]
 pub(crate) struct Table {
-    titles: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-    /// Numbers stand at the right.
+    /// By column, whether it has numbers: they stand at the right.
     numbers: Vec<bool>,
+    /// The titles, and then the others.
+    rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// Titles that begin with `#` are of numbers.
     pub(crate) fn new<const N: usize>(titles: [&'static str; N]) -> Self {
-        Self {
-            numbers: titles.iter().map(|title| title.starts_with('#')).collect(),
-            titles: titles
-                .iter()
-                .map(|title| title.trim_start_matches('#'))
-                .collect(),
-            rows: Vec::new(),
-        }
+        let numbers = titles.map(|title| title.starts_with('#')).into();
+        let titles = titles.map(|title| title.trim_start_matches('#').to_owned());
+        let rows = vec![titles.into()];
+        Self { numbers, rows }
     }
 
     /// A row of as many cells as there are titles.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows
-            .push(cells.map(|cell| printable::line(&cell, WIDEST)).into());
+        let cells = cells.map(|cell| printable::line(&cell, WIDEST));
+        self.rows.push(cells.into());
     }
 
     /// A list of objects, whose names are the titles.
     pub(crate) fn json(&self) -> Value {
         let object = |row: &Vec<String>| {
-            let cells = row.iter().zip(&self.titles).map(|(cell, title)| {
+            let cells = row.iter().zip(&self.rows[0]).map(|(cell, title)| {
                 let number = cell.parse::<u64>().map(Value::from);
                 let cell = number.unwrap_or_else(|_| cell.as_str().into());
                 (title.replace(' ', "_"), cell)
             });
             Value::Object(cells.collect())
         };
-        self.rows.iter().map(object).collect()
+        self.rows.iter().skip(1).map(object).collect()
     }
 
-    /// A line for the titles, and one for each row.
+    /// A line for each row.
     pub(crate) fn text(&self) -> String {
-        let titles = self
-            .titles
-            .iter()
-            .map(|title| (*title).to_owned())
-            .collect();
-        let rows: Vec<&Vec<String>> = std::iter::once(&titles).chain(&self.rows).collect();
-        let width = |column: usize| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            cells
-                .map(|cell| printable::columns_of(cell))
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.titles.len()).map(width).collect();
+        let mut widths = vec![0; self.numbers.len()];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = printable::columns_of(cell).max(*width);
+            }
+        }
         let mut text = String::new();
-        for row in rows {
+        for row in &self.rows {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
                 let fill = " ".repeat(widths[column] - printable::columns_of(cell));
-                let (before, after) = match self.numbers[column] {
-                    true => (&*fill, ""),
-                    false => ("", &*fill),
+                line += &match self.numbers[column] {
+                    true => format!("{fill}{cell}  "),
+                    false => format!("{cell}{fill}  "),
                 };
-                line.push_str(&format!("{before}{cell}{after}  "));
             }
-            text.push_str(line.trim_end());
-            text.push('\n');
+            text += &format!("{}\n", line.trim_end());
         }
         text
     }

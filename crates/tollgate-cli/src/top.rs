@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, failure::Failure, report::Report, table::Table, web};
+use crate::{failure::Failure, report::Report, table::Table, web};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &TopArgs) -> Result<Report, Failure> {
             args.keys
         ))
     })?;
-    Ok(Report::new(text, json, Exit::Yes))
+    Ok(Report::new(text, json, true))
 }
 
 /// Tables for people and programs: at most `most` keys of each rule. `None`: it is another document.
@@ -70,11 +70,9 @@ fn tables(text: &str, most: usize) -> Option<(String, Value)> {
         }
         rules.push(json!({ "rule": name, "keys": keys }));
     }
+    let none = "no rule of this service keeps its top keys; tell one so: top_keys = true in a file, .top_keys() in code\n";
     let text = match rules.is_empty() {
-        true => {
-            "no rule of this service keeps its top keys; tell one so: top_keys = true in a file, .top_keys() in code\n"
-                .to_owned()
-        }
+        true => none.to_owned(),
         false => table.text(),
     };
     Some((text, json!({ "rules": rules })))

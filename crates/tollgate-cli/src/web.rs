@@ -25,27 +25,26 @@ pub(crate) fn client() -> HttpClient {
 
 /// A URL that can be asked; `example` is one that is right.
 pub(crate) fn uri(url: &str, example: &str) -> Result<Uri, Failure> {
-    let parsed = url.parse::<Uri>();
-    let authority = parsed.as_ref().ok().and_then(Uri::authority);
-    let why = match (&parsed, authority) {
-        (Err(_), _) => "it is no URL",
-        (Ok(uri), _) if uri.scheme_str() != Some("http") => {
-            "only http is spoken; ask the service behind its proxy"
-        }
-        (_, None) => "it has no host, or a user",
-        (_, Some(it)) if it.as_str().contains('@') => "it has no host, or a user",
-        // Only what is no number of a port follows the host then.
-        (_, Some(it)) if it.port_u16().is_none() && it.as_str() != it.host() => {
-            "its port is not a number from 1 to 65535"
-        }
-        (Ok(_), Some(_)) => "",
+    let wrong = |why: &str| {
+        let url = printable::line(url, 200);
+        Err(Failure::usage(format!(
+            "{url}: {why}; write it as {example}"
+        )))
     };
-    match parsed {
-        Ok(uri) if why.is_empty() => Ok(uri),
-        _ => Err(Failure::usage(format!(
-            "{}: {why}; write it as {example}",
-            printable::line(url, 200)
-        ))),
+    let Ok(uri) = url.parse::<Uri>() else {
+        return wrong("it is no URL");
+    };
+    if uri.scheme_str() != Some("http") {
+        return wrong("only http is spoken; ask the service behind its proxy");
+    }
+    match uri.authority() {
+        None => wrong("it has no host, or a user"),
+        Some(it) if it.as_str().contains('@') => wrong("it has no host, or a user"),
+        // Only what is no number of a port follows the host then.
+        Some(it) if it.port_u16().is_none() && it.as_str() != it.host() => {
+            wrong("its port is not a number from 1 to 65535")
+        }
+        Some(_) => Ok(uri),
     }
 }
 

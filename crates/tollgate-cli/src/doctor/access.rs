@@ -1,10 +1,9 @@
 //! What the user of the service may do: each command that the limiter needs is tried for real, on a key of its own.
 
+use tollgate_redis::AddressParts;
+
 use crate::doctor::{
-    finding::{
-        Finding,
-        Level::{Error, Fine, Warning},
-    },
+    finding::Findings,
     servers::{Server, words},
 };
 
@@ -20,17 +19,27 @@ end
 redis.pcall('DEL', KEYS[1])
 return failed";
 const HEARTBEAT: &[&str] = &["zadd", "zremrangebyscore", "zcard", "zrange", "pexpire"];
+
 /// Another server of the cluster has the key, no script has this hash, or what is found about the role says it.
 const EXPECTED: &[&str] = &["MOVED", "ASK", "NOSCRIPT", "READONLY"];
+
+/// The words of servers for a right that the user lacks.
+const REFUSALS: &[&str] = &[
+    "noperm",
+    "permission",
+    "acl failure",
+    "can't run this command",
+    "noauth",
+];
 
 /// Tries what the store does, with both forms of names.
 pub(crate) async fn access(
     server: &mut Server,
     namespace: &str,
-    is_cluster: bool,
-    user: Option<&str>,
-) -> Vec<Finding> {
-    let (mut missing, mut findings, mut is_of_heartbeats) = (Vec::new(), Vec::new(), true);
+    address: &AddressParts,
+    found: &mut Findings,
+) {
+    let (mut missing, mut refusal, mut is_of_heartbeats) = (Vec::new(), None, true);
     for name in [
         format!("{{{namespace}}}:doctor"),
         format!("{namespace}:{{doctor}}:doctor"),
@@ -44,21 +53,17 @@ pub(crate) async fn access(
             failed.push(format!("evalsha {}", words(&wrong)));
         }
         for (command, said) in failed.iter().filter_map(|it| it.split_once(' ')) {
-            let said = said.trim_start_matches('-');
+            let (said, lower) = (said.trim_start_matches('-'), said.to_lowercase());
             if EXPECTED.iter().any(|code| said.starts_with(code)) {
                 continue;
             }
-            if !is_refusal(said) {
-                let says = format!(
-                    "the server refuses takes, and each rule's on_store_error answers: {said}"
-                );
-                let remedy = "see what is found about its role, memory and disk, and its log; if it is loading its data, run this again";
-                findings = vec![Error.of("write", says, remedy)];
+            if !REFUSALS.iter().any(|words| lower.contains(words)) {
+                refusal = Some(said.to_owned());
                 continue;
             }
             is_of_heartbeats &= HEARTBEAT.contains(&command);
             // It may be the key that is refused, and not the command.
-            let what = match said.to_lowercase().contains("key") {
+            let what = match lower.contains("key") {
                 true => format!("touch keys such as {name}"),
                 false => command.to_owned(),
             };
@@ -67,46 +72,28 @@ pub(crate) async fn access(
             }
         }
     }
-    let (commands, remedy) = (missing.join(", "), remedy(namespace, is_cluster, user));
-    findings.push(match (missing.is_empty(), is_of_heartbeats) {
-        (true, _) => Fine.of("access", "the user may do what a decision takes", ""),
-        (_, false) => {
-            let says = format!("the user may not {commands}: no request is decided here");
-            Error.of("access", says, remedy)
-        }
-        (_, true) => Warning.of(
-            "access",
-            format!(
-                "the user may not {commands}: processes cannot see how many they are, nor compare their quotas and secrets"
-            ),
-            remedy + "; or call without_heartbeats()",
-        ),
-    });
-    findings
-}
-
-/// Whether it is about a right that the user lacks.
-fn is_refusal(said: &str) -> bool {
-    let said = said.to_lowercase();
-    let signs = [
-        "noperm",
-        "permission",
-        "acl failure",
-        "can't run this command",
-        "noauth",
-    ];
-    signs.iter().any(|sign| said.contains(sign))
-}
-
-/// The rights that a service needs.
-fn remedy(namespace: &str, is_cluster: bool, user: Option<&str>) -> String {
-    let user = user.filter(|user| !user.is_empty()).unwrap_or("tollgate");
-    let cluster = match is_cluster {
+    if let Some(said) = refusal {
+        found.error("write", format!(
+            "the server refuses takes, and each rule's on_store_error answers: {said}\n\
+             see what is found about its role, memory and disk, and its log; if it is loading its data, run this again"
+        ));
+    }
+    let user = address.login[0].as_deref().filter(|user| !user.is_empty());
+    let user = user.unwrap_or("tollgate");
+    let cluster = match address.is_cluster {
         true => " +cluster|slots +cluster|info +asking",
         false => "",
     };
-    format!(
+    let grant = format!(
         "ACL SETUSER {user} on resetkeys ~{{{namespace}}}:* ~{namespace}:{{* resetchannels -@all +eval +evalsha +get +set +setrange \
          +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire{cluster}"
-    )
+    );
+    let says = format!("the user may not {}", missing.join(", "));
+    match (missing.is_empty(), is_of_heartbeats) {
+        (true, _) => found.fine("access", "the user may do what a decision takes"),
+        (_, false) => found.error("access", format!("{says}: no request is decided here\n{grant}")),
+        (_, true) => found.warning("access", format!(
+            "{says}: processes cannot see how many they are, nor compare their quotas and secrets\n{grant}; or call without_heartbeats()"
+        )),
+    }
 }

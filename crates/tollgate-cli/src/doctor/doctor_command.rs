@@ -1,22 +1,28 @@
-//! The command.
+//! The command: all checks of an address, server by server.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use clap::Args;
+use redis::{Value, from_redis_value_ref};
 use serde_json::json;
+use tollgate_redis::{Place, Secret};
 
 use crate::{
-    bound_names::BoundNames,
     doctor::{
-        examination::Patient,
-        finding::{self, Level},
-        servers::Servers,
+        access::access,
+        finding::{Findings, Level},
+        namespace::instances,
+        server_info::ServerInfo,
+        servers::{Server, Servers, words},
     },
-    exit::Exit,
     failure::Failure,
     redis_args::RedisArgs,
     report::Report,
-    rule_args,
+    rule_args::{self, BoundNames},
+    time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -42,29 +48,228 @@ pub(crate) struct DoctorArgs {
     bound: BoundNames,
 }
 
+const SLOTS: u32 = 16_384;
+/// How often a server is asked for the time: the quickest answer is taken.
+const ROUNDS: usize = 10;
+/// A clock that is off by more is noted.
+const OFF: Duration = Duration::from_millis(100);
+
+/// What is known before anything is asked.
+struct Patient<'a> {
+    args: &'a RedisArgs,
+    servers: Servers,
+    secret: Option<Secret>,
+    /// The longest window or refill of the rules.
+    longest: Option<Duration>,
+}
+
 pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
-    let secret = args.redis.secret.find()?;
-    let longest = match &args.rules {
-        None => None,
-        Some(path) => {
-            let bindings = args.bound.bindings(secret.as_ref())?;
-            let document = rule_args::document(path, &bindings).await?;
-            let rules = document.limiter_rules();
-            rules.iter().map(|rule| rule.quota().window()).max()
+    let mut patient = Patient {
+        args: &args.redis,
+        servers: Servers {
+            parts: args.redis.address()?.parts(),
+            trusted: args.redis.certificates()?,
+        },
+        secret: args.redis.secret.find()?,
+        longest: None,
+    };
+    if let Some(path) = &args.rules {
+        let bindings = args.bound.bindings(patient.secret.as_ref())?;
+        let document = rule_args::document(path, &bindings).await?;
+        let rules = document.limiter_rules();
+        patient.longest = rules.iter().map(|rule| rule.quota().window()).max();
+    }
+    let mut found = Findings::default();
+    if patient.servers.parts.is_cluster {
+        patient.examine_cluster(&mut found).await?;
+    } else {
+        let mut server = patient.servers.connect(None).await?;
+        patient.examine_server(&mut server, &mut found).await;
+    }
+    let is_well = found.all.iter().all(|it| it.level < Level::Warning);
+    let json = json!({ "ok": is_well, "findings": found.json() });
+    Ok(Report::new(found.text(), json, is_well))
+}
+
+impl Patient<'_> {
+    async fn examine_cluster(&self, found: &mut Findings) -> Result<(), Failure> {
+        let (mut silent, mut answers) = (Vec::new(), None);
+        let mut seeds = self.servers.parts.places.iter();
+        while let (None, Some(seed)) = (&answers, seeds.next()) {
+            match self.servers.connect(Some(seed)).await {
+                Ok(server) => answers = Some(server),
+                Err(failure) => silent.push(failure.message),
+            }
+        }
+        let mut seed = answers.ok_or_else(|| Failure::failed(silent.join("\n")))?;
+        let primaries = primaries(&mut seed, found).await;
+        for says in silent {
+            found.warning(
+                "connection",
+                says + "\nstart it, or take it out of the address",
+            );
+        }
+        let coverage = "cluster-require-full-coverage";
+        let covers = seed.setting(coverage).await;
+        if covers.as_deref() == Some("yes") && !primaries.is_empty() {
+            let says = format!("{coverage} is yes: one shard that is gone stops all others");
+            let remedy = format!("CONFIG SET {coverage} no, on every server");
+            found.warning("cluster", format!("{says}\n{remedy}"));
+        }
+        for primary in primaries {
+            found.server = primary.to_string();
+            match self.servers.connect(Some(&primary)).await {
+                Ok(mut server) => self.examine_server(&mut server, found).await,
+                Err(Failure { message, .. }) => found.error("connection", format!(
+                    "{message}\nif the service reaches servers by other names than they announce, it needs an address_map"
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    async fn examine_server(&self, server: &mut Server, found: &mut Findings) {
+        let (parts, namespace) = (&self.servers.parts, &self.args.namespace);
+        match server.ask::<String>(&["INFO"]).await {
+            Ok(text) => {
+                let info = ServerInfo {
+                    text,
+                    min_replicas_to_write: server.setting("min-replicas-to-write").await,
+                    save: server.setting("save").await,
+                };
+                info.judge(parts.is_cluster, self.longest, found);
+            }
+            Err(wrong) => {
+                let why = words(&wrong);
+                found.note("info", format!(
+                    "role, memory, eviction and disks may not be read: {why}\n\
+                     that is as it should be for the user of a service; run this as an administrator too, or add +info +config|get"
+                ));
+            }
+        }
+        access(server, namespace, parts, found).await;
+        clock(server, namespace, found).await;
+        instances(server, namespace, self.secret.as_ref(), found).await;
+    }
+}
+
+/// The primaries that have slots, as one server of the cluster knows them. Whether each slot has one is a finding.
+async fn primaries(server: &mut Server, found: &mut Findings) -> Vec<Place> {
+    let ranges: Vec<Vec<Value>> = match server.ask(&["CLUSTER", "SLOTS"]).await {
+        Ok(ranges) => ranges,
+        Err(wrong) => {
+            let said = words(&wrong);
+            let remedy = match said.contains("cluster support disabled") {
+                true => "it is a single server: name it with redis://",
+                false => "+cluster|slots for the user; without it the store finds no server either",
+            };
+            let says = format!("who has which slot may not be read: {said}");
+            found.error("cluster", format!("{says}\n{remedy}"));
+            return Vec::new();
         }
     };
-    let patient = Patient {
-        servers: Servers::of(&args.redis)?,
-        namespace: &args.redis.namespace,
-        secret,
-        longest,
+    let (mut primaries, mut served) = (Vec::new(), 0);
+    let place_of = |range: &Vec<Value>| range_of(range, &server.name);
+    for (slots, place) in ranges.iter().filter_map(place_of) {
+        served += slots;
+        if !primaries.contains(&place) {
+            primaries.push(place);
+        }
+    }
+    let says = format!(
+        "{} shards, {served} of {SLOTS} slots served",
+        primaries.len()
+    );
+    match served {
+        SLOTS => found.fine("cluster", says),
+        _ => found.error(
+            "cluster",
+            format!(
+                "{says}: requests whose keys lie elsewhere are not decided\n\
+             redis-cli --cluster check says which are missing, redis-cli --cluster fix assigns them"
+            ),
+        ),
+    }
+    primaries
+}
+
+/// How many slots a line of `CLUSTER SLOTS` has, and the place of their primary.
+fn range_of(range: &[Value], asked: &str) -> Option<(u32, Place)> {
+    let [first, last, Value::Array(primary), ..] = range else {
+        return None;
     };
-    let findings = patient.examine().await?;
-    let is_well = findings.iter().all(|it| it.level < Level::Warning);
-    let json = json!({ "ok": is_well, "findings": finding::json(&findings) });
-    Ok(Report::new(
-        finding::text(&findings),
-        json,
-        Exit::of(is_well),
-    ))
+    let number = |value| from_redis_value_ref::<u32>(value).ok();
+    let mut host: String = from_redis_value_ref(primary.first()?).ok()?;
+    // A server that does not know its own address leaves it out.
+    if host.is_empty() {
+        let (own, _) = asked.rsplit_once(':')?;
+        host = own.trim_matches(['[', ']']).to_owned();
+    }
+    let port = u16::try_from(number(primary.get(1)?)?).ok()?;
+    Some((number(last)? - number(first)? + 1, Place::Tcp(host, port)))
+}
+
+/// Asks for the time, as decisions do. A server that does not say it, as one of a cluster that does not have the key, has no finding.
+async fn clock(server: &mut Server, namespace: &str, found: &mut Findings) {
+    let name = format!("{{{namespace}}}:doctor");
+    let ask = ["EVAL", "return redis.call('TIME')", "1", &name];
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let before = now();
+        if let Ok((seconds, micros)) = server.ask::<(u64, u64)>(&ask).await {
+            let took = now().duration_since(before).unwrap_or(Duration::MAX);
+            let there = Duration::from_secs(seconds) + Duration::from_micros(micros);
+            rounds.push((took, before + took / 2, SystemTime::UNIX_EPOCH + there));
+        }
+    }
+    if let Some((took, here, there)) = rounds.into_iter().min() {
+        compare(here, there, took / 2, found);
+    }
+}
+
+/// Compares the two clocks at one moment, which is known up to `uncertain`.
+fn compare(here: SystemTime, there: SystemTime, uncertain: Duration, found: &mut Findings) {
+    let (offset, way) = match there.duration_since(here) {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    let [off, may_be] = [offset, uncertain].map(time_text::duration);
+    let says = format!("the server is {off} {way} this machine, give or take {may_be}");
+    let remedy = "keep both on NTP without steps (chronyc tracking): a step of the server's clock locks clients out or lets them in, and \
+                  `until` of overrides is by the clocks of the services";
+    match offset > OFF + uncertain {
+        true => found.warning("clock", format!("{says}\n{remedy}")),
+        false => found.fine("clock", says),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clock of this machine is what is compared"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_clock_is_off_by_more_than_is_uncertain() {
+        let here = SystemTime::UNIX_EPOCH + MS * 10_000;
+        for (offset, uncertain, level) in [
+            (100, 1, Level::Fine),
+            (102, 1, Level::Warning),
+            (150, 60, Level::Fine),
+        ] {
+            for there in [here + MS * offset, here - MS * offset] {
+                let mut found = Findings::default();
+                compare(here, there, MS * uncertain, &mut found);
+                assert_eq!(found.all[0].level, level);
+            }
+        }
+    }
 }

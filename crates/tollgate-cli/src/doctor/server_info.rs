@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    doctor::finding::{
-        Finding,
-        Level::{Error, Fine, Note, Warning},
-    },
-    time_text,
-};
+use crate::{doctor::finding::Findings, time_text};
 
 /// The share of its memory at which an alarm is due.
 const ALARM: u64 = 70;
@@ -26,24 +20,24 @@ pub(crate) struct ServerInfo {
 
 impl ServerInfo {
     /// `longest` is the longest window or refill of the rules, if they are known.
-    pub(crate) fn findings(&self, is_cluster: bool, longest: Option<Duration>) -> Vec<Finding> {
-        let mut findings = vec![self.role(), self.memory(), self.eviction()];
-        findings.push(self.persistence(longest));
+    pub(crate) fn judge(&self, is_cluster: bool, longest: Option<Duration>, found: &mut Findings) {
+        self.role(found);
+        self.memory(found);
+        self.eviction(found);
+        self.persistence(longest, found);
         if !is_cluster && self.field("redis_mode") == "cluster" {
-            findings.push(Error.of(
+            found.error(
                 "cluster",
-                "this is one server of a cluster: keys on the other servers cannot be decided",
-                "give the address of the cluster, redis-cluster://one,two,three",
-            ));
+                "this is one server of a cluster: keys on the other servers cannot be decided\n\
+                give the address of the cluster, redis-cluster://one,two,three",
+            );
         }
-        findings
     }
 
     fn field(&self, name: &str) -> &str {
         let mut lines = self.text.lines().map(str::trim_end);
-        lines
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .unwrap_or("")
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or("")
     }
 
     fn number(&self, name: &str) -> u64 {
@@ -51,110 +45,93 @@ impl ServerInfo {
     }
 
     /// Whether it is the master, and what a failover would cost.
-    fn role(&self) -> Finding {
-        const CHECK: &str = "role";
+    fn role(&self, found: &mut Findings) {
         if self.field("role") == "slave" {
             let [host, port] = ["master_host", "master_port"].map(|name| self.field(name));
-            return Error.of(
-                CHECK,
-                format!(
-                    "this is a replica of {host}:{port}: it refuses writes, and its states lag behind those of the master"
-                ),
-                "give the address of the master, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master",
-            );
+            return found.error("role", format!(
+                "this is a replica of {host}:{port}: it refuses writes, and its states lag behind those of the master\n\
+                 give the address of the master, or of the sentinels: redis-sentinel://one,two,three/name-of-the-master"
+            ));
         }
         let least = self.min_replicas_to_write.as_deref();
         match (self.number("connected_slaves"), least) {
-            (0, Some(least)) if least != "0" => Error.of(
-                CHECK,
-                "min-replicas-to-write is set, and no replica is connected: writes are refused (NOREPLICAS)",
-                "start the replicas, or set min-replicas-to-write 0",
-            ),
-            (replicas @ 2.., Some("0")) => Note.of(
-                CHECK,
-                format!(
-                    "a master with {replicas} replicas: after a failover an old master that was cut off goes on accepting, up to one limit more"
-                ),
-                "min-replicas-to-write 1 and min-replicas-max-lag 5 bound that to seconds",
-            ),
-            (0, _) => Fine.of(CHECK, "a master without replicas", ""),
-            (replicas, _) => Fine.of(CHECK, format!("a master, replicas: {replicas}"), ""),
+            (0, Some(least)) if least != "0" => found.error("role", "min-replicas-to-write is set, and no replica is connected: writes are refused (NOREPLICAS)\n\
+                start the replicas, or set min-replicas-to-write 0"),
+            (replicas @ 2.., Some("0")) => found.note("role", format!(
+                "a master with {replicas} replicas: after a failover an old master that was cut off goes on accepting, up to one limit more\n\
+                 min-replicas-to-write 1 and min-replicas-max-lag 5 bound that to seconds"
+            )),
+            (0, _) => found.fine("role", "a master without replicas"),
+            (replicas, _) => found.fine("role", format!("a master, replicas: {replicas}")),
         }
     }
 
     /// How full it is.
-    fn memory(&self) -> Finding {
+    fn memory(&self, found: &mut Findings) {
         let (used, most) = (self.number("used_memory"), self.number("maxmemory"));
-        let says = format!("{} of {} used", bytes_text(used), bytes_text(most));
-        let Some(percent) = used.saturating_mul(100).checked_div(most) else {
-            let used = bytes_text(used);
-            return Warning.of(
-                "memory",
-                format!("{used} used, without a bound: a flood of keys ends with the server being killed"),
-                "set maxmemory; the guide on Redis says how much your rules need",
-            );
-        };
-        match percent {
-            ..ALARM => Fine.of("memory", says, ""),
-            ALARM..100 => Warning.of("memory", format!("{says}, {percent} %"), MORE),
-            _ => {
+        let [used_text, most_text] = [used, most].map(bytes_text);
+        let says = format!("{used_text} of {most_text} used");
+        match used.saturating_mul(100).checked_div(most) {
+            None => found.warning("memory", format!(
+                "{used_text} used, without a bound: a flood of keys ends with the server being killed\n\
+                 set maxmemory; the guide on Redis says how much your rules need"
+            )),
+            Some(..ALARM) => found.fine("memory", says),
+            Some(percent @ ALARM..100) => {
+                found.warning("memory", format!("{says}, {percent} %\n{MORE}"));
+            }
+            Some(_) => {
                 let full = "full, takes are refused, and each rule's on_store_error answers";
-                Error.of("memory", format!("{says}: {full}"), MORE)
+                found.error("memory", format!("{says}: {full}\n{MORE}"));
             }
         }
     }
 
     /// What is forgotten when it is full, and what was.
-    fn eviction(&self) -> Finding {
-        const CHECK: &str = "eviction";
+    fn eviction(&self, found: &mut Findings) {
         match (self.field("maxmemory_policy"), self.number("evicted_keys")) {
-            ("noeviction", 0) => Fine.of(CHECK, "noeviction, and no key was evicted", ""),
-            ("noeviction", evicted) => Warning.of(
-                CHECK,
-                format!("{evicted} keys were evicted since the server started: those limits began anew"),
-                "keep maxmemory-policy at noeviction, in redis.conf too, and raise maxmemory",
-            ),
-            (policy, _) => Error.of(
-                CHECK,
-                format!("maxmemory-policy is {policy}: when memory is full, limits are forgotten, and those clients begin anew"),
-                "CONFIG SET maxmemory-policy noeviction, and in redis.conf; keep caches on another server",
-            ),
+            ("noeviction", 0) => found.fine("eviction", "noeviction, and no key was evicted"),
+            ("noeviction", evicted) => found.warning("eviction", format!(
+                "{evicted} keys were evicted since the server started: those limits began anew\n\
+                 keep maxmemory-policy at noeviction, in redis.conf too, and raise maxmemory"
+            )),
+            (policy, _) => found.error("eviction", format!(
+                "maxmemory-policy is {policy}: when memory is full, limits are forgotten, and those clients begin anew\n\
+                 CONFIG SET maxmemory-policy noeviction, and in redis.conf; keep caches on another server"
+            )),
         }
     }
 
     /// What a restart costs.
-    fn persistence(&self, longest: Option<Duration>) -> Finding {
-        const CHECK: &str = "persistence";
+    fn persistence(&self, longest: Option<Duration>, found: &mut Findings) {
         let mut writes = ["rdb_last_bgsave_status", "aof_last_write_status"].into_iter();
         if writes.any(|status| self.field(status) == "err") {
-            return Error.of(
-                CHECK,
-                "the last write to disk has failed: with stop-writes-on-bgsave-error the server refuses all takes (MISCONF)",
-                "make room on the disk; if the limits last only seconds, write nothing: save \"\" and appendonly no",
-            );
+            return found.error("persistence", "the last write to disk has failed: with stop-writes-on-bgsave-error the server refuses all takes (MISCONF)\n\
+                make room on the disk; if the limits last only seconds, write nothing: save \"\" and appendonly no");
         }
         let says = match (self.field("aof_enabled"), self.save.as_deref()) {
-            ("1", _) => return Fine.of(CHECK, "each write is appended to a file", ""),
+            ("1", _) => return found.fine("persistence", "each write is appended to a file"),
             (_, Some("")) => "nothing is written to disk",
             (_, Some(_)) => "snapshots are written now and then",
             (_, None) => "no file is appended to; whether snapshots are written may not be read",
         };
-        let Some(longest) = longest else {
-            return Note.of(
-                CHECK,
-                format!("{says}: after a restart all clients begin anew"),
-                "give --rules to learn whether that matters; it does for quotas of an hour and more",
-            );
-        };
-        if longest < LONG {
-            return Fine.of(CHECK, says, "");
+        match longest {
+            None => found.note(
+                "persistence",
+                format!(
+                    "{says}: after a restart all clients begin anew\n\
+                 give --rules to learn whether that matters; it does for quotas of an hour and more"
+                ),
+            ),
+            Some(longest) if longest < LONG => found.fine("persistence", says),
+            Some(longest) => {
+                let lasts = time_text::duration(longest);
+                found.warning("persistence", format!(
+                    "{says}, and a quota lasts {lasts}: after a restart every client has the whole of it again\n\
+                     appendonly yes with appendfsync everysec, and stop-writes-on-bgsave-error no"
+                ));
+            }
         }
-        let lasts = time_text::duration(longest);
-        Warning.of(
-            CHECK,
-            format!("{says}, and a quota lasts {lasts}: after a restart every client has the whole of it again"),
-            "appendonly yes with appendfsync everysec, and stop-writes-on-bgsave-error no",
-        )
     }
 }
 
@@ -205,8 +182,9 @@ mod tests {
                 min_replicas_to_write: said(least),
                 save: said(save),
             };
-            let findings = server.findings(false, longest.parse().ok().map(Duration::from_secs));
-            let finding = findings.iter().find(|finding| finding.check == check);
+            let (longest, mut found) = (longest.parse().ok(), Findings::default());
+            server.judge(false, longest.map(Duration::from_secs), &mut found);
+            let finding = found.all.iter().find(|finding| finding.check == check);
             let finding = finding.expect("it is looked at");
             let text = format!("{} {}", finding.says, finding.remedy);
             assert_eq!(finding.level.word(), level, "{case}: {finding:?}");

@@ -6,7 +6,7 @@ use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, aio::Multipl
 use tollgate_redis::{AddressParts, Place};
 use tollgate_rules::redis::{Certificates, client_of};
 
-use crate::{failure::Failure, redis_args::RedisArgs};
+use crate::failure::Failure;
 
 /// How long a server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Servers {
     pub(crate) parts: AddressParts,
-    trusted: Option<Certificates>,
+    pub(crate) trusted: Option<Certificates>,
 }
 
 /// A connection to one server.
@@ -25,14 +25,6 @@ pub(crate) struct Server {
 }
 
 impl Servers {
-    pub(crate) fn of(args: &RedisArgs) -> Result<Self, Failure> {
-        let address = args.address()?;
-        Ok(Self {
-            trusted: args.trust.certificates(&address)?,
-            parts: address.parts(),
-        })
-    }
-
     /// One server of a cluster; or `None`: the only server, or the master that the sentinels name.
     pub(crate) async fn connect(&self, place: Option<&Place>) -> Result<Server, Failure> {
         let config = AsyncConnectionConfig::new()
@@ -46,7 +38,7 @@ impl Servers {
         };
         let name = match (&self.parts.master, place.or(self.parts.places.first())) {
             (Some(master), _) => format!("the master {master:?}"),
-            (None, place) => place.map_or_else(String::new, name),
+            (None, place) => place.map_or_else(String::new, ToString::to_string),
         };
         match connection.await {
             Ok(connection) => Ok(Server { name, connection }),
@@ -66,25 +58,13 @@ impl Server {
         command: &[&str],
     ) -> Result<T, RedisError> {
         let mut cmd = Cmd::new();
-        for word in command {
-            cmd.arg(*word);
-        }
-        cmd.query_async(&mut self.connection).await
+        cmd.arg(command).query_async(&mut self.connection).await
     }
 
     /// One setting, if it may be read.
     pub(crate) async fn setting(&mut self, name: &str) -> Option<String> {
         let found: Vec<String> = self.ask(&["CONFIG", "GET", name]).await.ok()?;
         found.into_iter().nth(1)
-    }
-}
-
-/// Its host and port, or its path, without user and password.
-pub(crate) fn name(place: &Place) -> String {
-    match place {
-        Place::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-        Place::Tcp(host, port) => format!("{host}:{port}"),
-        Place::Unix(path) => path.display().to_string(),
     }
 }
 

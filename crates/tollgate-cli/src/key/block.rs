@@ -7,16 +7,15 @@ use serde_json::{Value, json};
 use tollgate_rules::{
     RuleDocument,
     operators::{EntryKind, Explanation},
-    redis::RedisRules,
 };
 
 use crate::{
     change_args::UntilArgs,
-    exit::Exit,
     failure::Failure,
     key::{client_args::NamedClient, reset::forget},
     redis_args::KeyArgs,
     report::Report,
+    rule_args::SharedRules,
     rules::{ChangeArgs, ends, is_set, limit_of},
 };
 
@@ -55,38 +54,25 @@ pub(crate) struct UnblockArgs {
 impl BlockedArgs {
     /// The client under the rule, or under each that counts by the same.
     fn explained(&self, document: &RuleDocument) -> Result<Vec<Explanation>, Failure> {
-        let explain = |rule: &str| self.client.explained(document, rule);
-        let named = explain(&self.client.rule)?;
-        if !self.everywhere {
-            return Ok(vec![named]);
+        let mut rules = vec![self.client.rule.clone()];
+        if self.everywhere {
+            rules.extend(self.same(document));
         }
-        let same = self.same(document);
-        let all = same.iter().map(|rule| explain(rule));
-        std::iter::once(Ok(named)).chain(all).collect()
+        let explained = rules
+            .iter()
+            .map(|rule| self.client.explained(document, rule));
+        explained.collect()
     }
 
     /// The other rules that count by the same.
     fn same(&self, document: &RuleDocument) -> Vec<String> {
         let rules: Vec<_> = document.keyed_rules().collect();
-        let own = rules
+        let (own, others): (Vec<_>, Vec<_>) =
+            (rules.iter()).partition(|(rule, _)| rule.name() == self.client.rule);
+        let same = others
             .iter()
-            .find(|(rule, _)| rule.name() == self.client.rule);
-        let same = rules.iter().filter(|(rule, by)| {
-            rule.name() != self.client.rule && own.is_some_and(|(_, own)| own == by)
-        });
+            .filter(|(_, by)| own.iter().any(|(_, own)| own == by));
         same.map(|(rule, _)| rule.name().to_owned()).collect()
-    }
-
-    /// Where the client stays admitted.
-    fn note(&self, document: &RuleDocument) -> String {
-        let same = self.same(document);
-        match self.everywhere || same.is_empty() {
-            true => String::new(),
-            false => format!(
-                "\nnot under {}, which count by the same: --everywhere",
-                same.join(", ")
-            ),
-        }
     }
 }
 
@@ -94,7 +80,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let (blocked, change) = (&args.blocked, &args.blocked.change);
     let before = change.before().await?;
     let document = &before.stored.document;
-    let routes = routes(change, &before.redis).await?;
+    let routes = routes(&before.shared).await?;
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
         let entry = limit_of(&explained.rule, &blocked.client.key, "none");
@@ -103,27 +89,24 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
         lines.extend(routes.get(&explained.rule).cloned());
         entries.push(entry);
     }
-    before.ask(&lines)?;
     // All at once: none of the rules still lets the client pass.
     let mut report = before.set(&entries, &lines).await?;
-    report.text += &format!(
-        "{}\n`tollgate key unblock` lifts it: the client is denied with the reason `blocked` meanwhile",
-        blocked.note(document)
-    );
+    let same = blocked.same(document);
+    if !blocked.everywhere && !same.is_empty() {
+        report.text += &format!(
+            "\nnot under {}, which count by the same: --everywhere",
+            same.join(", ")
+        );
+    }
+    report.text += "\n`tollgate key unblock` lifts it: the client is denied with the reason `blocked` meanwhile";
     Ok(report)
 }
 
 /// Which requests each rule counts, as the stored document says it.
-async fn routes(
-    change: &ChangeArgs,
-    redis: &RedisRules,
-) -> Result<BTreeMap<String, String>, Failure> {
-    let stored = change.redis.in_time(redis.document()).await??;
-    let document = stored.map(|(_, text)| serde_json::from_str(&text));
-    let document: Value = document
-        .transpose()
-        .map_err(Failure::failed)?
-        .unwrap_or_default();
+async fn routes(shared: &SharedRules<'_>) -> Result<BTreeMap<String, String>, Failure> {
+    let stored = shared.args.in_time(shared.redis.document()).await??;
+    let (_, text) = stored.unwrap_or((0, "{}".to_owned()));
+    let document: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
     let rules = document["rules"].as_array().into_iter().flatten();
     let said = rules.filter_map(|rule| {
         let name = rule["name"].as_str()?;
@@ -163,12 +146,12 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
         text = before.end(&ids, &lines).await?.text;
     }
     let redis = &blocked.change.redis;
-    let forgotten = forget(redis, &args.keys, &explained, |_| true).await?;
+    let forgotten = forget(redis, &args.keys, &explained, &[]).await?;
     let had_state = forgotten.iter().any(|it| it.had_state);
     if !written.is_empty() {
         text += "\nit is blocked by the pushed rules as well: push rules without that";
     }
     let changed = !ids.is_empty() || had_state;
     let json = json!({ "changed": changed, "ended": ids, "had_state": had_state });
-    Ok(Report::new(text, json, Exit::of(changed)))
+    Ok(Report::new(text, json, changed))
 }

@@ -7,11 +7,10 @@ use tollgate::decision::Outcome;
 use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
-    exit::Exit,
     failure::Failure,
     key::{
         client_args::{ClientArgs, undecided},
-        states::{Said, outcome, verdict_json},
+        states::{Said, States, outcome, verdict_json},
     },
     report::Report,
     rules::explained_json,
@@ -28,10 +27,11 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     if let Some(rule) = explained.iter().find(rejects) {
         let text = format!("denied by {}: {}", rule.rule, rule.outcome);
         let json = json!({ "allowed": false, "reason": "no_key", "rules": [explained_json(rule)] });
-        return Ok(Report::new(text, json, Exit::No));
+        return Ok(Report::new(text, json, false));
     }
-    let partition = args.states.keys.one_partition(&args.states.redis)?;
-    let states = args.states(&explained, partition).await?;
+    let (redis, keys) = (&args.states.redis, &args.states.keys);
+    let partition = keys.one_partition(redis)?;
+    let states = States::find(redis, keys, &explained, partition, &args.only).await?;
     // Where a request of the service waits, what comes after this command has to start as late.
     let decision = match states.limiter.at_most_wait(&states.checks) {
         None => states.limiter.acquire(&states.checks).await,
@@ -77,15 +77,13 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     rules.extend(of_undecided);
     let is_allowed = decision.is_allowed();
     let retry = decision.retry_after();
-    let said = match (is_allowed, retry) {
-        (true, _) => "allowed".to_owned(),
-        (false, Some(after)) => format!(
-            "denied by {}, retry after {}",
-            denying.join(" and "),
-            time_text::from(decision.at(), after)
-        ),
-        (false, None) => format!("denied by {}", denying.join(" and ")),
+    let mut said = match is_allowed {
+        true => "allowed".to_owned(),
+        false => format!("denied by {}", denying.join(" and ")),
     };
+    if let Some(after) = retry.filter(|_| !is_allowed) {
+        said += &format!(", retry after {}", time_text::from(decision.at(), after));
+    }
     let json = json!({
         "allowed": is_allowed,
         "reason": decision.reason().map(|reason| reason.as_str()),
@@ -95,9 +93,6 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     // The request has ended, and gives its slots back.
     drop(decision);
     states.store.flush(RETURN_PATIENCE).await;
-    Ok(Report::new(
-        table.text() + &undecided + "\n" + &said,
-        json,
-        Exit::of(is_allowed),
-    ))
+    let text = table.text() + &undecided + "\n" + &said;
+    Ok(Report::new(text, json, is_allowed))
 }

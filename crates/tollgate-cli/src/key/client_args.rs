@@ -10,7 +10,7 @@ use tollgate_rules::{
 };
 
 use crate::{
-    failure::Failure, key::states::States, request_args::RequestArgs, rule_args::StateArgs,
+    failure::Failure, key::states::is_asked, request_args::RequestArgs, rule_args::StateArgs,
     rules::explained_json,
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct ClientArgs {
 
     /// Only this rule; may be given several times.
     #[arg(long = "rule", value_name = "NAME")]
-    only: Vec<String>,
+    pub(super) only: Vec<String>,
 
     #[command(flatten)]
     request: RequestArgs,
@@ -60,9 +60,9 @@ impl ClientArgs {
     pub(crate) async fn explained(&self) -> Result<Vec<Explanation>, Failure> {
         let document = self.states.document().await?;
         known_rules(&document, &self.only)?;
-        let explained = match (self.parts.is_empty(), self.request.is_given()) {
+        let mut explained = match (self.parts.is_empty(), self.request.is_given()) {
             (false, false) => self.by_parts(&document)?,
-            (true, true) => document.explain(&self.request.head(&self.states.rules.bound)?),
+            (true, true) => document.explain(&self.request.head()?),
             (true, false) => {
                 return Err(Failure::usage(
                     "which client? Give its API key or address, such as `acme-key-1`, or a request, such as \
@@ -75,39 +75,17 @@ impl ClientArgs {
                 ));
             }
         };
-        let explained = explained
-            .into_iter()
-            .filter(|rule| self.is_asked(&rule.rule) || self.lies_with(&rule.rule));
-        let explained: Vec<_> = explained.collect();
+        explained.retain(|it| is_asked(&self.only, &it.rule) || self.lies_with(&it.rule));
         let concerns =
             |rule: &Explanation| rule.counts() || matches!(rule.outcome, Explained::Rejects(_));
-        if !explained.iter().any(concerns) {
-            let why = explained
-                .iter()
-                .map(|rule| format!("\n  {}: {}", rule.rule, shown(&rule.outcome)));
-            return Err(Failure::usage(format!(
-                "no rule counts this{}\n`tollgate rules explain` says more",
-                why.collect::<String>()
-            )));
+        if explained.iter().any(concerns) {
+            return Ok(explained);
         }
-        Ok(explained)
-    }
-
-    /// Its states by one partition.
-    pub(crate) async fn states<'a>(
-        &self,
-        explained: &'a [Explanation],
-        partition: Partition,
-    ) -> Result<States<'a>, Failure> {
-        let is_asked = |rule: &str| self.is_asked(rule);
-        States::find(
-            &self.states.redis,
-            &self.states.keys,
-            explained,
-            partition,
-            is_asked,
-        )
-        .await
+        let why = explained.iter().map(line).collect::<String>();
+        Err(Failure::usage(format!(
+            "no rule counts this{}\n`tollgate rules explain` says more",
+            why.replace('\n', "\n  ")
+        )))
     }
 
     /// Whether states lie with the client of this rule, so that it is needed to find them.
@@ -116,16 +94,11 @@ impl ClientArgs {
         partition.is_some_and(|named| matches!(named, Partition::ByRule(with) if **with == *rule))
     }
 
-    /// Whether it is about this rule.
-    pub(super) fn is_asked(&self, rule: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == rule)
-    }
-
     /// Under each rule whose key may have these parts.
     fn by_parts(&self, document: &RuleDocument) -> Result<Vec<Explanation>, Failure> {
         let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
         let (mut explained, mut refused) = (Vec::new(), None);
-        for rule in document.names().filter(|name| self.is_asked(name)) {
+        for rule in document.names().filter(|name| is_asked(&self.only, name)) {
             match document.explain_key(rule, &parts) {
                 Ok(rule) => explained.push(rule),
                 // A rule that was asked for has to take it.
@@ -145,31 +118,25 @@ impl ClientArgs {
 }
 
 /// What a rule does, and what would say more.
-fn shown(outcome: &Explained) -> String {
-    match outcome {
-        Explained::DependsOnRequest => format!("{outcome}: give its head with -H"),
-        outcome => outcome.to_string(),
-    }
+fn line(rule: &Explanation) -> String {
+    let more = match rule.outcome {
+        Explained::DependsOnRequest => ": give its head with -H",
+        _ => "",
+    };
+    format!("\n{}: {}{more}", rule.rule, rule.outcome)
 }
 
 /// The rules that may block the client, a line and a part of the JSON for each.
 pub(super) fn undecided(explained: &[Explanation]) -> (String, Vec<Value>) {
     let depends = |rule: &&Explanation| rule.outcome == Explained::DependsOnRequest;
     let rules = explained.iter().filter(depends);
-    rules
-        .map(|rule| {
-            let line = format!("\n{}: {}", rule.rule, shown(&rule.outcome));
-            (line, explained_json(rule))
-        })
-        .unzip()
+    rules.map(|rule| (line(rule), explained_json(rule))).unzip()
 }
 
 /// Refuses names that no rule has.
 pub(super) fn known_rules(document: &RuleDocument, only: &[String]) -> Result<(), Failure> {
-    match only
-        .iter()
-        .find(|name| !document.names().any(|known| known == **name))
-    {
+    let is_known = |name: &&String| document.names().any(|known| known == **name);
+    match only.iter().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
             let unknown = UnknownName::new("rule", name, document.names());

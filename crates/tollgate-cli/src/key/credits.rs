@@ -11,7 +11,6 @@ use tollgate_rules::AuditKind;
 
 use crate::{
     change_args::{BecauseArgs, UntilArgs, YesArgs},
-    exit::Exit,
     failure::Failure,
     key::{client_args::NamedClient, states::States},
     printable,
@@ -82,7 +81,7 @@ pub(crate) async fn grant(args: &GrantArgs) -> Result<Report, Failure> {
         0 => "this id has granted before; nothing has changed".to_owned(),
         units => format!("{units} units were granted"),
     };
-    Ok(report(&said, &balance, Exit::Yes))
+    Ok(report(&said, &balance, true))
 }
 
 pub(crate) async fn revoke(credits: &CreditArgs) -> Result<Report, Failure> {
@@ -94,14 +93,14 @@ pub(crate) async fn revoke(credits: &CreditArgs) -> Result<Report, Failure> {
         0 => "nothing is left of this grant, or it is not known".to_owned(),
         units => format!("{units} units were taken back"),
     };
-    Ok(report(&said, &balance, Exit::of(balance.changed > 0)))
+    Ok(report(&said, &balance, balance.changed > 0))
 }
 
-fn report(said: &str, balance: &Balance, exit: Exit) -> Report {
+fn report(said: &str, balance: &Balance, yes: bool) -> Report {
     let text = format!("{said}; the client has {}", shown(balance));
     let mut json = balance_json(balance);
     json["changed"] = json!(balance.changed);
-    Report::new(text, json, exit)
+    Report::new(text, json, yes)
 }
 
 /// A balance in words.
@@ -127,10 +126,8 @@ impl CreditArgs {
         let document = self.states.document().await?;
         let client = self.client.explained(&document, &self.client.rule)?;
         let Some(key) = client.key.as_ref().filter(|_| client.counts()) else {
-            return Err(Failure::usage(format!(
-                "{}: {}",
-                client.rule, client.outcome
-            )));
+            let (rule, why) = (&client.rule, &client.outcome);
+            return Err(Failure::usage(format!("{rule}: {why}")));
         };
         if !client.limiter_rule.has_credits() {
             let rule = &client.rule;
@@ -149,27 +146,17 @@ impl CreditArgs {
             }
         };
         let what = format!("{what}, by the id {:?}", self.id);
-        self.yes.ask(&printable::line(
-            &format!("{}: the client {what}", client.rule),
-            500,
-        ))?;
-        let partition = self.states.keys.one_partition(&self.states.redis)?;
+        let question = format!("{}: the client {what}", client.rule);
+        self.yes.ask(&printable::line(&question, 500))?;
+        let (redis, keys) = (&self.states.redis, &self.states.keys);
+        let partition = keys.one_partition(redis)?;
         let clients = slice::from_ref(&client);
-        let states = States::find(
-            &self.states.redis,
-            &self.states.keys,
-            clients,
-            partition,
-            |_| true,
-        )
-        .await?;
+        let states = States::find(redis, keys, clients, partition, &[]).await?;
         if let Some(ledger) = &ledger {
             ledger.attach(&states.limiter)?;
         }
         let answer = change(&states.limiter, client.limiter_rule.name(), key);
-        let answer = answer
-            .map_err(|wrong| Failure::usage(wrong.to_string()))?
-            .await;
+        let answer = answer.map_err(Failure::usage)?.await;
         let balance = answer.map_err(|wrong| match wrong.is_transient() {
             true => Failure::failed(format!(
                 "{wrong}\nit may have been done; repeat the command, which does it once"
@@ -177,7 +164,7 @@ impl CreditArgs {
             false => Failure::failed(wrong),
         })?;
         if balance.changed > 0 {
-            let record = (self.states.redis).record(AuditKind::Credits, &client, &what, &author);
+            let record = redis.record(AuditKind::Credits, &client, &what, &author);
             record.await?;
         }
         Ok(balance)

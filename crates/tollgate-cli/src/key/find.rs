@@ -1,4 +1,4 @@
-//! `tollgate key find`: whose letters a log or the top keys show.
+//! `tollgate key find` and `hash`: whose letters a log or the top keys show, and the hashes of keys.
 
 use std::{
     io::Read as _,
@@ -8,10 +8,16 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use tollgate::Key;
+use tollgate_rules::Bindings;
 
 use crate::{
-    exit::Exit, failure::Failure, key::client_args::known_rules, printable, report::Report,
-    rule_args::StateArgs, table::Table,
+    failure::Failure,
+    key::{client_args::known_rules, states::is_asked},
+    printable,
+    redis_args::SecretArgs,
+    report::Report,
+    rule_args::StateArgs,
+    table::Table,
 };
 
 /// Whose letters, and among which clients.
@@ -37,10 +43,25 @@ pub(crate) struct FindArgs {
     states: StateArgs,
 }
 
+/// Which list and which keys.
+#[derive(Args, Debug)]
+pub(crate) struct HashArgs {
+    /// The name of the list.
+    #[arg(value_name = "LIST")]
+    list: String,
+
+    /// The key as the application writes it.
+    #[arg(value_name = "KEY")]
+    key: Option<String>,
+
+    #[command(flatten)]
+    secret: SecretArgs,
+}
+
 /// Shorter beginnings are of too many clients.
 const SHORTEST: usize = 4;
 
-pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
+pub(crate) async fn find(args: &FindArgs) -> Result<Report, Failure> {
     if args.prefix.len() < SHORTEST {
         return Err(Failure::usage(format!(
             "{:?} begins too many keys; give at least {SHORTEST} characters of the eight",
@@ -65,8 +86,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
         Some(check.key().prefix().to_string())
     };
     let (mut table, mut found) = (Table::new(["rule", "key", "client"]), Vec::new());
-    let is_asked = |rule: &&str| args.only.is_empty() || args.only.iter().any(|name| name == rule);
-    for rule in document.names().filter(is_asked) {
+    for rule in document.names().filter(|name| is_asked(&args.only, name)) {
         for name in &names {
             let parts: Vec<&str> = name.split('\t').collect();
             // Not every client is one of every rule.
@@ -75,8 +95,7 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             };
             let Some(key) = explained.key else { continue };
             let hash = explained.key_hash.map(|hash| format!("{hash:032x}"));
-            let shown = [letters(rule, &key), hash];
-            let mut shown = shown.into_iter().flatten();
+            let mut shown = [letters(rule, &key), hash].into_iter().flatten();
             if let Some(shown) = shown.find(|shown| shown.starts_with(&args.prefix)) {
                 let name = parts.join(", ");
                 table.row([rule.to_owned(), shown.clone(), printable::line(&name, 80)]);
@@ -92,8 +111,8 @@ pub(crate) async fn run(args: &FindArgs) -> Result<Report, Failure> {
             names.len()
         ),
     };
-    let exit = Exit::of(!found.is_empty());
-    Ok(Report::new(text, json!({ "found": found }), exit))
+    let are_any = !found.is_empty();
+    Ok(Report::new(text, json!({ "found": found }), are_any))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -108,4 +127,23 @@ fn read(path: &Path) -> Result<String, Failure> {
             path.display()
         ))
     })
+}
+
+pub(crate) fn hash(args: &HashArgs) -> Result<Report, Failure> {
+    let secret = args.secret.secret()?;
+    let mut read = String::new();
+    let keys: Vec<&str> = match &args.key {
+        Some(key) => vec![key],
+        None => {
+            let stdin = std::io::stdin().read_to_string(&mut read);
+            stdin.map_err(|wrong| Failure::usage(format!("the keys cannot be read: {wrong}")))?;
+            read.lines().filter(|line| !line.is_empty()).collect()
+        }
+    };
+    let entries = keys
+        .into_iter()
+        .map(|key| Bindings::list_entry(&args.list, key, &secret));
+    let entries: Vec<String> = entries.collect();
+    let json = json!({ "list": args.list, "entries": entries });
+    Ok(Report::new(entries.join("\n"), json, true))
 }

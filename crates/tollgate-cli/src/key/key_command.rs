@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::{
     failure::Failure,
-    key::{block, check, client_args::ClientArgs, credits, find, hash, reset, status},
+    key::{block, check, client_args::ClientArgs, credits, find, reset, status},
     report::Report,
 };
 
@@ -104,7 +104,7 @@ pub(crate) enum KeyCommand {
     Revoke(credits::CreditArgs),
     /// The entry of a key in a list of hashes.
     #[command(after_help = HASH_EXAMPLES)]
-    Hash(hash::HashArgs),
+    Hash(find::HashArgs),
 }
 
 pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
@@ -112,11 +112,11 @@ pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
         KeyCommand::Check(args) => check::run(&args).await,
         KeyCommand::Status(args) => status::run(&args).await,
         KeyCommand::Reset(args) => reset::run(&args).await,
-        KeyCommand::Find(args) => find::run(&args).await,
+        KeyCommand::Find(args) => find::find(&args).await,
         KeyCommand::Block(args) => block::block(&args).await,
         KeyCommand::Unblock(args) => block::unblock(&args).await,
         KeyCommand::Grant(args) => credits::grant(&args).await,
         KeyCommand::Revoke(args) => credits::revoke(&args).await,
-        KeyCommand::Hash(args) => hash::run(&args),
+        KeyCommand::Hash(args) => find::hash(&args),
     }
 }

@@ -5,7 +5,6 @@ mod check;
 mod client_args;
 mod credits;
 mod find;
-mod hash;
 mod key_command;
 mod reset;
 mod states;

@@ -7,9 +7,11 @@ use tollgate_rules::{AuditKind, operators::Explanation};
 
 use crate::{
     change_args::{BecauseArgs, YesArgs},
-    exit::Exit,
     failure::Failure,
-    key::{client_args::ClientArgs, states::States},
+    key::{
+        client_args::ClientArgs,
+        states::{States, is_asked},
+    },
     printable,
     redis_args::{KeyArgs, RedisArgs},
     report::Report,
@@ -39,15 +41,15 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
     let args = &reset.client;
     let explained = args.explained().await?;
     let author = reset.because.author()?;
-    let asked = explained.iter().filter(|rule| rule.counts());
-    let asked: Vec<_> = asked.filter(|rule| args.is_asked(&rule.rule)).collect();
+    let is_asked = |rule: &&Explanation| rule.counts() && is_asked(&args.only, &rule.rule);
+    let asked: Vec<_> = explained.iter().filter(is_asked).collect();
     let rules: Vec<_> = asked.iter().map(|rule| &*rule.rule).collect();
     reset.yes.ask(&format!(
         "what the client has used is forgotten under {}",
         printable::line(&rules.join(", "), 300)
     ))?;
-    let is_asked = |rule: &str| args.is_asked(rule);
-    let forgotten = forget(&args.states.redis, &args.states.keys, &explained, is_asked).await?;
+    let (redis, keys) = (&args.states.redis, &args.states.keys);
+    let forgotten = forget(redis, keys, &explained, &args.only).await?;
     let mut table = Table::new(["rule", "by partition", "state"]);
     let mut json = Vec::new();
     for it in &forgotten {
@@ -68,18 +70,16 @@ pub(crate) async fn run(reset: &ResetArgs) -> Result<Report, Failure> {
     };
     for rule in asked {
         // It is done, whatever becomes of the record.
-        if forgotten
-            .iter()
-            .any(|it| it.had_state && it.rule == rule.rule)
-            && let Err(wrong) = (args.states.redis)
-                .record(AuditKind::Reset, rule, "starts anew", &author)
-                .await
+        let is_it = |it: &Forgotten| it.had_state && it.rule == rule.rule;
+        let record = redis.record(AuditKind::Reset, rule, "starts anew", &author);
+        if forgotten.iter().any(is_it)
+            && let Err(wrong) = record.await
         {
             text += &format!("\nthe audit has no record of it: {}", wrong.message);
         }
     }
     let json = json!({ "had_state": had_any, "states": json });
-    Ok(Report::new(text, json, Exit::of(had_any)))
+    Ok(Report::new(text, json, had_any))
 }
 
 /// Forgets what a client has used of the rules that are asked for, by every partition that the service may have had.
@@ -87,19 +87,19 @@ pub(crate) async fn forget(
     redis: &RedisArgs,
     keys: &KeyArgs,
     explained: &[Explanation],
-    is_asked: impl Fn(&str) -> bool,
+    only: &[String],
 ) -> Result<Vec<Forgotten>, Failure> {
     let mut forgotten = Vec::new();
+    if !explained.iter().any(Explanation::counts) {
+        return Ok(forgotten);
+    }
     let by_rule = keys.partition.clone();
     let by_rule = by_rule.filter(|named| matches!(named, Partition::ByRule(_)));
     for partition in [Partition::One, Partition::Key].into_iter().chain(by_rule) {
-        if !explained.iter().any(Explanation::counts) {
-            break;
-        }
-        let is_by_rule = matches!(partition, Partition::ByRule(_));
-        let states = States::find(redis, keys, explained, partition, &is_asked).await?;
+        let states = States::find(redis, keys, explained, partition, only).await?;
+        let is_by_rule = matches!(states.partition, Partition::ByRule(_));
         let rules = states.rules.iter().enumerate();
-        for (index, rule) in rules.filter(|(_, rule)| is_asked(&rule.rule)) {
+        for (index, rule) in rules.filter(|(_, rule)| is_asked(only, &rule.rule)) {
             let checks = states.checks.iter().enumerate();
             // By a rule, the state lies with the client of another one, which has to be named.
             let checks = checks.filter(|(other, _)| is_by_rule || *other == index);
@@ -114,7 +114,7 @@ pub(crate) async fn forget(
             })?;
             forgotten.push(Forgotten {
                 rule: rule.rule.clone(),
-                partition: states.name(),
+                partition: states.partition.to_string(),
                 had_state,
             });
         }

@@ -43,22 +43,22 @@ pub(crate) struct Said<'a, 'd> {
 }
 
 impl<'a> States<'a> {
+    /// Those of the rules that are asked for. `only`: as [`is_asked`] takes it.
     pub(crate) async fn find(
         redis: &RedisArgs,
         keys: &KeyArgs,
         explained: &'a [Explanation],
         partition: Partition,
-        is_asked: impl Fn(&str) -> bool,
+        only: &[String],
     ) -> Result<Self, Failure> {
         let store = redis.store(keys, partition.clone()).await?;
-        let counting = explained.iter().filter(|rule| rule.counts());
-        let counting: Vec<&Explanation> = counting.collect();
+        let rules: Vec<&Explanation> = explained.iter().filter(|rule| rule.counts()).collect();
         // Whatever processes decide by themselves, this one asks Redis.
         let exact = |rule: &&Explanation| rule.limiter_rule.clone().consistency(Consistency::Exact);
-        let limiter =
-            Limiter::new(store.clone(), counting.iter().map(exact)).map_err(Failure::failed)?;
+        let limiter = Limiter::new(store.clone(), rules.iter().map(exact));
+        let limiter = limiter.map_err(Failure::failed)?;
         let mut checks = Vec::new();
-        for rule in &counting {
+        for rule in &rules {
             let name = rule.limiter_rule.name();
             // What counts has a key.
             let Some(key) = &rule.key else { continue };
@@ -67,12 +67,16 @@ impl<'a> States<'a> {
                 None => limiter.check(name, key),
             };
             // A rule that only tells where the others lie is not touched.
-            let units = if is_asked(&rule.rule) { rule.units } else { 0 };
+            let units = if is_asked(only, &rule.rule) {
+                rule.units
+            } else {
+                0
+            };
             checks.push(check.map_err(Failure::failed)?.with_cost(units));
         }
         Ok(Self {
             partition,
-            rules: counting,
+            rules,
             store,
             limiter,
             checks,
@@ -84,25 +88,20 @@ impl<'a> States<'a> {
         &self,
         decision: &'d Decision,
     ) -> impl Iterator<Item = Said<'a, 'd>> {
-        let checks = self.rules.iter().copied().zip(&self.checks);
-        let known: Vec<_> = checks
-            .map(|(rule, check)| (rule, check.key().prefix()))
-            .collect();
-        let (verdicts, at) = (decision.verdicts().iter(), decision.at());
-        verdicts.filter_map(move |verdict| {
-            let (rule, key) = *known.get(verdict.rule())?;
+        decision.verdicts().iter().filter_map(|verdict| {
             Some(Said {
-                rule,
-                key,
+                rule: self.rules.get(verdict.rule())?,
+                key: self.checks.get(verdict.rule())?.key().prefix(),
                 verdict,
-                at,
+                at: decision.at(),
             })
         })
     }
+}
 
-    pub(crate) fn name(&self) -> String {
-        self.partition.to_string()
-    }
+/// Whether a command is about this rule: where `only` names none, about all.
+pub(crate) fn is_asked(only: &[String], rule: &str) -> bool {
+    only.is_empty() || only.iter().any(|name| name == rule)
 }
 
 /// Whether anything is used.
@@ -150,9 +149,8 @@ pub(crate) fn verdict_json(said: &Said<'_, '_>, left: &Verdict) -> Value {
     json["blocked"] = json!(verdict.is_blocked());
     json["block_level"] = json!(verdict.block_level());
     let time = |after| time_text::time(time_text::then(at, after));
-    let since =
-        block_age(said).map(|age| time_text::time(time_text::then(at, Duration::ZERO) - age));
-    json["blocked_since"] = json!(since);
+    let begun = |age| time_text::time(time_text::then(at, Duration::ZERO) - age);
+    json["blocked_since"] = json!(block_age(said).map(begun));
     let retry = match verdict.retry() {
         Retry::After(after) => Some(after),
         _ => None,

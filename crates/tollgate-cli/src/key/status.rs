@@ -1,17 +1,16 @@
 //! `tollgate key status`: what a client has left.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate::{Check, Decision, decision::Outcome};
 use tollgate_redis::Partition;
 use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
-    exit::Exit,
     failure::Failure,
     key::{
         client_args::{ClientArgs, undecided},
         credits::{balance_json, shown},
-        states::{Said, has_state, outcome, verdict_json},
+        states::{Said, States, has_state, outcome, verdict_json},
     },
     report::Report,
     rules::explained_json,
@@ -20,10 +19,11 @@ use crate::{
 };
 
 /// One rule's state by one partition.
-struct Seen {
+struct Seen<'a> {
+    rule: &'a Explanation,
     partition: String,
     cells: [String; 7],
-    json: serde_json::Value,
+    json: Value,
     /// Of a calendar, which one it is, and what was used of it.
     window: Option<String>,
     is_used: bool,
@@ -32,10 +32,15 @@ struct Seen {
 
 pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
     let explained = args.explained().await?;
-    let mut of_rules: Vec<(&Explanation, Vec<Seen>)> = Vec::new();
-    for partition in partitions(args) {
+    // Where states may lie.
+    let partitions = match &args.states.keys.partition {
+        Some(partition) => vec![partition.clone()],
+        None => vec![Partition::One, Partition::Key],
+    };
+    let mut all: Vec<Seen<'_>> = Vec::new();
+    for partition in partitions {
         if explained.iter().any(Explanation::counts) {
-            look(args, &explained, partition, &mut of_rules).await?;
+            all.extend(look(args, &explained, partition).await?);
         }
     }
     let mut table = Table::new([
@@ -47,22 +52,26 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         "all back in",
         "a request now",
     ]);
-    let (mut json, mut is_denied, mut notes) = (Vec::new(), false, String::new());
-    for (rule, seen) in &of_rules {
+    let (mut json, mut denying, mut notes) = (Vec::new(), Vec::new(), String::new());
+    for rule in &explained {
         let mut note = |text: &str| notes.push_str(&format!("\n{}: {text}", rule.rule));
-        let used = seen.iter().any(|seen| seen.is_used);
+        let seen: Vec<&Seen<'_>> = all.iter().filter(|it| it.rule.rule == rule.rule).collect();
+        if seen.is_empty() {
+            continue;
+        }
+        let used: Vec<&Seen<'_>> = seen.iter().copied().filter(|it| it.is_used).collect();
         // Where nothing is used anywhere, one line says so.
-        let shown = seen.iter().filter(|seen| seen.is_used || !used);
-        for seen in shown.take(if used { usize::MAX } else { 1 }) {
+        for seen in if used.is_empty() {
+            seen.get(..1).unwrap_or_default()
+        } else {
+            &used
+        } {
             table.row(seen.cells.clone());
             seen.window.iter().for_each(|window| note(window));
-            let is_enforced = rule.outcome == Explained::Enforces;
-            is_denied |= seen.is_denied && is_enforced;
             json.push(seen.json.clone());
         }
-        let places = seen.iter().filter(|seen| seen.is_used);
-        let places: Vec<&str> = places.map(|seen| &*seen.partition).collect();
-        if places.len() > 1 {
+        if used.len() > 1 {
+            let places: Vec<&str> = used.iter().map(|seen| &*seen.partition).collect();
             let places = places.join(" and ");
             note(&format!(
                 "there are states by the partitions {places}; services with two partitions give a client two budgets"
@@ -74,48 +83,38 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<Report, Failure> {
         if rule.outcome == Explained::Shadows {
             note("a shadow, which denies nothing");
         }
+        if rule.outcome == Explained::Enforces && seen.iter().any(|seen| seen.is_denied) {
+            denying.push(&*rule.rule);
+        }
     }
-    for rule in explained
-        .iter()
-        .filter(|rule| matches!(rule.outcome, Explained::Rejects(_)))
-    {
+    let mut is_denied = !denying.is_empty();
+    let rejects = |rule: &&Explanation| matches!(rule.outcome, Explained::Rejects(_));
+    for rule in explained.iter().filter(rejects) {
         is_denied = true;
-        notes.push_str(&format!("\n{}: {}", rule.rule, rule.outcome));
+        notes += &format!("\n{}: {}", rule.rule, rule.outcome);
         json.push(explained_json(rule));
     }
     let (lines, rules) = undecided(&explained);
-    notes.push_str(&lines);
+    notes += &lines;
     json.extend(rules);
-    let mut seen = of_rules.iter().flat_map(|(_, seen)| seen).peekable();
-    if seen.peek().is_some() && !seen.any(|seen| seen.is_used || seen.is_denied) {
-        notes.push_str(
-            "\nthere is no state: is this the client's key, and are the path, the namespace and the secret the service's? \
-             tollgate doctor compares secrets",
-        );
+    if !all.is_empty() && !all.iter().any(|seen| seen.is_used || seen.is_denied) {
+        notes += "\nthere is no state: is this the client's key, and are the path, the namespace and the secret the service's? \
+                  tollgate doctor compares secrets";
     }
-    if let Some(why) = denied_by(&of_rules) {
-        notes.push_str(&format!("\n{why}"));
+    if !denying.is_empty() {
+        notes += &format!("\ndenied by {}", denying.join(" and "));
     }
-    let text = table.text() + &notes;
     let json = json!({ "denied": is_denied, "rules": json });
-    Ok(Report::new(text, json, Exit::of(!is_denied)))
-}
-
-/// Where states may lie.
-pub(super) fn partitions(args: &ClientArgs) -> Vec<Partition> {
-    match &args.states.keys.partition {
-        Some(partition) => vec![partition.clone()],
-        None => vec![Partition::One, Partition::Key],
-    }
+    Ok(Report::new(table.text() + &notes, json, !is_denied))
 }
 
 async fn look<'a>(
     args: &ClientArgs,
     explained: &'a [Explanation],
     partition: Partition,
-    of_rules: &mut Vec<(&'a Explanation, Vec<Seen>)>,
-) -> Result<(), Failure> {
-    let states = args.states(explained, partition).await?;
+) -> Result<Vec<Seen<'a>>, Failure> {
+    let (redis, keys) = (&args.states.redis, &args.states.keys);
+    let states = States::find(redis, keys, explained, partition, &args.only).await?;
     // Apart: a limit of none would end the decision about all.
     let is_none = |check: &&Check| {
         let rule = states.rules.get(usize::from(check.rule()));
@@ -130,6 +129,7 @@ async fn look<'a>(
     let (left, now, blocked) = (ask(&look).await, ask(&counted).await, ask(&none).await);
     let of_blocked = states.verdicts(&blocked).zip(states.verdicts(&blocked));
     let of_counted = states.verdicts(&left).zip(states.verdicts(&now));
+    let mut all = Vec::new();
     for (left, said) in of_counted.chain(of_blocked) {
         let left = left.verdict;
         let Said {
@@ -158,50 +158,37 @@ async fn look<'a>(
         };
         let mut json = verdict_json(&said, left);
         json["credits"] = json!(credits.as_ref().map(balance_json));
-        json["partition"] = json!(states.name());
+        json["partition"] = json!(states.partition.to_string());
         let window = rule.quota.calendar_of().map(|calendar| {
             let [begin, end] = calendar.window(at);
             let used = rule.quota.limit().saturating_sub(left.remaining()) + left.debt();
             json["window"] = json!({ "begin": begin, "end": end, "used": used });
             format!("{used} units are used from {begin} to {end}")
         });
-        let seen = Seen {
-            window,
-            partition: states.name(),
+        let mut units = match left.debt() {
+            0 => left.remaining().to_string(),
+            owed => format!("0, owes {owed}"),
+        };
+        if let Some(credits) = &credits {
+            units += &format!(", {}", shown(credits));
+        }
+        all.push(Seen {
+            rule,
+            partition: states.partition.to_string(),
             cells: [
                 rule.rule.to_owned(),
                 key.to_string(),
                 rule.quota.to_string(),
                 rule.origin.to_string(),
-                match (left.debt(), &credits) {
-                    (0, None) => left.remaining().to_string(),
-                    (0, Some(credits)) => format!("{}, {}", left.remaining(), shown(credits)),
-                    (owed, None) => format!("0, owes {owed}"),
-                    (owed, Some(credits)) => format!("0, owes {owed}, {}", shown(credits)),
-                },
+                units,
                 back,
                 outcome(&said),
             ],
             json,
+            window,
             is_used: has_state(left) || credits.is_some(),
             is_denied: now.outcome() == Outcome::Deny,
-        };
-        match of_rules
-            .iter_mut()
-            .find(|(known, _)| known.rule == rule.rule)
-        {
-            Some((_, all)) => all.push(seen),
-            None => of_rules.push((rule, vec![seen])),
-        }
+        });
     }
-    Ok(())
-}
-
-/// Which rule denies.
-fn denied_by(of_rules: &[(&Explanation, Vec<Seen>)]) -> Option<String> {
-    let denying = of_rules.iter().filter(|(rule, seen)| {
-        rule.outcome == Explained::Enforces && seen.iter().any(|seen| seen.is_denied)
-    });
-    let names: Vec<&str> = denying.map(|(rule, _)| &*rule.rule).collect();
-    (!names.is_empty()).then(|| format!("denied by {}", names.join(" and ")))
+    Ok(all)
 }

@@ -14,7 +14,6 @@ use tokio::{
 };
 
 use crate::{
-    exit::Exit,
     failure::Failure,
     load::{
         load_args::{LoadArgs, key},
@@ -173,15 +172,14 @@ fn report(
     for (answer, number) in &answers {
         text += &format!("  {answer}: {number}\n");
     }
-    let titles = [
+    let mut table = Table::new([
         "time to the answer",
         "#50 %",
         "#90 %",
         "#99 %",
         "#99.9 %",
         "#longest",
-    ];
-    let mut table = Table::new(titles);
+    ]);
     let [since_due, since_sent] =
         times.map(|times| [0.5, 0.9, 0.99, 0.999, 1.0].map(|at| times.value_at_quantile(at)));
     for (name, times) in [
@@ -218,5 +216,5 @@ fn report(
         "obedient": { "waits": obedient.waits, "denied_again": obedient.denied_again, "instead": obedient.instead },
     });
     let is_well = failed == 0 && obedient.denied_again == 0;
-    Ok(Report::new(text, json, Exit::of(is_well)))
+    Ok(Report::new(text, json, is_well))
 }

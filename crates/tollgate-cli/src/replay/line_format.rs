@@ -1,6 +1,6 @@
 //! How a line of a log is read: by a `log_format` as nginx has it, or as JSON.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::{borrow::Cow, collections::HashMap, net::IpAddr};
 
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, request::Parts};
 use serde_json::{Map, Value};
@@ -8,8 +8,8 @@ use tollgate::key::PeerAddr;
 use tollgate_core::Tick;
 
 use crate::{
-    bound_names::FieldsOfLine,
     replay::log_time::{LogTime, micros},
+    rule_args::FieldsOfLine,
 };
 
 /// The known patterns, in the order in which they are tried.
@@ -202,7 +202,7 @@ impl LineFormat {
     /// The head of the request.
     pub(crate) fn head(&self, line: &[u8]) -> Result<Parts, &'static str> {
         let (mut head, ()) = Request::new(()).into_parts();
-        let mut bound = Vec::new();
+        let mut bound = HashMap::new();
         self.read(line, |field, text| {
             match field {
                 Field::Client | Field::ClientWithPort | Field::ForwardedFor => {
@@ -223,7 +223,8 @@ impl LineFormat {
                 }
                 Field::Header(name) => drop(head.headers.append(name, value(text)?)),
                 Field::Bound(name) => {
-                    bound.push((name.clone(), String::from_utf8_lossy(text).into_owned()))
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    bound.entry(name.clone()).or_insert(text);
                 }
                 _ => {}
             }

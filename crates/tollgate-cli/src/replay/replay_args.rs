@@ -1,16 +1,19 @@
 //! What is replayed, and how it is read.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
 
 use clap::Args;
 use tollgate::quota::AlgorithmKind;
 use tollgate_rules::RuleDocument;
 
 use crate::{
-    bound_names::SecretArgs,
     failure::Failure,
-    printable,
+    redis_args::SecretArgs,
     replay::line_format::{LineFormat, PATTERNS},
+    request_args::parse_pair,
     rule_args::RuleArgs,
 };
 
@@ -54,7 +57,7 @@ pub(crate) struct ReplayArgs {
     format: Option<String>,
 
     /// In JSON, where a variable of nginx is: request_uri=req.url. May be given several times.
-    #[arg(long = "field", value_name = "VARIABLE=NAME", value_parser = parse_field)]
+    #[arg(long = "field", value_name = "VARIABLE=NAME", value_parser = |pair: &str| parse_pair(pair, "request_uri=req.url"))]
     fields: Vec<(String, String)>,
 
     /// How many clients are listed, those that are denied most often.
@@ -67,13 +70,6 @@ pub(crate) struct ReplayArgs {
 
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
-}
-
-fn parse_field(field: &str) -> Result<(String, String), String> {
-    let pair = field
-        .split_once('=')
-        .ok_or("write it as request_uri=req.url")?;
-    Ok((pair.0.to_owned(), pair.1.to_owned()))
 }
 
 impl ReplayArgs {
@@ -96,10 +92,11 @@ impl ReplayArgs {
         match known.map_or(named, |(_, pattern)| pattern) {
             "json" => Ok(LineFormat::of_json(sample, &self.fields, &bound)),
             pattern if pattern.contains('$') => Ok(LineFormat::of_pattern(pattern, &bound)),
-            other => Err(Failure::usage(format!(
-                "--format {}: it is combined, common, alb, envoy, json, or a log_format of nginx, whose variables begin with $",
-                printable::line(other, 60)
-            ))),
+            other => Err(Failure::argument(
+                "format",
+                other,
+                "it is combined, common, alb, envoy, json, or a log_format of nginx, whose variables begin with $",
+            )),
         }
     }
 
@@ -109,38 +106,27 @@ impl ReplayArgs {
         document: &RuleDocument,
         format: &LineFormat,
     ) -> BTreeMap<String, String> {
-        let is_bound = |by: &str| {
-            self.rules
-                .bound
-                .keys()
-                .any(|(name, has_value)| has_value && name == by)
-        };
-        let has = |by: &str| format.has(by) || is_bound(by);
+        let bound: HashMap<&str, bool> = self.rules.bound.keys().collect();
+        let has = |by: &str| format.has(by) || bound.get(by) == Some(&true);
         let (head, ()) = http::Request::new(()).into_parts();
-        let explained = document.explain(&head);
-        let left_out =
-            document
-                .keyed_rules()
-                .zip(&explained)
-                .filter_map(|((rule, by), explained)| {
-                    let counts_if = explained.counts_if.as_deref().unwrap_or("{failure");
-                    let is_of_status = !["header", "grpc_status", "is\""]
-                        .iter()
-                        .any(|word| counts_if.contains(word))
-                        && (counts_if.starts_with('{') || counts_if.contains("failure"));
-                    let is_slots = rule.quota().algorithm() == AlgorithmKind::Concurrent;
-                    let why = match by.iter().find(|by| !has(by)) {
-                        Some(by) => format!("no line has what it counts by, {by}"),
-                        None if is_slots && !format.has_durations() => {
-                            "it has slots, and no line says how long its request took".to_owned()
-                        }
-                        None if is_of_status => return None,
-                        None => {
-                            "its count_if asks for more of a response than the status".to_owned()
-                        }
-                    };
-                    Some((rule.name().to_owned(), why))
-                });
-        left_out.collect()
+        let mut left_out = BTreeMap::new();
+        for ((rule, by), explained) in document.keyed_rules().zip(document.explain(&head)) {
+            let counts_if = explained.counts_if.as_deref().unwrap_or("{failure");
+            let asks = |word: &&str| counts_if.contains(word);
+            let is_of_status = !["header", "grpc_status", "is\""].iter().any(asks)
+                && (counts_if.starts_with('{') || counts_if.contains("failure"));
+            let is_slots = rule.quota().algorithm() == AlgorithmKind::Concurrent;
+            let why = if let Some(by) = by.iter().find(|by| !has(by)) {
+                format!("no line has what it counts by, {by}")
+            } else if is_slots && !format.has_durations() {
+                "it has slots, and no line says how long its request took".to_owned()
+            } else if !is_of_status {
+                "its count_if asks for more of a response than the status".to_owned()
+            } else {
+                continue;
+            };
+            left_out.insert(rule.name().to_owned(), why);
+        }
+        left_out
     }
 }

@@ -58,7 +58,6 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let trials = documents.into_iter().map(|document| Trial {
         left_out: args.left_out(&document, &format),
         document: Arc::new(document),
-        plans: args.rules.bound.plans(),
         format: &format,
     });
     let trials: Vec<Trial<'_>> = trials.collect();

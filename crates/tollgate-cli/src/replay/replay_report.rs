@@ -11,7 +11,6 @@ use tollgate::Key;
 use tollgate_core::Tick;
 
 use crate::{
-    exit::Exit,
     failure::Failure,
     replay::{
         log_file::LogFile,
@@ -60,8 +59,10 @@ impl Reporting<'_> {
             "notes": notes,
             "denied": denied,
         });
-        let mut tables = vec![("rules", self.rule_table(results))];
-        tables.push(("clients", self.client_table(results)));
+        let mut tables = vec![
+            ("rules", self.rule_table(results)),
+            ("clients", self.client_table(results)),
+        ];
         if self.args.lower {
             tables.push(("lower", lower_table(result, lower)));
         }
@@ -77,8 +78,8 @@ impl Reporting<'_> {
             let failed = |wrong| Failure::failed(format!("--svg {}: {wrong}", path.display()));
             fs::write(path, picture).map_err(failed)?;
         }
-        let exit = Exit::of(denied.iter().all(|denied| *denied == 0));
-        Ok(Report::new(text, json, exit))
+        let is_harmless = denied.iter().all(|denied| *denied == 0);
+        Ok(Report::new(text, json, is_harmless))
     }
 
     /// Where the rules of a result are from.
@@ -89,7 +90,7 @@ impl Reporting<'_> {
 
     /// Each rule, by the documents that it is in, one below the other.
     fn rule_table(&self, results: &[TrialResult]) -> Table {
-        let titles = [
+        let mut table = Table::new([
             "rule",
             "of",
             "limit",
@@ -99,8 +100,7 @@ impl Reporting<'_> {
             "#clients denied",
             "#only here",
             "first denial",
-        ];
-        let mut table = Table::new(titles);
+        ]);
         let all = results.iter().flat_map(|result| &result.rules);
         for name in all.map(|rule| &rule.rule).collect::<BTreeSet<_>>() {
             for (index, result) in results.iter().enumerate() {
@@ -108,13 +108,9 @@ impl Reporting<'_> {
                     continue;
                 };
                 let clients = result.clients.iter().filter(|((rule, _), _)| rule == name);
-                let others = results
-                    .iter()
-                    .enumerate()
-                    .filter(|(other, _)| *other != index);
                 let is_only_here = |client: &&(String, Key)| {
-                    let mut others = others.clone();
-                    others.all(|(_, other)| !other.clients.contains_key(*client))
+                    let mut others = results.iter().enumerate();
+                    others.all(|(other, it)| other == index || !it.clients.contains_key(*client))
                 };
                 let first = clients.clone().map(|(_, client)| client.first).min();
                 table.row([
@@ -182,15 +178,13 @@ impl Reporting<'_> {
                 rule.rule
             ));
         }
-        for (rule, _) in self.trials[0].document.keyed_rules() {
-            if let (Some(wait), false) = (
-                rule.at_most_wait(),
-                self.trials[0].left_out.contains_key(rule.name()),
-            ) {
+        let first = &self.trials[0];
+        for (rule, _) in first.document.keyed_rules() {
+            let (name, wait) = (rule.name(), rule.at_most_wait());
+            if let Some(wait) = wait.filter(|_| !first.left_out.contains_key(name)) {
                 let wait = time_text::duration(wait);
                 notes.push(format!(
-                    "{}: what would wait for up to {wait} counts as denied",
-                    rule.name()
+                    "{name}: what would wait for up to {wait} counts as denied"
                 ));
             }
         }
@@ -242,7 +236,7 @@ fn by_step<'a>(
 }
 
 fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
-    let titles = [
+    let mut table = Table::new([
         "rule",
         "denies nobody down to",
         "the limit then",
@@ -250,8 +244,7 @@ fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
         "#50 %",
         "#20 %",
         "#10 %",
-    ];
-    let mut table = Table::new(titles);
+    ]);
     for (rule, steps) in by_step(result, lower) {
         let steps: Vec<&RuleResult> = steps.collect();
         let harmless = steps.iter().take_while(|step| step.denied == 0).count();

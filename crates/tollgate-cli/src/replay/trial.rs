@@ -17,10 +17,7 @@ use tollgate_core::{ManualClock, MemoryStore, Tick};
 use tollgate_rules::RuleDocument;
 use tower::{Layer as _, Service as _, service_fn};
 
-use crate::{
-    bound_names::PlansOfRequest,
-    replay::{line_format::LineFormat, reading::Broken, timeline::Logged},
-};
+use crate::replay::{line_format::LineFormat, reading::Broken, timeline::Logged};
 
 /// The memory of one rule's states: as good as none is forgotten.
 const BYTES_PER_RULE: usize = 4 << 30;
@@ -81,7 +78,6 @@ pub(crate) struct Trial<'a> {
     pub(crate) document: Arc<RuleDocument>,
     /// The rules that do not count, and why.
     pub(crate) left_out: BTreeMap<String, String>,
-    pub(crate) plans: PlansOfRequest,
     pub(crate) format: &'a LineFormat,
 }
 
@@ -134,16 +130,13 @@ impl Trial<'_> {
                     at, file, number, ..
                 } = *logged;
                 let place = Place { at, file, number };
-                let mut head = match self.format.head(&logged.line) {
+                let head = match self.format.head(&logged.line) {
                     Ok(head) => head,
                     Err(why) => {
                         result.broken.note(file, number, why);
                         continue;
                     }
                 };
-                if !self.plans.is_empty() {
-                    head.extensions.insert(self.plans.clone());
-                }
                 lock(&heard).place = place;
                 reached.set(false);
                 answer.set((logged.status, at.saturating_add(logged.took)));
@@ -166,20 +159,18 @@ impl Trial<'_> {
         let counts = limiter.counts();
         for rule in limiter.rules().given() {
             let counts = counts.iter().filter(|counts| counts.rule == rule.name());
-            let requests = counts.clone().flat_map(|counts| &counts.requests);
-            let requests = requests.filter(|count| count.decision != "skipped");
-            let denied = ["denied", "shadow_denied"]
-                .map(|decision| counts.clone().map(|it| it.decided(decision)).sum::<u64>());
+            let (mut requests, mut denied) = (0, 0);
+            for counts in counts {
+                let counted = counts.requests.iter().filter(|it| it.decision != "skipped");
+                requests += counted.map(|count| count.requests).sum::<u64>();
+                denied += counts.decided("denied") + counts.decided("shadow_denied");
+            }
             result.rules.push(RuleResult {
                 rule: rule.name().to_owned(),
                 limit: rule.quota().to_string(),
-                mode: if rule.is_enforced() {
-                    "enforced"
-                } else {
-                    "shadow"
-                },
-                requests: requests.map(|count| count.requests).sum(),
-                denied: denied.iter().sum(),
+                mode: ["shadow", "enforced"][usize::from(rule.is_enforced())],
+                requests,
+                denied,
             });
         }
         for ((rule, key), client) in std::mem::take(&mut lock(&heard).clients) {
@@ -199,29 +190,21 @@ impl Trial<'_> {
             !self.left_out.contains_key(name.trim_end_matches(":shadow"))
         });
         let rules = kept.enumerate().map(|(index, (rule, name))| {
-            let (heard, document, name) = (
-                Arc::clone(heard),
-                Arc::clone(&self.document),
-                name.to_owned(),
-            );
+            let (heard, document) = (Arc::clone(heard), Arc::clone(&self.document));
+            let name = name.to_owned();
             rule.on_denied(move |head, key, _| {
                 let mut heard = lock(&heard);
                 let first = heard.place;
-                let client = heard
-                    .clients
-                    .entry((index, key.clone()))
-                    .or_insert_with(|| {
-                        let explained = document
-                            .explain(head)
-                            .into_iter()
-                            .find(|it| it.rule == name);
-                        let hash = explained.and_then(|explained| explained.key_hash);
-                        DeniedClient {
-                            times: 0,
-                            first,
-                            hash,
-                        }
-                    });
+                let client = heard.clients.entry((index, key.clone()));
+                let client = client.or_insert_with(|| {
+                    let mut explained = document.explain(head).into_iter();
+                    let hash = explained.find(|it| it.rule == name);
+                    DeniedClient {
+                        times: 0,
+                        first,
+                        hash: hash.and_then(|it| it.key_hash),
+                    }
+                });
                 client.times += 1;
             })
         });

@@ -9,20 +9,18 @@ use std::{
 use clap::{Arg, Args, builder::ArgPredicate};
 use serde_json::json;
 use tollgate_rules::{
-    Author, Bindings, Format, OperatorEntry,
+    Author, Format, OperatorEntry,
     operators::{EntryKind, EntryStatus, StoredRules},
-    redis::{PushError, PushErrorKind, RedisRules},
+    redis::{PushError, PushErrorKind},
 };
 
 use crate::{
-    bound_names::BoundNames,
     change_args::{BecauseArgs, UntilArgs, YesArgs},
-    exit::Exit,
     failure::Failure,
     printable,
     redis_args::RedisArgs,
     report::Report,
-    rule_args,
+    rule_args::{self, BoundNames, SharedRules},
     rules::show::{described, is_set},
 };
 
@@ -170,7 +168,6 @@ async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
         let before = change.before().await?;
         let entry = change.entry(entry, args.until, before.stored.now)?;
         let lines = before.preview(&entry)?;
-        before.ask(&lines)?;
         let mut report = before.set(&[entry], &lines).await?;
         let revision = &report.json["revision"];
         report.text += &format!("\n`tollgate rules end {revision}` ends it");
@@ -181,21 +178,16 @@ async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
     let now = Duration::from_micros(tollgate::clock::Clock::system().now());
     let entry = change.entry(entry, args.until, UNIX_EPOCH + now)?;
     let changes = document.preview(entry.clone()).map_err(Failure::mistakes)?;
-    let format = match path.extension().and_then(|it| it.to_str()) {
-        Some("json") => Format::Json,
-        Some("yaml" | "yml") => Format::Yaml,
-        _ => Format::Toml,
-    };
-    let text = entry.text(format);
+    let text = entry.text(Format::of_path(path).unwrap_or(Format::Toml));
     let json = json!({ "lines": text, "changes": changes });
     Ok(Report::verbatim(text, json))
 }
 
 pub(crate) async fn end(args: &EndArgs) -> Result<Report, Failure> {
     let before = args.change.before().await?;
-    let entries = before.stored.document.entries();
-    let is_it = |entry: &&EntryStatus| is_set(entry) && entry.id == Some(args.id);
-    let lines: Vec<_> = entries.iter().filter(is_it).map(ends).collect();
+    let mut entries = before.stored.document.entries();
+    entries.retain(|entry| is_set(entry) && entry.id == Some(args.id));
+    let lines: Vec<_> = entries.iter().map(ends).collect();
     if !lines.is_empty() {
         before.ask(&lines)?;
     }
@@ -216,7 +208,7 @@ pub(crate) async fn clear(change: &ChangeArgs) -> Result<Report, Failure> {
             );
         }
         let json = json!({ "changed": false, "revision": before.stored.revision });
-        return Ok(Report::new(text, json, Exit::Yes));
+        return Ok(Report::new(text, json, true));
     }
     let lines: Vec<_> = set.iter().copied().map(ends).collect();
     before.ask(&lines)?;
@@ -231,8 +223,7 @@ pub(crate) fn ends(entry: &EntryStatus) -> String {
 /// What is in force before a change, and where it is changed.
 pub(crate) struct Before<'a> {
     args: &'a ChangeArgs,
-    pub(crate) redis: RedisRules,
-    bindings: Bindings,
+    pub(crate) shared: SharedRules<'a>,
     author: Author,
     pub(crate) stored: StoredRules,
 }
@@ -240,17 +231,13 @@ pub(crate) struct Before<'a> {
 impl ChangeArgs {
     pub(crate) async fn before(&self) -> Result<Before<'_>, Failure> {
         let author = self.because.author()?;
-        let secret = self.redis.secret()?;
-        let bindings = self.bound.bindings(Some(&secret))?;
-        let redis = self.redis.rules(&secret)?;
-        let stored = self.redis.in_time(redis.stored(&bindings)).await??;
-        let stored = stored.ok_or_else(|| {
+        let shared = SharedRules::new(&self.redis, &self.bound)?;
+        let stored = shared.stored().await?.ok_or_else(|| {
             Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. Services that read a file: --file")
         })?;
         Ok(Before {
             args: self,
-            redis,
-            bindings,
+            shared,
             author,
             stored,
         })
@@ -287,25 +274,31 @@ impl Before<'_> {
         ))
     }
 
+    /// Sets them, after a question.
     pub(crate) async fn set(
         &self,
         entries: &[OperatorEntry],
         lines: &[String],
     ) -> Result<Report, Failure> {
-        let set = self.redis.set(entries, &self.bindings, &self.author);
-        self.report(stored_in_time(&self.args.redis, set).await?, lines)
-            .await
+        self.ask(lines)?;
+        let SharedRules {
+            redis, bindings, ..
+        } = &self.shared;
+        let set = redis.set(entries, bindings, &self.author);
+        self.report(self.shared.change(set).await?, lines).await
     }
 
     pub(crate) async fn end(&self, ids: &[u64], lines: &[String]) -> Result<Report, Failure> {
-        let end = self.redis.end(ids, &self.bindings, &self.author);
-        self.report(stored_in_time(&self.args.redis, end).await?, lines)
-            .await
+        let SharedRules {
+            redis, bindings, ..
+        } = &self.shared;
+        let end = redis.end(ids, bindings, &self.author);
+        self.report(self.shared.change(end).await?, lines).await
     }
 
     /// What was done, and who follows.
     async fn report(&self, revision: u64, lines: &[String]) -> Result<Report, Failure> {
-        let (follow, processes) = followers(&self.args.redis, &self.redis).await;
+        let (follow, processes) = self.shared.followers().await;
         let text = format!("{}\nrevision {revision} is stored; {follow}", shown(lines));
         let json = json!({
             "changed": true,
@@ -313,70 +306,68 @@ impl Before<'_> {
             "changes": lines,
             "processes": processes,
         });
-        Ok(Report::new(text, json, Exit::Yes))
+        Ok(Report::new(text, json, true))
     }
 }
 
-/// The revision of a change, or why it may have been made nevertheless.
-pub(super) async fn stored_in_time(
-    redis: &RedisArgs,
-    change: impl Future<Output = Result<u64, PushError>>,
-) -> Result<u64, Failure> {
-    let may_have_arrived = |failure: &Failure| {
-        Failure::failed(format!(
+impl SharedRules<'_> {
+    /// What operators set.
+    pub(super) async fn set(&self) -> Result<Vec<EntryStatus>, Failure> {
+        let stored = self.stored().await?;
+        let mut all = stored.map_or_else(Vec::new, |stored| stored.document.entries());
+        all.retain(is_set);
+        Ok(all)
+    }
+
+    /// The revision of a change, or why it may have been made nevertheless.
+    pub(super) async fn change(
+        &self,
+        change: impl Future<Output = Result<u64, PushError>>,
+    ) -> Result<u64, Failure> {
+        let failure = match self.args.in_time(change).await {
+            Ok(Ok(revision)) => return Ok(revision),
+            Ok(Err(wrong)) if wrong.kind() != PushErrorKind::Unavailable => {
+                return Err(wrong.into());
+            }
+            Ok(Err(wrong)) => wrong.into(),
+            Err(late) => late,
+        };
+        Err(Failure::failed(format!(
             "{}\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored",
             failure.message
-        ))
-    };
-    match redis.in_time(change).await {
-        Ok(stored) => stored.map_err(|wrong| match wrong.kind() {
-            PushErrorKind::Unavailable => may_have_arrived(&wrong.into()),
-            _ => wrong.into(),
-        }),
-        Err(late) => Err(may_have_arrived(&late)),
+        )))
     }
-}
 
-/// Who follows a change that is stored, whatever becomes of this question.
-pub(super) async fn followers(args: &RedisArgs, redis: &RedisRules) -> (String, Option<u64>) {
-    let answer = args.in_time(redis.fleet()).await;
-    match answer.and_then(|fleet| Ok(fleet?)) {
-        Ok(fleet) => {
-            let text = match fleet.processes {
-                0 => {
-                    // A script that asks for JSON has to see it as well.
-                    let namespace = printable::line(&args.namespace, 70);
-                    let _ = writeln!(
-                        io::stderr(),
-                        "warning: no process follows the rules of {namespace} in Redis, so nothing has changed for clients yet; a \
-                         service that has its rules from a file alone needs the change in that file"
-                    );
-                    "no process follows the rules yet".to_owned()
-                }
-                processes => {
-                    format!(
-                        "{processes} processes follow the rules, and have it in force within seconds"
-                    )
-                }
-            };
-            (text, Some(fleet.processes))
-        }
-        Err(failure) => {
-            let why = failure.message;
-            (
-                format!("how many processes follow the rules is not known: {why}"),
+    /// Who follows a change that is stored, whatever becomes of this question.
+    pub(super) async fn followers(&self) -> (String, Option<u64>) {
+        let answer = self.args.in_time(self.redis.fleet()).await;
+        match answer.and_then(|fleet| Ok(fleet?.processes)) {
+            Ok(0) => {
+                // A script that asks for JSON has to see it as well.
+                let namespace = printable::line(&self.args.namespace, 70);
+                let _ = writeln!(
+                    io::stderr(),
+                    "warning: no process follows the rules of {namespace} in Redis, so nothing has changed for clients yet; a \
+                     service that has its rules from a file alone needs the change in that file"
+                );
+                ("no process follows the rules yet".to_owned(), Some(0))
+            }
+            Ok(number) => (
+                format!("{number} processes follow the rules, and have it in force within seconds"),
+                Some(number),
+            ),
+            Err(Failure { message, .. }) => (
+                format!("how many processes follow the rules is not known: {message}"),
                 None,
-            )
+            ),
         }
     }
 }
 
 fn shown(lines: &[String]) -> String {
-    match lines {
-        [] => "nothing differs but who set it".to_owned(),
-        lines => {
-            let lines = lines.iter().map(|line| printable::line(line, 300));
-            lines.collect::<Vec<_>>().join("\n")
-        }
+    if lines.is_empty() {
+        return "nothing differs but who set it".to_owned();
     }
+    let lines = lines.iter().map(|line| printable::line(line, 300));
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
-    bound_names::SecretArgs, exit::Exit, failure::Failure, printable, report::Report,
-    request_args::RequestArgs, rule_args::RuleArgs, table::Table, time_text,
+    failure::Failure, printable, redis_args::SecretArgs, report::Report, request_args::RequestArgs,
+    rule_args::RuleArgs, table::Table, time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -34,8 +34,7 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) async fn run(args: &ExplainArgs) -> Result<Report, Failure> {
     let document = args.rules.document(&args.secret).await?;
-    let head = args.request.head(&args.rules.bound)?;
-    let explained = document.explain(&head);
+    let explained = document.explain(&args.request.head()?);
     let mut table = Table::new(["rule", "counts", "limit", "from", "#units", "by"]);
     for rule in &explained {
         let counts = match &rule.outcome {
@@ -58,58 +57,63 @@ pub(crate) async fn run(args: &ExplainArgs) -> Result<Report, Failure> {
     }
     let text = table.text() + &notes(&explained);
     let rules: Vec<_> = explained.iter().map(explained_json).collect();
-    Ok(Report::new(text, json!({ "rules": rules }), Exit::Yes))
+    Ok(Report::new(text, json!({ "rules": rules }), true))
 }
 
 /// What does not fit into a table.
 fn notes(explained: &[Explanation]) -> String {
     let mut notes = String::new();
     for rule in explained {
-        let mut note = |text: &str| notes.push_str(&format!("\n{}: {text}", rule.rule));
+        let mut note = |text: String| notes += &format!("\n{}: {text}", rule.rule);
         if rule.counts() {
-            let of_limiter = &rule.limiter_rule;
-            match rule.key_hash {
-                _ if rule.is_shared() => note(
-                    "the request has no key, and counts against the bucket that all such requests share",
-                ),
-                Some(hash) => note(&format!("the client is {hash:032x}")),
-                None => {}
-            }
-            if let Some(at_most) = of_limiter.at_most_wait() {
-                let at_most = time_text::duration(at_most);
-                note(&format!(
-                    "a request that does not fit waits for up to {at_most}"
-                ));
-            }
-            if of_limiter.debt_of() > 0 {
-                note(&format!(
-                    "a client may owe up to {} units, and waits until they are paid back",
-                    of_limiter.debt_of()
-                ));
-            }
-            if let Some((period, repeats)) = of_limiter.idempotent_for() {
-                let period = time_text::duration(period);
-                note(&format!(
-                    "with an id, a request may be repeated {repeats} times within {period}"
-                ));
-            }
-            if of_limiter.has_credits() {
-                note("takes credits, if the limit has too little left");
-            }
-            if let Some(condition) = rule.counts_if.as_deref() {
-                let condition = printable::line(condition, 300);
-                note(&format!(
-                    "gives the units back unless the response is {condition}"
-                ));
-            }
+            note_settings(rule, &mut note);
         }
         for switch in &rule.switches {
-            note(&format!("switched, {}", printable::line(switch, 300)));
+            note(format!("switched, {}", printable::line(switch, 300)));
         }
     }
     match explained.iter().any(Explanation::counts) {
         true => notes,
         false => notes + "\nno rule counts this request",
+    }
+}
+
+/// Whom it counts, and what of its settings decides how.
+fn note_settings(rule: &Explanation, note: &mut impl FnMut(String)) {
+    let of_limiter = &rule.limiter_rule;
+    if rule.is_shared() {
+        note(
+            "the request has no key, and counts against the bucket that all such requests share"
+                .into(),
+        );
+    } else if let Some(hash) = rule.key_hash {
+        note(format!("the client is {hash:032x}"));
+    }
+    if let Some(at_most) = of_limiter.at_most_wait().map(time_text::duration) {
+        note(format!(
+            "a request that does not fit waits for up to {at_most}"
+        ));
+    }
+    if of_limiter.debt_of() > 0 {
+        let owed = of_limiter.debt_of();
+        note(format!(
+            "a client may owe up to {owed} units, and waits until they are paid back"
+        ));
+    }
+    if let Some((period, repeats)) = of_limiter.idempotent_for() {
+        let period = time_text::duration(period);
+        note(format!(
+            "with an id, a request may be repeated {repeats} times within {period}"
+        ));
+    }
+    if of_limiter.has_credits() {
+        note("takes credits, if the limit has too little left".to_owned());
+    }
+    if let Some(condition) = &rule.counts_if {
+        let condition = printable::line(condition, 300);
+        note(format!(
+            "gives the units back unless the response is {condition}"
+        ));
     }
 }
 

@@ -1,11 +1,9 @@
 //! `tollgate rules`: rules in files, and those that services share through Redis.
 
 mod change;
-mod check;
-mod diff;
 mod explain;
+mod files;
 mod history;
-mod import;
 mod push;
 mod show;
 
@@ -22,13 +20,13 @@ pub(crate) use self::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// Says all that is wrong with rules, each mistake with its line and a marker.
-    Check(check::CheckArgs),
+    Check(files::CheckArgs),
     /// Says what differs between two documents, rule by rule.
-    Diff(diff::DiffArgs),
+    Diff(files::DiffArgs),
     /// Says which rules a request meets, by which quota and why, and what it costs. Takes nothing.
     Explain(explain::ExplainArgs),
     /// Makes rules of the configuration of another limiter.
-    Import(import::ImportArgs),
+    Import(files::ImportArgs),
     /// Puts rules in force in all processes that follow Redis.
     Push(push::PushArgs),
     /// Says what is in force: rules, overrides and switches, by whom and until when.
@@ -53,10 +51,10 @@ pub(crate) enum RulesCommand {
 
 pub(crate) async fn run(command: RulesCommand) -> Result<Report, Failure> {
     match command {
-        RulesCommand::Check(args) => check::run(&args).await,
-        RulesCommand::Diff(args) => diff::run(&args).await,
+        RulesCommand::Check(args) => files::check(&args).await,
+        RulesCommand::Diff(args) => files::diff(&args).await,
         RulesCommand::Explain(args) => explain::run(&args).await,
-        RulesCommand::Import(args) => import::run(&args),
+        RulesCommand::Import(args) => files::import(&args),
         RulesCommand::Push(args) => push::run(&args).await,
         RulesCommand::Show(args) => show::run(&args).await,
         RulesCommand::Override(args) => change::set_override(&args).await,

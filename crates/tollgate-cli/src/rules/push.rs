@@ -4,21 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tollgate_rules::{Bindings, Format, RuleText, operators::EntryStatus, redis::RedisRules};
+use tollgate_rules::{Bindings, Format, RuleText};
 
 use crate::{
-    bound_names::BoundNames,
     change_args::{ByArgs, YesArgs},
-    exit::Exit,
     failure::Failure,
     printable,
     redis_args::RedisArgs,
     report::Report,
-    rule_args,
-    rules::{
-        change::{followers, stored_in_time},
-        show::{described, is_set},
-    },
+    rule_args::{self, BoundNames, SharedRules},
+    rules::{change::ends, show::described},
 };
 
 const EXAMPLES: &str = "\
@@ -64,39 +59,35 @@ pub(crate) struct PushArgs {
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     let read = rule_args::read(&args.path).await;
     let text = read.map_err(Failure::mistakes)?.for_push();
-    let secret = args.redis.secret()?;
-    let bindings = args.bound.bindings(Some(&secret))?;
-    text.parse(&bindings).map_err(Failure::mistakes)?;
-    let redis = args.redis.rules(&secret)?;
+    let shared = SharedRules::new(&args.redis, &args.bound)?;
+    let SharedRules {
+        redis, bindings, ..
+    } = &shared;
+    text.parse(bindings).map_err(Failure::mistakes)?;
     let stored = args.redis.in_time(redis.document()).await??;
     let before = stored.as_ref().map_or(0, |(revision, _)| *revision);
     if args.dry_run {
-        return would_change(&text, stored, &bindings);
+        return would_change(&text, stored, bindings);
     }
     let mut author = args.by.author();
     if let Some(reason) = &args.because {
         author = author.because(&**reason);
     }
-    let revision = match args.replace_all {
-        false => {
-            let push = redis.push(text, &bindings, &author);
-            stored_in_time(&args.redis, push).await?
+    let revision = if args.replace_all {
+        let set = shared.set().await?;
+        if !set.is_empty() {
+            let lines = set.iter().map(|entry| ends(entry) + "\n");
+            let lines = lines.collect::<String>();
+            let question = format!("{lines}and pushes {}", args.path.display());
+            args.yes.ask(&question)?;
         }
-        true => {
-            let set = entries(args, &redis, &bindings).await?;
-            if !set.is_empty() {
-                let lines = set
-                    .iter()
-                    .map(|entry| format!("ends: {}\n", described(entry)));
-                let lines = lines.collect::<String>();
-                args.yes
-                    .ask(&format!("{lines}and pushes {}", args.path.display()))?;
-            }
-            let push = redis.replace_all(text, &bindings, &author);
-            stored_in_time(&args.redis, push).await?
-        }
+        let push = redis.replace_all(text, bindings, &author);
+        shared.change(push).await?
+    } else {
+        let push = redis.push(text, bindings, &author);
+        shared.change(push).await?
     };
-    let (follow, processes) = followers(&args.redis, &redis).await;
+    let (follow, processes) = shared.followers().await;
     let instead = match before {
         0 => String::new(),
         _ => format!(", in the place of {before}"),
@@ -108,21 +99,20 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         ),
     };
     // It is stored, whatever becomes of this question.
-    let set = entries(args, &redis, &bindings).await.unwrap_or_default();
+    let set = shared.set().await.unwrap_or_default();
     if !set.is_empty() {
-        let count = set.len();
-        text.push_str(&format!(
-            "\nwhat operators set stays in force: {count} (`tollgate rules show`)"
-        ));
-    }
-    let unfit: Vec<_> = set.iter().filter(|entry| entry.problem.is_some()).collect();
-    for entry in &unfit {
-        let (what, why) = (
-            described(entry),
-            entry.problem.as_deref().unwrap_or_default(),
+        text += &format!(
+            "\nwhat operators set stays in force: {} (`tollgate rules show`)",
+            set.len()
         );
-        let line = format!("no longer fits: {what}: {why}");
-        text.push_str(&format!("\n{}", printable::line(&line, 500)));
+    }
+    let mut unfit = Vec::new();
+    for entry in &set {
+        if let Some(why) = &entry.problem {
+            let line = format!("no longer fits: {}: {why}", described(entry));
+            text += &format!("\n{}", printable::line(&line, 500));
+            unfit.push(entry.id);
+        }
     }
     let json = json!({
         "pushed": revision != before,
@@ -130,20 +120,9 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         "before": before,
         "processes": processes,
         "set": set.len(),
-        "unfit": unfit.iter().map(|entry| entry.id).collect::<Vec<_>>(),
+        "unfit": unfit,
     });
-    Ok(Report::new(text, json, Exit::Yes))
-}
-
-/// What operators set.
-async fn entries(
-    args: &PushArgs,
-    redis: &RedisRules,
-    bindings: &Bindings,
-) -> Result<Vec<EntryStatus>, Failure> {
-    let stored = args.redis.in_time(redis.stored(bindings)).await?;
-    let all = stored?.map_or_else(Vec::new, |stored| stored.document.entries());
-    Ok(all.into_iter().filter(is_set).collect())
+    Ok(Report::new(text, json, true))
 }
 
 /// What a push would change.
@@ -155,20 +134,17 @@ fn would_change(
     let Some((before, document)) = stored else {
         let json = json!({ "pushed": false, "before": 0 });
         let text = "the rules are right; there are none in Redis yet";
-        return Ok(Report::new(text, json, Exit::Yes));
+        return Ok(Report::new(text, json, true));
     };
     let document = RuleText::named("the rules in Redis", document, Format::Json);
     let changes = text.changes_from(&document, bindings)?;
-    let json = json!({ "pushed": false, "before": before, "changes": changes });
-    let lines = changes
-        .iter()
-        .map(|change| format!("\n  {}", printable::line(change, 1_000)));
-    let text = match changes.is_empty() {
+    let mut text = match changes.is_empty() {
         true => format!("the rules are right, and no other than revision {before}"),
-        false => format!(
-            "the rules are right; they would change revision {before}:{}",
-            lines.collect::<String>()
-        ),
+        false => format!("the rules are right; they would change revision {before}:"),
     };
-    Ok(Report::new(text, json, Exit::Yes))
+    for change in &changes {
+        text += &format!("\n  {}", printable::line(change, 1_000));
+    }
+    let json = json!({ "pushed": false, "before": before, "changes": changes });
+    Ok(Report::new(text, json, true))
 }

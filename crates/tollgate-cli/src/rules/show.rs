@@ -2,11 +2,20 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use tollgate_rules::operators::{EntryOrigin, EntryStatus};
+use tollgate_rules::{
+    Author,
+    operators::{EntryOrigin, EntryStatus},
+};
 
 use crate::{
-    bound_names::BoundNames, exit::Exit, failure::Failure, printable, redis_args::RedisArgs,
-    report::Report, rules::check::rules_of, table::Table, time_text,
+    failure::Failure,
+    printable,
+    redis_args::RedisArgs,
+    report::Report,
+    rule_args::{BoundNames, SharedRules},
+    rules::files::rules_of,
+    table::Table,
+    time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -28,50 +37,40 @@ pub(crate) struct ShowArgs {
 }
 
 pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
-    let secret = args.redis.secret()?;
-    let bindings = args.bound.bindings(Some(&secret))?;
-    let redis = args.redis.rules(&secret)?;
-    let Some(stored) = args.redis.in_time(redis.stored(&bindings)).await?? else {
+    let shared = SharedRules::new(&args.redis, &args.bound)?;
+    let Some(stored) = shared.stored().await? else {
         let json = json!({ "revision": 0, "rules": [], "entries": [] });
-        return Ok(Report::new("there are no rules in Redis", json, Exit::Yes));
+        return Ok(Report::new("there are no rules in Redis", json, true));
     };
-    let (document, author) = (&stored.document, &stored.pushed_by);
+    let author = &stored.pushed_by;
     let pushed = time_text::time(stored.pushed_at);
     let mut text = format!(
         "revision {}; the rules are of revision {}, pushed by {author} at {pushed}\n{}\n\n",
         stored.revision, stored.pushed_revision, stored.fleet,
     );
     if let Some(lost) = stored.lost {
-        text.push_str(&format!(
+        text += &format!(
             "what operators had set up to revision {lost} is lost with Redis, or as old as its backup: set it again (the status of each \
              process says what it had)\n\n"
-        ));
+        );
     }
-    let (table, rules) = rules_of(document, "rule");
-    text.push_str(&table);
-    let entries = document.entries();
-    let in_force = |entry: &&EntryStatus| entry.until.is_none_or(|until| until > stored.now);
-    let entries: Vec<_> = entries.iter().filter(in_force).collect();
+    let (table, rules) = rules_of(&stored.document, "rule");
+    text += &table;
+    let mut entries = stored.document.entries();
+    entries.retain(|entry| entry.until.is_none_or(|until| until > stored.now));
     if entries.is_empty() {
-        text.push_str("\nno override and no switch is set");
+        text += "\nno override and no switch is set";
     } else {
-        let titles = [
+        let mut table = Table::new([
             "#number", "rule", "limit", "client", "until", "set by", "because",
-        ];
-        let mut table = Table::new(titles);
-        for entry in &entries {
-            table.row(cells(entry));
-        }
-        text.push('\n');
-        text.push_str(&table.text());
+        ]);
+        entries.iter().for_each(|entry| table.row(cells(entry)));
+        text += &format!("\n{}", table.text());
     }
     for entry in &entries {
         if let Some(problem) = &entry.problem {
-            let id = entry.id.unwrap_or(0);
-            text.push_str(&format!(
-                "\n{id} is not in force: {}",
-                printable::line(problem, 300)
-            ));
+            let (id, problem) = (entry.id.unwrap_or(0), printable::line(problem, 300));
+            text += &format!("\n{id} is not in force: {problem}");
         }
     }
     let json = json!({
@@ -84,9 +83,9 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         "processes": stored.fleet.processes,
         "lagging": stored.fleet.lagging,
         "rules": rules,
-        "entries": entries.iter().map(|entry| entry_json(entry)).collect::<Vec<_>>(),
+        "entries": entries.iter().map(entry_json).collect::<Vec<_>>(),
     });
-    Ok(Report::new(text, json, Exit::Yes))
+    Ok(Report::new(text, json, true))
 }
 
 /// Whether an operator set it.
@@ -97,34 +96,26 @@ pub(crate) fn is_set(entry: &EntryStatus) -> bool {
 /// For people, in a line.
 pub(crate) fn described(entry: &EntryStatus) -> String {
     let [number, rule, limit, client, until, by, because] = cells(entry);
-    let until = match entry.until {
-        Some(_) => format!(" until {until}"),
-        None => String::new(),
-    };
-    let client = match entry.client {
-        Some(_) => format!(" for client {client}"),
-        None => String::new(),
-    };
+    let client = entry
+        .client
+        .map_or(String::new(), |_| format!(" for client {client}"));
+    let until = entry
+        .until
+        .map_or(String::new(), |_| format!(" until {until}"));
     format!("{number}, {rule}: {limit}{client}{until}, set by {by} ({because})")
 }
 
 /// An override or a switch as a row.
 fn cells(entry: &EntryStatus) -> [String; 7] {
-    let by = match (is_set(entry), &entry.author) {
-        (true, Some(author)) => author.actor().to_owned(),
-        _ => "(the rules)".to_owned(),
-    };
+    let by = entry.author.as_ref().filter(|_| is_set(entry));
+    let client = entry.client.map(|hash| format!("{:08x}", hash >> 96));
     [
         entry.id.map_or(String::new(), |id| id.to_string()),
         entry.rules.clone(),
         entry.limit.clone(),
-        entry
-            .client
-            .map_or(String::new(), |hash| format!("{:08x}", hash >> 96)),
-        entry
-            .until
-            .map_or_else(|| "never".to_owned(), time_text::time),
-        by,
+        client.unwrap_or_default(),
+        entry.until.map_or("never".to_owned(), time_text::time),
+        by.map_or("(the rules)", Author::actor).to_owned(),
         entry.reason.clone().unwrap_or_default(),
     ]
 }
