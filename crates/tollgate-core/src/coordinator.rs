@@ -4,10 +4,14 @@
 //! 2. What keys of durable rules have used before comes from a ledger: [`durable`].
 //! 3. Limits of [none](crate::Quota::none) deny at once, and are not asked about otherwise. Thresholds hang on the checks that they
 //!    read.
-//! 4. The store decides the rest, all or nothing. One that is far folds checks on one state and answers from denials, leases and usage
-//!    of this process first.
-//! 5. What it could not decide is decided by the share of this process, a memory store again, all or nothing.
-//! 6. At the end the verdicts are put together, and the request holds its slots. A denial gives all back.
+//! 4. The store decides the rest, all or nothing, and folds checks on one state. In memory: `memory/take.rs` where all fit, else
+//!    `memory/decide.rs`. On Redis: `tollgate-prefilter` answers from denials, leases and usage of this process where it can
+//!    (`engine/begin.rs`), else `decide.lua` does, in one call; the head of `store/mod.rs` in `tollgate-redis` has its way. In a
+//!    cluster checks that lie on several servers are decided one server after the other, and a denial cancels what the earlier ones
+//!    took.
+//! 5. What it could not decide is decided by the share of this process, a memory store again, all or nothing: `remote/fallback.rs`.
+//! 6. At the end the verdicts are put together, and the decision holds its slots until a ticket or a layer takes them
+//!    (`held_slots.rs`): they go back when the last that holds them is dropped. A denial gives all back.
 
 mod durable;
 

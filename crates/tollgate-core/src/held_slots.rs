@@ -1,4 +1,5 @@
-//! Slots that requests hold, and how they come back.
+//! Slots that requests hold, and how they come back: a decision holds them until a ticket takes them, or the layer does for the body of
+//! its response. They go back when the last that holds them is dropped.
 
 use std::{
     any::Any,

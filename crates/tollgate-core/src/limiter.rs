@@ -355,7 +355,7 @@ impl Limiter {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the answer does not give back what was taken.
+    /// Dropping the answer gives back slots, and no units.
     ///
     /// # Accuracy
     ///

@@ -1,8 +1,9 @@
 -- tollgate: decides requests about rate limits, each all or nothing.
 --
 -- A call carries one or several requests. They are decided in order, each on its own, at the same time. A request has
--- one or several checks: the script decides all of them first, and then writes. A denied request writes nothing, except
--- to repair states that lie in the future.
+-- one or several checks: the script decides all of them first, and then writes. A denied request takes nothing. It
+-- writes all the same: what its shadows take, what counts towards a block, the slots that its process reports, and a state that
+-- lies in the future, which it repairs.
 --
 -- KEYS     one per rule and subject; a check refers to them by number. Requests of a call may share keys. All further keys
 --          of a check are listed here too: the other name of its state, and the overflow bucket, which counts clients that

@@ -354,7 +354,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         how: Settlement,
     ) {
         if A::HOLDS_SLOTS {
-            // They are released, once.
+            // A slot goes back when its handle is dropped (`held_slots.rs`), and only once.
             return;
         }
         self.denials(key).clear();

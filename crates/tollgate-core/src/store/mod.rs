@@ -18,7 +18,8 @@
 //!   [converted](crate::algorithm::Algorithm::refund_converted) too, and never dropped.
 //! - **`retire` hands back what is held in advance.** It is called when the last limiter is gone or has been replaced; a store
 //!   that holds nothing can ignore it.
-//! - **Futures borrow nothing.** Copy the [checks](Checks) into the future. Dropping it undoes nothing.
+//! - **Futures borrow nothing.** Copy the [checks](Checks) into the future. Dropping it gives back slots; other units that
+//!   were taken stay taken.
 //! - **The algorithms are given.** [`Algorithm`] is the state machine: `assess`, then `take` or `repair`. A store
 //!   that cannot call Rust has to give the same answers.
 //!
