@@ -104,52 +104,13 @@ macro_rules! integers {
     ($($type:ty),+) => {$(
         impl KeyPart for $type {
             fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
-                #[allow(unused_comparisons, reason = "of integers that have no sign")]
-                let negative = *self < 0;
-                // The distance from 0, of the least number as well.
-                let magnitude = (*self as i128).unsigned_abs();
-                add_number(key, kind, negative, magnitude);
+                key.push(kind, itoa::Buffer::new().format(*self));
             }
         }
     )+};
 }
 
-integers!(u16, u32, u64, usize, i16, i32, i64, isize, i128);
-
-impl KeyPart for u128 {
-    fn add_to(&self, key: &mut KeyBuf, kind: PartKind) {
-        add_number(key, kind, false, *self);
-    }
-}
-
-/// Adds a number as it prints, without an allocation.
-fn add_number(key: &mut KeyBuf, kind: PartKind, negative: bool, magnitude: u128) {
-    // 39 digits and a sign.
-    let mut text = [0; 40];
-    let mut start = text.len();
-    let mut put = |byte| {
-        start -= 1;
-        text[start] = byte;
-    };
-    let mut wide = magnitude;
-    // Division of 128 bits is slow, and hardly a number needs it.
-    while wide > u128::from(u64::MAX) {
-        put(b'0' + (wide % 10) as u8);
-        wide /= 10;
-    }
-    let mut rest = wide as u64;
-    loop {
-        put(b'0' + (rest % 10) as u8);
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if negative {
-        put(b'-');
-    }
-    key.push(kind, &text[start..]);
-}
+integers!(u16, u32, u64, u128, usize, i16, i32, i64, i128, isize);
 
 #[cfg(feature = "uuid")]
 impl KeyPart for uuid::Uuid {
