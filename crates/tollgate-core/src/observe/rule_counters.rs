@@ -1,11 +1,12 @@
 //! What is counted of a rule's requests: readable in the process, and handed to the recorder of the application.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    Arc, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
 use metrics::{Counter, counter};
+use parking_lot::Mutex;
 
 use crate::{
     observe::{
@@ -85,7 +86,7 @@ static USED: Mutex<Vec<Weak<RuleCounters>>> = Mutex::new(Vec::new());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn flush_metrics() {
-    let used: Vec<_> = lock(&USED).iter().filter_map(Weak::upgrade).collect();
+    let used: Vec<_> = USED.lock().iter().filter_map(Weak::upgrade).collect();
     for rule in used {
         rule.publish();
     }
@@ -143,7 +144,7 @@ impl RuleCounters {
     /// Those of a rule that is used for the first time.
     pub(super) fn register() -> Arc<Self> {
         let counters = Arc::new(Self::default());
-        let mut used = lock(&USED);
+        let mut used = USED.lock();
         // Those that are gone are forgotten before there are twice as many.
         if used.len() == used.capacity() {
             used.retain(|rule| rule.strong_count() > 0);
@@ -157,28 +158,27 @@ impl RuleCounters {
     pub(super) fn series(&self, rule: &Rule, plan: &str, series: Series) -> Arc<SeriesCounter> {
         let algorithm = rule.quota().algorithm().name();
         let subject_type = shown(rule.subject_type_name().unwrap_or("none"));
-        let mut known = lock(&self.series);
-        let same = known.iter().find(|it| {
-            it.series == series
-                && it.algorithm == algorithm
-                && *it.plan == *plan
-                && *it.subject_type == *subject_type
-        });
+        let mut known = self.series.lock();
+        let labels = (series, algorithm, plan, &*subject_type);
+        let same = known
+            .iter()
+            .find(|it| (it.series, it.algorithm, &*it.plan, &*it.subject_type) == labels);
         if let Some(same) = same {
             return Arc::clone(same);
         }
         let counter = SeriesCounter::new(rule, subject_type.into(), plan.into(), series);
-        known.push(Arc::new(counter));
-        Arc::clone(&known[known.len() - 1])
+        let counter = Arc::new(counter);
+        known.push(Arc::clone(&counter));
+        counter
     }
 
     /// Hands to the recorder what it does not know of.
     pub(super) fn publish(&self) {
-        lock(&self.series).iter().for_each(|it| it.publish());
+        self.series.lock().iter().for_each(|it| it.publish());
     }
 
     pub(super) fn counts(&self) -> Vec<RequestCount> {
-        let series = lock(&self.series);
+        let series = self.series.lock();
         let counts = series.iter().map(|it| RequestCount {
             plan: it.plan.to_string(),
             decision: it.series.decision(),
@@ -259,15 +259,10 @@ impl SeriesCounter {
     }
 
     fn publish_of(&self, numbers: &Numbers) {
-        let counted = [
-            (
-                numbers.requests(),
-                &numbers.published_requests,
-                &self.requests,
-            ),
-            (numbers.units(), &numbers.published_units, &self.units),
-        ];
-        for (now, published, recorder) in counted {
+        let requests = (&numbers.published_requests, &self.requests);
+        let units = (&numbers.published_units, &self.units);
+        let counted = [(numbers.requests(), requests), (numbers.units(), units)];
+        for (now, (published, recorder)) in counted {
             // Another thread may have published a later one.
             let before = published.fetch_max(now, Ordering::Relaxed);
             if now > before {
@@ -275,11 +270,6 @@ impl SeriesCounter {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 crate::debug_fields!(SeriesCounter);

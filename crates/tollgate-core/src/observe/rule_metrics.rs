@@ -52,7 +52,9 @@ pub(super) struct RuleMetrics {
     differs_allowed: Counter,
     differs_denied: Counter,
     store_failures: Counter,
-    fallback: Fallback,
+    /// In the order of [`FALLBACKS`].
+    fallback: [Counter; 7],
+    admitted_in_fallback: Counter,
     tracked_keys: Gauge,
     tracked_bytes: Gauge,
     evicted_live: Counter,
@@ -65,17 +67,16 @@ pub(super) struct RuleMetrics {
 
 type PlanCounters = [OnceLock<Arc<SeriesCounter>>; COUNT];
 
-/// Decisions while the store fails, by the rule's answer or that of a check's own policy.
-struct Fallback {
-    allowed: Counter,
-    denied: Counter,
-    passed: Counter,
-    refused: Counter,
-    passed_by_allow: Counter,
-    passed_by_degraded: Counter,
-    refused_by_deny: Counter,
-    units: Counter,
-}
+/// Decisions while the store fails: what became of a request, and the answer of its check, or the rule's.
+const FALLBACKS: [(&str, Option<&str>); 7] = [
+    ("allowed", None),
+    ("denied", None),
+    ("passed", None),
+    ("refused", None),
+    ("passed", Some("allow")),
+    ("passed", Some("degraded")),
+    ("refused", Some("deny")),
+];
 
 impl RuleMetrics {
     pub(super) fn new(rule: &Rule, counters: &Arc<RuleCounters>) -> Self {
@@ -85,8 +86,7 @@ impl RuleMetrics {
         let gauge = |metric: &'static str| gauge!(metric, "rule" => Arc::clone(name));
         let histogram = |metric: &'static str| histogram!(metric, "rule" => Arc::clone(name));
         let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => Arc::clone(name), "enforced" => enforced);
-        let fallback = |answer: &'static str, policy: &'static str| counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy);
-        let policy = rule.store_error_answer().name();
+        let own = rule.store_error_answer().name();
         let plans = rule.quotas().min(PLANS) + 1;
         let metrics = Self {
             counters: Arc::clone(counters),
@@ -102,16 +102,11 @@ impl RuleMetrics {
             differs_allowed: differs("allowed"),
             differs_denied: differs("denied"),
             store_failures: of_rule(STORE_FAILURES),
-            fallback: Fallback {
-                allowed: fallback("allowed", policy),
-                denied: fallback("denied", policy),
-                passed: fallback("passed", policy),
-                refused: fallback("refused", policy),
-                passed_by_allow: fallback("passed", "allow"),
-                passed_by_degraded: fallback("passed", "degraded"),
-                refused_by_deny: fallback("refused", "deny"),
-                units: of_rule(ADMITTED_IN_FALLBACK),
-            },
+            fallback: FALLBACKS.map(|(answer, policy)| {
+                let policy = policy.unwrap_or(own);
+                counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy)
+            }),
+            admitted_in_fallback: of_rule(ADMITTED_IN_FALLBACK),
             tracked_keys: gauge(TRACKED_KEYS),
             tracked_bytes: gauge(TRACKED_BYTES),
             evicted_live: of_rule(EVICTED_LIVE),
@@ -124,27 +119,25 @@ impl RuleMetrics {
         };
         // The series that alerts watch begin at 0: an increase is seen only of a series that was there before.
         let (store, fallback) = (Source::Store, Source::Fallback);
-        let enforced = [
-            (Kind::Allowed, store),
-            (Kind::DeniedQuota, store),
-            (Kind::DeniedStoreFailed, fallback),
-            (Kind::Degraded, fallback),
-        ];
-        let reported = [
-            (Kind::ShadowAllowed, store),
-            (Kind::ShadowDeniedQuota, store),
-        ];
-        let kinds = if rule.is_enforced() {
-            &enforced[..]
-        } else {
-            &reported
+        let kinds: &[_] = match rule.is_enforced() {
+            true => &[
+                (Kind::Allowed, store),
+                (Kind::DeniedQuota, store),
+                (Kind::DeniedStoreFailed, fallback),
+                (Kind::Degraded, fallback),
+            ],
+            false => &[
+                (Kind::ShadowAllowed, store),
+                (Kind::ShadowDeniedQuota, store),
+            ],
         };
         for level in 1..=rule.block_setting().map_or(0, |block| block.times().len()) {
             // There are at most 32 times.
             blocks_of(rule, level as u8).increment(0);
         }
-        for (kind, source) in kinds {
-            metrics.series(rule, 0, Series::of(*kind, *source));
+        for &(kind, source) in kinds {
+            let source = Some(source);
+            metrics.series(rule, 0, Series { kind, source });
         }
         metrics
     }
@@ -182,7 +175,8 @@ impl RuleMetrics {
 
     /// Counts what became of a request that the rule did not check.
     pub(super) fn unchecked(&self, rule: &Rule, kind: Kind) {
-        self.series(rule, 0, Series::without_source(kind))
+        let source = None;
+        self.series(rule, 0, Series { kind, source })
             .count_at_once();
     }
 
@@ -204,7 +198,10 @@ impl RuleMetrics {
         };
         let Some(kind) = kind else { return };
         let cost = check.map_or(0, Check::cost);
-        let series = Series::of(kind, source);
+        let series = Series {
+            kind,
+            source: Some(source),
+        };
         let counter = self.series(rule, verdict.plan(), series);
         let before = counter.count(cost, decision.at());
         if !self.is_enforced {
@@ -241,22 +238,20 @@ impl RuleMetrics {
     /// A rule's answer while its store fails.
     fn fallback(&self, check: Option<&Check>, verdict: &Verdict, decision: &Decision) {
         let answer = check.and_then(|check| check.policy().store_error_answer());
-        let fallback = &self.fallback;
-        let counter = match verdict.outcome() {
-            Outcome::Allow if answer == Some(OnStoreError::Allow) => &fallback.passed_by_allow,
-            Outcome::Allow if answer == Some(OnStoreError::Degraded) => {
-                &fallback.passed_by_degraded
-            }
-            Outcome::Deny if answer == Some(OnStoreError::Deny) => &fallback.refused_by_deny,
-            Outcome::Allow if verdict.is_degraded() => &fallback.passed,
-            Outcome::Allow => &fallback.allowed,
-            Outcome::Deny if verdict.has_numbers() => &fallback.denied,
-            Outcome::Deny => &fallback.refused,
+        let index = match (verdict.outcome(), answer) {
+            (Outcome::Allow, Some(OnStoreError::Allow)) => 4,
+            (Outcome::Allow, Some(OnStoreError::Degraded)) => 5,
+            (Outcome::Deny, Some(OnStoreError::Deny)) => 6,
+            (Outcome::Allow, _) if verdict.is_degraded() => 2,
+            (Outcome::Allow, _) => 0,
+            (Outcome::Deny, _) if verdict.has_numbers() => 1,
+            (Outcome::Deny, _) => 3,
             _ => return,
         };
-        counter.increment(1);
+        self.fallback[index].increment(1);
         if decision.is_allowed() && verdict.outcome() == Outcome::Allow {
-            fallback.units.increment(check.map_or(0, Check::cost));
+            let units = check.map_or(0, Check::cost);
+            self.admitted_in_fallback.increment(units);
         }
     }
 
@@ -298,10 +293,9 @@ pub(crate) fn credits_of(rule: &Rule, change: &'static str) -> Counter {
 
 /// The blocks of a level that began.
 pub(super) fn blocks_of(rule: &Rule, level: u8) -> Counter {
-    let mode = if rule.is_enforced() {
-        "enforce"
-    } else {
-        "shadow"
+    let mode = match rule.is_enforced() {
+        true => "enforce",
+        false => "shadow",
     };
     let level = level.to_string();
     counter!(BLOCKS, "rule" => Arc::clone(rule.shared_name()), "level" => level, "mode" => mode)

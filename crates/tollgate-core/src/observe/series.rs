@@ -49,22 +49,17 @@ const LABELS: [(&str, &str, Option<&str>); 17] = [
     ("shadow_denied", "blocked", None),
     ("repeated", "none", None),
 ];
-const SOURCES: [&str; 7] = [
-    "store",
-    "deny_cache",
-    "lease",
-    "local",
-    "fallback",
-    "credits",
-    "none",
-];
+/// The sources, and none: of requests that were not checked.
+const SOURCES: usize = 7;
+/// How many series there may be.
+pub(super) const COUNT: usize = LABELS.len() * SOURCES;
 
-/// The number of series of a plan.
-pub(super) const COUNT: usize = LABELS.len() * SOURCES.len();
-
-/// One of the series of a plan, below [`COUNT`].
+/// A kind with a source, if the request was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Series(u8);
+pub(super) struct Series {
+    pub(super) kind: Kind,
+    pub(super) source: Option<Source>,
+}
 
 impl Kind {
     /// The kind of a verdict about an enforced rule. `None`: nothing was decided.
@@ -100,46 +95,25 @@ impl Kind {
 }
 
 impl Series {
-    pub(super) fn of(kind: Kind, source: Source) -> Self {
-        let source = match source {
-            Source::Store => 0,
-            Source::DenyCache => 1,
-            Source::Lease => 2,
-            Source::Local => 3,
-            Source::Fallback => 4,
-            Source::Credits => 5,
-        };
-        Self(kind as u8 * SOURCES.len() as u8 + source)
-    }
-
-    /// Without a call of the store.
-    pub(super) fn without_source(kind: Kind) -> Self {
-        Self(kind as u8 * SOURCES.len() as u8 + 6)
-    }
-
     pub(super) fn place(self) -> usize {
-        usize::from(self.0)
-    }
-
-    fn labels(self) -> (&'static str, &'static str, Option<&'static str>) {
-        LABELS[self.place() / SOURCES.len()]
+        self.kind as usize * SOURCES + self.source.map_or(SOURCES - 1, |source| source as usize)
     }
 
     pub(super) fn decision(self) -> &'static str {
-        self.labels().0
+        LABELS[self.kind as usize].0
     }
 
     pub(super) fn reason(self) -> &'static str {
-        self.labels().1
+        LABELS[self.kind as usize].1
     }
 
     /// Whether its requests have used their units, or were denied them.
     pub(super) fn units_decision(self) -> Option<&'static str> {
-        self.labels().2
+        LABELS[self.kind as usize].2
     }
 
     pub(super) fn source(self) -> &'static str {
-        SOURCES[self.place() % SOURCES.len()]
+        self.source.map_or("none", Source::as_str)
     }
 }
 
@@ -149,14 +123,20 @@ mod tests {
 
     #[test]
     fn each_series_has_labels_of_its_own() {
-        let all: std::collections::BTreeSet<_> = (0..COUNT)
-            .map(|place| Series(place as u8))
-            .map(|series| (series.decision(), series.reason(), series.source()))
-            .collect();
-        assert_eq!(all.len(), COUNT);
-        let denied = Series::of(Kind::DeniedNever, Source::Lease);
+        let labels = LABELS.map(|(decision, reason, _)| (decision, reason));
+        let all: std::collections::BTreeSet<_> = labels.into_iter().collect();
+        assert_eq!(all.len(), LABELS.len());
+        let (kind, lease) = (Kind::DeniedNever, Some(Source::Lease));
+        let denied = Series {
+            kind,
+            source: lease,
+        };
         let labels = (denied.decision(), denied.reason(), denied.source());
         assert_eq!(labels, ("denied", "never", "lease"));
-        assert_eq!(Series::without_source(Kind::Skipped).source(), "none");
+        let last = Series {
+            kind: Kind::Repeated,
+            source: None,
+        };
+        assert_eq!((last.source(), last.place()), ("none", COUNT - 1));
     }
 }

@@ -1,5 +1,7 @@
 //! Requests that wait: how many, for how long, and what becomes of them.
 
+#[cfg(feature = "metrics")]
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "metrics")]
@@ -25,15 +27,15 @@ use crate::{
 pub struct Waiting {
     #[cfg(feature = "metrics")]
     rules: SmallVec<[RuleWait; 1]>,
-    #[cfg(not(feature = "metrics"))]
-    _private: (),
 }
 
-/// A request that waits for one rule.
+/// A request that waits for one rule, and what has become of it when this is dropped.
 #[cfg(feature = "metrics")]
 struct RuleWait {
-    rule: std::sync::Arc<str>,
+    rule: Arc<str>,
     now: Gauge,
+    outcome: Outcome,
+    waited: Duration,
 }
 
 /// What became of a request that waited.
@@ -48,21 +50,19 @@ const ABANDONED: Outcome = "abandoned";
 
 impl Waiting {
     /// The wait of a request with these checks: under the rules that let it wait, or else under all that are enforced.
+    #[cfg(feature = "metrics")]
     pub(super) fn begin(set: &RuleSet, checks: &[Check]) -> Self {
-        #[cfg(feature = "metrics")]
-        {
-            let rules = rules_to_wait_for(set.rules(), checks);
-            let mut rules: SmallVec<[&Rule; 1]> = rules.into_iter().map(|(rule, _)| rule).collect();
-            rules.dedup_by_key(|rule| rule.name());
-            Self {
-                rules: rules.into_iter().map(RuleWait::begin).collect(),
-            }
+        let rules = rules_to_wait_for(set.rules(), checks);
+        let mut rules: SmallVec<[&Rule; 1]> = rules.into_iter().map(|(rule, _)| rule).collect();
+        rules.dedup_by_key(|rule| rule.name());
+        Self {
+            rules: rules.into_iter().map(RuleWait::begin).collect(),
         }
-        #[cfg(not(feature = "metrics"))]
-        {
-            let _ = (set, checks);
-            Self { _private: () }
-        }
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    pub(super) fn begin(_set: &RuleSet, _checks: &[Check]) -> Self {
+        Self {}
     }
 
     /// The request was decided after it had waited.
@@ -86,24 +86,15 @@ impl Waiting {
         self.end(WAIT_EXPIRED, Duration::ZERO);
     }
 
-    #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "of metrics"))]
+    #[cfg(feature = "metrics")]
     fn end(mut self, outcome: Outcome, waited: Duration) {
-        #[cfg(feature = "metrics")]
-        for rule in self.rules.drain(..) {
-            rule.end(outcome, waited);
+        for rule in &mut self.rules {
+            (rule.outcome, rule.waited) = (outcome, waited);
         }
-        #[cfg(not(feature = "metrics"))]
-        let _ = (outcome, waited);
     }
-}
 
-#[cfg(feature = "metrics")]
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        for rule in self.rules.drain(..) {
-            rule.end(ABANDONED, Duration::ZERO);
-        }
-    }
+    #[cfg(not(feature = "metrics"))]
+    fn end(self, _outcome: Outcome, _waited: Duration) {}
 }
 
 #[cfg(feature = "metrics")]
@@ -115,27 +106,32 @@ impl RuleWait {
         for outcome in [ADMITTED, DENIED, QUEUE_FULL, WAIT_EXPIRED, ABANDONED] {
             count(rule, outcome, 0);
         }
-        let now = gauge!(WAITING, "rule" => std::sync::Arc::clone(rule));
+        let now = gauge!(WAITING, "rule" => Arc::clone(rule));
         now.increment(1.0);
         Self {
-            rule: std::sync::Arc::clone(rule),
+            rule: Arc::clone(rule),
             now,
-        }
-    }
-
-    fn end(self, outcome: Outcome, waited: Duration) {
-        self.now.decrement(1.0);
-        count(&self.rule, outcome, 1);
-        if outcome == ADMITTED {
-            histogram!(WAIT, "rule" => self.rule).record(waited.as_secs_f64());
+            outcome: ABANDONED,
+            waited: Duration::ZERO,
         }
     }
 }
 
 #[cfg(feature = "metrics")]
-fn count(rule: &std::sync::Arc<str>, outcome: Outcome, times: u64) {
-    let rule = std::sync::Arc::clone(rule);
-    counter!(WAITS, "rule" => rule, "outcome" => outcome).increment(times);
+impl Drop for RuleWait {
+    fn drop(&mut self) {
+        self.now.decrement(1.0);
+        count(&self.rule, self.outcome, 1);
+        if self.outcome == ADMITTED {
+            let waits = histogram!(WAIT, "rule" => Arc::clone(&self.rule));
+            waits.record(self.waited.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+fn count(rule: &Arc<str>, outcome: Outcome, times: u64) {
+    counter!(WAITS, "rule" => Arc::clone(rule), "outcome" => outcome).increment(times);
 }
 
 crate::debug_fields!(Waiting);
