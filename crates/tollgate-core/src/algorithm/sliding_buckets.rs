@@ -61,7 +61,10 @@
 //! ```
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    algorithm::{
+        assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+        sliding_log::{bound_of_one, deny_one},
+    },
     algorithm_kind::AlgorithmKind,
     quota::Quota,
     time::{Tick, micros},
@@ -138,19 +141,15 @@ impl SlidingBuckets {
         let number = self.number(state, now);
         let shift = state.newest - self.repaired(state.newest, now);
         let used = self.used(state, number);
-        let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
-        let mut retry = Retry::Never;
-        if cost <= self.limit {
-            for (n, units) in self.counting(state, number) {
-                if units >= must_go && must_go > 0 {
-                    retry = Retry::after_micros(
-                        self.gone_at(n.saturating_sub(shift)).saturating_sub(now),
-                    );
-                    break;
-                }
-                must_go -= units.min(must_go);
+        let must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
+        let goes = self.goes_with(state, number, must_go);
+        let retry = match goes.filter(|_| cost <= self.limit) {
+            Some(n) => {
+                let at = self.gone_at(n.saturating_sub(shift));
+                Retry::after_micros(at.saturating_sub(now))
             }
-        }
+            None => Retry::Never,
+        };
         let reset_at = self
             .newest_used(state, number)
             .map_or(0, |n| self.gone_at(n.saturating_sub(shift)));
@@ -162,18 +161,15 @@ impl SlidingBuckets {
         }
     }
 
-    /// When `cost` units fit once more that are taken in sub-bucket `number`.
-    fn fits_again_at(&self, state: &SlidingBucketsState, number: u64, cost: u64) -> Tick {
-        let used = self.used(state, number) + cost;
-        let mut must_go = (used + cost).saturating_sub(self.limit);
+    /// The sub-bucket with which so many units are gone. `None`: there are fewer.
+    fn goes_with(&self, state: &SlidingBucketsState, number: u64, mut must_go: u64) -> Option<u64> {
         for (n, units) in self.counting(state, number) {
             if units >= must_go {
-                return self.gone_at(n);
+                return Some(n);
             }
             must_go -= units;
         }
-        // The units that are taken now.
-        self.gone_at(number)
+        None
     }
 
     /// Whether the newest sub-bucket holds units and lies where a repair at `now` would leave it.
@@ -236,7 +232,9 @@ impl Algorithm for SlidingBuckets {
             retry: if remaining == 0 && cost == 0 {
                 self.denial(state, now, 1).retry
             } else if remaining < cost {
-                let at = self.fits_again_at(state, number, cost);
+                // Once more, without the units that must go; at last those that are taken now.
+                let goes = self.goes_with(state, number, cost - remaining);
+                let at = self.gone_at(goes.unwrap_or(number));
                 Retry::after_micros(at.saturating_sub(now))
             } else {
                 Retry::Now
@@ -340,14 +338,8 @@ impl Algorithm for SlidingBuckets {
 
     fn deny_bound(&self, state: &SlidingBucketsState, now: Tick) -> Option<DenyBound> {
         // Only where even one unit fails: until the oldest units go, nothing changes.
-        let one = self.denial(state, now, 1);
-        match one.retry {
-            // Times are those of sub-buckets that a repair leaves in place, and none is empty after them.
-            Retry::After(wait) if one.remaining == 0 && self.is_settled(state, now) => {
-                Some(DenyBound(now + micros(wait), now + one.reset_after))
-            }
-            _ => None,
-        }
+        // Times are those of sub-buckets that a repair leaves in place, and none is empty after them.
+        bound_of_one(self.denial(state, now, 1), now).filter(|_| self.is_settled(state, now))
     }
 
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
@@ -355,12 +347,7 @@ impl Algorithm for SlidingBuckets {
         // so far that a denial has to repair.
         let newest = (bound.1 / self.width).saturating_sub(self.len());
         let in_place = newest == self.repaired(newest, now);
-        (cost == 1 && now < bound.0 && in_place).then(|| Assessment {
-            fits: false,
-            remaining: 0,
-            reset_after: bound.1.saturating_sub(now),
-            retry: Retry::after_micros(bound.0 - now),
-        })
+        deny_one(bound, now, cost).filter(|_| in_place)
     }
 
     fn heap_bytes(state: &SlidingBucketsState) -> usize {

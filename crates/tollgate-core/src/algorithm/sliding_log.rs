@@ -111,39 +111,31 @@ impl SlidingLog {
         }
     }
 
-    /// When so much of what counts has gone that `cost` units fit once more after they are taken now. `None`: not before
-    /// they have gone themselves.
-    fn fits_again_at(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Option<Tick> {
-        let used = self.used(state, now) + cost;
-        let mut must_go = (used + cost).saturating_sub(self.limit);
-        for entry in self.counting(state, now) {
+    /// The instant whose entry has to go before so many units are gone. `None`: there are fewer.
+    fn goes_with(&self, state: &SlidingLogState, now: Tick, mut must_go: u64) -> Option<Tick> {
+        let mut entries = self.counting(state, now);
+        let last = entries.find(|entry| {
             must_go = must_go.saturating_sub(entry.units);
-            if must_go == 0 {
-                return Some(self.gone_at(entry.at));
-            }
-        }
-        None
+            must_go == 0
+        });
+        last.map(|entry| entry.at)
     }
 
     fn denial(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
         let used = self.used(state, now);
-        let mut must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
-        let mut retry = Retry::Never;
-        let mut reset_after = 0;
-        for entry in self.counting(state, now) {
-            // An entry of the future is repaired by this denial: it moves to now.
-            let wait = self.gone_at(entry.at.min(now)).saturating_sub(now);
-            reset_after = wait;
-            if cost <= self.limit && must_go > 0 {
-                must_go = must_go.saturating_sub(entry.units);
-                retry = Retry::after_micros(wait);
-            }
-        }
+        let must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
+        let goes = self.goes_with(state, now, must_go);
+        // An entry of the future is repaired by this denial: it moves to now.
+        let wait = |at: Tick| self.gone_at(at.min(now)).saturating_sub(now);
+        let newest = self.counting(state, now).next_back();
         Assessment {
             fits: false,
             remaining: self.limit.saturating_sub(used),
-            reset_after,
-            retry,
+            reset_after: newest.map_or(0, |entry| wait(entry.at)),
+            retry: match goes.filter(|_| cost <= self.limit) {
+                Some(at) => Retry::after_micros(wait(at)),
+                None => Retry::Never,
+            },
         }
     }
 }
@@ -179,9 +171,10 @@ impl Algorithm for SlidingLog {
             retry: if remaining == 0 && cost == 0 {
                 self.denial(state, now, 1).retry
             } else if remaining < cost {
-                let gone_at = self.fits_again_at(state, now, cost);
                 // Else it is the units that are taken now which have to go, and they go last.
-                Retry::after_micros(gone_at.map_or(reset_after, |at| at.saturating_sub(now)))
+                let goes = self.goes_with(state, now, cost - remaining);
+                let wait = |at| self.gone_at(at).saturating_sub(now);
+                Retry::after_micros(goes.map_or(reset_after, wait))
             } else {
                 Retry::Now
             },
@@ -278,25 +271,14 @@ impl Algorithm for SlidingLog {
         if state.entries().next_back()?.at > now {
             return None;
         }
-        let one = self.denial(state, now, 1);
-        match one.retry {
-            Retry::After(wait) if one.remaining == 0 => {
-                Some(DenyBound(now + micros(wait), now + one.reset_after))
-            }
-            _ => None,
-        }
+        bound_of_one(self.denial(state, now, 1), now)
     }
 
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
         // before the newest entry: a denial has to repair it.
         let in_place = bound.1.saturating_sub(now) <= self.period;
-        (cost == 1 && now < bound.0 && in_place).then(|| Assessment {
-            fits: false,
-            remaining: 0,
-            reset_after: bound.1.saturating_sub(now),
-            retry: Retry::after_micros(bound.0 - now),
-        })
+        deny_one(bound, now, cost).filter(|_| in_place)
     }
 
     fn heap_bytes(state: &SlidingLogState) -> usize {
@@ -304,4 +286,25 @@ impl Algorithm for SlidingLog {
             size_of::<VecDeque<Entry>>() + entries.capacity() * size_of::<Entry>()
         })
     }
+}
+
+/// Until when a denial of one unit holds, and until when anything counts: until the oldest units go, nothing changes. `None` where
+/// some units are left.
+pub(super) fn bound_of_one(one: Assessment, now: Tick) -> Option<DenyBound> {
+    match one.retry {
+        Retry::After(wait) if one.remaining == 0 => {
+            Some(DenyBound(now + micros(wait), now + one.reset_after))
+        }
+        _ => None,
+    }
+}
+
+/// Denies one unit by such a bound.
+pub(super) fn deny_one(bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
+    (cost == 1 && now < bound.0).then(|| Assessment {
+        fits: false,
+        remaining: 0,
+        reset_after: bound.1.saturating_sub(now),
+        retry: Retry::after_micros(bound.0 - now),
+    })
 }

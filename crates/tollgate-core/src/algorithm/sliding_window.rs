@@ -115,14 +115,6 @@ impl SlidingWindow {
     fn view(&self, state: &SlidingWindowState, now: Tick) -> View {
         let window = now / self.period;
         let (previous, current) = (u64::from(state.previous), u64::from(state.current));
-        if state.window == window {
-            return View {
-                window,
-                previous,
-                current,
-                at: now,
-            };
-        }
         if state.window > window && previous + current > 0 {
             return View {
                 window: state.window,
@@ -131,9 +123,12 @@ impl SlidingWindow {
                 at: state.window.saturating_mul(self.period),
             };
         }
-        // A state of the future without units is a fresh one.
-        let turns = window.checked_sub(state.window);
-        let (previous, current) = turns.map_or((0, 0), |turns| self.turned(current, turns));
+        let (previous, current) = match window.checked_sub(state.window) {
+            Some(0) => (previous, current),
+            Some(turns) => self.turned(current, turns),
+            // A state of the future without units is a fresh one.
+            None => (0, 0),
+        };
         View {
             window,
             previous,
