@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The algorithms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AlgorithmKind {
     /// [`fixed_window`](crate::algorithm::fixed_window)
@@ -43,6 +43,21 @@ impl AlgorithmKind {
             Self::Concurrent => "concurrent",
             Self::Unlimited => "unlimited",
             Self::None => "none",
+        }
+    }
+
+    /// Whether units come back one by one, at a rate: [`Gcra`](Self::Gcra) by its three names.
+    #[must_use]
+    pub const fn is_bucket(self) -> bool {
+        matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
+    }
+
+    /// The algorithm whose states it reads and writes; `None` if it has none.
+    pub(crate) const fn state_machine(self) -> Option<Self> {
+        match self {
+            Self::Unlimited | Self::None => None,
+            Self::TokenBucket | Self::LeakyBucket => Some(Self::Gcra),
+            other => Some(other),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{
     algorithm::{Assessment, Retry},
-    quota::MAX_PERIOD,
+    quota::validate_time,
     time::{DAY, MINUTE, Tick, micros},
 };
 
@@ -151,24 +151,11 @@ impl Block {
                 self.times.len()
             ));
         }
-        let period = |what: &str, time: Duration| {
-            if time.is_zero() || time > MAX_PERIOD {
-                return Err(format!(
-                    "{what} {time:?} is not between 1 µs and {MAX_PERIOD:?}"
-                ));
-            }
-            match time.subsec_nanos().is_multiple_of(1_000) {
-                true => Ok(()),
-                false => Err(format!(
-                    "{what} {time:?} is not a whole number of microseconds, in which time is counted"
-                )),
-            }
-        };
-        period("a block that counts within", self.within)?;
-        period("a block that is forgotten after", self.forget_after)?;
-        self.times
-            .iter()
-            .try_for_each(|time| period("a block for", *time))?;
+        validate_time("a block that counts within", self.within, "")?;
+        validate_time("a block that is forgotten after", self.forget_after, "")?;
+        for time in &self.times {
+            validate_time("a block for", *time, "")?;
+        }
         match self.times.windows(2).find(|pair| pair[1] < pair[0]) {
             Some(pair) => Err(format!(
                 "a block for {:?} after one for {:?} would reward who goes on; give times that grow, such as \
@@ -246,33 +233,12 @@ impl Block {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockState {
     /// The end of the last block; 0: there was none, or it is forgotten.
-    until: Tick,
-    forgotten_at: Tick,
-    /// When what counts was counted.
-    counted: Vec<Tick>,
-    level: u8,
-}
-
-impl BlockState {
-    /// The end of the last block; 0 if there was none.
-    pub fn until(&self) -> Tick {
-        self.until
-    }
-
+    pub(crate) until: Tick,
     /// From when on it equals a fresh one.
-    pub fn forgotten_at(&self) -> Tick {
-        self.forgotten_at
-    }
-
-    /// When the last one was counted since the last block began.
-    pub fn last_counted(&self) -> Option<Tick> {
-        self.counted.last().copied()
-    }
-
-    /// The heap memory in bytes.
-    pub fn heap_bytes(&self) -> usize {
-        self.counted.capacity() * size_of::<Tick>()
-    }
+    pub(crate) forgotten_at: Tick,
+    /// When what counts was counted since the last block began.
+    pub(crate) counted: Vec<Tick>,
+    level: u8,
 }
 
 /// A block in force.

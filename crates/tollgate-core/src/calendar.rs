@@ -6,9 +6,8 @@
 use std::{
     collections::HashMap,
     fmt,
-    hash::{Hash, Hasher as _},
     sync::{
-        LazyLock, OnceLock, PoisonError, RwLock,
+        LazyLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -18,11 +17,9 @@ use jiff::{
     civil::{Date, date},
     tz::{TimeZone, TimeZoneDatabase},
 };
+use parking_lot::RwLock;
 
-use crate::{
-    error::{QuotaError, did_you_mean},
-    time::Tick,
-};
+use crate::{error::did_you_mean, time::Tick};
 
 /// How long a window of [`Quota::calendar`](crate::Quota::calendar) lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,21 +53,14 @@ pub enum Weekday {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Calendar {
     unit: CalendarUnit,
-    zone: Zone,
+    /// A reference to its name, so that quotas stay small.
+    zone: &'static &'static str,
     from_day: u8,
     week_from: Weekday,
     /// What was said that does not fit: refused by `validate`.
+    has_unknown_zone: bool,
     has_needless_day: bool,
     has_needless_weekday: bool,
-}
-
-/// A time zone, by its place in a table of names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Zone {
-    Utc,
-    Known(u16),
-    /// A name that there is not, kept for the error.
-    Unknown(u16),
 }
 
 /// How many windows are looked ahead. Rules owe at most 102; a count of a far larger limit may take longer.
@@ -125,16 +115,19 @@ impl Calendar {
     pub(crate) const fn new(unit: CalendarUnit) -> Self {
         Self {
             unit,
-            zone: Zone::Utc,
+            zone: UTC,
             from_day: 1,
             week_from: Weekday::Monday,
+            has_unknown_zone: false,
             has_needless_day: false,
             has_needless_weekday: false,
         }
     }
 
     pub(crate) fn in_zone(mut self, name: &str) -> Self {
-        self.zone = Zone::named(name);
+        let known = known_zone(name);
+        self.has_unknown_zone = known.is_none();
+        self.zone = known.unwrap_or_else(|| unknown_zone(name));
         self
     }
 
@@ -159,45 +152,40 @@ impl Calendar {
     /// The name of the time zone, as the IANA database has it.
     #[must_use]
     pub fn zone(&self) -> &'static str {
-        match self.zone {
-            Zone::Utc => "UTC",
-            Zone::Known(place) => ZONES.names.get(usize::from(place)).map_or("UTC", |it| it.0),
-            Zone::Unknown(place) => unknown_name(place),
-        }
+        self.zone
     }
 
     /// What cannot be used.
-    pub(crate) fn validate(&self) -> Result<(), QuotaError> {
-        if let Zone::Unknown(place) = self.zone {
-            let name = unknown_name(place);
-            let names = || ZONES.names.iter().map(|(name, _)| *name);
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let (name, unit) = (*self.zone, self.unit.name());
+        if self.has_unknown_zone {
             // Most people know the city.
             let city = |zone: &&str| zone.rsplit('/').next() == Some(name);
-            let meant = names().find(city).or_else(|| did_you_mean(name, names()));
+            let zones = || ZONES.iter().copied();
+            let meant = zones().find(city).or_else(|| did_you_mean(name, zones()));
             let meant = meant.map_or_else(
                 || "write it as \"Europe/Zurich\" or \"UTC\"".to_owned(),
                 |meant| format!("did you mean {meant:?}?"),
             );
-            return Err(QuotaError(format!(
+            return Err(format!(
                 "{name:?} is not a time zone of the IANA database; {meant}"
-            )));
+            ));
         }
-        let unit = self.unit.name();
         if self.has_needless_day {
-            return Err(QuotaError(format!(
+            return Err(format!(
                 "a first day of the month does not apply to a window of a {unit}; it belongs to a month"
-            )));
+            ));
         }
         if self.has_needless_weekday {
-            return Err(QuotaError(format!(
+            return Err(format!(
                 "a first day of the week does not apply to a window of a {unit}; it belongs to a week"
-            )));
+            ));
         }
         match self.from_day {
             1..=31 => Ok(()),
-            day => Err(QuotaError(format!(
+            day => Err(format!(
                 "a month has no day {day}; take 1 to 31, where 31 is the last day of shorter months too"
-            ))),
+            )),
         }
     }
 
@@ -205,17 +193,18 @@ impl Calendar {
     pub(crate) fn windows(self) -> &'static CalendarWindows {
         static ALL: LazyLock<RwLock<HashMap<Calendar, &'static CalendarWindows>>> =
             LazyLock::new(RwLock::default);
-        let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(windows) = all.get(&self) {
+        if let Some(windows) = ALL.read().get(&self) {
             return windows;
         }
-        drop(all);
-        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
         // There are only so many zones and days.
-        all.entry(self).or_insert_with(|| {
+        ALL.write().entry(self).or_insert_with(|| {
+            let zone = match *self.zone {
+                "UTC" => None,
+                name => TimeZoneDatabase::bundled().get(name).ok(),
+            };
             Box::leak(Box::new(CalendarWindows {
                 calendar: self,
-                zone: self.zone.rules(),
+                zone: zone.unwrap_or(TimeZone::UTC),
                 last: AtomicU64::new(0),
             }))
         })
@@ -268,27 +257,13 @@ impl Calendar {
     /// What stands for it in a store, in 18 bits.
     fn id(&self) -> u64 {
         // FNV-1a over what users write: the same in every process and every version.
-        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-        hasher.write(self.zone().as_bytes());
-        hasher.write(&[self.unit as u8, self.from_day, self.week_from as u8]);
-        let hash = hasher.finish();
+        let days = [self.unit as u8, self.from_day, self.week_from as u8];
+        let bytes = self.zone.bytes().chain(days);
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         // The last bytes are in the lowest bits only.
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46
-    }
-}
-
-/// FNV-1a.
-struct Fnv(u64);
-
-impl std::hash::Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
     }
 }
 
@@ -296,8 +271,8 @@ impl std::hash::Hasher for Fnv {
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.unit.name())?;
-        if self.zone != Zone::Utc {
-            write!(f, " {}", self.zone())?;
+        if self.zone != UTC {
+            write!(f, " {}", self.zone)?;
         }
         match self.unit {
             CalendarUnit::Month if self.from_day != 1 => write!(f, " from {}", self.from_day),
@@ -311,71 +286,44 @@ impl fmt::Display for Calendar {
 
 crate::debug_fields!(Calendar as Display);
 
-/// The zones of the database.
-struct Zones {
-    database: TimeZoneDatabase,
-    /// In the order of their names, which does not depend on case.
-    names: Vec<(&'static str, OnceLock<TimeZone>)>,
-}
+const UTC: &&str = &"UTC";
 
-static ZONES: LazyLock<Zones> = LazyLock::new(|| {
+/// The zones of the database, in the order of their names, which does not depend on case.
+static ZONES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let database = TimeZoneDatabase::bundled();
-    let names = database.available().map(|name| name.as_str().to_owned());
-    let mut names: Vec<String> = names.collect();
+    let names = database.available();
+    let mut names: Vec<&'static str> = names
+        .map(|name| -> &'static str { name.as_str().to_owned().leak() })
+        .collect();
     names.sort_unstable_by_key(|name| name.to_ascii_lowercase());
-    let leaked = names
-        .into_iter()
-        .map(|name| -> &'static str { name.leak() });
-    Zones {
-        names: leaked.map(|name| (name, OnceLock::new())).collect(),
-        database,
-    }
+    names
 });
 
-/// Names that there are not, for errors. Few mistakes are made at a time; of more than that, the last names are lost.
-static UNKNOWN: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
-const MOST_UNKNOWN: usize = 256;
-
-fn unknown_name(place: u16) -> &'static str {
-    let names = UNKNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    names.get(usize::from(place)).copied().unwrap_or("?")
+/// As it is written in the database.
+fn known_zone(name: &str) -> Option<&'static &'static str> {
+    if name.eq_ignore_ascii_case(UTC) {
+        return Some(UTC);
+    }
+    let lower = name.to_ascii_lowercase();
+    let index = ZONES.binary_search_by_key(&lower, |zone| zone.to_ascii_lowercase());
+    ZONES.get(index.ok()?)
 }
 
-impl Zone {
-    fn named(name: &str) -> Self {
-        if name.eq_ignore_ascii_case("UTC") {
-            return Self::Utc;
-        }
-        let order = |it: &(&'static str, _)| it.0.to_ascii_lowercase();
-        let found = ZONES
-            .names
-            .binary_search_by_key(&name.to_ascii_lowercase(), order);
-        if let Some(place) = found.ok().and_then(|place| u16::try_from(place).ok()) {
-            return Self::Known(place);
-        }
-        let name: String = name.chars().take(64).collect();
-        let mut names = UNKNOWN.write().unwrap_or_else(PoisonError::into_inner);
-        let place = names.iter().position(|other| **other == *name);
-        let place = place.unwrap_or_else(|| {
-            if names.len() < MOST_UNKNOWN {
-                names.push(name.leak());
-            }
-            names.len() - 1
-        });
-        // There are at most 256.
-        Self::Unknown(place as u16)
+/// A name that there is not, for the error. Few mistakes are made at a time; of more than that, the names are lost.
+fn unknown_zone(name: &str) -> &'static &'static str {
+    static UNKNOWN: RwLock<Vec<&'static &'static str>> = RwLock::new(Vec::new());
+    const MOST: usize = 256;
+    let name: String = name.chars().take(64).collect();
+    let mut names = UNKNOWN.write();
+    if let Some(known) = names.iter().find(|other| ***other == name) {
+        return known;
     }
-
-    fn rules(self) -> TimeZone {
-        let Self::Known(place) = self else {
-            return TimeZone::UTC;
-        };
-        let Some((name, rules)) = ZONES.names.get(usize::from(place)) else {
-            return TimeZone::UTC;
-        };
-        let read = || ZONES.database.get(name).unwrap_or(TimeZone::UTC);
-        rules.get_or_init(read).clone()
+    if names.len() == MOST {
+        return &"?";
     }
+    let leaked = &*Box::leak(Box::new(&*name.leak()));
+    names.push(leaked);
+    leaked
 }
 
 /// Where the windows of a calendar begin and end.
@@ -495,28 +443,24 @@ impl CalendarWindows {
     /// By the clocks of the zone. A change by half an hour begins a window.
     fn hour(&self, now: i64) -> Option<(i64, i64)> {
         const HOUR: i64 = 3_600;
-        let at = Timestamp::from_second(now).ok()?;
-        let offset = i64::from(self.zone.to_offset(at).seconds());
-        let begin = (now + offset).div_euclid(HOUR) * HOUR - offset;
-        let cuts = |before: i64, after: i64| (after - before) % HOUR != 0;
         let offset_at = |second: i64| {
             let at = Timestamp::from_second(second).ok()?;
             Some(i64::from(self.zone.to_offset(at).seconds()))
         };
-        let last = self
-            .zone
-            .preceding(at + jiff::Span::new().seconds(1))
-            .next();
-        let last = last.map(|it| it.timestamp().as_second());
-        let next = self.zone.following(at).next();
-        let next = next.map(|it| it.timestamp().as_second());
-        let cut_at = |second: &i64| {
-            let (before, after) = (offset_at(second - 1), offset_at(*second));
-            before.zip(after).is_some_and(|(a, b)| cuts(a, b))
+        let cuts = |second: &i64| {
+            let offsets = offset_at(second - 1).zip(offset_at(*second));
+            offsets.is_some_and(|(before, after)| (after - before) % HOUR != 0)
         };
-        let begin = last.filter(cut_at).map_or(begin, |last| last.max(begin));
-        let whole = (now + offset).div_euclid(HOUR) * HOUR - offset + HOUR;
-        let end = next.filter(cut_at).map_or(whole, |next| next.min(whole));
-        Some((begin, end))
+        let (at, offset) = (Timestamp::from_second(now).ok()?, offset_at(now)?);
+        let begin = (now + offset).div_euclid(HOUR) * HOUR - offset;
+        let after_now = at + jiff::Span::new().seconds(1);
+        let last = self.zone.preceding(after_now).next();
+        let next = self.zone.following(at).next();
+        let [last, next] =
+            [last, next].map(|it| it.map(|it| it.timestamp().as_second()).filter(cuts));
+        Some((
+            last.map_or(begin, |last| last.max(begin)),
+            next.map_or(begin + HOUR, |next| next.min(begin + HOUR)),
+        ))
     }
 }

@@ -137,24 +137,10 @@ impl UnknownName {
         }
         Self { message }
     }
-}
 
-impl UnknownName {
-    /// A check brings a quota along that the rules in force do not take.
-    pub(crate) fn of_refused_quota(refused: &RuleError) -> Self {
-        Self {
-            message: format!("the check was made under rules that were replaced: {refused}"),
-        }
-    }
-
-    /// A check was made under rules that have been replaced more often than this since.
-    pub(crate) fn of_replaced_rules(times: usize) -> Self {
-        Self {
-            message: format!(
-                "the check was made by another limiter, or under rules that were replaced more than {times} times since; \
-                 make it anew"
-            ),
-        }
+    /// A check of rules that were replaced.
+    pub(crate) fn of_replaced(message: String) -> Self {
+        Self { message }
     }
 }
 
@@ -168,6 +154,12 @@ impl fmt::Display for UnknownName {
 crate::debug_fields!(UnknownName as Display);
 
 impl Error for UnknownName {}
+
+impl From<UnknownName> for RuleError {
+    fn from(unknown: UnknownName) -> Self {
+        Self::general(RuleErrorKind::RuleSet, unknown.message)
+    }
+}
 
 /// Why a limiter cannot decide without waiting.
 #[derive(Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use crate::{
-    quota::MAX_PERIOD,
+    quota::validate_time,
     time::{Tick, micros},
 };
 
@@ -41,18 +41,8 @@ struct SeenId {
 impl Idempotency {
     /// What is wrong with the numbers, and what would be right.
     pub(crate) fn validate(&self) -> Result<(), String> {
-        let period = self.period;
-        if period.is_zero() || period > MAX_PERIOD {
-            return Err(format!(
-                "ids that are known for {period:?} are not between 1 µs and {MAX_PERIOD:?}; take as long as clients retry, such as \
-                 10 * MINUTE"
-            ));
-        }
-        if !period.subsec_nanos().is_multiple_of(1_000) {
-            return Err(format!(
-                "ids that are known for {period:?}: this is not a whole number of microseconds, in which time is counted"
-            ));
-        }
+        let remedy = "; take as long as clients retry, such as 10 * MINUTE";
+        validate_time("a period of ids of", self.period, remedy)?;
         match self.free_repeats {
             0 => Err("with 0 free repeats each repeat would count; take at least 1, or leave idempotent() out".into()),
             _ => Ok(()),

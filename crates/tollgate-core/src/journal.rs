@@ -9,8 +9,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
-    hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize},
@@ -18,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 mod daily_usage;
@@ -33,7 +32,6 @@ use crate::{
     check_policy::OnStoreError,
     credits::CreditState,
     decision::{Decision, Outcome},
-    durable_setting::Durable,
     hold::{Hold, Settlement},
     journal_cells::{CellSum, JournalCells},
     key::{Fingerprint, KeyBuf},
@@ -299,8 +297,8 @@ struct RuleJournal {
     day_clients: KeyTable<DayClient>,
 }
 
-/// What is known of keys.
-struct KeyTable<V>([Mutex<HashMap<Fingerprint, V, BuildHasherDefault<FingerprintHasher>>>; SHARDS]);
+/// What is known of keys. A fingerprint is a hash by a key that no client knows.
+struct KeyTable<V>([Mutex<HashMap<Fingerprint, V, FixedState>>; SHARDS]);
 
 impl<V> Default for KeyTable<V> {
     fn default() -> Self {
@@ -379,26 +377,6 @@ impl RuleJournal {
     }
 }
 
-/// A fingerprint is a hash already, by a key that no client knows.
-#[derive(Default)]
-struct FingerprintHasher(u64);
-
-impl Hasher for FingerprintHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u128(&mut self, bits: u128) {
-        self.0 = bits as u64;
-    }
-}
-
 /// The durable rules of a rule set, and those with daily usage, and where they note it.
 pub(crate) struct DurableRules {
     rules: Arc<RuleSet>,
@@ -421,26 +399,25 @@ impl DurableRules {
         is_memory: bool,
         clock: Clock,
     ) -> Option<Arc<Self>> {
-        fn durable(rule: &Rule) -> Option<&Durable> {
-            rule.durable_setting().filter(|_| rule.is_enforced())
-        }
-        let all = || rules.rules().iter().map(durable);
-        let has_daily_usage = rules.rules().iter().any(Rule::has_daily_usage);
-        if all().flatten().next().is_none() && !has_daily_usage {
+        let (all, is_durable) = (rules.rules(), |it: &Rule| {
+            it.is_durable() && it.is_enforced()
+        });
+        let has_daily_usage = all.iter().any(Rule::has_daily_usage);
+        if !has_daily_usage && !all.iter().any(is_durable) {
             return None;
         }
-        let journals = |is_noted: &dyn Fn(&Rule) -> bool| {
-            let rules = rules.rules().iter();
-            let noted = rules.map(|it| is_noted(it).then(|| journal.rule(it.shared_name())));
-            noted.collect()
+        let journals = |is_noted: fn(&Rule) -> bool| {
+            let noted = |it: &Rule| is_noted(it).then(|| journal.rule(it.shared_name()));
+            all.iter().map(noted).collect()
         };
+        let denies = |it: &Rule| is_durable(it) && it.settings.denies_unwritten;
         Some(Arc::new(Self {
-            by_rule: journals(&|rule| durable(rule).is_some()),
+            by_rule: journals(is_durable),
             daily: match has_daily_usage {
-                true => journals(&Rule::has_daily_usage),
+                true => journals(Rule::has_daily_usage),
                 false => Box::default(),
             },
-            can_deny: all().flatten().any(|durable| durable.denies_unwritten),
+            can_deny: all.iter().any(denies),
             rules: Arc::clone(rules),
             journal: Arc::clone(journal),
             is_memory,
@@ -449,11 +426,12 @@ impl DurableRules {
     }
 
     fn of(&self, check: &Check) -> Option<(&Rule, &RuleJournal)> {
-        let index = usize::from(check.rule());
-        Some((
-            self.rules.rules().get(index)?,
-            self.by_rule.get(index)?.as_deref()?,
-        ))
+        let rule = self.rules.rules().get(usize::from(check.rule()))?;
+        Some((rule, self.of_rule(check.rule())?))
+    }
+
+    fn of_rule(&self, rule: u16) -> Option<&RuleJournal> {
+        self.by_rule.get(usize::from(rule))?.as_deref()
     }
 
     fn window(rule: &Rule, check: &Check, at: Tick) -> Option<Window> {
@@ -467,18 +445,13 @@ impl DurableRules {
 
     /// Whether units of the rule at this index are written.
     pub(crate) fn is_durable(&self, rule: u16) -> bool {
-        let of_rule = self.by_rule.get(usize::from(rule));
-        of_rule.is_some_and(|it| it.is_some()) && self.journal.is_attached()
+        self.of_rule(rule).is_some() && self.journal.is_attached()
     }
 
     /// Adds units of a check to its cell, if it has one with the window at this time.
     fn add_to_cell(&self, check: &Check, at: Tick, units: i64) -> bool {
-        let of_rule = self.by_rule.get(usize::from(check.rule()));
-        let Some(of_rule) = of_rule.and_then(Option::as_ref) else {
-            return false;
-        };
-        let cells = self.journal.cells.get();
-        cells.is_some_and(|cells| cells.add(of_rule.number, check, at, units))
+        let cells = self.of_rule(check.rule()).zip(self.journal.cells.get());
+        cells.is_some_and(|(of_rule, cells)| cells.add(of_rule.number, check, at, units))
     }
 
     /// Adds units of the window at this time to their account, which has a cell from then on.
@@ -502,8 +475,7 @@ impl DurableRules {
 
     /// A check was made for a key.
     pub(crate) fn note_key(&self, rule: u16, subject: Fingerprint, key: &KeyBuf) {
-        let of_rule = self.by_rule.get(usize::from(rule));
-        if let Some(of_rule) = of_rule.and_then(Option::as_ref)
+        if let Some(of_rule) = self.of_rule(rule)
             && let Some(cells) = self.journal.cells.get()
             && !cells.has(of_rule.number, subject)
         {
@@ -521,10 +493,10 @@ impl DurableRules {
         if self.journal.is_attached()
             && of_rule.with(&self.journal, subject, is_known) == Some(false)
             && let Some(rule) = self.rules.rules().get(usize::from(rule))
-            && let Some(durable) = rule.durable_setting()
+            && let Some(account) = &rule.settings.durable
         {
             // Not under the lock: it is code of the application.
-            let name = durable.account.of(key);
+            let name = account.account(key);
             of_rule.with(&self.journal, subject, |account| {
                 account.name = Some(name);
                 // What a ledger takes out before its first units leaves it.
@@ -598,15 +570,12 @@ impl DurableRules {
 
     /// Whether a rule of these checks denies because its usage would not be written.
     pub(crate) fn denies(&self, checks: &[Check]) -> bool {
-        self.can_deny && self.denies_now(checks)
-    }
-
-    fn denies_now(&self, checks: &[Check]) -> bool {
-        self.journal.is_attached()
+        self.can_deny
+            && self.journal.is_attached()
             && (self.journal.is_behind.load(Ordering::Relaxed) || !self.journal.has_room())
             && checks.iter().any(|check| {
-                let durable = self.of(check).and_then(|(rule, _)| rule.durable_setting());
-                check.cost() > 0 && durable.is_some_and(|it| it.denies_unwritten)
+                let denies = |(rule, _): (&Rule, _)| rule.settings.denies_unwritten;
+                check.cost() > 0 && self.of(check).is_some_and(denies)
             })
     }
 
@@ -616,13 +585,12 @@ impl DurableRules {
             return SmallVec::new();
         }
         let unknown = checks.iter().filter_map(|check| {
-            let (rule, of_rule) = self.of(check).filter(|_| check.cost() > 0)?;
+            let (rule, _) = self.of(check).filter(|_| check.cost() > 0)?;
             if self.add_to_cell(check, now, 0) {
                 return None;
             }
             let end = Self::window(rule, check, now)?.end;
-            let known = |account: &mut Account| account.known_until >= end;
-            let is_known = of_rule.with(&self.journal, check.key(), known);
+            let is_known = self.account(check, |account| account.known_until >= end);
             (is_known != Some(true)).then_some((*check, end))
         });
         unknown.collect()
@@ -630,11 +598,7 @@ impl DurableRules {
 
     /// The usage of a check in the window that ends then is in the store.
     pub(crate) fn set_known(&self, check: &Check, end: Tick) {
-        if let Some((_, of_rule)) = self.of(check) {
-            of_rule.with(&self.journal, check.key(), |account| {
-                account.known_until = account.known_until.max(end);
-            });
-        }
+        self.account(check, |it| it.known_until = it.known_until.max(end));
     }
 
     /// What the ledger has of a key, after it has written a change: nothing without a ledger.
@@ -665,26 +629,28 @@ impl DurableRules {
         if at_most > 0 {
             let quota = rule.quota_under(usize::from(check.plan()));
             let owed = owed(&quota, at_most, &base.earlier, window.begin);
-            let limits = (0..rule.quotas()).filter_map(|plan| rule.limit_under(plan));
-            let most = limits.fold(quota.limit(), u64::max).saturating_add(at_most);
-            base.used = base.used.saturating_add(owed).min(most);
+            let limits = rule.all_quotas().filter(|it| !it.is_unlimited());
+            let most = limits.map(Quota::limit).fold(quota.limit(), u64::max);
+            let used = base.used.saturating_add(owed);
+            base.used = used.min(most.saturating_add(at_most));
         }
         Some(base)
     }
 
+    /// Changes what is known of the account of a check, if there was room.
+    fn account<T>(&self, check: &Check, change: impl FnOnce(&mut Account) -> T) -> Option<T> {
+        let of_rule = self.of_rule(check.rule())?;
+        of_rule.with(&self.journal, check.key(), change)
+    }
+
     fn account_of(&self, check: &Check) -> Option<Arc<str>> {
-        let name = |account: &mut Account| account.name.clone();
-        self.of(check)?
-            .1
-            .with(&self.journal, check.key(), name)
-            .flatten()
+        self.account(check, |account| account.name.clone())?
     }
 
     /// Whether a request with this check is denied where the ledger does not say what was used.
     pub(crate) fn denies_unknown(&self, check: &Check) -> bool {
-        let answer = check.policy().store_error_answer();
-        let of_rule = || Some(self.of(check)?.0.store_error_answer());
-        answer.or_else(of_rule) == Some(OnStoreError::Deny)
+        let denies = |(rule, _): (&Rule, _)| rule.answer_to_failure(check) == OnStoreError::Deny;
+        self.of(check).is_some_and(denies)
     }
 }
 
@@ -712,8 +678,4 @@ fn owed(quota: &Quota, at_most: u64, earlier: &[(Window, i64)], until: Tick) -> 
     0
 }
 
-impl fmt::Debug for DurableRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.journal.fmt(f)
-    }
-}
+crate::debug_fields!(DurableRules, it => journal: it.journal);

@@ -100,7 +100,7 @@ impl LayerLimiter {
 
     /// A [ticket](Limiter::ticket) with the units that shadows took: for what settles them as if they were enforced.
     pub fn ticket_with_shadows(&self, checks: &[Check], decision: &Decision) -> Ticket {
-        let ticket = Ticket::with_shadows(self.rule_store().clone(), checks, decision);
-        ticket.telling(self.0.durable_rules())
+        let (store, durable) = (self.rule_store().clone(), self.0.durable_rules());
+        Ticket::new(store, checks, decision, |_, _| true, durable)
     }
 }

@@ -128,7 +128,6 @@ mod consistency;
 mod coordinator;
 mod credits;
 mod decision;
-mod durable_setting;
 mod error;
 mod held_slots;
 mod hold;
@@ -168,8 +167,6 @@ pub mod striped;
 // For tollgate-prefilter, whose locks the same scheduler sees. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod sync;
-#[cfg(feature = "metrics")]
-mod table_sizes;
 mod ticket;
 mod time;
 mod variable_quota;

@@ -72,15 +72,11 @@ impl Limiter {
     ///
     /// A rule that cannot be used, or that the store cannot serve. A rule name that another live limiter or layer on this
     /// store has bound to another quota, or to other plans: one name is one budget.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a store is a handle, and a call with a new one reads well"
-    )]
     pub fn new(
         store: impl Store,
         rules: impl IntoIterator<Item: Into<Rule>>,
     ) -> Result<Self, RuleError> {
-        Self::bind(&store, RuleSet::new(rules)?, NonZeroU32::MIN)
+        Self::with_instances(store, rules, NonZeroU32::MIN)
     }
 
     /// The same with the least number of instances that run of this service: while the store fails, each counts
@@ -89,22 +85,16 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    #[expect(clippy::needless_pass_by_value, reason = "as in `new`")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a store is a handle, and a call with a new one reads well"
+    )]
     pub fn with_instances(
         store: impl Store,
         rules: impl IntoIterator<Item: Into<Rule>>,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        Self::bind(&store, RuleSet::new(rules)?, instances)
-    }
-
-    /// Ties a rule set to a store.
-    pub(crate) fn bind(
-        store: &dyn Store,
-        rules: RuleSet,
-        instances: NonZeroU32,
-    ) -> Result<Self, RuleError> {
-        Self::register(store, rules, &[], instances, None)
+        Self::register(&store, RuleSet::new(rules)?, &[], instances, None)
     }
 
     /// Ties a rule set to a store whose names are registered, in the place of those of `replaced`, which stay registered. With
@@ -120,21 +110,18 @@ impl Limiter {
         let registration = store.registry().register(&rules, replaced)?;
         let store = store.bind(rules)?;
         refuse_unsupported(&*store)?;
-        let (observer, queues, journal) = match before {
-            Some(before) => (
-                Observer::succeeding(store.rules(), before.observer()),
-                before.wait_queues().succeeding(),
-                Arc::clone(&before.shared.journal),
-            ),
-            None => (
-                Observer::new(store.rules()),
-                WaitQueues::default(),
-                Arc::default(),
-            ),
-        };
+        let before_of = before.map(|before| &*before.shared);
+        let observer = Observer::new(store.rules(), before_of.map(|it| &*it.observer));
+        let queues = before_of.map(|it| it.wait_queues.succeeding());
+        let journal = before_of.map(|it| Arc::clone(&it.journal));
         let fallback = fallback(&*store, before, instances, Clock::system())?;
-        let observer = Arc::new(observer);
-        let shared = Coordinator::new(Arc::clone(&store), fallback, observer, queues, journal);
+        let shared = Coordinator::new(
+            Arc::clone(&store),
+            fallback,
+            Arc::new(observer),
+            queues.unwrap_or_default(),
+            journal.unwrap_or_default(),
+        );
         let registration = registration.on_retire(move || store.retire());
         Ok(Self {
             shared: Arc::new(shared),
@@ -167,9 +154,7 @@ impl Limiter {
 
     /// These rules with the instances of `before`, and with what it has counted while the store failed.
     pub(crate) fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
-        let store = &*self.shared.store;
-        let fallback = fallback(store, Some(before), NonZeroU32::MIN, Clock::system())?;
-        Ok(self.again(fallback, before.wait_queues()))
+        self.again(Some(before), NonZeroU32::MIN, Clock::system())
     }
 
     /// The same limiter, which does not keep its rule names in use.
@@ -188,8 +173,7 @@ impl Limiter {
     pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
         let clock = self.shared.fallback.as_deref().map(Fallback::clock);
         let clock = clock.cloned().unwrap_or_default();
-        let fallback = fallback(&*self.shared.store, None, instances, clock)?;
-        Ok(self.again(fallback, self.wait_queues()))
+        self.again(None, instances, clock)
     }
 
     /// The same rules on the same state, with another clock for what is counted in this process while the store fails:
@@ -201,20 +185,28 @@ impl Limiter {
     pub fn with_local_clock(&self, clock: impl Into<Clock>) -> Result<Self, RuleError> {
         let before = self.shared.fallback.as_deref();
         let instances = before.map_or(NonZeroU32::MIN, Fallback::least_instances);
-        let fallback = fallback(&*self.shared.store, None, instances, clock.into())?;
-        Ok(self.again(fallback, self.wait_queues()))
+        self.again(None, instances, clock.into())
     }
 
-    /// The same rules on the same state.
-    fn again(&self, fallback: Option<Fallback>, queues: &WaitQueues) -> Self {
-        let (store, observer) = (&self.shared.store, &self.shared.observer);
-        let (store, observer) = (Arc::clone(store), Arc::clone(observer));
-        let journal = Arc::clone(&self.shared.journal);
-        let shared = Coordinator::new(store, fallback, observer, queues.succeeding(), journal);
-        Self {
+    /// The same rules on the same state, with the fallback and the queues of `before`, or a new fallback.
+    fn again(
+        &self,
+        before: Option<&Self>,
+        instances: NonZeroU32,
+        clock: Clock,
+    ) -> Result<Self, RuleError> {
+        let fallback = fallback(&*self.shared.store, before, instances, clock)?;
+        let shared = Coordinator::new(
+            Arc::clone(&self.shared.store),
+            fallback,
+            Arc::clone(&self.shared.observer),
+            before.unwrap_or(self).wait_queues().succeeding(),
+            Arc::clone(&self.shared.journal),
+        );
+        Ok(Self {
             shared: Arc::new(shared),
             registration: self.registration.clone(),
-        }
+        })
     }
 
     /// The rules.
@@ -244,10 +236,8 @@ impl Limiter {
     /// The index of the rule with this name in the rule set.
     fn index(&self, rule: &str) -> Result<usize, UnknownName> {
         let given = self.rules().given();
-        let index = self.rules().position(rule);
-        index
-            .filter(|index| *index < given.len())
-            .ok_or_else(|| UnknownName::new("rule", rule, given.iter().map(Rule::name)))
+        let unknown = || UnknownName::new("rule", rule, given.iter().map(Rule::name));
+        self.rules().given_position(rule).ok_or_else(unknown)
     }
 
     /// A check of the rule with this name under one of its plans.
@@ -258,9 +248,8 @@ impl Limiter {
     pub fn check_with_plan(&self, rule: &str, plan: &str, key: &Key) -> Result<Check, UnknownName> {
         let check = self.check(rule, key)?;
         let rule = &self.rules().rules()[usize::from(check.rule())];
-        let number = rule
-            .plan_number(plan)
-            .ok_or_else(|| UnknownName::new("plan", plan, rule.plan_names()))?;
+        let unknown = || UnknownName::new("plan", plan, rule.plan_names());
+        let number = rule.plan_number(plan).ok_or_else(unknown)?;
         // A rule has fewer than 65 535 plans.
         Ok(check.with_plan(number as u16))
     }
@@ -274,7 +263,7 @@ impl Limiter {
     ///
     /// The rule is not idempotent.
     pub fn with_id(&self, check: Check, id: &Key) -> Result<Check, RuleError> {
-        let rule = self.rules().rules().get(usize::from(check.rule()));
+        let rule = self.rules().rule_of(&check);
         if let Some(rule) = rule.filter(|rule| rule.idempotency().is_none()) {
             let message = "a check has an id, and the rule knows none; add idempotent(10 * MINUTE) to the rule";
             return Err(rule.error(RuleErrorKind::Idempotency, message));
@@ -316,9 +305,7 @@ impl Limiter {
     /// There is no rule of this name, or its quota is not variable; a quota of another algorithm or another period, or one that
     /// cannot be counted; too many different quotas ([`TooManyQuotas`](RuleErrorKind::TooManyQuotas)).
     pub fn quota_for(&self, rule: &str, quota: Quota) -> Result<CheckQuota, RuleError> {
-        let index = self
-            .index(rule)
-            .map_err(|unknown| RuleError::general(RuleErrorKind::RuleSet, unknown.to_string()))?;
+        let index = self.index(rule)?;
         self.rules().rules()[index].quota_for(quota)
     }
 
@@ -483,11 +470,9 @@ impl Limiter {
 
     /// Whether a request with these checks waits for slots.
     pub(crate) fn waits_for_slots(&self, checks: &[Check]) -> bool {
-        let rules = self.rules().rules();
-        checks.iter().any(|check| {
-            let rule = rules.get(usize::from(check.rule()));
-            rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
-        })
+        let waits = |rule: &Rule| rule.has_slots() && rule.at_most_wait().is_some();
+        let mut rules = checks.iter().filter_map(|it| self.rules().rule_of(it));
+        rules.any(waits)
     }
 
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
@@ -565,8 +550,8 @@ impl Limiter {
 
     /// Whether a request waits for the units of this check in the store's queue.
     pub(crate) fn waits_in_store(&self, check: &Check) -> bool {
-        let rule = self.rules().rules().get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.at_most_wait().is_some() && !rule.has_slots())
+        let waits = |rule: &Rule| rule.at_most_wait().is_some() && !rule.has_slots();
+        self.rules().rule_of(check).is_some_and(waits)
     }
 
     /// How long a request waits at most by the rules of these checks; `None` if it does not wait.
@@ -575,11 +560,10 @@ impl Limiter {
         if !self.shared.way.has_waits {
             return None;
         }
-        let rules = self.rules().rules();
         let waits = |check: &Check| {
-            let rule = rules.get(usize::from(check.rule()))?;
-            rule.at_most_wait()
-                .filter(|_| check.cost() > 0 && rule.is_enforced())
+            let rule = self.rules().rule_of(check)?;
+            let at_most = rule.at_most_wait();
+            at_most.filter(|_| check.cost() > 0 && rule.is_enforced())
         };
         checks.iter().filter_map(waits).min()
     }
@@ -684,8 +668,8 @@ impl Limiter {
 
     /// What `decision` on `checks` holds, to be settled later.
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
-        let ticket = Ticket::new(Arc::clone(&self.shared.store), checks, decision);
-        ticket.telling(self.durable_rules())
+        let (store, durable) = (Arc::clone(&self.shared.store), self.durable_rules());
+        Ticket::new(store, checks, decision, RuleSet::enforces, durable)
     }
 
     /// Adds units to the balance of `key` under the rule with this name, which takes [credits](Rule::credits). They may be used until
@@ -771,9 +755,7 @@ impl Limiter {
         change: Result<CreditChange, String>,
         id: &str,
     ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
-        let check = self
-            .check(rule, key)
-            .map_err(|unknown| RuleError::general(RuleErrorKind::RuleSet, unknown.to_string()))?;
+        let check = self.check(rule, key)?;
         let rule = &self.rules().rules()[usize::from(check.rule())];
         let wrong = |message: String| rule.error(RuleErrorKind::Credits, message);
         if !rule.has_credits() {
@@ -901,10 +883,7 @@ fn fallback(
     clock: Clock,
 ) -> Result<Option<Fallback>, RuleError> {
     let before = before.and_then(|before| before.shared.fallback.as_deref());
-    let made = || match before {
-        Some(before) => Fallback::succeeding(store.rules(), before),
-        None => Fallback::new(store.rules(), instances, clock),
-    };
+    let made = || Fallback::new(store.rules(), before, instances, clock);
     store.can_fail().then(made).transpose()
 }
 

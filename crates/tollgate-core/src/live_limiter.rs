@@ -91,7 +91,7 @@ impl LiveLimiter {
         rules: impl IntoIterator<Item: Into<Rule>>,
         instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        let limiter = Limiter::bind(&store, RuleSet::new(rules)?, instances)?;
+        let limiter = Limiter::register(&store, RuleSet::new(rules)?, &[], instances, None)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 store: Arc::new(store),
@@ -227,23 +227,27 @@ impl Snapshot {
             check.is_of_rules(rules.version() as u32) || brings_quota(rules)
         };
         let Some(before) = self.earlier.iter().find(made_under) else {
-            return Err(UnknownName::of_replaced_rules(EARLIER));
+            return Err(UnknownName::of_replaced(format!(
+                "the check was made by another limiter, or under rules that were replaced more than {EARLIER} times since; \
+                 make it anew"
+            )));
         };
         let known = || self.limiter.rules().given().iter().map(Rule::name);
         let unknown = |name: &str| UnknownName::new("rule", name, known());
         let Some(rule) = before.given().get(usize::from(check.rule())) else {
             return Err(unknown("?"));
         };
-        let index = self.limiter.rules().position(rule.name());
-        let index = index.filter(|index| *index < self.limiter.rules().given().len());
+        let index = self.limiter.rules().given_position(rule.name());
         let index = index.ok_or_else(|| unknown(rule.name()))?;
         let now = &self.limiter.rules().given()[index];
         let plan = usize::from(check.plan());
         let quota = match rule.plan_name(plan) {
             None if plan < rule.quotas() => CheckQuota::of_plan(0),
-            None => now
-                .quota_for(rule.quota_under(plan))
-                .map_err(|refused| UnknownName::of_refused_quota(&refused))?,
+            None => now.quota_for(rule.quota_under(plan)).map_err(|refused| {
+                let message =
+                    format!("the check was made under rules that were replaced: {refused}");
+                UnknownName::of_replaced(message)
+            })?,
             Some(name) => now
                 .plan_number(name)
                 // A rule has fewer than 65 535 plans.
@@ -293,20 +297,13 @@ impl Replacement {
                 "a limiter without a registration has no names that could be replaced; take the layer's own",
             )
         })?;
-        let mut limiters = Vec::new();
-        for (index, rules) in rules.into_iter().enumerate() {
+        let limiters = rules.into_iter().enumerate().map(|(index, rules)| {
             let before = replaced.get(index).copied();
-            limiters.push(Limiter::register(
-                store,
-                rules,
-                &registered,
-                instances,
-                before,
-            )?);
-        }
+            Limiter::register(store, rules, &registered, instances, before)
+        });
         Ok(Self {
+            limiters: limiters.collect::<Result<_, _>>()?,
             replaced: replaced.iter().map(|old| (*old).clone()).collect(),
-            limiters,
         })
     }
 
@@ -351,7 +348,7 @@ impl Limiter {
     /// assert!(old.try_acquire("api", &Key::shared())?.is_allowed());
     ///
     /// let conflict = Limiter::new(store.clone(), [rule(20)]).unwrap_err();
-    /// assert!(conflict.to_string().contains("gcra(10 per 60s)"));
+    /// assert!(conflict.to_string().contains("gcra 10/min"));
     ///
     /// let new = Limiter::replacing(&[&old], store, [rule(20)])?;
     /// assert_eq!(new.try_acquire("api", &Key::shared())?.verdicts()[0].remaining(), 20 - 2);

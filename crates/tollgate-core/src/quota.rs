@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    num::NonZeroU64,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -62,7 +63,7 @@ pub struct Quota {
     /// How long a slot is typically held; zero where it is not known.
     typical: Duration,
     /// When a limit of none ends.
-    until: Option<Tick>,
+    until: Option<NonZeroU64>,
     /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
     needless_burst: Option<u64>,
     calendar: Option<Calendar>,
@@ -312,19 +313,19 @@ impl Quota {
     /// does. From then on requests count under the rule's own quota, if this is a plan, and otherwise nothing is limited.
     pub fn until(mut self, end: SystemTime) -> Self {
         let end = end.duration_since(UNIX_EPOCH).map_or(0, micros);
-        self.until = Some(end);
+        self.until = NonZeroU64::new(end.max(1));
         self
     }
 
     /// When it [ends](Self::until), if it does.
     #[must_use]
     pub fn ends_at(&self) -> Option<SystemTime> {
-        Some(UNIX_EPOCH + Duration::from_micros(self.until?))
+        Some(UNIX_EPOCH + Duration::from_micros(self.ends_at_tick()?))
     }
 
     /// The same in microseconds since the Unix epoch.
-    pub(crate) const fn ends_at_tick(&self) -> Option<Tick> {
-        self.until
+    pub(crate) fn ends_at_tick(&self) -> Option<Tick> {
+        self.until.map(NonZeroU64::get)
     }
 
     /// For [`gcra`](Self::gcra): how many units may come at once. A token bucket and a leaky bucket have a capacity instead,
@@ -372,10 +373,9 @@ impl Quota {
     /// How long a slot is [typically](Self::typically) held; `None` where it is not known.
     #[must_use]
     pub const fn typical_hold_time(&self) -> Option<Duration> {
-        if self.typical.is_zero() {
-            None
-        } else {
-            Some(self.typical)
+        match self.typical.is_zero() {
+            true => None,
+            false => Some(self.typical),
         }
     }
 
@@ -384,11 +384,9 @@ impl Quota {
     /// Header fields show this number as the quota; `remaining` is never above it.
     #[must_use]
     pub const fn limit(&self) -> u64 {
-        match self.algorithm {
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                self.burst
-            }
-            _ => self.limit,
+        match self.algorithm.is_bucket() {
+            true => self.burst,
+            false => self.limit,
         }
     }
 
@@ -396,22 +394,13 @@ impl Quota {
     /// bucket, rounded up to microseconds. Zero for slots, which time does not bring back.
     #[must_use]
     pub fn window(&self) -> Duration {
-        match self.algorithm {
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                let fill = u128::from(self.burst) * u128::from(micros(self.period));
-                let fill = fill.div_ceil(u128::from(self.limit.max(1)));
-                Duration::from_micros(u64::try_from(fill).unwrap_or(u64::MAX))
-            }
-            _ => self.period,
-        }
+        let fill = self.refill_micros(self.burst);
+        fill.map_or(self.period, Duration::from_micros)
     }
 
     /// The time in which a bucket refills `units`, in microseconds, rounded up. `None` for other algorithms.
     pub(crate) fn refill_micros(&self, units: u64) -> Option<u64> {
-        if !matches!(
-            self.algorithm,
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket
-        ) {
+        if !self.algorithm.is_bucket() {
             return None;
         }
         let (period, rate) = (micros(self.period), self.limit.max(1));
@@ -452,21 +441,17 @@ impl Quota {
     /// rate.
     #[must_use]
     pub fn reads_state_of(&self, other: &Self) -> bool {
-        let (a, b) = (self.algorithm, other.algorithm);
-        a == b
-            && match a {
-                AlgorithmKind::Unlimited | AlgorithmKind::None => false,
-                AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                    // Equal rates, whatever the numbers they are written with.
-                    u128::from(self.limit) * other.period.as_micros()
-                        == u128::from(other.limit) * self.period.as_micros()
-                }
-                _ => {
-                    self.period == other.period
-                        && self.buckets == other.buckets
-                        && self.calendar == other.calendar
-                }
-            }
+        if self.algorithm != other.algorithm || !self.has_state() {
+            return false;
+        }
+        if self.algorithm.is_bucket() {
+            // Equal rates, whatever the numbers they are written with.
+            return u128::from(self.limit) * other.period.as_micros()
+                == u128::from(other.limit) * self.period.as_micros();
+        }
+        self.period == other.period
+            && self.buckets == other.buckets
+            && self.calendar == other.calendar
     }
 
     /// This quota's share for one of `instances` processes: the same windows and an equal part of the units, at least
@@ -475,19 +460,18 @@ impl Quota {
     /// A bucket keeps the exact rate (`rate` units in `instances` periods); where that is not possible the units are
     /// divided and rounded down.
     pub fn share(&self, instances: u32) -> Self {
+        if !self.has_state() {
+            return *self;
+        }
         let instances = instances.max(1);
         let mut share = *self;
         share.burst = (self.burst / u64::from(instances)).max(1);
-        match self.algorithm {
-            AlgorithmKind::Unlimited | AlgorithmKind::None => return *self,
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                share.period = self.period.saturating_mul(instances);
-                if share.validate().is_ok() {
-                    return share;
-                }
-                share.period = self.period;
+        if self.algorithm.is_bucket() {
+            share.period = self.period.saturating_mul(instances);
+            if share.validate().is_ok() {
+                return share;
             }
-            _ => {}
+            share.period = self.period;
         }
         share.limit = (self.limit / u64::from(instances)).max(1);
         share
@@ -506,11 +490,9 @@ impl Quota {
         };
         let mut scaled = *self;
         scaled.burst = part(self.limit()).max(least.min(self.limit()));
-        scaled.limit = match self.algorithm {
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                part(self.limit)
-            }
-            _ => scaled.burst,
+        scaled.limit = match self.algorithm.is_bucket() {
+            true => part(self.limit),
+            false => scaled.burst,
         };
         match scaled.validate() {
             Ok(()) => scaled,
@@ -526,260 +508,209 @@ impl Quota {
     /// [`MAX_UNITS`]; a window above [`MAX_PERIOD`] or below a microsecond; a burst or sub-buckets on a quota that has none;
     /// numbers that could not be counted exactly.
     pub fn validate(&self) -> Result<(), QuotaError> {
+        self.validate_numbers().map_err(QuotaError)
+    }
+
+    fn validate_numbers(&self) -> Result<(), String> {
         use AlgorithmKind as A;
+        let (algorithm, limit, period) = (self.algorithm, self.limit, self.period);
         if self.until.is_some() && !self.is_none() {
-            return Err(QuotaError(format!(
-                "an end does not apply to {}: a limit that ends blocks until then, and is Quota::none()",
-                self.algorithm
-            )));
+            return Err(format!(
+                "an end does not apply to {algorithm}: a limit that ends blocks until then, and is Quota::none()"
+            ));
         }
         if !self.has_state() {
             return Ok(());
         }
-        if self.algorithm == A::Concurrent {
+        if algorithm == A::Concurrent {
             return self.validate_slots();
         }
-        if !self.typical.is_zero() {
-            return Err(QuotaError(format!(
-                "a typical hold time of {:?} does not apply to {}: nothing is held there; it belongs to Quota::concurrent",
-                self.typical, self.algorithm
-            )));
+        if let Some(typical) = self.typical_hold_time() {
+            return Err(format!(
+                "a typical hold time of {typical:?} does not apply to {algorithm}: nothing is held there; it belongs to \
+                 Quota::concurrent"
+            ));
         }
         if self.has_needless_calendar {
-            return Err(QuotaError(format!(
+            return Err(format!(
                 "a time zone or a first day does not apply to {self}; it belongs to Quota::calendar"
-            )));
+            ));
         }
         #[cfg(feature = "calendar")]
         if let Some(calendar) = self.calendar {
             calendar.validate()?;
         }
-        let unit = match self.algorithm {
+        let unit = match algorithm {
             A::TokenBucket => "refill",
             A::LeakyBucket => "leak",
             _ => "limit",
         };
-        if self.limit == 0 {
-            return Err(QuotaError(format!(
-                "a {unit} of 0 units would never let anything pass; take at least 1, or block by Quota::none(), in text \"none\""
-            )));
+        validate_units(unit, limit)?;
+        if period.is_zero() {
+            return Err(
+                "a time of 0 holds nothing; take at least 1 µs, for example one second".into(),
+            );
         }
-        if self.limit > MAX_UNITS {
-            return Err(QuotaError(format!(
-                "a {unit} of {} units is above {MAX_UNITS}; count in larger units",
-                self.limit
-            )));
+        validate_time("a window of", period, " (ten years)")?;
+        if algorithm.is_bucket() {
+            return self.validate_bucket();
         }
-        if self.period.is_zero() {
-            let message = "a time of 0 holds nothing; take at least 1 µs, for example one second";
-            return Err(QuotaError(message.to_owned()));
-        }
-        if self.period > MAX_PERIOD {
-            return Err(QuotaError(format!(
-                "a window of {:?} is above {MAX_PERIOD:?} (ten years)",
-                self.period
-            )));
-        }
-        if !self.period.subsec_nanos().is_multiple_of(1_000) {
-            return Err(QuotaError(format!(
-                "a window of {:?} is not a whole number of microseconds, in which time is counted",
-                self.period
-            )));
-        }
-        match self.algorithm {
-            A::TokenBucket | A::Gcra | A::LeakyBucket => self.validate_bucket(),
-            _ if self.burst != self.limit => Err(QuotaError(format!(
-                "a burst of {} does not apply to {}: its limit is what may come at once; \
+        if self.burst != limit {
+            return Err(format!(
+                "a burst of {} does not apply to {algorithm}: its limit is what may come at once; \
                  for a separate burst take Quota::gcra or Quota::token_bucket",
-                Units(self.burst),
-                self.algorithm
-            ))),
-            A::SlidingWindow => self.validate_sliding_window(),
-            A::SlidingBuckets => self.validate_sliding_buckets(),
-            A::SlidingLog if self.buckets == 0 && self.limit > MAX_LOG => Err(QuotaError(format!(
-                "a sliding log of {} units would remember each of them; the most is {}. Take \
-                     Quota::sliding_buckets({}, {:?}), which never lets more pass either, at a fixed size",
-                self.limit, MAX_LOG, self.limit, self.period
-            ))),
-            _ => self.validate_no_buckets(),
+                Units(self.burst)
+            ));
+        }
+        if algorithm == A::SlidingBuckets {
+            return self.validate_sliding_buckets();
+        }
+        self.validate_no_buckets()?;
+        let (units, micros) = (u128::from(limit), u128::from(micros(period)));
+        let is_exact = units * micros < EXACT || 2 * units * units < EXACT;
+        match algorithm {
+            A::SlidingLog if limit > MAX_LOG => Err(format!(
+                "a sliding log of {limit} units would remember each of them; the most is {MAX_LOG}. Take \
+                 Quota::sliding_buckets({limit}, {period:?}), which never lets more pass either, at a fixed size"
+            )),
+            A::SlidingWindow if limit > u64::from(u32::MAX) || !is_exact => Err(format!(
+                "a sliding window of {} in {period:?} cannot be weighted exactly to a unit; \
+                 take Quota::gcra, Quota::fixed_window, or count in larger units",
+                Units(limit)
+            )),
+            _ => Ok(()),
         }
     }
 
-    fn validate_slots(&self) -> Result<(), QuotaError> {
-        if self.limit == 0 {
-            return Err(QuotaError(
+    fn validate_slots(&self) -> Result<(), String> {
+        let (limit, burst) = (self.limit, self.burst);
+        if limit == 0 {
+            return Err(
                 "a limit of 0 slots would never let anything run; take at least 1, or block by Quota::none(), in \
-                 text \"none\"".into(),
+                 text \"none\""
+                    .into(),
+            );
+        }
+        if limit > MAX_UNITS {
+            return Err(format!(
+                "a limit of {limit} slots is above {MAX_UNITS}; take Quota::unlimited"
             ));
         }
-        if self.limit > MAX_UNITS {
-            return Err(QuotaError(format!(
-                "a limit of {} slots is above {MAX_UNITS}; take Quota::unlimited",
-                self.limit
-            )));
+        if burst != limit {
+            return Err(format!(
+                "a burst of {burst} does not apply to concurrent: its limit is what may run at once; \
+                 write Quota::concurrent({burst}) if you mean {burst}"
+            ));
         }
-        if self.burst != self.limit {
-            return Err(QuotaError(format!(
-                "a burst of {} does not apply to concurrent: its limit is what may run at once; \
-                 write Quota::concurrent({}) if you mean {}",
-                self.burst, self.burst, self.burst
-            )));
-        }
-        if self.typical > MAX_PERIOD {
-            return Err(QuotaError(format!(
-                "a typical hold time of {:?} is above {MAX_PERIOD:?} (ten years)",
-                self.typical
-            )));
-        }
-        if !self.typical.subsec_nanos().is_multiple_of(1_000) {
-            return Err(QuotaError(format!(
-                "a typical hold time of {:?} is not a whole number of microseconds, in which time is counted",
-                self.typical
-            )));
+        if let Some(typical) = self.typical_hold_time() {
+            validate_time("a typical hold time of", typical, " (ten years)")?;
         }
         self.validate_no_buckets()
     }
 
-    fn validate_no_buckets(&self) -> Result<(), QuotaError> {
+    fn validate_no_buckets(&self) -> Result<(), String> {
         if self.buckets == 0 {
             return Ok(());
         }
-        Err(QuotaError(format!(
+        Err(format!(
             "{} sub-buckets do not apply to {}, which has none; they belong to Quota::sliding_buckets({}, {:?})",
             self.buckets, self.algorithm, self.limit, self.period
-        )))
+        ))
     }
 
-    fn validate_bucket(&self) -> Result<(), QuotaError> {
-        if let Some(burst) = self.needless_burst {
-            let (name, next) = match self.algorithm {
-                AlgorithmKind::LeakyBucket => ("leaky_bucket", "leak"),
-                _ => ("token_bucket", "refill"),
-            };
-            return Err(QuotaError(format!(
-                "a burst of {} does not apply to a {name}: its capacity of {} is what may come at once; \
-                 write Quota::{name}({burst}).{next}({}, {:?}) if you mean {burst}",
-                Units(burst),
-                Units(self.burst),
-                self.limit,
-                self.period
-            )));
-        }
-        self.validate_no_buckets()?;
-        let what = if self.algorithm == AlgorithmKind::Gcra {
-            "burst"
-        } else {
-            "capacity"
+    fn validate_bucket(&self) -> Result<(), String> {
+        let (limit, period) = (self.limit, self.period);
+        let (what, name, next) = match self.algorithm {
+            AlgorithmKind::Gcra => ("burst", "gcra", ""),
+            AlgorithmKind::LeakyBucket => ("capacity", "leaky_bucket", "leak"),
+            _ => ("capacity", "token_bucket", "refill"),
         };
-        if self.burst == 0 {
-            return Err(QuotaError(format!(
-                "a {what} of 0 units would never let anything pass; take at least 1, or block by Quota::none(), in text \"none\""
-            )));
+        let capacity = Units(self.burst);
+        if let Some(burst) = self.needless_burst {
+            return Err(format!(
+                "a burst of {} does not apply to a {name}: its capacity of {capacity} is what may come at once; \
+                 write Quota::{name}({burst}).{next}({limit}, {period:?}) if you mean {burst}",
+                Units(burst)
+            ));
         }
-        if self.burst > MAX_UNITS {
-            return Err(QuotaError(format!(
-                "a {what} of {} units is above {MAX_UNITS}; count in larger units",
-                self.burst
-            )));
-        }
-        let interval = Interval::of(self.limit, micros(self.period));
-        if interval.denominator > u64::from(u32::MAX) {
-            return Err(QuotaError(format!(
-                "{} every {:?} cannot be counted exactly: the fraction {}/{} µs a unit has a denominator above {}; \
-                 take a rounder rate",
-                Units(self.limit),
-                self.period,
-                interval.numerator,
-                interval.denominator,
-                u32::MAX
-            )));
-        }
-        let burst = u128::from(self.burst);
-        let whole = u128::from(interval.numerator / interval.denominator);
-        let rest = u128::from(interval.numerator % interval.denominator);
-        if burst * whole >= EXACT || burst * rest >= EXACT || micros(self.window()) > MAX_FILL {
-            return Err(QuotaError(format!(
-                "a {what} of {} at {} every {:?} cannot be counted exactly: filling it up takes {:?}; \
-                 take a smaller {what} or a faster rate",
-                Units(self.burst),
-                Units(self.limit),
-                self.period,
-                self.window()
-            )));
-        }
-        Ok(())
-    }
-
-    fn validate_sliding_window(&self) -> Result<(), QuotaError> {
         self.validate_no_buckets()?;
-        let exact = u128::from(self.limit) * u128::from(micros(self.period)) < EXACT;
-        if self.limit > u64::from(u32::MAX)
-            || (!exact && 2 * u128::from(self.limit) * u128::from(self.limit) >= EXACT)
-        {
-            return Err(QuotaError(format!(
-                "a sliding window of {} in {:?} cannot be weighted exactly to a unit; \
-                 take Quota::gcra, Quota::fixed_window, or count in larger units",
-                Units(self.limit),
-                self.period
-            )));
-        }
-        Ok(())
-    }
-
-    fn validate_sliding_buckets(&self) -> Result<(), QuotaError> {
-        if self.limit > u64::from(u32::MAX) {
-            return Err(QuotaError(format!(
-                "a sliding window in sub-buckets of {} units is above {}; count in larger units",
-                self.limit,
+        validate_units(what, self.burst)?;
+        let interval = Interval::of(limit, micros(period));
+        let (numerator, denominator) = (interval.numerator, interval.denominator);
+        let limit = Units(limit);
+        if denominator > u64::from(u32::MAX) {
+            return Err(format!(
+                "{limit} every {period:?} cannot be counted exactly: the fraction {numerator}/{denominator} µs a unit has a \
+                 denominator above {}; take a rounder rate",
                 u32::MAX
-            )));
+            ));
         }
-        if !(2..=600).contains(&self.buckets) {
-            return Err(QuotaError(format!(
-                "{} sub-buckets are not between 2 and 600; 60 keep the window to 1/60",
-                self.buckets
-            )));
-        }
-        if micros(self.period) < u64::from(self.buckets) {
-            return Err(QuotaError(format!(
-                "a window of {:?} cannot be cut into {} sub-buckets of at least a microsecond",
-                self.period, self.buckets
-            )));
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.algorithm)?;
-        if let Some(end) = self.ends_at() {
-            write!(f, " until {end:?}")?;
-        }
-        if !self.has_state() {
+        let is_exact = |micros: u64| u128::from(self.burst) * u128::from(micros) < EXACT;
+        let fill = self.window();
+        if is_exact(numerator / denominator)
+            && is_exact(numerator % denominator)
+            && micros(fill) <= MAX_FILL
+        {
             return Ok(());
         }
-        if self.algorithm == AlgorithmKind::Concurrent {
-            write!(f, "({}", self.limit)?;
-        } else {
-            match self.calendar {
-                #[cfg(feature = "calendar")]
-                Some(calendar) => write!(f, "({} per {calendar}", self.limit)?,
-                _ => write!(f, "({} per {:?}", self.limit, self.period)?,
-            }
+        Err(format!(
+            "a {what} of {capacity} at {limit} every {period:?} cannot be counted exactly: filling it up takes {fill:?}; \
+             take a smaller {what} or a faster rate"
+        ))
+    }
+
+    fn validate_sliding_buckets(&self) -> Result<(), String> {
+        let (limit, period, buckets) = (self.limit, self.period, self.buckets);
+        if limit > u64::from(u32::MAX) {
+            return Err(format!(
+                "a sliding window in sub-buckets of {limit} units is above {}; count in larger units",
+                u32::MAX
+            ));
         }
-        if self.burst != self.limit {
-            write!(f, ", burst {}", self.burst)?;
+        if !(2..=600).contains(&buckets) {
+            return Err(format!(
+                "{buckets} sub-buckets are not between 2 and 600; 60 keep the window to 1/60"
+            ));
         }
-        if self.buckets != 0 {
-            write!(f, ", {} buckets", self.buckets)?;
+        if micros(period) < u64::from(buckets) {
+            return Err(format!(
+                "a window of {period:?} cannot be cut into {buckets} sub-buckets of at least a microsecond"
+            ));
         }
-        if let Some(typical) = self.typical_hold_time() {
-            write!(f, ", typically {typical:?}")?;
-        }
-        f.write_str(")")
+        Ok(())
     }
 }
+
+/// Refuses units that let nothing pass, or that are too many to be counted.
+fn validate_units(what: &str, units: u64) -> Result<(), String> {
+    match units {
+        0 => Err(format!(
+            "a {what} of 0 units would never let anything pass; take at least 1, or block by Quota::none(), in text \"none\""
+        )),
+        1..=MAX_UNITS => Ok(()),
+        _ => Err(format!(
+            "a {what} of {units} units is above {MAX_UNITS}; count in larger units"
+        )),
+    }
+}
+
+/// Refuses a time that is none, too long, or between two microseconds.
+pub(crate) fn validate_time(what: &str, time: Duration, remedy: &str) -> Result<(), String> {
+    if time.is_zero() || time > MAX_PERIOD {
+        return Err(format!(
+            "{what} {time:?} is not between 1 µs and {MAX_PERIOD:?}{remedy}"
+        ));
+    }
+    match time.subsec_nanos().is_multiple_of(1_000) {
+        true => Ok(()),
+        false => Err(format!(
+            "{what} {time:?} is not a whole number of microseconds, in which time is counted"
+        )),
+    }
+}
+
+// As it is written in documents.
+crate::debug_fields!(Quota as Display);
 
 // The time of one unit.
 
@@ -800,7 +731,7 @@ impl Interval {
     }
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -9,7 +9,6 @@ const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 /// Why a plan cannot share a state with another quota of its rule.
 pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
-    use AlgorithmKind as A;
     if !plan.has_state() {
         return None;
     }
@@ -20,9 +19,7 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
             other.algorithm()
         ));
     }
-    if matches!(plan.algorithm(), A::TokenBucket | A::Gcra | A::LeakyBucket)
-        || plan.reads_state_of(other)
-    {
+    if plan.algorithm().is_bucket() || plan.reads_state_of(other) {
         return None;
     }
     #[cfg(feature = "calendar")]
@@ -63,16 +60,15 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
 
 /// Why requests cannot wait for a quota.
 pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> {
-    use AlgorithmKind as A;
-    match quota.algorithm() {
-        A::Unlimited | A::None | A::Concurrent => return None,
-        A::TokenBucket | A::Gcra | A::LeakyBucket => {}
-        algorithm => {
-            return Some(format!(
-                "{algorithm} has no order in which requests could wait: its units come back many at a time; take \
-                 Quota::leaky_bucket, Quota::gcra or Quota::token_bucket to delay requests, or leave wait() out to deny them"
-            ));
-        }
+    let algorithm = quota.algorithm();
+    if !quota.has_state() || algorithm == AlgorithmKind::Concurrent {
+        return None;
+    }
+    if !algorithm.is_bucket() {
+        return Some(format!(
+            "{algorithm} has no order in which requests could wait: its units come back many at a time; take \
+             Quota::leaky_bucket, Quota::gcra or Quota::token_bucket to delay requests, or leave wait() out to deny them"
+        ));
     }
     if u128::from(quota.rate()) > quota.period().as_micros() {
         return Some(format!(

@@ -1,19 +1,19 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, iter, sync::Arc, time::Duration};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
     block::Block,
+    check::Check,
     check_policy::OnStoreError,
     consistency::Consistency,
-    durable_setting::{AccountFn, Durable},
     error::{RuleError, RuleErrorKind},
     idempotency::Idempotency,
     key::KeyBuf,
     quota::Quota,
     quota_conflict::{debt_conflict, plan_conflict, wait_conflict},
-    variable_quota::{CheckQuota, VariableQuota},
+    variable_quota::{CheckQuota, Part, VariableQuota},
 };
 
 /// What a rule does with its verdict.
@@ -48,33 +48,66 @@ pub enum Mode {
 #[derive(Clone)]
 pub struct Rule {
     /// Shared by copies: a swap of thousands of rules makes many of them.
-    settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Settings {
+pub(crate) struct Settings {
     name: Arc<str>,
     quota: Quota,
     plans: Vec<(Arc<str>, Quota)>,
-    thresholds: Vec<(Arc<str>, Quota)>,
+    pub(crate) thresholds: Vec<(Arc<str>, Quota)>,
     cost: u64,
     mode: Mode,
     consistency: Consistency,
     on_store_error: OnStoreError,
     wait: Option<Duration>,
-    debt: Option<u64>,
-    durable: Option<Durable>,
-    daily_usage: Option<AccountFn>,
+    pub(crate) debt: Option<u64>,
+    /// How the accounts of a durable rule are called.
+    pub(crate) durable: Option<NameFn>,
+    pub(crate) denies_unwritten: bool,
+    pub(crate) daily_usage: Option<NameFn>,
     credits: bool,
-    max_waiting: MaxWaiting,
+    pub(crate) max_waiting: MaxWaiting,
     variable: Option<VariableQuota>,
     block: Option<Block>,
     idempotent: Option<Duration>,
     free_repeats: u8,
-    top_keys: Option<TopKeysSetting>,
+    keeps_top_keys: bool,
+    pub(crate) label: Option<NameFn>,
     subject_type: Option<Arc<str>>,
     unit: Option<Arc<str>>,
 }
+
+/// How an application calls keys. All are equal: what a closure does is not known.
+#[derive(Clone)]
+pub(crate) struct NameFn(pub(crate) Arc<dyn Fn(&KeyBuf) -> String + Send + Sync>);
+
+impl NameFn {
+    fn new(name: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Option<Self> {
+        Some(Self(Arc::new(name)))
+    }
+
+    /// The account of a key: as much of its name as a ledger writes, in bytes. Clients may send long keys.
+    pub(crate) fn account(&self, key: &KeyBuf) -> Arc<str> {
+        let name = (self.0)(key);
+        let mut end = name.len().min(200);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        name[..end].into()
+    }
+}
+
+impl PartialEq for NameFn {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for NameFn {}
+
+crate::debug_fields!(NameFn);
 
 /// How many requests may wait for a rule in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +144,7 @@ impl Rule {
             wait: None,
             debt: None,
             durable: None,
+            denies_unwritten: false,
             daily_usage: None,
             credits: false,
             max_waiting: MAX_WAITING,
@@ -118,7 +152,8 @@ impl Rule {
             block: None,
             idempotent: None,
             free_repeats: 3,
-            top_keys: None,
+            keeps_top_keys: false,
+            label: None,
             subject_type: None,
             unit: None,
         };
@@ -189,10 +224,6 @@ impl Rule {
     }
 
     /// Its thresholds, each with its name.
-    pub(crate) fn thresholds(&self) -> &[(Arc<str>, Quota)] {
-        &self.settings.thresholds
-    }
-
     /// The units that a request costs where nothing computes them: 1 by default, and at least that.
     pub fn cost(mut self, units: u64) -> Self {
         self.set().cost = units;
@@ -312,10 +343,6 @@ impl Rule {
         self.settings.credits
     }
 
-    pub(crate) fn debt_setting(&self) -> Option<u64> {
-        self.settings.debt
-    }
-
     /// Writes what is used to a ledger, for budgets that outlive the store and can be explained line by line. `account` names the account
     /// of a key: its tenant, its contract. It is called when a process meets a key, and again after ten minutes without it. The name is
     /// stored in the clear. Give each key of a rule an account of its own: after a loss, each would begin with what all of its
@@ -338,14 +365,7 @@ impl Rule {
     /// # let _ = rule;
     /// ```
     pub fn durable(mut self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        let settings = self.set();
-        settings.durable = Some(Durable {
-            account: AccountFn(Arc::new(account)),
-            denies_unwritten: settings
-                .durable
-                .as_ref()
-                .is_some_and(|it| it.denies_unwritten),
-        });
+        self.set().durable = NameFn::new(account);
         self
     }
 
@@ -354,17 +374,11 @@ impl Rule {
     ///
     /// Call it after `durable`: it does nothing to a rule that is not.
     pub fn deny_unwritten(mut self) -> Self {
-        if let Some(durable) = &mut self.set().durable {
-            durable.denies_unwritten = true;
-        }
+        self.set().denies_unwritten = true;
         self
     }
 
     /// How its usage is written, if it is.
-    pub(crate) fn durable_setting(&self) -> Option<&Durable> {
-        self.settings.durable.as_ref()
-    }
-
     /// Whether its usage is written to a [ledger](Self::durable).
     #[must_use]
     pub fn is_durable(&self) -> bool {
@@ -393,15 +407,11 @@ impl Rule {
         mut self,
         account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.set().daily_usage = Some(AccountFn(Arc::new(account)));
+        self.set().daily_usage = NameFn::new(account);
         self
     }
 
     /// How its clients are called in [daily usage](Self::daily_usage).
-    pub(crate) fn daily_usage_setting(&self) -> Option<&AccountFn> {
-        self.settings.daily_usage.as_ref()
-    }
-
     /// Whether it counts [usage by client and day](Self::daily_usage).
     #[must_use]
     pub fn has_daily_usage(&self) -> bool {
@@ -425,10 +435,6 @@ impl Rule {
     pub fn max_waiting(mut self, per_key: usize, in_all: usize) -> Self {
         self.set().max_waiting = MaxWaiting { per_key, in_all };
         self
-    }
-
-    pub(crate) fn max_waiting_of(&self) -> MaxWaiting {
-        self.settings.max_waiting
     }
 
     /// Blocks a key for a time, which grows, after too many denials: see [`Block`]. Not for [slots](Quota::concurrent), nor for a rule
@@ -501,11 +507,8 @@ impl Rule {
     /// For how long an id is [known](Self::idempotent), and how often its request may be repeated at no cost.
     #[must_use]
     pub fn idempotent_for(&self) -> Option<(Duration, u8)> {
-        let Idempotency {
-            period,
-            free_repeats,
-        } = self.idempotency()?;
-        Some((period, free_repeats))
+        let ids = self.idempotency()?;
+        Some((ids.period, ids.free_repeats))
     }
 
     /// What to answer when the store fails.
@@ -519,7 +522,7 @@ impl Rule {
     ///
     /// It takes about 33 KB once the rule is used, and some nanoseconds of each check.
     pub fn top_keys(mut self) -> Self {
-        self.set().top_keys.get_or_insert_default();
+        self.set().keeps_top_keys = true;
         self
     }
 
@@ -545,8 +548,8 @@ impl Rule {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn label(mut self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        self.set().top_keys = Some(TopKeysSetting::labelled(label));
-        self
+        self.set().label = NameFn::new(label);
+        self.top_keys()
     }
 
     /// What the rule counts by: `ip`, `api_key`, `tenant`. It is the label `subject_type` of the rule's metrics, a fixed word and
@@ -578,20 +581,7 @@ impl Rule {
     /// Whether it keeps its [top keys](Self::top_keys).
     #[must_use]
     pub fn keeps_top_keys(&self) -> bool {
-        self.settings.top_keys.is_some()
-    }
-
-    /// Whether it keeps its top keys, and how.
-    pub(crate) fn top_keys_setting(&self) -> Option<&TopKeysSetting> {
-        self.settings.top_keys.as_ref()
-    }
-
-    /// Whether its keys have labels.
-    pub(crate) fn has_label(&self) -> bool {
-        self.settings
-            .top_keys
-            .as_ref()
-            .is_some_and(TopKeysSetting::has_label)
+        self.settings.keeps_top_keys
     }
 
     /// The name.
@@ -614,10 +604,11 @@ impl Rule {
     /// The quota under number `plan`: that of a plan, or one that a check has [brought along](Self::variable_quota). 0, and any
     /// number there is no quota for, is the rule's own.
     pub fn quota_under(&self, plan: usize) -> Quota {
-        if plan < self.quotas() {
-            return *self.quota_of(plan);
-        }
-        self.brought(plan).unwrap_or(self.settings.quota)
+        let brought = |number: usize| self.settings.variable.as_ref()?.quota(number);
+        let number = plan.checked_sub(self.quotas());
+        number
+            .and_then(brought)
+            .unwrap_or_else(|| *self.quota_of(plan))
     }
 
     /// The limit of the quota [under](Self::quota_under) number `plan`; `None` if it has none.
@@ -631,12 +622,6 @@ impl Rule {
         }
     }
 
-    /// A quota that a check has brought along, by its number.
-    fn brought(&self, plan: usize) -> Option<Quota> {
-        let number = plan.checked_sub(self.quotas())?;
-        self.settings.variable.as_ref()?.quota(number)
-    }
-
     /// Whether checks may bring a quota along.
     #[must_use]
     pub fn has_variable_quota(&self) -> bool {
@@ -646,24 +631,14 @@ impl Rule {
     /// Whether a check has this quota from here, and its number was not given to another one since.
     pub(crate) fn has_given_out(&self, quota: CheckQuota) -> bool {
         let number = usize::from(quota.plan).checked_sub(self.quotas());
-        let variable = self.settings.variable.as_ref();
-        let serial = variable
-            .zip(number)
-            .and_then(|(v, number)| v.serial(number));
-        serial == Some(quota.serial)
+        let serial = |number| self.settings.variable.as_ref()?.serial(number);
+        number.and_then(serial) == Some(quota.serial)
     }
 
-    /// The same quotas of checks as `rule` has, shared by these instances.
-    pub(crate) fn with_share_of(mut self, rule: &Self, instances: NonZeroU32) -> Self {
+    /// The same quotas of checks as `rule` has, shared by these instances; or `cap` in place of each.
+    pub(crate) fn with_quotas_of(mut self, rule: &Self, part: Part) -> Self {
         let variable = rule.settings.variable.as_ref();
-        self.set().variable = variable.map(|variable| variable.shared_by(instances));
-        self
-    }
-
-    /// This quota in place of each that a check of `rule` brings along.
-    pub(crate) fn with_cap_for(mut self, rule: &Self, cap: Quota) -> Self {
-        let variable = rule.settings.variable.as_ref();
-        self.set().variable = variable.map(|variable| variable.capped(cap));
+        self.set().variable = variable.map(|variable| variable.in_part(part));
         self
     }
 
@@ -680,7 +655,7 @@ impl Rule {
                 "a check cannot bring a quota along; add variable_quota() to the rule",
             ));
         };
-        if let Some(plan) = (0..self.quotas()).find(|plan| *self.quota_of(*plan) == quota) {
+        if let Some(plan) = self.all_quotas().position(|it| *it == quota) {
             // A rule has fewer than 65 535 plans.
             return Ok(CheckQuota::of_plan(plan as u16));
         }
@@ -696,8 +671,7 @@ impl Rule {
         if let Err(error) = quota.validate() {
             return wrong(format!("the quota of a check: {error}"));
         }
-        let quotas = (0..self.quotas()).map(|plan| self.quota_of(plan));
-        let limited = quotas.into_iter().find(|quota| quota.has_state());
+        let limited = self.all_quotas().find(|quota| quota.has_state());
         if limited.is_none() && quota.has_state() {
             return wrong(format!(
                 "the rule's own quota is {}, so it has no algorithm that the quota of a check could be of; give it one",
@@ -759,15 +733,33 @@ impl Rule {
         self.settings.plans.len() + 1
     }
 
+    /// The rule's own quota, and those of its plans in their order.
+    pub fn all_quotas(&self) -> impl Iterator<Item = &Quota> {
+        let plans = self.settings.plans.iter().map(|(_, quota)| quota);
+        iter::once(&self.settings.quota).chain(plans)
+    }
+
+    /// Whether it counts anything: one of its quotas has a limit.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.all_quotas().any(Quota::has_state)
+    }
+
+    /// The algorithm that writes its states, the same for all of its quotas; `None` where nothing is counted.
+    pub(crate) fn state_machine(&self) -> Option<AlgorithmKind> {
+        self.all_quotas()
+            .find_map(|quota| quota.algorithm().state_machine())
+    }
+
     /// Whether requests hold slots of it until they end: its quotas are [concurrent](Quota::concurrent).
     #[must_use]
     pub fn has_slots(&self) -> bool {
-        (0..self.quotas()).any(|plan| self.quota_of(plan).algorithm() == AlgorithmKind::Concurrent)
+        self.state_machine() == Some(AlgorithmKind::Concurrent)
     }
 
     /// Whether a check of it may be of a limit of [none](Quota::none).
     pub(crate) fn may_be_none(&self) -> bool {
-        self.has_variable_quota() || (0..self.quotas()).any(|plan| self.quota_of(plan).is_none())
+        self.has_variable_quota() || self.all_quotas().any(Quota::is_none)
     }
 
     /// The names of the plans.
@@ -805,6 +797,12 @@ impl Rule {
         self.settings.on_store_error
     }
 
+    /// The answer to a store failure for this check of it.
+    pub(crate) fn answer_to_failure(&self, check: &Check) -> OnStoreError {
+        let answer = check.policy().store_error_answer();
+        answer.unwrap_or(self.settings.on_store_error)
+    }
+
     pub(crate) fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {
         RuleError::new(kind, &*self.settings.name, message)
     }
@@ -822,52 +820,5 @@ impl Eq for Rule {}
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.fmt(f)
-    }
-}
-
-// That a rule keeps its top keys, as the rule says.
-
-/// How an application calls a key.
-pub(crate) type LabelFn = dyn Fn(&KeyBuf) -> String + Send + Sync;
-
-/// That a rule keeps its top keys, and how they are called. Two are equal if both have labels or neither.
-#[derive(Clone, Default)]
-pub(crate) struct TopKeysSetting {
-    label: Option<Arc<LabelFn>>,
-}
-
-impl TopKeysSetting {
-    pub(crate) fn labelled(label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        Self {
-            label: Some(Arc::new(label)),
-        }
-    }
-
-    /// What calls a key, if anything does.
-    pub(crate) fn label(&self) -> Option<&Arc<LabelFn>> {
-        self.label.as_ref()
-    }
-
-    pub(crate) fn has_label(&self) -> bool {
-        self.label.is_some()
-    }
-}
-
-impl PartialEq for TopKeysSetting {
-    fn eq(&self, other: &Self) -> bool {
-        self.label.is_some() == other.label.is_some()
-    }
-}
-
-impl Eq for TopKeysSetting {}
-
-impl fmt::Debug for TopKeysSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.label.is_some() {
-            "TopKeys(labelled)"
-        } else {
-            "TopKeys"
-        };
-        f.write_str(what)
     }
 }

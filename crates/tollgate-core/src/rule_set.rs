@@ -1,9 +1,10 @@
 //! Rule sets: the rules in force, with their thresholds.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, iter, sync::Arc};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
+    check::Check,
     error::{RuleError, RuleErrorKind},
     quota::Quota,
     rule::{Mode, Rule},
@@ -65,7 +66,7 @@ impl RuleSet {
                 ));
             }
             let rule = rules[index].clone();
-            for (name, quota) in rule.thresholds() {
+            for (name, quota) in &rule.settings.thresholds {
                 rules.push(rule.threshold_rule(name, *quota)?);
             }
         }
@@ -110,15 +111,26 @@ impl RuleSet {
         &self.rules[..self.given]
     }
 
+    /// The rule that a check is of, if it is of one here.
+    #[must_use]
+    pub fn rule_of(&self, check: &Check) -> Option<&Rule> {
+        self.rules.get(usize::from(check.rule()))
+    }
+
     /// The index of the rule or threshold with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.names.position(&self.rules, name)
     }
 
-    /// The rule that was given with this name.
+    /// The index of the rule with this name that was given: no threshold.
+    pub(crate) fn given_position(&self, name: &str) -> Option<usize> {
+        self.position(name).filter(|index| *index < self.given)
+    }
+
+    /// The rule of this name, as it was given.
     pub(crate) fn given_as(&self, name: &str) -> Option<&Rule> {
-        self.given().get(self.position(name)?)
+        self.rules.get(self.given_position(name)?)
     }
 
     /// Whether the rule at this index denies.
@@ -189,34 +201,21 @@ impl RuleSet {
 
 impl Names {
     fn new(rules: &[Rule]) -> Result<Self, RuleError> {
-        let twice = |rule: &Rule| {
-            rule.error(
-                RuleErrorKind::RuleSet,
-                "there are two rules of this name in one rule set; give each a name of its own",
-            )
-        };
-        if rules.len() <= FEW {
-            let is_second = |(index, rule): &(usize, &Rule)| {
-                rules[..*index]
-                    .iter()
-                    .any(|other| other.name() == rule.name())
-            };
-            return match rules.iter().enumerate().find(is_second) {
-                None => Ok(Self::Few),
-                Some((_, rule)) => Err(twice(rule)),
-            };
-        }
         let mut names = HashMap::with_capacity(rules.len());
         for (index, rule) in rules.iter().enumerate() {
             // A rule set has fewer than 65 536 rules.
-            if names
-                .insert(Arc::clone(rule.shared_name()), index as u16)
-                .is_some()
-            {
-                return Err(twice(rule));
+            let before = names.insert(Arc::clone(rule.shared_name()), index as u16);
+            if before.is_some() {
+                return Err(rule.error(
+                    RuleErrorKind::RuleSet,
+                    "there are two rules of this name in one rule set; give each a name of its own",
+                ));
             }
         }
-        Ok(Self::Many(names))
+        Ok(match rules.len() {
+            ..=FEW => Self::Few,
+            _ => Self::Many(names),
+        })
     }
 
     fn position(&self, rules: &[Rule], name: &str) -> Option<usize> {
@@ -349,7 +348,7 @@ fn write_change(f: &mut fmt::Formatter<'_>, before: &Rule, after: &Rule) -> fmt:
     if quotas(before).eq(quotas(after)) {
         return Ok(());
     }
-    f.write_str(match (state_machine(before), state_machine(after)) {
+    f.write_str(match (before.state_machine(), after.state_machine()) {
         (None, _) | (_, None) => "",
         (old, new) if old == new => ", used units are kept",
         // A slot is of a request that runs, and nothing else becomes one.
@@ -361,17 +360,9 @@ fn write_change(f: &mut fmt::Formatter<'_>, before: &Rule, after: &Rule) -> fmt:
     })
 }
 
-/// The algorithm whose states a rule has: buckets have those of GCRA. `None`: it has none.
-fn state_machine(rule: &Rule) -> Option<AlgorithmKind> {
-    let (_, quota) = quotas(rule).find(|(_, quota)| quota.has_state())?;
-    Some(match quota.algorithm() {
-        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => AlgorithmKind::Gcra,
-        algorithm => algorithm,
-    })
-}
-
 fn quotas(rule: &Rule) -> impl Iterator<Item = (Option<&str>, &Quota)> {
-    (0..rule.quotas()).map(|plan| (rule.plan_name(plan), rule.quota_of(plan)))
+    let names = iter::once(None).chain(rule.plan_names().map(Some));
+    names.zip(rule.all_quotas())
 }
 
 /// The quotas of a rule, how long requests wait for them, and its mode where it is not enforced.

@@ -83,24 +83,13 @@ enum OnDrop {
 }
 
 impl Ticket {
-    pub(crate) fn new(store: Arc<dyn RuleStore>, checks: &[Check], decision: &Decision) -> Self {
-        Self::of(store, checks, decision, RuleSet::enforces)
-    }
-
-    /// The same with the units that shadows took.
-    pub(crate) fn with_shadows(
-        store: Arc<dyn RuleStore>,
-        checks: &[Check],
-        decision: &Decision,
-    ) -> Self {
-        Self::of(store, checks, decision, |_, _| true)
-    }
-
-    fn of(
+    /// Of the rules that `takes` says have taken something; `durable` rules hear of what is settled.
+    pub(crate) fn new(
         store: Arc<dyn RuleStore>,
         checks: &[Check],
         decision: &Decision,
         takes: fn(&RuleSet, usize) -> bool,
+        durable: Option<&Arc<DurableRules>>,
     ) -> Self {
         // A denied request took nothing, also where some of its rules would have allowed it.
         let mut holds = if decision.is_allowed() {
@@ -110,7 +99,7 @@ impl Ticket {
         };
         for hold in &mut holds {
             count_first(store.rules(), hold);
-            let rule = store.rules().rules().get(usize::from(hold.check.rule()));
+            let rule = store.rules().rule_of(&hold.check);
             let block = rule.and_then(Rule::block_setting);
             hold.counts =
                 hold.source != Source::Fallback && block.is_some_and(Block::counts_settled);
@@ -125,14 +114,8 @@ impl Ticket {
             on_drop: None,
             slots: slots.unwrap_or_default(),
             _held: held,
-            durable: None,
+            durable: durable.cloned(),
         }
-    }
-
-    /// Tells a ledger of settlements under these rules.
-    pub(crate) fn telling(mut self, rules: Option<&Arc<DurableRules>>) -> Self {
-        self.durable = rules.cloned();
-        self
     }
 
     /// Whether the store has forgotten slots that it holds: its process stood still, or could not reach the store, for longer than the
@@ -312,14 +295,11 @@ impl Ticket {
     /// A store may find the states of units by the slots of the request. Of units that it never had, only a charge that may be owed
     /// goes to it.
     fn send(&self, holds: &[Hold], how: Settlement) {
-        let rules = self.store.rules().rules();
         let may_owe = |check: &Check| {
-            let rule = rules.get(usize::from(check.rule()));
-            rule.is_some_and(|rule| rule.debt_of() > 0)
+            let rule = self.store.rules().rule_of(check);
+            matches!(how, Settlement::Charge(_)) && rule.is_some_and(|rule| rule.debt_of() > 0)
         };
-        let is_charge = matches!(how, Settlement::Charge(_));
-        let stays =
-            |hold: &Hold| hold.source == Source::Fallback && !(is_charge && may_owe(&hold.check));
+        let stays = |hold: &Hold| hold.source == Source::Fallback && !may_owe(&hold.check);
         if self.slots.is_empty() && !holds.iter().any(stays) {
             return self.store.settle(holds, how);
         }
@@ -359,7 +339,7 @@ pub(crate) fn place_of(hold: &Hold) -> Hold {
 /// bucket may fill up; the arrival time from when its units were taken says nothing about that.
 fn count_first(rules: &RuleSet, hold: &mut Hold) {
     let check = &hold.check;
-    let rule = rules.rules().get(usize::from(check.rule()));
+    let rule = rules.rule_of(check);
     let quota = rule.map(|rule| rule.quota_under(usize::from(check.plan())));
     if rule.is_some_and(|rule| rule.at_most_wait().is_some()) {
         // A refund gives these back only as the last ones that were taken.
@@ -393,14 +373,10 @@ pub(crate) fn holds(
 ) -> SmallVec<[Hold; 4]> {
     let rules = store.rules();
     let (places, is_delayed) = (decision.queue_places(), !decision.delay().is_zero());
-    let waits = |check: &Check| {
-        let rule = rules.rules().get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.at_most_wait().is_some())
-    };
-    let is_settled = |check: &Check| {
-        let rule = rules.rules().get(usize::from(check.rule()));
-        rule.is_some_and(|rule| rule.debt_of() > 0 || rule.is_durable() || rule.has_daily_usage())
-    };
+    let waits = |rule: &Rule| rule.at_most_wait().is_some();
+    let waits = |check: &Check| rules.rule_of(check).is_some_and(waits);
+    let is_settled =
+        |rule: &Rule| rule.debt_of() > 0 || rule.is_durable() || rule.has_daily_usage();
     let is_enforced = |place: &&Hold| rules.enforces(usize::from(place.check.rule()));
     let queued = places.iter().filter(is_enforced).copied();
     // Of a request that has yet to wait, only its places are taken. Once it has started, they are those of the rules that wait.
@@ -414,7 +390,7 @@ pub(crate) fn holds(
                 && verdict.outcome() == Outcome::Allow
                 && match verdict.source() {
                     Source::Store | Source::Lease | Source::Local | Source::Credits => true,
-                    Source::Fallback => is_settled(check),
+                    Source::Fallback => rules.rule_of(check).is_some_and(is_settled),
                     _ => false,
                 }
                 && takes(rules, verdict.rule())

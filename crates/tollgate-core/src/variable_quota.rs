@@ -48,12 +48,12 @@ impl CheckQuota {
 pub(crate) struct VariableQuota {
     shared: Arc<Shared>,
     clock: Clock,
-    counted: Counted,
+    part: Part,
 }
 
 /// What counts of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counted {
+pub(crate) enum Part {
     Whole,
     /// The share of one of these instances.
     Share(NonZeroU32),
@@ -72,15 +72,7 @@ struct Shared {
 #[derive(Default)]
 struct Near {
     numbers: HashMap<Quota, u16>,
-    quotas: HashMap<u16, Seen>,
-}
-
-#[derive(Clone, Copy)]
-struct Seen {
-    quota: Quota,
-    serial: u32,
-    /// From then on, the use has to be noted again.
-    until: Tick,
+    quotas: HashMap<u16, Numbered>,
 }
 
 #[derive(Default)]
@@ -91,6 +83,7 @@ struct Numbers {
     cursor: usize,
 }
 
+#[derive(Clone, Copy)]
 struct Numbered {
     quota: Quota,
     serial: u32,
@@ -113,78 +106,61 @@ impl VariableQuota {
         Self {
             shared: Arc::default(),
             clock: Clock::system(),
-            counted: Counted::Whole,
+            part: Part::Whole,
         }
     }
 
-    /// The same quotas for one of these instances.
-    pub(crate) fn shared_by(&self, instances: NonZeroU32) -> Self {
+    /// The same numbers, of whose quotas this part counts.
+    pub(crate) fn in_part(&self, part: Part) -> Self {
         Self {
-            counted: Counted::Share(instances),
-            ..self.clone()
-        }
-    }
-
-    /// The same numbers, all with this quota.
-    pub(crate) fn capped(&self, cap: Quota) -> Self {
-        Self {
-            counted: Counted::Cap(cap),
+            part,
             ..self.clone()
         }
     }
 
     /// The quota with this number, counted from 0.
     pub(crate) fn quota(&self, number: usize) -> Option<Quota> {
-        let quota = self.seen(number)?.quota;
-        Some(match self.counted {
-            Counted::Whole => quota,
-            Counted::Share(instances) => {
+        let quota = self.numbered(number)?.quota;
+        Some(match self.part {
+            Part::Whole => quota,
+            Part::Share(instances) => {
                 let share = quota.share(instances.get());
                 // The whole where a part of it cannot be counted: it is at least as much.
-                if share.validate().is_ok() {
-                    share
-                } else {
-                    quota
-                }
+                share.validate().map_or(quota, |()| share)
             }
-            Counted::Cap(cap) => cap,
+            Part::Cap(cap) => cap,
         })
     }
 
     /// The serial number with which this number was given out last.
     pub(crate) fn serial(&self, number: usize) -> Option<u32> {
-        Some(self.seen(number)?.serial)
+        Some(self.numbered(number)?.serial)
     }
 
     /// The number of a quota that was accepted before.
     pub(crate) fn known(&self, quota: &Quota) -> Option<(u16, u32)> {
-        let now = self.clock.now();
-        let mut near = self.near();
+        let (now, mut near) = (self.clock.now(), self.near());
         if let Some(number) = near.numbers.get(quota)
-            && let Some(seen) = near.quotas.get(number)
-            && now < seen.until
+            && let Some(numbered) = near.fresh(*number, now)
         {
-            return Some((*number, seen.serial));
+            return Some((*number, numbered.serial));
         }
         let mut numbers = lock(&self.shared.numbers);
         let number = *numbers.numbers.get(quota)?;
-        let seen = numbers.used(number, now)?;
-        drop(numbers);
-        near.remember(number, seen);
-        Some((number, seen.serial))
+        let numbered = numbers.quotas.get_mut(usize::from(number))?;
+        numbered.used_at = numbered.used_at.max(now);
+        near.remember(number, *numbered);
+        Some((number, numbered.serial))
     }
 
     /// What has this number, as this stripe of threads remembers it, or as it is.
-    fn seen(&self, number: usize) -> Option<Seen> {
+    fn numbered(&self, number: usize) -> Option<Numbered> {
         let number = u16::try_from(number).ok()?;
-        let now = self.clock.now();
-        let near = self.near();
-        if let Some(seen) = near.quotas.get(&number).filter(|seen| now < seen.until) {
-            return Some(*seen);
-        }
-        drop(near);
-        let numbers = lock(&self.shared.numbers);
-        numbers.quotas.get(usize::from(number)).map(Numbered::seen)
+        let near = self.near().fresh(number, self.clock.now());
+        near.or_else(|| {
+            let numbers = lock(&self.shared.numbers);
+            numbers.quotas.get(usize::from(number)).copied()
+        })
     }
 
     fn near(&self) -> MutexGuard<'_, Near> {
@@ -197,16 +173,14 @@ impl VariableQuota {
 
     /// A number for a quota, below `most`. `None`: that many others are in use.
     pub(crate) fn add(&self, quota: Quota, most: usize) -> Option<(u16, u32)> {
-        let now = self.clock.now();
-        let mut numbers = lock(&self.shared.numbers);
-        let numbers = &mut *numbers;
-        let serial = next_serial() as u32;
+        let numbers = &mut *lock(&self.shared.numbers);
+        let (serial, used_at) = (next_serial() as u32, self.clock.now());
         let numbered = Numbered {
             quota,
             serial,
-            used_at: now,
+            used_at,
         };
-        let number = match numbers.unused(now) {
+        let number = match numbers.unused(used_at) {
             Some(number) => {
                 numbers.numbers.remove(&numbers.quotas[number].quota);
                 numbers.quotas[number] = numbered;
@@ -226,37 +200,26 @@ impl VariableQuota {
 }
 
 impl Near {
-    fn remember(&mut self, number: u16, seen: Seen) {
+    /// What has this number, unless its use has to be noted again.
+    fn fresh(&self, number: u16, now: Tick) -> Option<Numbered> {
+        let numbered = self.quotas.get(&number).copied();
+        numbered.filter(|it| now < it.used_at.saturating_add(NEAR))
+    }
+
+    fn remember(&mut self, number: u16, numbered: Numbered) {
         if self.quotas.len() >= MOST_NEAR {
             *self = Self::default();
         }
-        if let Some(before) = self.quotas.insert(number, seen)
-            && before.quota != seen.quota
+        if let Some(before) = self.quotas.insert(number, numbered)
+            && before.quota != numbered.quota
         {
             self.numbers.remove(&before.quota);
         }
-        self.numbers.insert(seen.quota, number);
-    }
-}
-
-impl Numbered {
-    fn seen(&self) -> Seen {
-        Seen {
-            quota: self.quota,
-            serial: self.serial,
-            until: self.used_at.saturating_add(NEAR),
-        }
+        self.numbers.insert(numbered.quota, number);
     }
 }
 
 impl Numbers {
-    /// Notes that a number is used.
-    fn used(&mut self, number: u16, now: Tick) -> Option<Seen> {
-        let numbered = self.quotas.get_mut(usize::from(number))?;
-        numbered.used_at = numbered.used_at.max(now);
-        Some(numbered.seen())
-    }
-
     /// A number whose quota was not used for long.
     fn unused(&mut self, now: Tick) -> Option<usize> {
         if self.quotas.len() < FEW {
@@ -275,7 +238,7 @@ impl Numbers {
 /// Rules are equal whatever their checks have brought along.
 impl PartialEq for VariableQuota {
     fn eq(&self, other: &Self) -> bool {
-        self.counted == other.counted
+        self.part == other.part
     }
 }
 
@@ -284,7 +247,7 @@ impl Eq for VariableQuota {}
 impl fmt::Debug for VariableQuota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quotas = lock(&self.shared.numbers).quotas.len();
-        write!(f, "VariableQuota({quotas} quotas, {:?})", self.counted)
+        write!(f, "VariableQuota({quotas} quotas, {:?})", self.part)
     }
 }
 

@@ -31,7 +31,7 @@ impl Room {
     /// What its rules say, and at least the default.
     fn of(rules: &[Rule], checks: &[Check]) -> Self {
         let max = rules_to_wait_for(rules, checks);
-        let max = max.iter().map(|(rule, _)| rule.max_waiting_of());
+        let max = max.iter().map(|(rule, _)| rule.settings.max_waiting);
         let most = max.reduce(|one, other| MaxWaiting {
             per_key: one.per_key.max(other.per_key),
             in_all: one.in_all.max(other.in_all),
@@ -50,7 +50,7 @@ type QueueKey = Vec<(u16, Fingerprint)>;
 /// The queues in which acquires wait: one for each set of rules and keys.
 #[derive(Default)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<HashMap<QueueKey, Arc<WaitQueue>>>,
+    queues: Mutex<HashMap<QueueKey, WaitQueue>>,
     /// How many acquires stand in the queues. Changed under the lock, and read without it by requests that do not wait.
     queued: AtomicU64,
     /// Locked after the queues.
@@ -70,22 +70,21 @@ type Counted = (u64, Option<Fingerprint>);
 /// The counts that a waiting request is part of.
 type CountedBy = SmallVec<[Counted; 4]>;
 
-impl fmt::Debug for WaitQueues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (queued, queues) = (self.queued(), lock(&self.queues).len());
-        write!(f, "WaitQueues({queued} in {queues} queues)")
-    }
-}
+crate::debug_fields!(WaitQueues, it => queued: it.queued);
 
 /// The waiters of one queue in the order of arrival. The first one may take units.
 #[derive(Default)]
-struct WaitQueue(Mutex<Waiters>);
-
-#[derive(Default)]
-struct Waiters {
+struct WaitQueue {
     /// By number, which only grows.
-    entries: VecDeque<(u64, Option<Waker>)>,
+    waiters: VecDeque<(u64, Option<Waker>)>,
     next: u64,
+}
+
+impl WaitQueue {
+    fn index_of(&self, number: u64) -> Option<usize> {
+        // Numbers only grow from the front to the back.
+        self.waiters.binary_search_by_key(&number, |(n, _)| *n).ok()
+    }
 }
 
 /// The right to acquire at the front of a queue. Dropping it lets the next waiter move up.
@@ -93,7 +92,6 @@ pub(crate) struct Permit<'a> {
     queues: &'a WaitQueues,
     key: QueueKey,
     counted: CountedBy,
-    queue: Arc<WaitQueue>,
     number: u64,
 }
 
@@ -109,12 +107,10 @@ impl WaitQueues {
     pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let key = queue_key(checks);
         let mut queues = lock(&self.queues);
-        let there = queues.get(&key);
-        let ahead = there.map_or(0, |queue| lock(&queue.0).entries.len());
         let room = Room::of(rules, checks);
-        let most = match ahead {
-            0 => room.in_all,
-            _ => room.behind_a_first,
+        let most = match queues.contains_key(&key) {
+            true => room.behind_a_first,
+            false => room.in_all,
         };
         let counted = {
             let mut counts = lock(&self.counts);
@@ -126,20 +122,15 @@ impl WaitQueues {
             counted
         };
         self.queued.fetch_add(1, Ordering::Relaxed);
-        let queue = Arc::clone(queues.entry(key.clone()).or_default());
-        let number = {
-            let mut waiters = lock(&queue.0);
-            let number = waiters.next;
-            waiters.next += 1;
-            waiters.entries.push_back((number, None));
-            number
-        };
+        let queue = queues.entry(key.clone()).or_default();
+        let number = queue.next;
+        queue.next += 1;
+        queue.waiters.push_back((number, None));
         drop(queues);
         Ok(Permit {
             queues: self,
             key,
             counted,
-            queue,
             number,
         })
     }
@@ -160,17 +151,8 @@ impl WaitQueues {
     /// Whether no acquire waits for the same rules and keys.
     #[inline]
     pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
-        self.queued() == 0 || self.is_none_queued(checks)
-    }
-
-    #[cold]
-    fn is_none_queued(&self, checks: &[Check]) -> bool {
-        !lock(&self.queues).contains_key(&queue_key(checks))
-    }
-
-    #[inline]
-    fn queued(&self) -> u64 {
-        self.queued.load(Ordering::Relaxed)
+        self.queued.load(Ordering::Relaxed) == 0
+            || !lock(&self.queues).contains_key(&queue_key(checks))
     }
 }
 
@@ -179,7 +161,7 @@ impl WaitCounts {
     fn count(&mut self, rules: &[Rule], checks: &[Check]) -> Result<CountedBy, WaitError> {
         let mut counted = CountedBy::new();
         for (rule, check) in rules_to_wait_for(rules, checks) {
-            let max = rule.max_waiting_of();
+            let max = rule.settings.max_waiting;
             let mut hasher = DefaultHasher::new();
             rule.name().hash(&mut hasher);
             let name = hasher.finish();
@@ -247,28 +229,21 @@ impl Drop for WaitPlace<'_> {
 impl Permit<'_> {
     /// Ready in front of the queue. Otherwise `waker` is woken there.
     pub(crate) fn poll_front(&self, waker: &Waker) -> Poll<()> {
-        let mut waiters = lock(&self.queue.0);
-        let index = waiters.index_of(self.number);
+        let mut queues = lock(&self.queues.queues);
+        let queue = queues.get_mut(&self.key);
         // It stands in the queue until it is dropped.
-        let Some((_, woken)) = index.and_then(|at| waiters.entries.get_mut(at)) else {
+        let waiter = queue.and_then(|it| {
+            it.waiters
+                .get_mut(it.index_of(self.number).filter(|at| *at > 0)?)
+        });
+        let Some((_, woken)) = waiter else {
             return Poll::Ready(());
         };
-        if index == Some(0) {
-            return Poll::Ready(());
-        }
         match woken {
             Some(known) => known.clone_from(waker),
             None => *woken = Some(waker.clone()),
         }
         Poll::Pending
-    }
-}
-
-impl Waiters {
-    /// How many stand in front of this one.
-    fn index_of(&self, number: u64) -> Option<usize> {
-        // Numbers only grow from the front to the back.
-        self.entries.binary_search_by_key(&number, |(n, _)| *n).ok()
     }
 }
 
@@ -288,15 +263,17 @@ impl Drop for Permit<'_> {
             counts.queued = counts.queued.saturating_sub(1);
             counts.count_out(&self.counted);
         }
-        let mut waiters = lock(&self.queue.0);
-        let index = waiters.index_of(self.number);
-        index.and_then(|at| waiters.entries.remove(at));
-        let next = waiters.entries.front_mut().filter(|_| index == Some(0));
-        let next = next.and_then(|(_, waker)| waker.take());
-        if waiters.entries.is_empty() {
-            queues.remove(&self.key);
+        let mut next = None;
+        if let Some(queue) = queues.get_mut(&self.key)
+            && let Some(index) = queue.index_of(self.number)
+        {
+            queue.waiters.remove(index);
+            let front = queue.waiters.front_mut().filter(|_| index == 0);
+            next = front.and_then(|(_, waker)| waker.take());
+            if queue.waiters.is_empty() {
+                queues.remove(&self.key);
+            }
         }
-        drop(waiters);
         drop(queues);
         if let Some(waker) = next {
             waker.wake();
@@ -412,14 +389,14 @@ mod tests {
         let second = enter(&one);
         let alone = enter(&other);
         let place = queues.count(&rules, &one).expect("there is room");
-        assert_eq!(queues.queued(), 3);
+        assert_eq!(queues.queued.load(Ordering::Relaxed), 3);
         drop(first);
         assert!(!queues.is_free(&one));
         drop(second);
         assert!(queues.is_free(&one) && !queues.is_free(&other));
         drop(alone);
         assert!(queues.is_free(&other));
-        assert_eq!(queues.queued(), 0);
+        assert_eq!(queues.queued.load(Ordering::Relaxed), 0);
         assert_eq!(lock(&queues.queues).len(), 0);
         // The place is counted by its key and its rule.
         let counts = || lock(&queues.counts).by.clone();

@@ -85,14 +85,14 @@ impl DurableRules {
     pub(super) fn note_day_client(&self, rule: u16, subject: Fingerprint, key: &KeyBuf) {
         if let Some(of_rule) = self.daily_of(rule)
             && let Some(rule) = self.rules.rules().get(usize::from(rule))
-            && let Some(account) = rule.daily_usage_setting()
+            && let Some(account) = &rule.settings.daily_usage
             && of_rule
                 .day_clients
                 .with(subject, || false, |_| ())
                 .is_none()
         {
             // Not under the lock: it is code of the application.
-            let account = account.of(key);
+            let account = account.account(key);
             let room = || self.journal.takes_room(&self.journal.day_clients);
             of_rule
                 .day_clients

@@ -5,13 +5,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Account, Base, DurableRules, Journal, Window};
+use super::{Base, DurableRules, Journal, Window};
 use crate::{
     check::Check,
     credits::{Balance, CreditChange},
     error::{StoreError, StoreErrorKind},
     hold::{Hold, Settlement},
     key::Fingerprint,
+    rule::Rule,
     source::Source,
     step::{Pending, Step},
     store::rule_store::RuleStore,
@@ -87,7 +88,7 @@ impl DurableRules {
             return;
         };
         let (name, account) = (Arc::clone(&of_rule.name), self.account_of(check));
-        let most = self.journal.most.load(std::sync::atomic::Ordering::Relaxed);
+        let most = self.journal.most.load(Ordering::Relaxed);
         let mut noted = lock(&self.journal.movements);
         let key = (Arc::clone(&name), check.key(), window, kind.clone());
         if let Some(movement) = noted.get_mut(&key) {
@@ -132,13 +133,9 @@ impl DurableRules {
 
     /// A reservation was settled: each hold in its own way, or not at all.
     pub(crate) fn redeemed(&self, id: u128, holds: &[Hold], hows: &[Option<Settlement>]) {
-        for (hold, how) in holds
-            .iter()
-            .zip(hows)
-            .filter(|(hold, _)| hold.source == Source::Credits)
-        {
-            if let Some(how) = how {
-                self.settled(hold, *how);
+        for (hold, how) in holds.iter().zip(hows) {
+            if let Some(how) = how.filter(|_| hold.source == Source::Credits) {
+                self.settled(hold, how);
             }
         }
         for (hold, of) in of_windows(id, holds) {
@@ -153,23 +150,15 @@ impl DurableRules {
 
     /// Whether a denial may be due to a balance that the store has lost.
     pub(crate) fn may_lack_balance(&self, check: &Check, now: Tick) -> bool {
-        let of_rule = self
-            .of(check)
-            .filter(|(rule, _)| rule.has_credits() && check.cost() > 0);
-        let is_unknown = of_rule.and_then(|(_, of_rule)| {
-            of_rule.with(&self.journal, check.key(), |account| {
-                account.balance_until <= now
-            })
-        });
-        is_unknown == Some(true) && self.journal.is_attached()
+        let takes_credits = |(rule, _): (&Rule, _)| rule.has_credits() && check.cost() > 0;
+        self.of(check).is_some_and(takes_credits)
+            && self.account(check, |account| account.balance_until <= now) == Some(true)
+            && self.journal.is_attached()
     }
 
     /// Nobody else asks for the balance of this key for some time.
     pub(crate) fn set_balance_known(&self, check: &Check, until: Tick) {
-        if let Some((_, of_rule)) = self.of(check) {
-            let known = |account: &mut Account| account.balance_until = until;
-            of_rule.with(&self.journal, check.key(), known);
-        }
+        self.account(check, |account| account.balance_until = until);
     }
 
     /// Gives the store the balance of a key, unless it has one, and says whether that was new.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{
     algorithm::Algorithm,
     key::Fingerprint,
-    memory::plan::{Plan, waiting},
+    memory::plan::{Plan, counted},
     quota::Quota,
     rule::Rule,
     time::Tick,
@@ -59,12 +59,7 @@ impl CarryOver {
         now: Tick,
     ) -> Option<UsedUnits> {
         let wrote = |(before, _): &&(Quota, Quota)| {
-            let quota = A::new(before).map(|quota| waiting(quota, self.waited));
-            let quota = quota.map(|quota| match self.debts.0 {
-                0 => quota,
-                debt => quota.with_debt(debt),
-            });
-            quota.as_ref() == Some(&writer.quota)
+            counted(before, self.waited, self.debts.0).as_ref() == Some(&writer.quota)
         };
         let is_limited = |(_, after): &&(Quota, Quota)| after.has_state();
         let mut known = self.quotas.iter().filter(wrote).filter(is_limited);

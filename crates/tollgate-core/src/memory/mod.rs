@@ -37,13 +37,10 @@
 //! A rule name that no limiter or layer uses any more keeps its states until they equal fresh ones, so that a limiter that
 //! is dropped and created again forgets nothing. These states are packed at about 32 bytes a key, and all such names
 //! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
-//! [`MemoryStore::unbound_usage`] shows what is kept.
 
 mod balances;
 mod carry_over;
-mod credit_changes;
 mod decide;
-mod family;
 mod hasher;
 mod locked;
 mod open_records;

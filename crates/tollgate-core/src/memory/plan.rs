@@ -49,12 +49,7 @@ impl<A: Algorithm> Plan<A> {
         debt: u64,
         hasher: &Hasher,
     ) -> Option<Self> {
-        let quota = waiting(A::new(given)?, wait);
-        let quota = if debt > 0 {
-            quota.with_debt(debt)
-        } else {
-            quota
-        };
+        let quota: A = counted(given, wait, debt)?;
         let at_most = wait.filter(|_| quota.waits()).map_or(0, micros);
         // Everything taken at the start of a window.
         let mut full = A::State::default();
@@ -77,10 +72,15 @@ impl<A: Algorithm> Plan<A> {
     }
 }
 
-/// A quota of a rule whose requests wait for `wait` at most.
-pub(super) fn waiting<A: Algorithm>(quota: A, wait: Option<Duration>) -> A {
-    match wait {
+/// A quota as a rule counts it: with its wait and its debt.
+pub(super) fn counted<A: Algorithm>(given: &Quota, wait: Option<Duration>, debt: u64) -> Option<A> {
+    let quota = A::new(given)?;
+    let quota = match wait {
         Some(at_most) => quota.waiting(at_most),
         None => quota,
-    }
+    };
+    Some(match debt {
+        0 => quota,
+        debt => quota.with_debt(debt),
+    })
 }

@@ -9,13 +9,12 @@ use std::{
 
 use crate::{
     check::Check,
-    credits::{Balance, CreditChange, CreditState},
+    credits::{Balance, CreditChange, CreditRefusal, CreditState},
     decision::Decision,
     error::StoreError,
     hold::{Hold, Settlement},
     key::{Fingerprint, KeyBuf},
     memory::{
-        family::Family,
         hasher::Hasher,
         locked::{Counted, Locked},
         rule_table::{AnyRuleTable, BoundRule, MadeReady, with_table},
@@ -27,7 +26,7 @@ use crate::{
     source::Source,
     step::Step,
     store::rule_store::{PaidHook, ReservationStore, RuleStore, Usage},
-    sync::Ordering,
+    sync::{Ordering, lock},
     time::{Clock, Tick, micros},
 };
 
@@ -46,8 +45,7 @@ pub(super) struct MemoryRuleStore {
 
 impl MemoryRuleStore {
     pub(super) fn new(rules: Arc<RuleSet>, shared: Arc<Tables>) -> Self {
-        let bound = rules.rules().iter();
-        let bound = bound.map(|rule| BoundRule {
+        let bound = rules.rules().iter().map(|rule| BoundRule {
             is_enforced: rule.is_enforced(),
             table: OnceLock::new(),
         });
@@ -60,9 +58,10 @@ impl MemoryRuleStore {
             shared,
         };
         // States that are there stay in a table when the rules that have used them go.
-        let rules = made.rules.rules().iter().enumerate();
-        for index in made.shared.with_states(rules) {
-            made.bind(index);
+        for (index, rule) in made.rules.rules().iter().enumerate() {
+            if made.shared.has_states(rule) {
+                made.bind(index);
+            }
         }
         made
     }
@@ -101,6 +100,67 @@ impl MemoryRuleStore {
     pub(super) fn table(&self, index: usize) -> Option<&AnyRuleTable> {
         let bound = self.bound.get(index)?;
         Some(bound.table.get().unwrap_or_else(|| self.bind(index)))
+    }
+}
+
+// What changes the balances of credits.
+
+impl MemoryRuleStore {
+    pub(super) fn change_credits(
+        &self,
+        check: &Check,
+        change: impl FnOnce(&mut CreditState, Tick) -> Result<u64, CreditRefusal>,
+    ) -> Result<Balance, StoreError> {
+        let rule = &self.rules.rules()[usize::from(check.rule())];
+        let (key, bound) = (check.key(), self.shared.bytes_per_rule);
+        let change = |now| {
+            let mut balances = lock(&self.shared.balances);
+            balances.change(rule, key, now, bound, |state| change(state, now))
+        };
+        let table = self.rule(check).unwrap_or(&AnyRuleTable::Unlimited);
+        let balance = with_table!(table, rule => {
+            // Meanwhile no denial is remembered.
+            let place = rule.table.place(key);
+            let _locked = Locked::new(&rule.table, place);
+            let balance = change(self.clock.now());
+            // It may pass now.
+            place.denials(key).clear();
+            balance
+        }, else change(self.clock.now()));
+        Ok(balance?)
+    }
+
+    /// What a settlement leaves to the quota, where the balance of the key has its part of it. `left` is what is left of the quota.
+    pub(super) fn settle_credits(
+        &self,
+        hold: &Hold,
+        how: Settlement,
+        now: Tick,
+        left: impl FnOnce() -> u64,
+    ) -> Settlement {
+        let rule = &self.rules.rules()[usize::from(hold.check.rule())];
+        let (key, cost) = (hold.check.key(), hold.check.cost());
+        let back = match how {
+            // What a memory begins with, and what a ledger corrects, is of the quota alone.
+            Settlement::Charge(units) if rule.has_credits() && hold.taken.fresh_at > 0 => {
+                let more = units.saturating_sub(left());
+                let paid = match more > 0 {
+                    true => lock(&self.shared.balances).take(rule, key, now, more),
+                    false => 0,
+                };
+                if paid > 0 && rule.is_durable() {
+                    self.paid.tell(&hold.check, paid);
+                }
+                return Settlement::Charge(units - paid);
+            }
+            Settlement::Refund(units) if hold.source == Source::Credits => units.min(cost),
+            Settlement::Cancel if hold.source == Source::Credits => cost,
+            _ => return how,
+        };
+        if let Some(state) = lock(&self.shared.balances).get_mut(rule, key) {
+            state.give_back(now, back);
+        }
+        Settlement::Refund(0)
     }
 }
 
@@ -248,7 +308,7 @@ impl RuleStore for MemoryRuleStore {
     fn carry_over(&self, replaced: &RuleSet) {
         for (index, after) in self.rules.given().iter().enumerate() {
             let before = replaced.given_as(after.name());
-            let before = before.filter(|before| Family::of(before) != Family::of(after));
+            let before = before.filter(|it| it.state_machine() != after.state_machine());
             if let Some(before) = before
                 && (self.shared.has_states(before) || self.shared.has_states(after))
             {

@@ -71,22 +71,22 @@ pub(super) trait SideState: Default {
 /// blocked, both by the end of their block.
 impl SideState for BlockState {
     fn order(&self) -> (bool, Tick) {
-        match self.until() {
-            0 => (false, self.last_counted().unwrap_or(0)),
+        match self.until {
+            0 => (false, self.counted.last().copied().unwrap_or(0)),
             until => (true, until),
         }
     }
 
     fn counts_until(&self) -> Tick {
-        self.until()
+        self.until
     }
 
     fn forgotten_at(&self) -> Tick {
-        self.forgotten_at()
+        self.forgotten_at
     }
 
     fn heap_bytes(&self) -> usize {
-        self.heap_bytes()
+        self.counted.capacity() * size_of::<Tick>()
     }
 }
 

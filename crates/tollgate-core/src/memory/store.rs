@@ -1,6 +1,6 @@
 //! The memory store.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     error::RuleError,
@@ -11,7 +11,7 @@ use crate::{
     rule_set::RuleSet,
     store::{
         registry::RuleRegistry,
-        rule_store::{RuleStore, Store, Usage},
+        rule_store::{RuleStore, Store},
     },
     time::Clock,
 };
@@ -102,13 +102,6 @@ impl MemoryStore {
     pub fn clock(&self) -> &Clock {
         &self.tables.clock
     }
-
-    /// What is kept of rule names that no limiter or layer uses at present: until it equals fresh states, and within the
-    /// bound of one rule for all of them together.
-    #[must_use]
-    pub fn unbound_usage(&self) -> Usage {
-        self.tables.unbound_usage()
-    }
 }
 
 impl Default for MemoryStore {
@@ -117,14 +110,7 @@ impl Default for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("clock", &self.tables.clock)
-            .field("bytes_per_rule", &self.tables.bytes_per_rule)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(MemoryStore, it => clock: it.tables.clock, bytes_per_rule: it.tables.bytes_per_rule);
 
 impl Store for MemoryStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
@@ -148,6 +134,7 @@ mod tests {
         limiter::Limiter,
         quota::Quota,
         rule::Rule,
+        store::rule_store::Usage,
         time::{HOUR, MINUTE, ManualClock, SECOND},
     };
 
@@ -238,7 +225,7 @@ mod tests {
             assert!(take(&store, &format!("rule-{n}"), quota, "ann", 5));
         }
         assert_eq!(bound(&store), 0);
-        let usage = store.unbound_usage();
+        let usage = store.tables.unbound_usage();
         assert_eq!((usage.keys, usage.evicted_live), (4_000, 0));
         assert!(usage.bytes < 4 << 20, "{usage:?}");
         for n in [0, 1, 2, 3, 4, 3_999] {
@@ -246,12 +233,12 @@ mod tests {
             let refused = !take(&store, &format!("rule-{n}"), quota, "ann", 1);
             assert!(refused, "what was used stays used: {quota:?}");
         }
-        assert_eq!(store.unbound_usage().keys, 4_000);
+        assert_eq!(store.tables.unbound_usage().keys, 4_000);
         // Once they equal fresh ones, the next bind drops them.
         clock.advance(2 * HOUR + 2 * MINUTE);
         let other = limiter(&store, "other", Quota::gcra(1, SECOND));
         assert!(other.try_acquire("other", &Key::shared()).is_ok());
-        assert_eq!(store.unbound_usage(), Usage::default());
+        assert_eq!(store.tables.unbound_usage(), Usage::default());
         assert_eq!(bound(&store), 1);
     }
 
@@ -267,7 +254,7 @@ mod tests {
             clock.advance(3 * SECOND);
             assert!(limiter.try_acquire("rule", &Key::of(["ann"])).is_ok());
             drop(limiter);
-            assert_eq!(store.unbound_usage().keys, 1, "{quota:?}");
+            assert_eq!(store.tables.unbound_usage().keys, 1, "{quota:?}");
         }
     }
 
@@ -286,10 +273,10 @@ mod tests {
         for n in 0..2_000 {
             let name = format!("rule-{n}");
             assert!(take(&store, &name, Quota::gcra(5, MINUTE), "bob", 1));
-            let usage = store.unbound_usage();
+            let usage = store.tables.unbound_usage();
             assert!(usage.bytes <= LEAST_BYTES as u64, "{usage:?}");
         }
-        let usage = store.unbound_usage();
+        let usage = store.tables.unbound_usage();
         assert!(usage.evicted_live > 1_500, "{usage:?}");
         assert_eq!(usage.evicted_live + usage.keys, 2_001);
         assert!(!take(
@@ -338,10 +325,10 @@ mod tests {
             assert_eq!(bound(&store), 1);
             drop(first);
             // Nothing has counted here in the other's name.
-            assert_eq!((bound(&store), store.unbound_usage().keys), (0, 1));
+            assert_eq!((bound(&store), store.tables.unbound_usage().keys), (0, 1));
             let left = other.try_acquire("rule", &ann).expect("at once");
             assert_eq!(left.verdicts()[0].remaining(), 3);
-            assert_eq!((bound(&store), store.unbound_usage().keys), (1, 0));
+            assert_eq!((bound(&store), store.tables.unbound_usage().keys), (1, 0));
             drop(other);
             assert_eq!(bound(&store), 0);
         }

@@ -1,24 +1,23 @@
 //! The tables of a memory store, by rule name.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     algorithm::Algorithm,
+    algorithm_kind::AlgorithmKind,
     memory::{
         balances::Balances,
         carry_over::CarryOver,
-        family::{Family, TableName},
         hasher::Hasher,
         open_records::Reservations,
         plan::Plan,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
         slot_numbers::SlotNumbers,
         table::{AnyTable, PackedTable, Table},
-        unbound::UnboundTables,
+        unbound::{TableName, UnboundTables},
     },
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::rule_store::Usage,
     sync::{Mutex, lock},
     time::{Clock, Tick},
 };
@@ -77,7 +76,8 @@ impl Tables {
     }
 
     /// What is kept of names that no rule set uses.
-    pub(super) fn unbound_usage(&self) -> Usage {
+    #[cfg(all(test, not(tollgate_shuttle)))]
+    pub(super) fn unbound_usage(&self) -> crate::store::rule_store::Usage {
         lock(&self.by_name).unbound.usage()
     }
 
@@ -92,11 +92,9 @@ impl Tables {
         lock(&self.by_name).bound.len()
     }
 
-    fn table<A: Algorithm>(&self, rule: &Rule, family: Family) -> Arc<Table<A>> {
-        let mut tables = lock(&self.by_name);
-        let tables = &mut *tables;
-        let name = (Arc::clone(rule.shared_name()), family);
-        // A family is one algorithm, so a table is of this type.
+    fn table<A: Algorithm>(&self, name: TableName) -> Arc<Table<A>> {
+        let tables = &mut *lock(&self.by_name);
+        // A state machine is one algorithm, so a table is of this type.
         let known = tables.bound.get(&name).map(Arc::clone);
         if let Some(table) = known.and_then(|table| table.into_any().downcast().ok()) {
             return table;
@@ -115,36 +113,22 @@ impl Tables {
         table
     }
 
-    fn rule_table<A: Algorithm>(&self, rule: &Rule, of: &Rule, family: Family) -> RuleTable<A> {
+    fn rule_table<A: Algorithm>(&self, rule: &Rule, name: TableName) -> RuleTable<A> {
         // Rules are valid, and the quotas of a rule are of one algorithm: it is `None` for one without a limit.
-        let plan = |plan| Plan::of_rule(rule.quota_of(plan), rule, &self.hasher);
+        let plan = |quota| Plan::of_rule(quota, rule, &self.hasher);
         RuleTable {
-            table: self.table::<A>(of, family),
-            plans: (0..rule.quotas()).map(plan).collect(),
+            table: self.table(name),
+            plans: rule.all_quotas().map(plan).collect(),
             block: rule.block_setting().cloned().map(Arc::new),
             idempotency: rule.idempotency(),
         }
     }
 
-    /// The rules among these whose names have states here.
-    pub(super) fn with_states<'a>(
-        &self,
-        rules: impl IntoIterator<Item = (usize, &'a Rule)>,
-    ) -> Vec<usize> {
-        let tables = lock(&self.by_name);
-        let has_states = |rule: &Rule| {
-            let name = (Arc::clone(rule.shared_name()), Family::of(rule)?);
-            (tables.bound.contains_key(&name) || tables.unbound.contains(&name)).then_some(())
-        };
-        let rules = rules.into_iter();
-        rules
-            .filter_map(|(index, rule)| has_states(rule).map(|()| index))
-            .collect()
-    }
-
     /// Whether the name of this rule has states here, under its algorithm.
     pub(super) fn has_states(&self, rule: &Rule) -> bool {
-        !self.with_states([(0, rule)]).is_empty()
+        let tables = lock(&self.by_name);
+        let has = |name| tables.bound.contains_key(&name) || tables.unbound.contains(&name);
+        table_name(rule, rule).is_some_and(has)
     }
 
     /// Drops rules on their tables, and packs the tables that nothing is bound to any more.
@@ -159,15 +143,15 @@ impl Tables {
 
     /// Carries used units over to a rule that has taken the place of another one with its name. Both are bound.
     pub(super) fn carry_over(&self, before: &Rule, after: &Rule) {
-        let (Some(from), Some(to)) = (Family::of(before), Family::of(after)) else {
+        let (Some(from), Some(to)) = (before.state_machine(), after.state_machine()) else {
             return;
         };
         // Slots in use belong to requests that run: nothing else becomes a slot, and no slot becomes anything else.
-        if from == to || to == Family::Concurrent {
+        if from == to || to == AlgorithmKind::Concurrent {
             return;
         }
-        let table = |family| {
-            let name = (Arc::clone(after.shared_name()), family);
+        let table = |state_machine| {
+            let name = (Arc::clone(after.shared_name()), state_machine);
             lock(&self.by_name).bound.get(&name).map(Arc::clone)
         };
         let (old, now) = (table(from), self.clock.now());
@@ -175,7 +159,7 @@ impl Tables {
             return;
         };
         // Without a table nothing was used; what the new one has of earlier times does not count.
-        let old = old.filter(|_| from != Family::Concurrent);
+        let old = old.filter(|_| from != AlgorithmKind::Concurrent);
         let carry_over = CarryOver::new(before, after);
         let (used, sides) = match &old {
             Some(old) => (old.used_units(&carry_over, now), old.take_sides()),
@@ -186,37 +170,32 @@ impl Tables {
 
     /// The rule at this index of a rule set on its table.
     pub(super) fn bind_rule(&self, rules: &RuleSet, index: usize) -> AnyRuleTable {
+        use AnyRuleTable as T;
         let rule = &rules.rules()[index];
         // A threshold has no table of its own: it reads that of its rule.
         let of = match rule.mode() {
             Mode::Threshold { .. } => rules.refers_to(index),
             _ => None,
         };
-        let of = of.map_or(rule, |of| &rules.rules()[of]);
-        match Family::of(rule) {
-            None => AnyRuleTable::Unlimited,
-            Some(family @ Family::Gcra) => AnyRuleTable::Gcra(self.rule_table(rule, of, family)),
-            Some(family @ Family::FixedWindow) => {
-                AnyRuleTable::FixedWindow(self.rule_table(rule, of, family))
-            }
-            Some(family @ Family::SlidingWindow) => {
-                AnyRuleTable::SlidingWindow(self.rule_table(rule, of, family))
-            }
-            Some(family @ Family::SlidingBuckets) => {
-                AnyRuleTable::SlidingBuckets(self.rule_table(rule, of, family))
-            }
-            Some(family @ Family::SlidingLog) => {
-                AnyRuleTable::SlidingLog(self.rule_table(rule, of, family))
-            }
-            Some(family @ Family::Concurrent) => {
-                AnyRuleTable::Concurrent(self.rule_table(rule, of, family))
-            }
+        let Some(name) = table_name(of.map_or(rule, |of| &rules.rules()[of]), rule) else {
+            return T::Unlimited;
+        };
+        match name.1 {
+            AlgorithmKind::Gcra => T::Gcra(self.rule_table(rule, name)),
+            AlgorithmKind::FixedWindow => T::FixedWindow(self.rule_table(rule, name)),
+            AlgorithmKind::SlidingWindow => T::SlidingWindow(self.rule_table(rule, name)),
+            AlgorithmKind::SlidingBuckets => T::SlidingBuckets(self.rule_table(rule, name)),
+            AlgorithmKind::SlidingLog => T::SlidingLog(self.rule_table(rule, name)),
+            AlgorithmKind::Concurrent => T::Concurrent(self.rule_table(rule, name)),
+            // State machines have no other names.
+            _ => T::Unlimited,
         }
     }
 }
 
-impl fmt::Debug for Tables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tables").finish_non_exhaustive()
-    }
+/// Where the states of `rule` are, under the name of `of`; `None` where it has none.
+fn table_name(of: &Rule, rule: &Rule) -> Option<TableName> {
+    Some((Arc::clone(of.shared_name()), rule.state_machine()?))
 }
+
+crate::debug_fields!(Tables);

@@ -3,9 +3,13 @@
 use std::{
     any::Any,
     collections::{BTreeSet, HashMap},
+    sync::Arc,
 };
 
-use crate::{memory::family::TableName, store::rule_store::Usage, time::Tick};
+use crate::{algorithm_kind::AlgorithmKind, store::rule_store::Usage, time::Tick};
+
+/// By what a table is found: the name of its rule, and its state machine.
+pub(super) type TableName = (Arc<str>, AlgorithmKind);
 
 /// The approximate memory of a name without its states.
 const BYTES_PER_NAME: usize = 512;
@@ -42,6 +46,7 @@ impl UnboundTables {
         }
     }
 
+    #[cfg(all(test, not(tollgate_shuttle)))]
     pub(super) fn usage(&self) -> Usage {
         self.usage
     }

@@ -10,7 +10,7 @@ use tracing::{Span, level_filters::LevelFilter};
 use crate::{
     block::ActiveBlock,
     check::Check,
-    decision::{Decision, Reason, Verdict},
+    decision::{Decision, Outcome, Reason, Verdict},
     key::Fingerprint,
     observe::{shown::shown, top_keys::HotKey},
     rule::Rule,
@@ -45,16 +45,17 @@ pub(super) fn is_denial_logged() -> bool {
     tracing::enabled!(target: "tollgate", tracing::Level::DEBUG)
 }
 
-/// Logs a denial, with what support needs.
-pub(super) fn denied(
+/// Logs a denial, which may stand for more of them, or a request that passes although the store failed: with what support needs.
+pub(super) fn decided(
     rule: &Rule,
     check: Option<&Check>,
     verdict: &Verdict,
     decision: &Decision,
     tenant: Option<&str>,
     route: &str,
-    one_in: u64,
+    one_in: Option<u64>,
 ) {
+    let is_denied = verdict.outcome() == Outcome::Deny;
     let plan = rule.plan_name(verdict.plan()).map(shown);
     let subject_type = rule.subject_type_name().map(shown);
     let tenant = tenant.map(shown);
@@ -62,6 +63,7 @@ pub(super) fn denied(
     tracing::debug!(
         target: "tollgate",
         rule = rule.name(),
+        answer = (!is_denied).then_some(if verdict.is_degraded() { "passed" } else { "allowed" }),
         reason = decision.reason().map(Reason::as_str),
         source = verdict.source().as_str(),
         retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64),
@@ -76,30 +78,11 @@ pub(super) fn denied(
         at_ms = decision.at() / 1_000,
         route = route.as_deref(),
         one_in,
-        "request denied"
-    );
-}
-
-/// Logs a request that passes although the store failed.
-pub(super) fn passed(
-    rule: &Rule,
-    check: Option<&Check>,
-    verdict: &Verdict,
-    decision: &Decision,
-    tenant: Option<&str>,
-) {
-    let subject_type = rule.subject_type_name().map(shown);
-    let tenant = tenant.map(shown);
-    tracing::debug!(
-        target: "tollgate",
-        rule = rule.name(),
-        answer = if verdict.is_degraded() { "passed" } else { "allowed" },
-        subject_type = subject_type.as_deref(),
-        tenant = tenant.as_deref(),
-        cost = check.map(Check::cost),
-        key = check.map(|check| tracing::field::display(check.key().prefix())),
-        at_ms = decision.at() / 1_000,
-        "request passed while the store failed"
+        "{}",
+        match is_denied {
+            true => "request denied",
+            false => "request passed while the store failed",
+        }
     );
 }
 
@@ -175,38 +158,23 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// The same outage, of other rules on the store.
-    pub(super) fn again(&self) -> Self {
-        Self {
-            is_on: AtomicBool::new(self.is_on.load(Ordering::Relaxed)),
-            last_failure: AtomicU64::new(self.last_failure.load(Ordering::Relaxed)),
-        }
-    }
-
     pub(super) fn decided(&self, rules: &RuleSet, decision: &Decision) {
-        let verdicts = decision.verdicts();
+        let (verdicts, rules) = (decision.verdicts(), rules.rules());
         let failed = |verdict: &&Verdict| verdict.source() == Source::Fallback;
         if let Some(verdict) = verdicts.iter().find(failed) {
-            self.store_failed(rules, decision, verdict);
-        } else if self.is_on.load(Ordering::Relaxed) && verdicts.iter().any(Verdict::has_numbers) {
-            self.store_recovered(rules);
-        }
-    }
-
-    fn store_failed(&self, rules: &RuleSet, decision: &Decision, verdict: &Verdict) {
-        if self.begins(second()) {
-            tracing::warn!(
-                target: "tollgate",
-                rule = rules.rules().get(verdict.rule()).map_or("", Rule::name),
-                allowed = decision.is_allowed(),
-                "the store failed; each rule applies its on_store_error until the store responds again"
-            );
-        }
-    }
-
-    fn store_recovered(&self, rules: &RuleSet) {
-        if self.ends(second()) {
-            let rules: Vec<&str> = rules.rules().iter().map(Rule::name).collect();
+            if self.begins(second()) {
+                tracing::warn!(
+                    target: "tollgate",
+                    rule = rules.get(verdict.rule()).map_or("", Rule::name),
+                    allowed = decision.is_allowed(),
+                    "the store failed; each rule applies its on_store_error until the store responds again"
+                );
+            }
+        } else if self.is_on.load(Ordering::Relaxed)
+            && verdicts.iter().any(Verdict::has_numbers)
+            && self.ends(second())
+        {
+            let rules: Vec<&str> = rules.iter().map(Rule::name).collect();
             tracing::info!(
                 target: "tollgate",
                 rules = rules.join(", "),

@@ -10,7 +10,7 @@ use crate::{
     decision::{Decision, Outcome, Verdict},
     key::{Fingerprint, KeyBuf},
     observe::{
-        top_keys::{HotKey, TopKey, TopKeys},
+        top_keys::{TopKey, TopKeys},
         waiting::Waiting,
     },
     rule::Rule,
@@ -26,6 +26,7 @@ use crate::{
 #[cfg(feature = "metrics")]
 use crate::{
     observe::{
+        names::CHECK_DURATION,
         rule_counters::{RequestCount, RuleCounters, RuleCounts},
         rule_metrics::RuleMetrics,
         series::Kind,
@@ -33,7 +34,6 @@ use crate::{
     },
     rule::Mode,
     store::rule_store::Usage,
-    table_sizes::TableSizes,
 };
 
 /// What a limiter tells operators: metrics with the feature `metrics`, events with `tracing`, and the top keys of the rules
@@ -47,7 +47,7 @@ pub struct Observer {
     rules: Box<[Arc<RuleObserver>]>,
     has_labels: bool,
     #[cfg(feature = "tracing")]
-    outage: events::Outage,
+    outage: Arc<events::Outage>,
     #[cfg(feature = "metrics")]
     check_duration: std::sync::OnceLock<metrics::Histogram>,
     #[cfg(feature = "metrics")]
@@ -62,19 +62,10 @@ pub struct Observer {
 
 /// Says how large tables are.
 #[cfg(feature = "metrics")]
-type SizesFn = dyn Fn() -> TableSizes + Send + Sync;
+type SizesFn = dyn Fn() -> [u64; 3] + Send + Sync;
 
 impl Observer {
-    pub(crate) fn new(set: &Arc<RuleSet>) -> Self {
-        Self::of(set, None)
-    }
-
-    /// The observer of rules that take the place of others. What was counted under a name goes on.
-    pub(crate) fn succeeding(set: &Arc<RuleSet>, before: &Self) -> Self {
-        Self::of(set, Some(before))
-    }
-
-    fn of(set: &Arc<RuleSet>, before: Option<&Self>) -> Self {
+    pub(crate) fn new(set: &Arc<RuleSet>, before: Option<&Self>) -> Self {
         let observer = |rule: &Rule| {
             let before = before.and_then(|before| before.rule(before.set.position(rule.name())?));
             match before {
@@ -91,11 +82,11 @@ impl Observer {
                 true => rules.iter().map(observer).collect(),
                 false => Box::default(),
             },
-            has_labels: has_top_keys && rules.iter().any(Rule::has_label),
+            has_labels: has_top_keys && rules.iter().any(|rule| rule.settings.label.is_some()),
             #[cfg(feature = "tracing")]
-            outage: before.map_or_else(Default::default, |before| before.outage.again()),
+            outage: before.map_or_else(Default::default, |it| Arc::clone(&it.outage)),
             #[cfg(feature = "metrics")]
-            check_duration: before.map_or_else(Default::default, |b| b.check_duration.clone()),
+            check_duration: before.map_or_else(Default::default, |it| it.check_duration.clone()),
             #[cfg(feature = "metrics")]
             tables: Default::default(),
             #[cfg(feature = "metrics")]
@@ -127,10 +118,10 @@ impl Observer {
     /// A check was made.
     pub(crate) fn on_check(&self, check: &Check, key: &KeyBuf) {
         if let Some((rule, observer)) = self.rule(usize::from(check.rule()))
-            && let Some(label) = rule.top_keys_setting().and_then(|setting| setting.label())
+            && let Some(label) = &rule.settings.label
             && let Some(top_keys) = observer.top_keys_before()
         {
-            top_keys.on_check(check, key, &**label);
+            top_keys.on_check(check, key, label);
         }
     }
 
@@ -173,23 +164,8 @@ impl Observer {
             #[cfg(feature = "metrics")]
             observer.metrics(rule).count(rule, check, verdict, decision);
             #[cfg(feature = "tracing")]
-            if verdict.outcome() == Outcome::Deny
-                && rule.is_enforced()
-                && events::is_denial_logged()
-                && let Some(one_in) = observer.logs_denial(decision.at() / 1_000_000)
-            {
-                let tenant = observer.label(check);
-                let tenant = tenant.as_deref();
-                events::denied(rule, check, verdict, decision, tenant, route, one_in);
-            }
-            #[cfg(feature = "tracing")]
-            if verdict.source() == Source::Fallback
-                && decision.is_allowed()
-                && rule.is_enforced()
-                && events::is_denial_logged()
-            {
-                let tenant = observer.label(check);
-                events::passed(rule, check, verdict, decision, tenant.as_deref());
+            if rule.is_enforced() {
+                observer.log(rule, check, verdict, decision, route);
             }
             if observer.keeps_top_keys
                 && let Some(check) = check
@@ -206,7 +182,11 @@ impl Observer {
         let _ = route;
         #[cfg(feature = "metrics")]
         {
-            self.time(timer);
+            if let Some(elapsed) = timer.elapsed() {
+                self.check_duration
+                    .get_or_init(|| metrics::histogram!(CHECK_DURATION))
+                    .record(elapsed.as_secs_f64());
+            }
             self.update_once_a_second(store, decision.at());
         }
         #[cfg(not(feature = "metrics"))]
@@ -218,10 +198,9 @@ impl Observer {
     fn record_on_span(&self, decision: &Decision) {
         let is_allowed = decision.is_allowed();
         if is_allowed && !decision.is_degraded() {
-            let word = if decision.is_repeat() {
-                "repeated"
-            } else {
-                "allowed"
+            let word = match decision.is_repeat() {
+                true => "repeated",
+                false => "allowed",
             };
             return events::record_on_span(word, None, None);
         }
@@ -256,7 +235,11 @@ impl Observer {
             Outcome::Failed | Outcome::NotDecided => return,
         };
         if let Some(hot) = observer.top_keys().record(check, is_denied, at) {
-            hot_key(rule, observer, &hot);
+            #[cfg(feature = "metrics")]
+            observer.metrics(rule).hot_keys.increment(1);
+            #[cfg(feature = "tracing")]
+            events::hot_key(rule, &hot);
+            let _ = (rule, hot);
         }
     }
 
@@ -311,44 +294,23 @@ impl Observer {
     }
 }
 
-fn hot_key(rule: &Rule, observer: &RuleObserver, hot: &HotKey) {
-    #[cfg(feature = "metrics")]
-    observer.metrics(rule).hot_keys.increment(1);
-    #[cfg(feature = "tracing")]
-    events::hot_key(rule, hot);
-    let _ = (rule, observer, hot);
-}
-
 #[cfg(feature = "metrics")]
 impl Observer {
-    fn time(&self, timer: Timer) {
-        if let Some(elapsed) = timer.elapsed() {
-            self.check_duration
-                .get_or_init(|| metrics::histogram!(crate::observe::names::CHECK_DURATION))
-                .record(elapsed.as_secs_f64());
-        }
-    }
-
-    /// The first request of a second brings gauges up to date, and counters that are behind.
+    /// The first request of a second brings gauges up to date, and counters that are behind. The store's usage takes the locks of a
+    /// rule's shards one after another.
     fn update_once_a_second(&self, store: &dyn RuleStore, at: Tick) {
         use std::sync::atomic::Ordering;
         let second = at / 1_000_000;
-        if self.updated_at.load(Ordering::Relaxed) != second
-            && self.updated_at.swap(second, Ordering::Relaxed) != second
+        if self.updated_at.load(Ordering::Relaxed) == second
+            || self.updated_at.swap(second, Ordering::Relaxed) == second
         {
-            self.update(store);
+            return;
         }
-    }
-
-    /// The store's usage takes the locks of a rule's shards one after another.
-    fn update(&self, store: &dyn RuleStore) {
-        let mut sizes = match &*lock(&self.local_tables) {
-            Some(sizes) => sizes(),
-            None => TableSizes::default(),
-        };
+        let local = lock(&self.local_tables).as_ref().map(|sizes| sizes());
+        let [keys, bytes, last_seen] = local.unwrap_or_default();
         let top_keys = self.rules.iter().filter_map(|it| it.top_keys_before());
-        sizes.top_keys_bytes = top_keys.map(|keys| keys.bytes() as u64).sum();
-        self.tables.show(sizes);
+        let top_keys = top_keys.map(|keys| keys.bytes() as u64).sum();
+        self.tables.show([keys, bytes, last_seen, top_keys]);
         for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
             if let Some(metrics) = observer.metrics_before() {
                 metrics.counters.publish();
@@ -457,8 +419,34 @@ impl RuleObserver {
 
     /// What the application calls the client of a check, if it came often enough to be called.
     #[cfg(feature = "tracing")]
-    pub(super) fn label(&self, check: Option<&Check>) -> Option<Arc<str>> {
+    fn label(&self, check: Option<&Check>) -> Option<Arc<str>> {
         self.top_keys_before()?.label(check?)
+    }
+
+    /// Logs some denials of an enforced rule, and each request that passes while the store fails.
+    #[cfg(feature = "tracing")]
+    fn log(
+        &self,
+        rule: &Rule,
+        check: Option<&Check>,
+        verdict: &Verdict,
+        decision: &Decision,
+        route: &str,
+    ) {
+        let is_denied = verdict.outcome() == Outcome::Deny;
+        let passes = verdict.source() == Source::Fallback && decision.is_allowed();
+        if !(is_denied || passes) || !events::is_denial_logged() {
+            return;
+        }
+        let one_in = match is_denied {
+            true => self.logs_denial(decision.at() / 1_000_000),
+            false => None,
+        };
+        if one_in.is_some() || !is_denied {
+            let tenant = self.label(check);
+            let tenant = tenant.as_deref();
+            events::decided(rule, check, verdict, decision, tenant, route, one_in);
+        }
     }
 
     /// A denial in this second. `Some`: it is logged, and stands for this number of denials.

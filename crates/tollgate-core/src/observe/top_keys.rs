@@ -9,7 +9,7 @@ use crate::{
         shown::shown,
         space_saving::{Details, SpaceSaving},
     },
-    rule::LabelFn,
+    rule::NameFn,
     sync::{Mutex, lock, try_lock},
     time::Tick,
 };
@@ -125,7 +125,7 @@ impl TopKeys {
     }
 
     /// A check was made: calls its key by its name, if it came before and has none.
-    pub(super) fn on_check(&self, check: &Check, key: &KeyBuf, label: &LabelFn) {
+    pub(super) fn on_check(&self, check: &Check, key: &KeyBuf, label: &NameFn) {
         if PAUSED.get().0 == ptr::from_ref(self) as usize {
             return;
         }
@@ -134,7 +134,7 @@ impl TopKeys {
         let recent = try_lock(&self.0);
         if recent.is_some_and(|mut it| it.current.details(bits).is_some_and(is_unlabelled)) {
             // Without the lock: the application may ask for the top keys.
-            let label = shown(&label(key));
+            let label = shown(&(label.0)(key));
             if let Some(details) = try_lock(&self.0)
                 .as_mut()
                 .and_then(|it| it.current.details(bits))
@@ -371,17 +371,17 @@ mod tests {
     #[test]
     fn a_key_that_comes_often_gets_its_label_and_others_cost_nothing() {
         let calls = AtomicU64::new(0);
-        let label = Arc::new(move |key: &KeyBuf| {
+        let label = NameFn(Arc::new(move |key: &KeyBuf| {
             assert!(calls.fetch_add(1, Ordering::Relaxed) < 100);
             let (_, part) = key.parts().next().expect("one part");
             format!("client\n{}", part.len())
-        });
+        }));
         let top_keys = TopKeys::new();
         let mut key = KeyBuf::new();
         KeyPart::add_to("ada", &mut key, PartKind::VALUE);
         for n in 0..10_000 {
             let check = check(if n % 2 == 0 { 1 } else { n });
-            top_keys.on_check(&check, &key, &*label);
+            top_keys.on_check(&check, &key, &label);
             let _ = top_keys.record(&check, false, 0);
         }
         let top = top_keys.top(1);

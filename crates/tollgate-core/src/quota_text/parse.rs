@@ -6,10 +6,10 @@ use std::{str::FromStr, time::Duration};
 use crate::quota_text::calendar;
 use crate::{
     algorithm_kind::AlgorithmKind,
-    quota::{MAX_PERIOD, Quota},
+    quota::{MAX_PERIOD, Quota, gcd},
     quota_text::{
         period::{PeriodText, instant, period},
-        settings::{make, read_settings},
+        settings::{make, read_setting},
         word::{ParseQuotaError, Word, Wrong, units, words},
     },
 };
@@ -110,11 +110,12 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
     if limit == 0 && settings.is_empty() {
         return Ok(Quota::none());
     }
-    let settings = read_settings(settings, algorithm, text.len())?;
-    let quota = make(algorithm, limit, period, &settings);
+    let setting = read_setting(settings, algorithm, text.len())?;
+    let number = setting.map(|(number, _)| number);
+    let quota = make(algorithm, limit, period, number);
     quota.validate().map_err(|error| {
         // Which of the numbers it is about is known for those that are wrong alone.
-        let span = match settings.burst {
+        let span = match setting {
             _ if limit == 0 || period.is_zero() => rate.span(),
             Some((0, word)) => word.span(),
             _ => rate.start..text.trim_end().len(),
@@ -244,11 +245,7 @@ fn whole_rate(number: &str, period: &Word<'_>) -> Option<String> {
     let digits = format!("{whole}{fraction}");
     let units: u64 = digits.parse().ok().filter(|units| *units > 0)?;
     let parts = 10_u32.checked_pow(fraction.len().try_into().ok()?)?;
-    // Their greatest common divisor.
-    let (mut common, mut rest) = (u64::from(parts), units);
-    while rest > 0 {
-        (common, rest) = (rest, common % rest);
-    }
+    let common = gcd(parts.into(), units);
     let parts = u32::try_from(u64::from(parts) / common).ok()?;
     let time = self::period(period).ok()?.checked_mul(parts)?;
     (time <= MAX_PERIOD).then(|| format!("{}/{}", units / common, PeriodText(time)))

@@ -7,7 +7,7 @@ use crate::{
     quota::Quota,
     quota_text::{
         period::{InstantText, PeriodText},
-        settings::{DEFAULT_BUCKETS, is_bucket},
+        settings::DEFAULT_BUCKETS,
     },
 };
 
@@ -50,7 +50,7 @@ impl fmt::Display for Quota {
             _ => {}
         }
         write!(f, " {}/{}", self.rate(), PeriodText(self.period()))?;
-        if is_bucket(self.algorithm()) && self.limit() != self.rate() {
+        if self.algorithm().is_bucket() && self.limit() != self.rate() {
             write!(f, " burst {}", self.limit())?;
         }
         match self.algorithm() {

@@ -5,13 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use proptest::prelude::*;
 
 use crate::{
+    algorithm_kind::AlgorithmKind,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
-    quota_text::{
-        parse::ALGORITHMS,
-        period::UNITS,
-        settings::{Settings, is_bucket, make},
-        word::Word,
-    },
+    quota_text::{parse::ALGORITHMS, period::UNITS, settings::make},
     time::{DAY, HOUR, MINUTE, SECOND},
 };
 
@@ -233,9 +229,11 @@ proptest! {
         burst in proptest::option::of(prop_oneof![1_u64..1_000, 1..=MAX_UNITS]),
         buckets in proptest::option::of(2_u32..=600),
     ) {
-        let word = Word { text: "", start: 0 };
-        let burst = burst.filter(|_| is_bucket(algorithm)).map(|burst| (burst, word));
-        let quota = make(algorithm, limit, period, &Settings { burst, buckets });
+        let setting = match algorithm {
+            AlgorithmKind::SlidingBuckets => buckets.map(u64::from),
+            _ => burst.filter(|_| algorithm.is_bucket()),
+        };
+        let quota = make(algorithm, limit, period, setting);
         if quota.validate().is_ok() {
             prop_assert_eq!(quota.to_string().parse(), Ok(quota), "{}", quota);
         } else {

@@ -4,8 +4,6 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use smallvec::SmallVec;
 
-#[cfg(feature = "metrics")]
-use crate::table_sizes::TableSizes;
 use crate::{
     algorithm::{Retry, Taken},
     check::Check,
@@ -29,6 +27,7 @@ use crate::{
     sync::{AtomicU64, Mutex, Ordering, lock},
     ticket::holds,
     time::Clock,
+    variable_quota::Part,
 };
 
 /// The most bytes of a rule's states while its store fails.
@@ -52,70 +51,46 @@ struct Shares {
     store: Arc<dyn RuleStore>,
 }
 
-impl Shares {
-    fn new(
-        rules: &Arc<RuleSet>,
-        instances: InstanceCount,
-        store: &MemoryStore,
-    ) -> Result<Self, RuleError> {
-        let local = rules.given().iter().map(|rule| cut(rule, &instances));
-        let local = RuleSet::new(local)?;
-        Ok(Self {
-            store: store.bind(Arc::new(local))?,
-            instances,
-        })
-    }
-}
-
-/// The share or cap of a rule, for as many instances as are counted.
-fn cut(rule: &Rule, instances: &InstanceCount) -> Rule {
-    let of_least = local_rule(rule, instances.least(), None);
-    local_rule(rule, instances.counted(), Some(&of_least))
-}
-
 impl Fallback {
-    /// The local shares and caps of these rules, each of at most 16 MiB.
+    /// The local shares and caps of these rules, each of at most 16 MiB. They take the place of those of `before`: what was counted
+    /// under their names stays counted, for as many instances, by the same clock.
     ///
     /// # Errors
     ///
     /// A quota whose share cannot be counted.
     pub(crate) fn new(
         rules: &Arc<RuleSet>,
+        before: Option<&Self>,
         instances: NonZeroU32,
         clock: Clock,
     ) -> Result<Self, RuleError> {
-        let store = MemoryStore::builder()
-            .bytes_per_rule(BYTES)
-            .clock(clock)
-            .build();
-        Ok(Self {
-            shares: Mutex::new(Shares::new(rules, InstanceCount::new(instances), &store)?),
-            store,
-            last_seen: LastSeen::new(rules),
-            admitted_in_fallback: rules.rules().iter().map(|_| Arc::default()).collect(),
-            rules: Arc::clone(rules),
-        })
-    }
-
-    /// For rules that take the place of those of `before`: what was counted under their names stays counted.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share cannot be counted.
-    pub(crate) fn succeeding(rules: &Arc<RuleSet>, before: &Self) -> Result<Self, RuleError> {
-        let instances = lock(&before.shares).instances.clone();
-        let shares = Shares::new(rules, instances, &before.store)?;
-        let counter = |rule: &Rule| {
+        let (store, instances) = match before {
+            Some(it) => (it.store.clone(), lock(&it.shares).instances.clone()),
+            None => {
+                let store = MemoryStore::builder().bytes_per_rule(BYTES).clock(clock);
+                (store.build(), InstanceCount::new(instances))
+            }
+        };
+        let admitted = |rule: &Rule| {
+            let before = before?;
             let index = before.rules.position(rule.name())?;
             before.admitted_in_fallback.get(index).cloned()
         };
+        let local = rules.given().iter().map(|rule| {
+            let of_least = local_rule(rule, instances.least(), None);
+            local_rule(rule, instances.counted(), Some(&of_least))
+        });
+        // State is found by the rules' names.
+        let local = store.bind(Arc::new(RuleSet::new(local)?))?;
         let counters = rules.rules().iter();
-        let counters = counters.map(|rule| counter(rule).unwrap_or_default());
+        let counters = counters.map(|rule| admitted(rule).unwrap_or_default());
         Ok(Self {
-            // State is found by the rules' names.
-            shares: Mutex::new(shares),
-            store: before.store.clone(),
-            last_seen: before.last_seen.succeeded_by(rules),
+            shares: Mutex::new(Shares {
+                instances,
+                store: local,
+            }),
+            store,
+            last_seen: LastSeen::new(rules, before.map(|it| &it.last_seen)),
             admitted_in_fallback: counters.collect(),
             rules: Arc::clone(rules),
         })
@@ -138,20 +113,15 @@ impl Fallback {
             .map_or(0, |units| units.load(Ordering::Relaxed))
     }
 
-    /// How large its tables are.
+    /// How many keys the shares have, in how many bytes, and the bytes of what was last seen.
     #[cfg(feature = "metrics")]
-    pub(crate) fn sizes(&self) -> TableSizes {
+    pub(crate) fn sizes(&self) -> [u64; 3] {
         let local = self.local();
         // A rule set has fewer than 65 536 rules.
         let rules = 0..local.rules().rules().len() as u16;
         let used = rules.filter_map(|rule| local.usage(rule));
         let (keys, bytes) = used.fold((0, 0), |sum, it| (sum.0 + it.keys, sum.1 + it.bytes));
-        TableSizes {
-            fallback_keys: keys,
-            fallback_bytes: bytes,
-            last_seen_bytes: self.last_seen.bytes(),
-            ..Default::default()
-        }
+        [keys, bytes, self.last_seen.bytes()]
     }
 
     /// The shares and caps in memory.
@@ -193,20 +163,13 @@ impl Fallback {
         let is_local = |verdict: &Verdict| {
             verdict.source() != Source::Store && verdict.outcome() != Outcome::Failed
         };
-        if decision.outcome() == Outcome::Failed || !decision.verdicts().iter().all(is_local) {
-            self.resolve_stored(store, checks, decision);
+        if decision.outcome() != Outcome::Failed && decision.verdicts().iter().all(is_local) {
+            return;
         }
-    }
-
-    fn resolve_stored(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
-        self.last_seen
-            .note(checks, decision.verdicts(), self.clock());
-        if decision.outcome() == Outcome::Failed
-            || decision
-                .verdicts()
-                .iter()
-                .any(|verdict| verdict.outcome() == Outcome::Failed)
-        {
+        let verdicts = decision.verdicts();
+        self.last_seen.note(checks, verdicts, self.clock());
+        let failed = |verdict: &Verdict| verdict.outcome() == Outcome::Failed;
+        if decision.outcome() == Outcome::Failed || verdicts.iter().any(failed) {
             self.resolve_failed(store, checks, decision);
         }
     }
@@ -230,11 +193,7 @@ impl Fallback {
                 continue;
             }
             let rule = rules.rules().get(verdict.rule());
-            let of_check = |rule: &Rule| {
-                let answer = check.policy().store_error_answer();
-                answer.unwrap_or_else(|| rule.store_error_answer())
-            };
-            match rule.map(of_check) {
+            match rule.map(|rule| rule.answer_to_failure(check)) {
                 Some(OnStoreError::Allow | OnStoreError::Degraded) => verdict.pass_degraded(),
                 Some(OnStoreError::Deny) => verdict.deny_for_failure(),
                 Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) => {
@@ -274,7 +233,14 @@ impl Fallback {
         }
         decision.conclude(|verdict| enforced(verdict.rule()));
         if decision.is_allowed() {
-            self.count_admitted(checks, decision);
+            for (check, verdict) in checks.iter().zip(decision.verdicts()) {
+                if verdict.source() == Source::Fallback
+                    && verdict.outcome() == Outcome::Allow
+                    && let Some(units) = self.admitted_in_fallback.get(verdict.rule())
+                {
+                    units.fetch_add(check.cost(), Ordering::Relaxed);
+                }
+            }
             decision.set_slots(HeldSlots::both(decision.take_slots(), slots));
         } else {
             decision.set_slots(None);
@@ -300,7 +266,7 @@ impl Fallback {
     fn begin(&self, shares: &dyn RuleStore, instances: NonZeroU32, check: &Check) {
         // Only of rules that count against a share is anything remembered.
         self.last_seen.claim(check, self.clock().now(), |used| {
-            let rule = shares.rules().rules().get(usize::from(check.rule()));
+            let rule = shares.rules().rule_of(check);
             let limit = rule.and_then(|rule| rule.limit_under(usize::from(check.plan())));
             let part = used.div_ceil(instances.get().into());
             begin_with(shares, check, part.min(limit.unwrap_or(0)));
@@ -311,14 +277,11 @@ impl Fallback {
     pub(crate) fn charge(&self, store: &dyn RuleStore, check: &Check, units: u64) -> u64 {
         let index = usize::from(check.rule());
         let rule = self.rules.rules().get(index);
-        let answer = check.policy().store_error_answer();
-        let answer = answer.or(rule.map(Rule::store_error_answer));
-        if !matches!(
-            answer,
-            Some(OnStoreError::LocalShare | OnStoreError::Cap(_))
-        ) {
+        let Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) =
+            rule.map(|rule| rule.answer_to_failure(check))
+        else {
             return units;
-        }
+        };
         let (shares, instances) = self.shares(store);
         self.begin(&*shares, instances, check);
         let looked = shares.peek(&[check.with_cost(0)]).ready();
@@ -330,17 +293,6 @@ impl Fallback {
         let room = (verdict.remaining() + share.debt_of()).saturating_sub(verdict.debt());
         shares.settle(&[charged(check)], Settlement::Charge(units));
         units.saturating_sub(room)
-    }
-
-    fn count_admitted(&self, checks: &[Check], decision: &Decision) {
-        for (check, verdict) in checks.iter().zip(decision.verdicts()) {
-            if verdict.source() == Source::Fallback
-                && verdict.outcome() == Outcome::Allow
-                && let Some(units) = self.admitted_in_fallback.get(verdict.rule())
-            {
-                units.fetch_add(check.cost(), Ordering::Relaxed);
-            }
-        }
     }
 }
 
@@ -376,9 +328,13 @@ fn charged(check: &Check) -> Hold {
 /// What a rule counts against in this process while its store fails. A quota whose share cannot be counted keeps the one
 /// it had `before`.
 fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule {
-    let share = |plan: usize| match rule.store_error_answer() {
+    let part = match rule.store_error_answer() {
+        OnStoreError::Cap(cap) => Part::Cap(cap),
+        _ => Part::Share(instances),
+    };
+    let share = |(plan, quota): (usize, &Quota)| match rule.store_error_answer() {
         OnStoreError::LocalShare => {
-            let share = rule.quota_of(plan).share(instances.get());
+            let share = quota.share(instances.get());
             match before {
                 Some(before) if share.validate().is_err() => *before.quota_of(plan),
                 _ => share,
@@ -388,20 +344,18 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
         // These count nothing.
         OnStoreError::Allow | OnStoreError::Deny | OnStoreError::Degraded => Quota::unlimited(),
     };
-    let mut local = Rule::new(Arc::clone(rule.shared_name()), share(0));
-    local = match rule.store_error_answer() {
-        OnStoreError::Cap(cap) => local.with_cap_for(rule, cap),
-        _ => local.with_share_of(rule, instances),
-    };
-    for plan in 1..rule.quotas() {
-        let name = rule.plan_name(plan).unwrap_or_default();
-        local = local.plan(name, share(plan));
-    }
+    let mut shares = rule.all_quotas().enumerate().map(share);
+    let own = shares.next().unwrap_or_else(Quota::unlimited);
+    let local = Rule::new(Arc::clone(rule.shared_name()), own).with_quotas_of(rule, part);
+    let local = rule
+        .plan_names()
+        .zip(shares)
+        .fold(local, |local, (name, share)| local.plan(name, share));
     // In full for each process, if that is paid back in time: a part of it might not hold what one request costs more than it took.
     let part = rule.debt_of() / u64::from(instances.get());
     let can_owe = |debt: &u64| {
-        let mut quotas = (0..local.quotas()).map(|plan| local.quota_of(plan));
-        *debt > 0 && quotas.all(|quota| quota.has_state() && debt_conflict(quota, *debt).is_none())
+        let owes = |quota: &Quota| quota.has_state() && debt_conflict(quota, *debt).is_none();
+        *debt > 0 && local.all_quotas().all(owes)
     };
     match [rule.debt_of(), part].into_iter().find(can_owe) {
         Some(debt) => local.debt(debt),
@@ -426,7 +380,7 @@ mod tests {
     fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {
         let rules = RuleSet::new([Rule::new("rule", Quota::gcra(1, MAX_PERIOD))]);
         let rules = Arc::new(rules.expect("a valid rule"));
-        let fallback = Fallback::new(&rules, NonZeroU32::MIN, Clock::system());
+        let fallback = Fallback::new(&rules, None, NonZeroU32::MIN, Clock::system());
         let local = fallback.expect("valid shares").local();
         for n in 1..=600_000_u64 {
             let spread = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,9 +1,13 @@
 //! The usage that the store last reported, for local shares to start with.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    hash::BuildHasher as _,
+    sync::{Arc, OnceLock},
+};
+
+use foldhash::fast::FixedState;
 
 use crate::{
-    algorithm_kind::AlgorithmKind,
     check::Check,
     check_policy::OnStoreError,
     decision::Verdict,
@@ -21,8 +25,6 @@ const SHARDS: usize = 64;
 const CELLS: usize = 1_024;
 /// Units from here on have no place in a cell. Shares of such quotas begin fresh.
 const TOO_MANY: u64 = 1 << 48;
-/// Odd, with bits all over: small numbers that are multiplied by it differ everywhere.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Ticks are kept in steps of 2^4 = 16 µs.
 const STEP_BITS: u32 = 4;
 
@@ -31,12 +33,8 @@ const STEP_BITS: u32 = 4;
 /// States share cells, and the last write wins. What is found belongs to exactly this rule and key.
 pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
-    /// Whether the rule at this index counts against a local share.
-    shares: Box<[bool]>,
-    /// What the rule at this index is known by here: indices change with the rules, and what was seen stays.
-    ids: Box<[u16]>,
-    /// The first id that no rule has had.
-    next: usize,
+    /// The hash of its name, of a rule that counts against a local share: indices change with the rules, and what was seen stays.
+    ids: Box<[Option<u64>]>,
     shards: Arc<[Shard]>,
 }
 
@@ -59,44 +57,23 @@ struct Entry {
 }
 
 impl LastSeen {
-    pub(crate) fn new(rules: &Arc<RuleSet>) -> Self {
-        let shares: Box<[_]> = rules.rules().iter().map(begins_with_last).collect();
-        let shards = if shares.contains(&true) { SHARDS } else { 0 };
+    /// What was seen `before` under the names of these rules is still known.
+    pub(crate) fn new(rules: &Arc<RuleSet>, before: Option<&Self>) -> Self {
+        let id = |rule: &Rule| FixedState::default().hash_one(rule.name());
+        let ids = rules.rules().iter();
+        let ids: Box<[_]> = ids
+            .map(|rule| begins_with_last(rule).then(|| id(rule)))
+            .collect();
+        let shards = ids.iter().any(Option::is_some).then(|| {
+            let known = before.map(|before| Arc::clone(&before.shards));
+            known
+                .filter(|shards| !shards.is_empty())
+                .unwrap_or_else(|| (0..SHARDS).map(|_| Shard::default()).collect())
+        });
         Self {
             rules: Arc::clone(rules),
-            shares,
-            // A rule set has fewer than 65 536 rules.
-            ids: (0..rules.rules().len()).map(|id| id as u16).collect(),
-            next: rules.rules().len(),
-            shards: (0..shards).map(|_| Shard::default()).collect(),
-        }
-    }
-
-    /// For rules that take the place of these: what was seen under their names is still known.
-    pub(crate) fn succeeded_by(&self, rules: &Arc<RuleSet>) -> Self {
-        let anew = Self::new(rules);
-        if self.shards.is_empty() || anew.shards.is_empty() {
-            return anew;
-        }
-        let mut next = self.next;
-        let mut id = |rule: &Rule| {
-            let known = self.rules.position(rule.name());
-            let known = known.and_then(|index| self.ids.get(index).copied());
-            known.map(Some).unwrap_or_else(|| {
-                next += 1;
-                u16::try_from(next - 1).ok()
-            })
-        };
-        let ids: Option<Box<[u16]>> = rules.rules().iter().map(&mut id).collect();
-        match ids {
-            Some(ids) => Self {
-                ids,
-                next,
-                shards: Arc::clone(&self.shards),
-                ..anew
-            },
-            // There have been 65 536 names: what was seen is forgotten, and they are counted anew.
-            None => anew,
+            ids,
+            shards: shards.unwrap_or_default(),
         }
     }
 
@@ -110,9 +87,9 @@ impl LastSeen {
 
     /// Where the state of a check is, what stands for its key there, and what its rule is known by.
     fn place(&self, check: &Check) -> Option<(&Shard, Fingerprint, u64)> {
-        let id = u64::from(*self.ids.get(usize::from(check.rule()))?);
+        let id = (*self.ids.get(usize::from(check.rule()))?)?;
         // Rules of one key do not share a line of cells.
-        let key = check.key().bits() ^ u128::from(id.wrapping_mul(SPREAD));
+        let key = check.key().bits() ^ u128::from(id);
         let shard = self.shards.get((key >> 50) as usize % SHARDS)?;
         Some((shard, Fingerprint::from_bits(key), id))
     }
@@ -121,16 +98,15 @@ impl LastSeen {
     pub(crate) fn note(&self, checks: &[Check], verdicts: &[Verdict], clock: &Clock) {
         let mut now = None;
         for (check, verdict) in checks.iter().zip(verdicts) {
-            let rule = usize::from(check.rule());
-            if self.shares.get(rule) != Some(&true)
-                || verdict.rule() != rule
-                || verdict.source() != Source::Store
-                || !verdict.has_numbers()
-            {
+            let Some((shard, key, id)) = self.place(check) else {
                 continue;
-            }
-            let limit = self.rules.rules()[rule].limit_under(usize::from(check.plan()));
-            let Some(limit) = limit.filter(|limit| *limit < TOO_MANY) else {
+            };
+            let rule = self.rules.rule_of(check);
+            let limit = rule.and_then(|rule| rule.limit_under(usize::from(check.plan())));
+            let limit = limit.filter(|limit| *limit < TOO_MANY && verdict.has_numbers());
+            let is_stored =
+                verdict.source() == Source::Store && verdict.rule() == usize::from(check.rule());
+            let Some(limit) = limit.filter(|_| is_stored) else {
                 continue;
             };
             let now = *now.get_or_insert_with(|| clock.now());
@@ -142,17 +118,15 @@ impl LastSeen {
                 until: now.saturating_add(verdict.reset_after_ticks()),
                 plan: check.plan(),
             };
-            if let Some((shard, key, id)) = self.place(check) {
-                let cells = shard.cells.get_or_init(|| SeqCells::new(1, CELLS));
-                cells.line(0, key).insert(key, id, entry.words());
-            }
+            let cells = shard.cells.get_or_init(|| SeqCells::new(1, CELLS));
+            cells.line(0, key).insert(key, id, entry.words());
         }
     }
 
     /// Hands the units that `check`'s state still holds at `now` to `begin`, unless they have been handed out since the
     /// store last answered. A concurrent claim of the same state waits until `begin` has returned.
     pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
-        let rule = self.rules.rules().get(usize::from(check.rule()));
+        let rule = self.rules.rule_of(check);
         let (Some((shard, key, id)), Some(rule)) = (self.place(check), rule) else {
             return;
         };
@@ -176,10 +150,8 @@ impl LastSeen {
 }
 
 fn begins_with_last(rule: &Rule) -> bool {
-    let mut limits = (0..rule.quotas())
-        .map(|plan| rule.quota_of(plan))
-        .filter(|quota| quota.has_state())
-        .map(Quota::limit);
+    let limited = |quota: &&Quota| quota.has_state();
+    let mut limits = rule.all_quotas().filter(limited).map(Quota::limit);
     rule.is_enforced()
         && rule.store_error_answer() == OnStoreError::LocalShare
         && limits.all(|limit| limit < TOO_MANY)
@@ -203,15 +175,12 @@ impl Entry {
     /// The units that still weigh at `now`, rounded up: a bucket pays back evenly, a window at its end.
     fn used_at(&self, now: Tick, quota: &Quota) -> u64 {
         let ahead = self.until.saturating_sub(now);
-        match quota.algorithm() {
-            _ if ahead == 0 => 0,
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-                let owed = u128::from(ahead) * u128::from(quota.rate());
-                let units = owed.div_ceil(u128::from(micros(quota.period()).max(1)));
-                u64::try_from(units).map_or(self.used, |units| units.min(self.used))
-            }
-            _ => self.used,
+        if ahead == 0 || !quota.algorithm().is_bucket() {
+            return if ahead == 0 { 0 } else { self.used };
         }
+        let owed = u128::from(ahead) * u128::from(quota.rate());
+        let units = owed.div_ceil(u128::from(micros(quota.period()).max(1)));
+        u64::try_from(units).map_or(self.used, |units| units.min(self.used))
     }
 }
 
@@ -257,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_handed_out_once_until_the_state_is_fresh() {
-        let seen = LastSeen::new(&set([rule("rule")]));
+        let seen = LastSeen::new(&set([rule("rule")]), None);
         let one = check(0, 7);
         for (reset_after, later, units) in [
             (1_000, 0, Some(7)),
@@ -280,13 +249,13 @@ mod tests {
 
     #[test]
     fn a_rule_is_known_by_its_name_and_no_other_is_taken_for_it() {
-        let first = LastSeen::new(&set([rule("a"), rule("b")]));
+        let first = LastSeen::new(&set([rule("a"), rule("b")]), None);
         note(&first, check(1, 7), 1_000);
-        let second = first.succeeded_by(&set([rule("c"), rule("d"), rule("b")]));
+        let second = LastSeen::new(&set([rule("c"), rule("d"), rule("b")]), Some(&first));
         note(&second, check(0, 7), 1_000);
         assert_eq!(claimed(&second, check(1, 7), NOW), None);
-        let third = second.succeeded_by(&set([rule("e")]));
-        let fourth = third.succeeded_by(&set([rule("f"), rule("g"), rule("h")]));
+        let third = LastSeen::new(&set([rule("e")]), Some(&second));
+        let fourth = LastSeen::new(&set([rule("f"), rule("g"), rule("h")]), Some(&third));
         for seen in [&third, &fourth] {
             for index in 0..seen.ids.len() as u16 {
                 assert_eq!(claimed(seen, check(index, 7), NOW), None, "{index}");

@@ -1,6 +1,6 @@
 //! The registry of a store: which quotas live limiters and layers count under each rule name.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -95,28 +95,6 @@ impl RuleRegistry {
             on_retire: None,
         })
     }
-
-    /// Frees the names of a registration.
-    fn retire(&self, registration: &Registration) {
-        let mut guard = lock(&self.names);
-        for rule in registration
-            .rules
-            .given()
-            .iter()
-            .filter(|rule| counts(rule))
-        {
-            if let Some(live) = guard.by_name.get_mut(rule.shared_name()) {
-                live.retain(|live| live.registration != registration.id);
-                if live.is_empty() {
-                    guard.by_name.remove(rule.shared_name());
-                }
-            }
-        }
-        drop(guard);
-        if let Some(on_retire) = &registration.on_retire {
-            on_retire();
-        }
-    }
 }
 
 impl Registration {
@@ -128,7 +106,19 @@ impl Registration {
 
     /// Frees its names: its limiter was replaced.
     pub(crate) fn retire(&self) {
-        self.registry.retire(self);
+        let mut names = lock(&self.registry.names);
+        for rule in self.rules.given() {
+            if let Some(live) = names.by_name.get_mut(rule.shared_name()) {
+                live.retain(|live| live.registration != self.id);
+                if live.is_empty() {
+                    names.by_name.remove(rule.shared_name());
+                }
+            }
+        }
+        drop(names);
+        if let Some(on_retire) = &self.on_retire {
+            on_retire();
+        }
     }
 
     fn is_of(&self, registry: &RuleRegistry) -> bool {
@@ -138,22 +128,12 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.registry.retire(self);
+        self.retire();
     }
 }
 
-impl fmt::Debug for RuleRegistry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = lock(&self.names).by_name.len();
-        write!(f, "RuleRegistry({names} names)")
-    }
-}
-
-impl fmt::Debug for Registration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registration({})", self.id)
-    }
-}
+crate::debug_fields!(RuleRegistry, it => names: lock(&it.names).by_name.len());
+crate::debug_fields!(Registration, it => id: it.id);
 
 /// Whether a rule that was given counts on a state of its own: one that is off counts nothing. A threshold, which reads that of
 /// another, is not given.
@@ -163,54 +143,48 @@ fn counts(rule: &Rule) -> bool {
 
 /// In what the quotas of two rules of one name differ, and what to do about it.
 fn difference(live: &Rule, new: &Rule) -> Option<String> {
-    let (is, would_be) = if live.quota() != new.quota() {
-        (format!("{:?}", live.quota()), format!("{:?}", new.quota()))
-    } else if live.at_most_wait() != new.at_most_wait() {
-        let wait = |rule: &Rule| match rule.at_most_wait() {
-            Some(at_most) => format!("a wait of at most {at_most:?}"),
-            None => "no wait".into(),
-        };
-        (wait(live), wait(new))
-    } else if live.debt_of() != new.debt_of() {
-        let debt = |rule: &Rule| format!("a debt of at most {} units", rule.debt_of());
-        (debt(live), debt(new))
-    } else if live.has_credits() != new.has_credits() {
-        let credits = |rule: &Rule| match rule.has_credits() {
-            true => "credits".into(),
-            false => "no credits".into(),
-        };
-        (credits(live), credits(new))
-    } else if live.block_setting() != new.block_setting() {
-        let block = |rule: &Rule| match rule.block_setting() {
-            Some(block) => format!("{block:?}"),
-            None => "no block".into(),
-        };
-        (block(live), block(new))
-    } else if live.idempotent_for() != new.idempotent_for() {
-        let ids = |rule: &Rule| match rule.idempotent_for() {
-            Some((period, repeats)) => {
-                format!("ids that are known for {period:?}, {repeats} free repeats")
-            }
-            None => "no ids".into(),
-        };
-        (ids(live), ids(new))
-    } else {
-        let names = live.plan_names().chain(new.plan_names());
-        let plan = |rule: &Rule, name: &str| match rule.plan_number(name) {
-            Some(number) => format!(
-                "{:?} with plan {name:?} {:?}",
-                rule.quota(),
-                rule.quota_of(number)
-            ),
-            None => format!("{:?} without a plan {name:?}", rule.quota()),
-        };
-        let mut plans = names.map(|name| (plan(live, name), plan(new, name)));
-        plans.find(|(live, new)| live != new)?
-    };
+    let plans: Vec<&str> = live.plan_names().chain(new.plan_names()).collect();
+    let mut settings = settings(live, &plans).zip(settings(new, &plans));
+    let (is, would_be) = settings.find(|(is, would_be)| is != would_be)?;
     Some(format!(
         "it is in use on this store, by another layer or limiter, with {is}, and this one has {would_be}; one name is one \
          budget: take another name, or the same quota in both (rules that take the place of others say so: `replacing`)"
     ))
+}
+
+/// What has to be the same under one name, in words: the quota first.
+fn settings(rule: &Rule, plans: &[&str]) -> impl Iterator<Item = String> {
+    let or_none = |what: Option<String>, none: &str| what.unwrap_or_else(|| none.to_owned());
+    let wait = rule
+        .at_most_wait()
+        .map(|it| format!("a wait of at most {it:?}"));
+    let block = rule.block_setting().map(|it| format!("{it:?}"));
+    let ids = rule.idempotent_for().map(|(period, repeats)| {
+        format!("ids that are known for {period:?}, {repeats} free repeats")
+    });
+    let of_plan = |name: &&str| match rule.plan_number(name) {
+        Some(plan) => format!(
+            "{:?} with plan {name:?} {:?}",
+            rule.quota(),
+            rule.quota_of(plan)
+        ),
+        None => format!("{:?} without a plan {name:?}", rule.quota()),
+    };
+    let plans: Vec<String> = plans.iter().map(of_plan).collect();
+    let settings = [
+        format!("{:?}", rule.quota()),
+        or_none(wait, "no wait"),
+        format!("a debt of at most {} units", rule.debt_of()),
+        if rule.has_credits() {
+            "credits"
+        } else {
+            "no credits"
+        }
+        .to_owned(),
+        or_none(block, "no block"),
+        or_none(ids, "no ids"),
+    ];
+    settings.into_iter().chain(plans)
 }
 
 #[cfg(all(test, not(tollgate_shuttle)))]
@@ -290,7 +264,7 @@ mod tests {
             (
                 rule("x", 1),
                 rule("x", 2),
-                ["with gcra(1 per 60s), and", "has gcra(2 per 60s);"],
+                ["with gcra 1/min, and", "has gcra 2/min;"],
             ),
             (
                 queue(None),
@@ -305,17 +279,17 @@ mod tests {
             (
                 plan(5),
                 rule("x", 1),
-                ["with plan \"gold\" gcra(5", "without a plan \"gold\";"],
+                ["with plan \"gold\" gcra 5", "without a plan \"gold\";"],
             ),
             (
                 rule("x", 1),
                 plan(5),
-                ["without a plan \"gold\", and", "with plan \"gold\" gcra(5"],
+                ["without a plan \"gold\", and", "with plan \"gold\" gcra 5"],
             ),
             (
                 plan(5),
                 plan(6),
-                ["with plan \"gold\" gcra(5", "with plan \"gold\" gcra(6"],
+                ["with plan \"gold\" gcra 5", "with plan \"gold\" gcra 6"],
             ),
         ] {
             let registry = RuleRegistry::new();
