@@ -8,10 +8,10 @@ use crate::{
     hold::{Hold, Settlement},
     key::Fingerprint,
     memory::{
+        cells::Entry,
         plan::Plan,
         shard::Shard,
         slot_numbers::SlotNumbers,
-        slots::Entry,
         table::{Place, Table},
     },
     store::seq_cells::SeqLine,

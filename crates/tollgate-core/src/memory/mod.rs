@@ -40,6 +40,7 @@
 
 mod balances;
 mod carry_over;
+mod cells;
 mod decide;
 mod hasher;
 mod locked;
@@ -53,7 +54,6 @@ mod schedules;
 mod shard;
 mod side_tables;
 mod slot_numbers;
-mod slots;
 pub(crate) mod store;
 mod table;
 mod tables;

@@ -8,28 +8,28 @@ use crate::{
     idempotency::SeenIds,
     key::Fingerprint,
     memory::{
+        cells::{Cells, Entry},
         plan::Plan,
         side_tables::SideTables,
-        slots::{Entry, Slots},
         writers::Writers,
     },
     time::Tick,
 };
 
-/// How many slots are looked at for expired states when a key is new.
+/// How many cells are looked at for expired states when a key is new.
 const SWEEP: usize = 4;
-/// The least time in which all slots are looked at where states hold slots of requests, in µs. Such a state is expired when its
+/// The least time in which all cells are looked at where states hold slots of requests, in µs. Such a state is expired when its
 /// requests have ended, and to make it anew for the next one takes longer than to find it.
 const IDLE: Tick = 1_000_000;
 /// How many live entries are compared when one has to go.
 const SAMPLE: usize = 8;
-/// The fewest slots.
+/// The fewest cells.
 const LEAST: usize = 8;
 
 /// The entries of one shard.
 #[derive(Debug)]
 pub(super) struct Shard<A: Algorithm> {
-    entries: Slots<A::State>,
+    entries: Cells<A::State>,
     writers: Writers<A>,
     /// Bytes that states hold on the heap.
     heap: usize,
@@ -37,7 +37,7 @@ pub(super) struct Shard<A: Algorithm> {
     budget: usize,
     /// Where the next look for states to evict begins.
     cursor: usize,
-    /// When all slots were last looked at for expired states.
+    /// When all cells were last looked at for expired states.
     swept_at: Tick,
     pub(super) evicted_live: u64,
     /// Entries that were added.
@@ -70,7 +70,7 @@ impl EvictionOrder {
 impl<A: Algorithm> Shard<A> {
     pub(super) fn new(budget: usize) -> Self {
         Self {
-            entries: Slots::default(),
+            entries: Cells::default(),
             writers: Writers::default(),
             heap: 0,
             budget,
@@ -304,19 +304,19 @@ impl<A: Algorithm> Shard<A> {
     }
 
     pub(super) fn remove(&mut self, key: Fingerprint) {
-        if let Some(slot) = self.entries.find(key) {
-            self.remove_at(slot);
+        if let Some(cell) = self.entries.find(key) {
+            self.remove_at(cell);
         }
     }
 
-    /// The next larger number of slots within the bound.
+    /// The next larger number of cells within the bound.
     fn larger(&self) -> Option<usize> {
-        let slots = self.entries.len();
+        let cells = self.entries.len();
         let most = self.budget.saturating_sub(self.heap + self.writers.bytes());
         let most = most / size_of::<Entry<A::State>>();
-        let larger = (slots + slots.div_ceil(2)).min(most).max(LEAST);
+        let larger = (cells + cells.div_ceil(2)).min(most).max(LEAST);
         // A step too small to be worth the move is left alone.
-        (larger > slots + slots / 16).then_some(larger)
+        (larger > cells + cells / 16).then_some(larger)
     }
 
     fn keep_to_bound(&mut self, keep: Fingerprint, now: Tick) {
@@ -330,17 +330,17 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Gives slots up for quotas, blocks or ids, a few more than are needed at once.
+    /// Gives cells up for quotas, blocks or ids, a few more than are needed at once.
     fn make_room(&mut self, keep: Fingerprint, now: Tick) {
         while self.bytes() > self.budget && self.entries.len() > LEAST {
-            let slots = self.entries.len();
-            let slots = (slots - slots.div_ceil(16)).max(LEAST);
-            while self.entries.used() > 1 && (self.entries.used() + 1) * 4 > slots * 3 {
+            let cells = self.entries.len();
+            let cells = (cells - cells.div_ceil(16)).max(LEAST);
+            while self.entries.used() > 1 && (self.entries.used() + 1) * 4 > cells * 3 {
                 if !self.evict(Some(keep), now) {
                     return;
                 }
             }
-            self.entries.resize(slots);
+            self.entries.resize(cells);
         }
     }
 
@@ -362,36 +362,36 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// Looks at the next `most` slots, and removes expired entries.
+    /// Looks at the next `most` cells, and removes expired entries.
     pub(super) fn sweep(&mut self, most: usize, now: Tick) {
-        let slots = self.entries.len();
-        for _ in 0..most.min(slots) {
+        let cells = self.entries.len();
+        for _ in 0..most.min(cells) {
             self.advance();
             if self.cursor == 0 {
                 self.swept_at = now;
             }
-            // What moves back into the slot is looked at as well, or it would escape each time.
+            // What moves back into the cell is looked at as well, or it would escape each time.
             while let Some(entry) = self.entries.get(self.cursor)
                 && self.fresh_at(entry) <= now
             {
                 self.remove_at(self.cursor);
             }
             // After a flood has gone, give its memory back; far from where it would grow again. While a few clients come and
-            // go, a sweep of four slots for each leaves an eighth of the slots in use.
-            if self.cursor == 0 && slots > 64 && self.entries.used() < slots / 5 {
-                self.entries.resize(slots / 2);
+            // go, a sweep of four cells for each leaves an eighth of the cells in use.
+            if self.cursor == 0 && cells > 64 && self.entries.used() < cells / 5 {
+                self.entries.resize(cells / 2);
                 break;
             }
         }
     }
 
-    /// The live entries and all entries in a sample of at most `most` slots, spread over the shard.
+    /// The live entries and all entries in a sample of at most `most` cells, spread over the shard.
     pub(super) fn sample(&self, most: usize, now: Tick) -> (u64, u64) {
-        let slots = self.entries.len();
-        let stride = slots.div_ceil(most.max(1)).max(1);
+        let cells = self.entries.len();
+        let stride = cells.div_ceil(most.max(1)).max(1);
         // Another part each time: the cursor moves on between two samples.
-        let sampled = (self.cursor % stride..slots).step_by(stride);
-        let entries = sampled.filter_map(|slot| self.entries.get(slot));
+        let sampled = (self.cursor % stride..cells).step_by(stride);
+        let entries = sampled.filter_map(|cell| self.entries.get(cell));
         entries.fold((0, 0), |(live, seen), entry| {
             (live + u64::from(self.fresh_at(entry) > now), seen + 1)
         })
@@ -419,8 +419,8 @@ impl<A: Algorithm> Shard<A> {
         };
     }
 
-    fn remove_at(&mut self, slot: usize) {
-        if let Some(entry) = self.entries.remove(slot) {
+    fn remove_at(&mut self, cell: usize) {
+        if let Some(entry) = self.entries.remove(cell) {
             self.heap -= A::heap_bytes(&entry.state);
             self.writers.remove(entry.quota());
         }
@@ -456,11 +456,11 @@ impl<A: Algorithm> Shard<A> {
                 break;
             }
         }
-        let Some((_, slot)) = first else {
+        let Some((_, cell)) = first else {
             return false;
         };
         self.evicted_live += 1;
-        self.remove_at(slot);
+        self.remove_at(cell);
         true
     }
 }

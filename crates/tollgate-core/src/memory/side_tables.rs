@@ -7,7 +7,7 @@ use crate::{
     block::{ActiveBlock, Block, BlockState},
     idempotency::SeenIds,
     key::Fingerprint,
-    memory::slots::{Entry, Slots},
+    memory::cells::{Cells, Entry},
     time::Tick,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 const BYTES_IN_ORDER: usize = 64;
 /// How many that come first in the order are looked at for forgotten ones, each time that one changes.
 const SWEEP: usize = 2;
-/// The fewest slots.
+/// The fewest cells.
 const LEAST: usize = 8;
 
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl SideState for SeenIds {
 
 #[derive(Debug, Default)]
 pub(super) struct SideTable<S: SideState> {
-    entries: Slots<S>,
+    entries: Cells<S>,
     /// What is evicted first, with the key as far as an entry has it.
     order: BTreeSet<((bool, Tick), u128)>,
     heap: usize,
@@ -205,10 +205,10 @@ impl<S: SideState> SideTable<S> {
     /// Puts in what is kept of a key that is not there, and evicts others that come before it where the bound wants it.
     fn insert(&mut self, key: Fingerprint, state: S, bound: usize, now: Tick) {
         while self.entries.is_full() {
-            let slots = self.entries.len();
-            let more = (slots + slots.div_ceil(2)).max(LEAST);
-            let bytes = (more - slots) * size_of::<Entry<S>>();
-            if slots == 0 || self.bytes() + bytes <= bound {
+            let cells = self.entries.len();
+            let more = (cells + cells.div_ceil(2)).max(LEAST);
+            let bytes = (more - cells) * size_of::<Entry<S>>();
+            if cells == 0 || self.bytes() + bytes <= bound {
                 self.entries.resize(more);
             } else {
                 self.evict(now);
@@ -249,9 +249,9 @@ impl<S: SideState> SideTable<S> {
                 return;
             }
         }
-        let slots = self.entries.len();
-        if slots > 64 && self.entries.used() < slots / 5 {
-            self.entries.resize(slots / 2);
+        let cells = self.entries.len();
+        if cells > 64 && self.entries.used() < cells / 5 {
+            self.entries.resize(cells / 2);
         }
     }
 }

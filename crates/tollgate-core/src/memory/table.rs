@@ -14,11 +14,11 @@ use crate::{
     key::Fingerprint,
     memory::{
         carry_over::{CarryOver, UsedUnits},
+        cells::Entry,
         hasher::Hasher,
         plan::Plan,
         shard::Shard,
         side_tables::SideTables,
-        slots::Entry,
         unbound::Packed,
         writers::Writers,
     },

@@ -1,15 +1,15 @@
-//! The slots of a shard: open addressing with linear probing, and no tombstones.
+//! The cells of a shard: open addressing with linear probing, and no tombstones.
 //!
 //! Written here and not taken from a library, because a bounded table of limiter states wants three things together that
 //! a general map does not give: any capacity (not a power of two, so that the bound in bytes is used), removal that
 //! leaves nothing behind (a table that is full and evicts all day long would fill up with tombstones, and rehash or
-//! grow), and a look at any slot by its number (for forgetting a few at a time). A key's state is mostly in one cache line.
+//! grow), and a look at any cell by its number (for forgetting a few at a time). A key's state is mostly in one cache line.
 
 use crate::key::Fingerprint;
 
 /// A key's state, and the number of the quota that wrote it.
 ///
-/// The upper word of the key gives 17 bits away, 16 to the number of the quota and one to tell a slot in use: 111 bits
+/// The upper word of the key gives 17 bits away, 16 to the number of the quota and one to tell a cell in use: 111 bits
 /// are the identity.
 #[derive(Debug, Default)]
 pub(super) struct Entry<S> {
@@ -65,112 +65,112 @@ fn high(key: Fingerprint) -> u64 {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Slots<S> {
-    slots: Box<[Entry<S>]>,
+pub(super) struct Cells<S> {
+    cells: Box<[Entry<S>]>,
     used: usize,
 }
 
-impl<S: Default> Slots<S> {
+impl<S: Default> Cells<S> {
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
     /// Slots, in use or not.
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.cells.len()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val::<[Entry<S>]>(&self.slots)
+        size_of_val::<[Entry<S>]>(&self.cells)
     }
 
     /// Whether one more entry would make searches long: three quarters are in use.
     pub(super) fn is_full(&self) -> bool {
-        (self.used + 1) * 4 > self.slots.len() * 3
+        (self.used + 1) * 4 > self.cells.len() * 3
     }
 
     /// Where the search for an entry begins. The upper word decides, because the lower one has chosen the shard.
     #[inline]
     fn home(&self, high_and_quota: u64) -> usize {
         // Without the quota's number, which changes while the entry stays where it is.
-        let spread = u128::from(high_and_quota & !QUOTA) * self.slots.len() as u128;
+        let spread = u128::from(high_and_quota & !QUOTA) * self.cells.len() as u128;
         (spread >> 64) as usize
     }
 
     #[inline]
-    fn next(&self, slot: usize) -> usize {
-        if slot + 1 == self.slots.len() {
+    fn next(&self, cell: usize) -> usize {
+        if cell + 1 == self.cells.len() {
             0
         } else {
-            slot + 1
+            cell + 1
         }
     }
 
     pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
-        let mut slot = self.home(high(key));
+        let mut cell = self.home(high(key));
         loop {
-            let entry = self.slots.get(slot)?;
+            let entry = self.cells.get(cell)?;
             if entry.is(key) {
-                return Some(slot);
+                return Some(cell);
             }
-            // There is always a slot that is not in use: a quarter are.
+            // There is always a cell that is not in use: a quarter are.
             if !entry.in_use() {
                 return None;
             }
-            slot = self.next(slot);
+            cell = self.next(cell);
         }
     }
 
     /// The entry of a key.
     #[inline(always)]
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<S>> {
-        let slot = self.find(key)?;
-        self.slots.get_mut(slot)
+        let cell = self.find(key)?;
+        self.cells.get_mut(cell)
     }
 
     /// All entries; none is left.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<S>> {
-        let slots = std::mem::take(self).slots;
-        slots.into_iter().filter(Entry::in_use)
+        let cells = std::mem::take(self).cells;
+        cells.into_iter().filter(Entry::in_use)
     }
 
     /// All entries.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
-        self.slots.iter().filter(|entry| entry.in_use())
+        self.cells.iter().filter(|entry| entry.in_use())
     }
 
-    /// The entry in this slot.
+    /// The entry in this cell.
     #[inline]
-    pub(super) fn get(&self, slot: usize) -> Option<&Entry<S>> {
-        self.slots.get(slot).filter(|entry| entry.in_use())
+    pub(super) fn get(&self, cell: usize) -> Option<&Entry<S>> {
+        self.cells.get(cell).filter(|entry| entry.in_use())
     }
 
-    /// Adds the entry of a key that has none. The slots are not [full](Self::is_full).
+    /// Adds the entry of a key that has none. The cells are not [full](Self::is_full).
     pub(super) fn insert(&mut self, entry: Entry<S>) {
-        let mut slot = self.home(entry.high_and_quota);
-        while self.slots.get(slot).is_some_and(Entry::in_use) {
-            slot = self.next(slot);
+        let mut cell = self.home(entry.high_and_quota);
+        while self.cells.get(cell).is_some_and(Entry::in_use) {
+            cell = self.next(cell);
         }
-        if let Some(free) = self.slots.get_mut(slot) {
+        if let Some(free) = self.cells.get_mut(cell) {
             *free = entry;
             self.used += 1;
         }
     }
 
-    /// Removes the entry in this slot, and moves later ones of its run back, so that no search stops early.
-    pub(super) fn remove(&mut self, slot: usize) -> Option<Entry<S>> {
-        self.get(slot)?;
-        let removed = std::mem::take(&mut self.slots[slot]);
+    /// Removes the entry in this cell, and moves later ones of its run back, so that no search stops early.
+    pub(super) fn remove(&mut self, cell: usize) -> Option<Entry<S>> {
+        self.get(cell)?;
+        let removed = std::mem::take(&mut self.cells[cell]);
         self.used -= 1;
-        let mut hole = slot;
-        let mut at = self.next(slot);
-        while self.slots[at].in_use() {
+        let mut hole = cell;
+        let mut at = self.next(cell);
+        while self.cells[at].in_use() {
             // An entry may fill the hole if its home is not between the hole and itself, around the end.
-            let home = self.home(self.slots[at].high_and_quota);
-            let from_home = (at + self.slots.len() - home) % self.slots.len();
-            let from_hole = (at + self.slots.len() - hole) % self.slots.len();
+            let home = self.home(self.cells[at].high_and_quota);
+            let from_home = (at + self.cells.len() - home) % self.cells.len();
+            let from_hole = (at + self.cells.len() - hole) % self.cells.len();
             if from_home >= from_hole {
-                self.slots[hole] = std::mem::take(&mut self.slots[at]);
+                self.cells[hole] = std::mem::take(&mut self.cells[at]);
                 hole = at;
             }
             at = self.next(at);
@@ -178,10 +178,10 @@ impl<S: Default> Slots<S> {
         Some(removed)
     }
 
-    /// Moves all entries into `len` slots, which is enough for them.
+    /// Moves all entries into `len` cells, which is enough for them.
     pub(super) fn resize(&mut self, len: usize) {
-        let slots = (0..len).map(|_| Entry::default()).collect();
-        let before = std::mem::replace(&mut self.slots, slots);
+        let cells = (0..len).map(|_| Entry::default()).collect();
+        let before = std::mem::replace(&mut self.cells, cells);
         self.used = 0;
         for entry in before {
             if entry.in_use() {
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_was_inserted_and_not_removed_is_found_whatever_the_order() {
-        let mut slots = Slots::<u64>::default();
+        let mut cells = Cells::<u64>::default();
         let mut model = BTreeSet::new();
         let mut random = 1_u64;
         for _ in 0..20_000 {
@@ -213,22 +213,22 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             let n = random >> 58;
-            match slots.find(key(n)) {
-                Some(slot) => {
-                    assert_eq!(slots.remove(slot).map(|entry| entry.state), Some(n));
+            match cells.find(key(n)) {
+                Some(cell) => {
+                    assert_eq!(cells.remove(cell).map(|entry| entry.state), Some(n));
                     assert!(model.remove(&n));
                 }
                 None => {
-                    if slots.is_full() {
-                        slots.resize(slots.len() + 7);
+                    if cells.is_full() {
+                        cells.resize(cells.len() + 7);
                     }
-                    slots.insert(Entry::new(key(n), 3, n));
+                    cells.insert(Entry::new(key(n), 3, n));
                     assert!(model.insert(n));
                 }
             }
-            assert_eq!(slots.used(), model.len());
+            assert_eq!(cells.used(), model.len());
             for n in 0..64 {
-                assert_eq!(slots.find(key(n)).is_some(), model.contains(&n), "{n}");
+                assert_eq!(cells.find(key(n)).is_some(), model.contains(&n), "{n}");
             }
         }
     }
