@@ -1,4 +1,5 @@
-//! Checks of a limit of none, which this process decides by itself: they have no state, and a store never sees them.
+//! Checks that this process decides by itself: of a limit of none, which has no state and which a store never sees, and those that are a
+//! mistake.
 
 use smallvec::SmallVec;
 
@@ -7,7 +8,7 @@ use crate::{
     check::Check,
     checks::Checks,
     decision::{Decision, Outcome, Verdict},
-    rule::Mode,
+    rule::{Mode, Rule},
     rule_set::RuleSet,
     source::Source,
     time::Tick,
@@ -21,7 +22,7 @@ pub(crate) struct Counted {
 
 /// The verdict on a check; `None` if its quota is not [none](crate::Quota::none).
 fn verdict(rules: &RuleSet, check: &Check, now: Tick) -> Option<Verdict> {
-    let rule = rules.rules().get(usize::from(check.rule()))?;
+    let rule = rules.rule_of(check)?;
     let quota = rule.quota_under(usize::from(check.plan()));
     if !quota.is_none() {
         return None;
@@ -75,4 +76,50 @@ pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Counted {
         }
     }
     counted
+}
+
+// Checks that go together by mistake.
+
+impl Check {
+    /// The denial of a request that checks one rule and key under two plans. They share a state, but each has its own limit,
+    /// and neither applies to the sum of their costs. `None` if no checks do; plans without a limit do not count.
+    ///
+    /// A store calls this before it decides or peeks, so that this mistake does not let a request pass.
+    #[must_use]
+    pub fn deny_two_plans(rules: &RuleSet, checks: &[Self]) -> Option<Decision> {
+        let is_limited = |check: &Self| {
+            let plan = usize::from(check.plan());
+            let counts =
+                |rule: &Rule| *rule.mode() != Mode::Off && rule.quota_under(plan).has_state();
+            rules.rule_of(check).is_some_and(counts)
+        };
+        let differ = |one: &Self, other: &Self| {
+            (one.rule(), one.key()) == (other.rule(), other.key())
+                && one.plan() != other.plan()
+                && is_limited(one)
+                && is_limited(other)
+        };
+        let before = |(index, check)| checks[..index].iter().any(|other| differ(other, check));
+        let are_two = checks.iter().enumerate().any(before);
+        are_two.then(|| Self::deny_mistake(checks))
+    }
+
+    /// The answer to checks that a store did not decide.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn fail(checks: &[Self]) -> Decision {
+        let failed = checks
+            .iter()
+            .map(|check| Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed));
+        Decision::new(0, failed, |_| true)
+    }
+
+    /// The answer to checks that are a mistake.
+    pub(crate) fn deny_mistake(checks: &[Self]) -> Decision {
+        let denied = checks.iter().map(|check| {
+            let mut verdict = Verdict::unanswered(check.rule(), check.plan(), Outcome::Failed);
+            verdict.deny_for_failure();
+            verdict
+        });
+        Decision::new(0, denied, |_| true)
+    }
 }

@@ -143,7 +143,6 @@ mod limiter;
 mod live_limiter;
 mod macros;
 pub mod memory;
-mod mistake;
 mod network;
 pub mod observe;
 #[cfg(feature = "stream")]

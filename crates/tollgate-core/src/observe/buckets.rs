@@ -1,35 +1,21 @@
 //! Buckets for exporters that ask for them.
 
-/// Buckets of `tollgate_check_duration_seconds`, in seconds: 250 ns to 1 s, for stores in memory, remote stores and look-ups.
-const CHECK_DURATION_BUCKETS: &[f64] = &[
-    0.000_000_25,
-    0.000_000_5,
-    0.000_001,
-    0.000_002_5,
-    0.000_005,
-    0.000_01,
-    0.000_05,
-    0.000_1,
-    0.000_25,
-    0.000_5,
-    0.001,
-    0.002_5,
-    0.01,
-    0.05,
-    0.1,
-    1.0,
+/// Buckets of durations, in seconds: 250 ns to 1 s, for stores in memory, remote stores and look-ups.
+const DURATIONS: &[f64] = &[
+    2.5e-7, 5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 0.01, 0.05,
+    0.1, 1.0,
 ];
 
 /// Buckets of `tollgate_retry_after_seconds`, in seconds.
-const RETRY_AFTER_BUCKETS: &[f64] = &[
+const RETRY_AFTER: &[f64] = &[
     0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 86_400.0,
 ];
 
 /// Buckets of `tollgate_remaining_ratio`: shares of a limit.
-const REMAINING_BUCKETS: &[f64] = &[0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
+const REMAINING: &[f64] = &[0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0];
 
 /// Buckets of `tollgate_wait_seconds`, in seconds.
-const WAIT_BUCKETS: &[f64] = &[
+const WAIT: &[f64] = &[
     0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0,
 ];
 
@@ -45,20 +31,11 @@ const WAIT_BUCKETS: &[f64] = &[
 /// }
 /// ```
 pub const BUCKETS: &[(&str, &[f64])] = &[
-    ("tollgate_check_duration_seconds", CHECK_DURATION_BUCKETS),
-    ("tollgate_retry_after_seconds", RETRY_AFTER_BUCKETS),
-    ("tollgate_remaining_ratio", REMAINING_BUCKETS),
-    ("tollgate_wait_seconds", WAIT_BUCKETS),
-    (
-        "tollgate_redis_call_duration_seconds",
-        CHECK_DURATION_BUCKETS,
-    ),
-    (
-        "tollgate_redis_round_trip_duration_seconds",
-        CHECK_DURATION_BUCKETS,
-    ),
-    (
-        "tollgate_redis_queue_duration_seconds",
-        CHECK_DURATION_BUCKETS,
-    ),
+    ("tollgate_check_duration_seconds", DURATIONS),
+    ("tollgate_retry_after_seconds", RETRY_AFTER),
+    ("tollgate_remaining_ratio", REMAINING),
+    ("tollgate_wait_seconds", WAIT),
+    ("tollgate_redis_call_duration_seconds", DURATIONS),
+    ("tollgate_redis_round_trip_duration_seconds", DURATIONS),
+    ("tollgate_redis_queue_duration_seconds", DURATIONS),
 ];

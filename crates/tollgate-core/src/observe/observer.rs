@@ -70,7 +70,7 @@ impl Observer {
             let before = before.and_then(|before| before.rule(before.set.position(rule.name())?));
             match before {
                 Some((replaced, observer)) => observer.succeeded_by(replaced, rule),
-                None => Arc::new(RuleObserver::new(rule)),
+                None => Arc::new(RuleObserver::of(rule, Arc::default())),
             }
         };
         let rules = set.rules();
@@ -378,10 +378,6 @@ struct RuleHistory {
 }
 
 impl RuleObserver {
-    pub(super) fn new(rule: &Rule) -> Self {
-        Self::of(rule, Arc::default())
-    }
-
     /// The observer of a rule that takes the place of `replaced`, which this observes.
     pub(super) fn succeeded_by(self: &Arc<Self>, replaced: &Rule, rule: &Rule) -> Arc<Self> {
         let keeps_top_keys = rule.keeps_top_keys() == self.keeps_top_keys;

@@ -17,7 +17,11 @@ pub(super) fn is_calendar(rate: &Word<'_>, settings: &[Word<'_>]) -> bool {
     if number.starts_with(|c: char| !c.is_ascii_digit()) {
         return false;
     }
-    let by_unit = unit_of(unit.trim()).is_some_and(is_only_here);
+    // No period of a fixed length is called so.
+    let by_unit = matches!(
+        unit_of(unit.trim()),
+        Some(CalendarUnit::Month | CalendarUnit::Year)
+    );
     by_unit
         || settings
             .iter()
@@ -108,11 +112,6 @@ fn from_day(quota: Quota, word: &Word<'_>) -> Result<Quota, Wrong> {
 fn is_zone(word: &Word<'_>) -> bool {
     word.text.contains('/') && word.text.starts_with(char::is_alphabetic)
         || word.text.eq_ignore_ascii_case("UTC")
-}
-
-/// Whether no quota but one of a calendar has the unit.
-fn is_only_here(unit: CalendarUnit) -> bool {
-    matches!(unit, CalendarUnit::Month | CalendarUnit::Year)
 }
 
 fn unit_of(word: &str) -> Option<CalendarUnit> {

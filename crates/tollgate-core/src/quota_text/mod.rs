@@ -17,9 +17,6 @@ mod print;
 mod settings;
 mod word;
 
-#[cfg(feature = "serde")]
-mod with_serde;
-
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests;
 

@@ -176,10 +176,10 @@ impl Fallback {
 
     fn resolve_failed(&self, store: &dyn RuleStore, checks: &[Check], decision: &mut Decision) {
         let rules = store.rules();
-        let enforced = |rule: usize| rules.enforces(rule);
+        let enforced = |verdict: &Verdict| rules.enforces(verdict.rule());
         if decision.outcome() == Outcome::Deny {
             // A rule that denied by counting wins: the others are not consulted, and its `retry` stays.
-            not_decided_if_failed(decision, enforced);
+            not_decided_if_failed(decision, rules);
             return;
         }
         let taken = holds(store, checks, decision, RuleSet::enforces);
@@ -189,7 +189,7 @@ impl Fallback {
             let Some(verdict) = decision.verdicts_mut().get_mut(index) else {
                 continue;
             };
-            if verdict.outcome() != Outcome::Failed || !enforced(verdict.rule()) {
+            if verdict.outcome() != Outcome::Failed || !enforced(verdict) {
                 continue;
             }
             let rule = rules.rules().get(verdict.rule());
@@ -204,10 +204,10 @@ impl Fallback {
                 None => *verdict = verdict.not_decided(),
             }
         }
-        decision.conclude(|verdict| enforced(verdict.rule()));
+        decision.conclude(enforced);
         let mut slots = None;
         if decision.outcome() == Outcome::Deny {
-            not_decided_if_failed(decision, enforced);
+            not_decided_if_failed(decision, rules);
         } else if let Some(answer) = self.acquire_locally(store, &local) {
             for (index, verdict) in indices.iter().zip(answer.verdicts()) {
                 let check = &checks[*index];
@@ -231,7 +231,7 @@ impl Fallback {
             }
             slots = answer.take_slots();
         }
-        decision.conclude(|verdict| enforced(verdict.rule()));
+        decision.conclude(enforced);
         if decision.is_allowed() {
             for (check, verdict) in checks.iter().zip(decision.verdicts()) {
                 if verdict.source() == Source::Fallback
@@ -363,9 +363,9 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
     }
 }
 
-fn not_decided_if_failed(decision: &mut Decision, enforced: impl Fn(usize) -> bool) {
+fn not_decided_if_failed(decision: &mut Decision, rules: &RuleSet) {
     for verdict in decision.verdicts_mut() {
-        if verdict.outcome() == Outcome::Failed && enforced(verdict.rule()) {
+        if verdict.outcome() == Outcome::Failed && rules.enforces(verdict.rule()) {
             *verdict = verdict.not_decided();
         }
     }
