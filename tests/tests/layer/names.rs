@@ -38,8 +38,8 @@ fn a_second_quota_of_a_name_is_rejected_by_layers_and_limiters() {
     let error = RateLimitLayer::new(store.clone(), [loose()]).expect_err("the second");
     for words in [
         "\"per-ip\"",
-        "fixed_window(5 per 3600s)",
-        "fixed_window(6000 per 60s)",
+        "fixed_window 5/h",
+        "fixed_window 6000/min",
         "another name",
         "the same quota",
     ] {

@@ -332,7 +332,7 @@ pub async fn slots_that_cannot_work_are_refused_with_what_would(subject: &Subjec
     refused(
         exports(1).cost(2),
         K::Cost,
-        &["costs 2", "concurrent(1)", "at least 2"],
+        &["costs 2", "concurrent 1", "at least 2"],
     );
     refused(
         exports(2).plan("gold", Quota::gcra(3, SECOND)),
