@@ -6,21 +6,16 @@ use std::{
     path::Path,
 };
 
-/// Units of one rule that one process was admitted.
+/// A unit that one process was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// The place of the rule in the job.
-    pub(crate) rule: u64,
-    pub(crate) key: u64,
-    pub(crate) units: u64,
     /// Before it was asked for, in µs.
     pub(crate) earliest: u64,
     /// After it was answered.
     pub(crate) latest: u64,
 }
 
-const WORDS: usize = 5;
-const BYTES: u64 = WORDS as u64 * 8;
+const BYTES: usize = 16;
 
 /// What processes append to, each record in one piece. It stays whole when one of them is killed.
 #[derive(Debug)]
@@ -32,20 +27,17 @@ impl Book {
         Self(book.expect("the book is there"))
     }
 
-    pub(crate) fn write(&mut self, admissions: &[Admission]) {
-        let words = admissions.iter().flat_map(|it| {
-            let words = [it.rule, it.key, it.units, it.earliest, it.latest];
-            words.map(u64::to_ne_bytes)
-        });
-        let bytes: Vec<u8> = words.flatten().collect();
-        self.0.write_all(&bytes).expect("the book is written");
+    pub(crate) fn write(&mut self, admission: Admission) {
+        let words = [admission.earliest, admission.latest].map(u64::to_ne_bytes);
+        let written = self.0.write_all(words.as_flattened());
+        written.expect("the book is written");
     }
 }
 
 /// Whether every record in the book is whole. While somebody writes the last one may not be.
 pub(crate) fn is_whole(path: &Path) -> bool {
     let book = fs::metadata(path).expect("the book is there");
-    book.len().is_multiple_of(BYTES)
+    book.len().is_multiple_of(BYTES as u64)
 }
 
 /// All whole records in the book.
@@ -53,13 +45,10 @@ pub(crate) fn read(path: &Path) -> Vec<Admission> {
     let bytes = fs::read(path).expect("the book is there");
     let (words, _) = bytes.as_chunks::<8>();
     let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let (records, _) = words.as_chunks::<WORDS>();
+    let (records, _) = words.as_chunks::<2>();
+    let records = records.iter();
     records
-        .iter()
-        .map(|[rule, key, units, earliest, latest]| Admission {
-            rule: *rule,
-            key: *key,
-            units: *units,
+        .map(|[earliest, latest]| Admission {
             earliest: *earliest,
             latest: *latest,
         })

@@ -1,12 +1,10 @@
 //! Leased and eventual rules on real servers, from real processes.
 //!
 //! Every admission of every process is written down with two times by the clock that the processes of a machine share:
-//! before it was asked for, and after it was answered. So it happened in between. Then what is asserted, for one key and with
-//! N processes:
+//! before it was asked for, and after it was answered. So it happened in between. Then what is asserted, for N processes:
 //!
 //! ```text
 //! admitted within [a, b] for certain ≤ (burst + beyond) · (1 + losses) + rate · (b − a)       a bucket
-//! admitted within a window for certain ≤ (limit + beyond) · (1 + losses)                       a window
 //!
 //! beyond   0                       of an exact or a leased rule
 //!          N · max_unreported      of an eventual one, with every process that was killed counted once more
@@ -19,9 +17,7 @@ mod admission;
 mod alone;
 mod blocks;
 mod calendars;
-mod calls;
 mod clock;
-mod credits;
 mod durable;
 mod faults;
 mod fleet;
@@ -32,11 +28,9 @@ mod partitions;
 mod quota_oracle;
 mod regions;
 mod reports;
-mod scheduled;
 mod service;
 mod slots;
 mod worker;
-mod workloads;
 
 /// What the other processes do; nothing in this one.
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::{Check, Decision, Key, Limiter, ManualClock, OnStoreError, Rule, Source};
 use tollgate_redis::{Keys, RedisStore, RedisStoreBuilder};
 
-use crate::fleet::PATIENT;
+use tollgate_test_servers::redis_server::PATIENCE;
 
 /// Longer than the clock is moved and the time that tests take.
 const MARGIN: Duration = Duration::from_secs(100_000_000);
@@ -34,7 +34,7 @@ impl Service {
         let builder = RedisStore::builder(address, "prefilter", keys);
         let store = set(builder)
             .caller_clock(&clock, MARGIN)
-            .deadline(PATIENT)
+            .deadline(PATIENCE)
             .connect()
             .expect("a valid address");
         store.connected().await;
