@@ -23,9 +23,4 @@ impl ProcessClock {
         let gained = at as i64 / 1_000 * self.drift / 1_000;
         (self.offset + at).saturating_add_signed(gained)
     }
-
-    /// When it shows `tick`, to within its resolution, and never before `now`.
-    pub(crate) fn when(&self, tick: Tick, now: Tick) -> Tick {
-        now + tick.saturating_sub(self.shows(now))
-    }
 }

@@ -21,20 +21,17 @@ pub enum Consistency {
     Leased(u16),
     /// Counts alone and reports every 100 ms; a twentieth of the limit unreported at most.
     Eventual,
-    /// A baseline: counts alone and reports every 100 ms, with no bound on what is unreported.
-    Plain,
 }
 
 impl Consistency {
     /// All that are compared.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 6] = [
         Self::Exact,
         Self::DenyCache,
         Self::Leased(50),
         Self::Leased(100),
         Self::Leased(250),
         Self::Eventual,
-        Self::Plain,
     ];
 
     /// Whether it must never let through more than the limit.
@@ -54,7 +51,6 @@ impl fmt::Display for Consistency {
             }
             Self::Leased(permille) => f.pad(&format!("leased-{}.{}", permille / 10, permille % 10)),
             Self::Eventual => f.pad("eventual"),
-            Self::Plain => f.pad("plain"),
         }
     }
 }
@@ -72,7 +68,7 @@ impl FromStr for Consistency {
             .into_iter()
             .find(|one| one.to_string() == name)
             .ok_or_else(|| {
-                format!("`{name}` is no consistency; there are exact, deny-cache, leased-<percent>, eventual and plain")
+                format!("`{name}` is no consistency; there are exact, deny-cache, leased-<percent> and eventual")
             })
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn fingerprint(key: u32) -> Fingerprint {
 }
 
 impl Local {
-    /// `None` if the consistency is not one of the engine's.
+    /// `None` if the quota cannot be reported.
     pub(crate) fn new(consistency: Consistency, terms: &Terms) -> Option<Self> {
         let counted = match consistency {
             Consistency::Exact | Consistency::DenyCache => Counted::Exact,
@@ -67,7 +67,6 @@ impl Local {
                 interval: std::time::Duration::from_micros(INTERVAL),
                 max_unreported: terms.report.as_ref()?.max_unreported,
             },
-            Consistency::Plain => return None,
         };
         let options = EngineOptions {
             deny_cache: consistency != Consistency::Exact,

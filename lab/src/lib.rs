@@ -13,20 +13,7 @@
 //! assert!(figures.calls_per_request() < 0.5);
 //! # Ok::<(), String>(())
 //! ```
-//!
-//! A slower network, and the baseline of the table:
-//!
-//! ```
-//! use tollgate_lab::{Consistency, Network, Workload, run};
-//!
-//! let sweep: Workload = "sweep".parse()?;
-//! let scene = sweep.draw(1, 5.0);
-//! let figures = run(&scene, Consistency::Plain, Network::new(5_000), 1).expect("a bucket");
-//! assert!(figures.over > 1.0);
-//! # Ok::<(), String>(())
-//! ```
 
-mod agent;
 mod clock;
 mod consistency;
 mod engine;

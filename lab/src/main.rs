@@ -45,7 +45,7 @@ struct Simulate {
     /// A workload; may be given several times. Default: all
     #[arg(long, value_name = "WORKLOAD")]
     only: Vec<Workload>,
-    /// exact, deny-cache, leased-<percent>, eventual or plain; may be given several times. Default: all
+    /// exact, deny-cache, leased-<percent> or eventual; may be given several times. Default: all
     #[arg(long)]
     consistency: Vec<Consistency>,
     /// The round trip to the store, in us, ms or s

@@ -1,11 +1,6 @@
 //! A virtual process: its clock, and what decides in it.
 
-use std::collections::HashMap;
-
-use tollgate_core::Tick;
-
 use crate::{
-    agent::Agent,
     clock::ProcessClock,
     consistency::{Consistency, Terms},
     engine::Local,
@@ -16,22 +11,7 @@ pub(crate) struct Process {
     pub(crate) clock: ProcessClock,
     /// How often it has died. What was sent in another life is not listened to.
     pub(crate) life: u32,
-    pub(crate) decides: Decides,
-}
-
-/// What decides in a process.
-#[derive(Debug)]
-pub(crate) enum Decides {
-    Engine(Local),
-    /// By key.
-    Agents(HashMap<u32, Slot>),
-}
-
-#[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) agent: Agent,
-    /// When it is looked at next.
-    pub(crate) look: Option<Tick>,
+    pub(crate) local: Local,
 }
 
 /// One life of a process, and a key.
@@ -43,26 +23,25 @@ pub(crate) struct Sender {
 }
 
 impl Process {
-    pub(crate) fn new(clock: ProcessClock, consistency: Consistency, terms: &Terms) -> Self {
-        Self {
+    /// `None` if the consistency is not simulated for the quota.
+    pub(crate) fn new(
+        clock: ProcessClock,
+        consistency: Consistency,
+        terms: &Terms,
+    ) -> Option<Self> {
+        Some(Self {
             clock,
             life: 0,
-            decides: Decides::new(consistency, terms),
-        }
+            local: Local::new(consistency, terms)?,
+        })
     }
 
     /// It is there again at once, and knows nothing.
     pub(crate) fn die(&mut self, consistency: Consistency, terms: &Terms) {
         self.life += 1;
-        self.decides = Decides::new(consistency, terms);
-    }
-}
-
-impl Decides {
-    fn new(consistency: Consistency, terms: &Terms) -> Self {
-        match Local::new(consistency, terms) {
-            Some(local) => Self::Engine(local),
-            None => Self::Agents(HashMap::new()),
+        // As in its life before.
+        if let Some(local) = Local::new(consistency, terms) {
+            self.local = local;
         }
     }
 }

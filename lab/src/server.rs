@@ -59,12 +59,6 @@ impl Server {
         })))
     }
 
-    /// Counts what an agent reports; the answer has what is left.
-    pub(crate) fn on_report(&mut self, key: Fingerprint, now: Tick, units: u64) -> Assessment {
-        self.report(key, now, units);
-        self.acquire(key, now, 0, &LeaseQuery::default()).0
-    }
-
     /// Carries out what the engine of a process sends, as one step. The reply, unless no process waits for it.
     pub(crate) fn carry_out(&mut self, now: Tick, content: &Content) -> Option<Reply> {
         let (checks, reports, leases) = match content {

@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::{Decision, Tick, algorithm::Assessment};
+use tollgate_core::{Decision, Tick};
 
 use crate::{
-    agent::Agent,
     clock::ProcessClock,
     consistency::{Consistency, Terms},
     engine::{self, Message, fingerprint},
     figures::Figures,
     network::Network,
     oracle::Exact,
-    process::{Decides, Process, Sender, Slot, find},
+    process::{Process, Sender, find},
     schedule::Schedule,
     server::Server,
     workload::{Request, Scene},
@@ -38,7 +37,7 @@ pub fn run(
     let mut rng = fastrand::Rng::with_seed(seed);
     let processes = (0..scene.processes)
         .map(|_| Process::new(ProcessClock::random(&mut rng), consistency, &terms))
-        .collect();
+        .collect::<Option<_>>()?;
     let mut world = World {
         server: Server::new(&terms)?,
         loss: scene.loss,
@@ -93,20 +92,12 @@ struct World {
 
 struct InFlight {
     sender: Sender,
-    what: What,
+    message: Message,
     /// In the world's time.
     at: Tick,
-    /// By the process's clock.
-    clock: Tick,
     /// The cost of the request that waits for it; 0: none does.
     waits: u64,
     is_denied: bool,
-}
-
-enum What {
-    Engine(Box<Message>),
-    /// The units of a report, and the answer to it.
-    Report(u64, Option<Assessment>),
 }
 
 #[derive(Clone, Copy)]
@@ -114,7 +105,6 @@ enum Event {
     Arrived { sent: u64, will_reply: bool },
     Answered { sent: u64 },
     Lost { sent: u64 },
-    Look { sender: Sender },
     Maintain { process: u16, life: u32 },
     Death { process: u16 },
 }
@@ -132,24 +122,14 @@ impl World {
             Event::Arrived { sent, will_reply } => self.at_server(now, sent, will_reply),
             Event::Answered { sent } => self.on_reply(now, sent, true),
             Event::Lost { sent } => self.on_reply(now, sent, false),
-            Event::Look { sender } => {
-                if let Some(slot) = self.slot(sender)
-                    && slot.look == Some(now)
-                {
-                    slot.look = None;
-                    self.look(now, sender);
-                }
-            }
             Event::Maintain { process, life } => {
                 let sender = Sender {
                     process,
                     life,
                     key: 0,
                 };
-                if let Some(it) = find(&mut self.processes, sender)
-                    && let Decides::Engine(local) = &it.decides
-                {
-                    let messages = local.maintain(it.clock.shows(now));
+                if let Some(it) = find(&mut self.processes, sender) {
+                    let messages = it.local.maintain(it.clock.shows(now));
                     self.send_all(now, sender, messages);
                     self.plan_maintenance(now, process);
                 }
@@ -165,8 +145,7 @@ impl World {
 
     fn plan_maintenance(&mut self, now: Tick, process: u16) {
         let it = &self.processes[usize::from(process)];
-        if let Decides::Engine(local) = &it.decides
-            && let Some(pause) = local.pause()
+        if let Some(pause) = it.local.pause()
             && now + pause <= self.ends
         {
             let life = it.life;
@@ -191,30 +170,8 @@ impl World {
         if sent.waits > 0 {
             self.figures.waited(now - sent.at);
         }
-        match sent.what {
-            What::Engine(message) => {
-                let messages = message.finish(is_answered, shows);
-                self.send_all(now, sent.sender, messages);
-            }
-            What::Report(_, answer) => {
-                let terms = self.terms.clone();
-                let Some(slot) = self.slot(sent.sender) else {
-                    return;
-                };
-                match answer.filter(|_| is_answered) {
-                    Some(answer) => slot.agent.on_reply(sent.clock, &answer, &terms),
-                    None => slot.agent.lost(),
-                }
-                self.look(now, sent.sender);
-            }
-        }
-    }
-
-    fn slot(&mut self, sender: Sender) -> Option<&mut Slot> {
-        match &mut find(&mut self.processes, sender)?.decides {
-            Decides::Agents(agents) => agents.get_mut(&sender.key),
-            Decides::Engine(_) => None,
-        }
+        let messages = sent.message.finish(is_answered, shows);
+        self.send_all(now, sent.sender, messages);
     }
 
     fn arrive(&mut self, request: Request) {
@@ -237,40 +194,10 @@ impl World {
             key: request.key,
         };
         let clock = process.clock.shows(now);
-        match &mut process.decides {
-            Decides::Engine(local) => {
-                let key = request.key;
-                match local.begin(clock, key, cost, request.is_denied) {
-                    engine::Step::Decided(decision) => self.decided(now, sender, cost, &decision),
-                    engine::Step::Query(message) => {
-                        let what = What::Engine(message);
-                        self.send(now, sender, what, (cost, request.is_denied));
-                    }
-                }
-            }
-            Decides::Agents(agents) => {
-                let slot = agents.entry(request.key).or_insert_with(|| Slot {
-                    agent: Agent::default(),
-                    look: None,
-                });
-                match (
-                    slot.agent.admits(clock, cost, &self.terms),
-                    request.is_denied,
-                ) {
-                    // The other rule decides.
-                    (true, true) => self.figures.calls += 1,
-                    (true, false) => {
-                        self.admit(now, sender, cost);
-                        self.alone();
-                    }
-                    (false, true) => self.alone(),
-                    (false, false) => {
-                        self.refuse(now, request.key, cost);
-                        self.alone();
-                    }
-                }
-                self.look(now, sender);
-            }
+        let is_denied = request.is_denied;
+        match process.local.begin(clock, request.key, cost, is_denied) {
+            engine::Step::Decided(decision) => self.decided(now, sender, cost, &decision),
+            engine::Step::Query(message) => self.send(now, sender, *message, cost, is_denied),
         }
     }
 
@@ -282,56 +209,21 @@ impl World {
         } else if is_of_limit {
             self.refuse(now, sender.key, cost);
         }
-        self.alone();
-    }
-
-    fn alone(&mut self) {
         self.figures.alone += 1;
         self.figures.waited(0);
     }
 
-    /// Hears what an agent has to say unasked, and plans when to look at it again.
-    fn look(&mut self, now: Tick, sender: Sender) {
-        let Some(process) = find(&mut self.processes, sender) else {
-            return;
-        };
-        let clock = process.clock;
-        let Some(slot) = self.slot(sender) else {
-            return;
-        };
-        let report = slot.agent.report(clock.shows(now));
-        let due = slot.agent.due_at();
-        let due = due.map(|due| clock.when(due, now).max(now + 1));
-        let sooner = match (due, slot.look) {
-            (Some(due), Some(look)) => due < look,
-            (due, _) => due.is_some(),
-        };
-        if sooner {
-            slot.look = due;
-        }
-        if let Some(units) = report {
-            self.send(now, sender, What::Report(units, None), (0, false));
-        }
-        if let (Some(due), true) = (due, sooner) {
-            self.schedule.plan(due, Event::Look { sender });
-        }
-    }
-
     fn send_all(&mut self, now: Tick, sender: Sender, messages: Vec<Message>) {
         for message in messages {
-            self.send(now, sender, What::Engine(Box::new(message)), (0, false));
+            self.send(now, sender, message, 0, false);
         }
     }
 
-    fn send(&mut self, now: Tick, sender: Sender, what: What, (waits, is_denied): (u64, bool)) {
-        self.figures.calls += match &what {
-            What::Engine(message) => message.calls(),
-            What::Report(..) => 1,
-        };
-        let Some(process) = find(&mut self.processes, sender) else {
+    fn send(&mut self, now: Tick, sender: Sender, message: Message, waits: u64, is_denied: bool) {
+        self.figures.calls += message.calls();
+        if find(&mut self.processes, sender).is_none() {
             return;
-        };
-        let clock = process.clock.shows(now);
+        }
         let loss = self.loss;
         let lost = |rng: &mut fastrand::Rng| rng.u32(0..1_000) < loss;
         let is_cut = self.network.is_cut(sender.process, now);
@@ -341,9 +233,8 @@ impl World {
         let sent = self.sent;
         let in_flight = InFlight {
             sender,
-            what,
+            message,
             at: now,
-            clock,
             waits,
             is_denied,
         };
@@ -371,18 +262,10 @@ impl World {
         };
         let (sender, waits) = (in_flight.sender, in_flight.waits);
         let is_denied = in_flight.is_denied;
-        let (at, key) = (EPOCH + now, fingerprint(sender.key));
-        let fits = match &mut in_flight.what {
-            What::Engine(message) => {
-                message.reply = self.server.carry_out(at, &message.content);
-                let decision = message.reply.as_ref().map(|reply| &reply.decision);
-                decision.is_some_and(Decision::is_allowed)
-            }
-            What::Report(units, answer) => {
-                *answer = Some(self.server.on_report(key, at, *units));
-                true
-            }
-        };
+        let message = &mut in_flight.message;
+        message.reply = self.server.carry_out(EPOCH + now, &message.content);
+        let decision = message.reply.as_ref().map(|reply| &reply.decision);
+        let fits = decision.is_some_and(Decision::is_allowed);
         // Whether a request that the store has granted was let through is not looked at: counting it can only show more.
         if is_denied || waits == 0 {
             // Neither was it let through, nor did this rule refuse it.
