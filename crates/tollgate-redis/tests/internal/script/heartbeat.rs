@@ -3,7 +3,6 @@
 use redis::Value;
 use tollgate_test_servers::{blocking_server::RedisServer, redis_client::RedisClient};
 
-const CLAIM: &str = include_str!("../../../lua/measure_claim.lua");
 const MEMBERS: &str = include_str!("../../../lua/members.lua");
 
 /// After so many ms without a word something is gone.
@@ -76,28 +75,4 @@ fn instances_that_are_gone_are_not_counted() {
     assert_eq!(beat(), Value::Int(2));
     assert_eq!(beat(), Value::Int(2));
     assert_lives(&mut connection, "shop:set", 15_000);
-}
-
-#[test]
-fn one_instance_measures_for_as_long_as_it_says_and_what_it_found_is_kept_for_the_others() {
-    let server = RedisServer::start(&[]);
-    let mut connection = RedisClient::connect(server.address());
-    let claim = |connection: &mut RedisClient, instance: &str, found: &str| {
-        let head = ["EVAL", CLAIM, "2", "shop:measuring", "shop:size"];
-        let args = [instance, "60000", found, "90000"];
-        texts(connection.command(head.iter().chain(&args).map(|word| word.as_bytes())))
-    };
-    assert_eq!(claim(&mut connection, "one", ""), ["1", ""]);
-    assert_eq!(claim(&mut connection, "two", "7 1400 612"), ["0", ""]);
-    assert_eq!(
-        claim(&mut connection, "one", "7 1400 612"),
-        ["1", "7 1400 612"]
-    );
-    assert_eq!(claim(&mut connection, "one", ""), ["1", "7 1400 612"]);
-    assert_eq!(claim(&mut connection, "two", ""), ["0", "7 1400 612"]);
-    assert_lives(&mut connection, "shop:measuring", 60_000);
-    assert_lives(&mut connection, "shop:size", 90_000);
-    connection.say("DEL shop:measuring");
-    assert_eq!(claim(&mut connection, "two", ""), ["1", "7 1400 612"]);
-    assert_eq!(claim(&mut connection, "one", ""), ["0", "7 1400 612"]);
 }

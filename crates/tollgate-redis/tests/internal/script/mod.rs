@@ -7,7 +7,6 @@ mod grants;
 mod heartbeat;
 mod owed;
 mod refused;
-mod replaced;
 mod runs;
 mod written;
 
