@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use redis::{Client, Cmd, FromRedisValue};
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
@@ -134,6 +135,35 @@ impl RedisServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The same, as clients take it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// The same for this user.
+    #[must_use]
+    pub fn url_of(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@{}", self.address())
+    }
+
+    /// The reply to a command, as somebody with access to the server sends it.
+    ///
+    /// # Panics
+    ///
+    /// It is an error, or of another type.
+    #[must_use]
+    pub fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        let mut asked = Cmd::new();
+        command.iter().for_each(|word| {
+            asked.arg(*word);
+        });
+        let client = Client::open(self.url()).expect("an address");
+        let connection = client.get_connection_with_timeout(Duration::from_secs(30));
+        let reply = asked.query(&mut connection.expect("the server answers"));
+        reply.unwrap_or_else(|wrong| panic!("{command:?}: {wrong}"))
     }
 
     /// The folder that the server runs in.

@@ -2,6 +2,7 @@
 
 use std::{io, path::Path, process::Command, time::Duration};
 
+use redis::FromRedisValue;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -69,7 +70,23 @@ impl RedisServer {
     /// Where it is, as `RedisStore::builder` takes it.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://{}", self.0.address())
+        self.0.url()
+    }
+
+    /// The same for this user.
+    #[must_use]
+    pub fn url_of(&self, user: &str, password: &str) -> String {
+        self.0.url_of(user, password)
+    }
+
+    /// The reply to a command, for which the thread waits.
+    ///
+    /// # Panics
+    ///
+    /// It is an error, or of another type.
+    #[must_use]
+    pub fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        self.0.ask(command)
     }
 
     /// The raw answers to a command, as the protocol (version 2) writes them.

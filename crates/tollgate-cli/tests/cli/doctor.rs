@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::{Program, RedisCluster, RedisServer, SECRET, server_program};
+use crate::support::{
+    Program, RedisCluster, RedisServer, SECRET, fill, server_program, start_sentinel, until,
+};
 
 const WELL: &[&str] = &["--maxmemory", "256mb", "--maxmemory-policy", "noeviction"];
 
@@ -88,7 +90,7 @@ fn a_server_that_evicts_forgets_after_a_restart_or_is_full_is_found_out() {
         "persistence",
         &["1 d", "appendonly yes"],
     );
-    server.fill();
+    fill(&server);
     let findings = Findings::of(&Program::on(&server, RULES), 1);
     findings.assert("error", "memory", &["full", "cap_new_keys"]);
     findings.assert("error", "write", &["on_store_error", "OOM"]);
@@ -115,7 +117,7 @@ fn a_replica_is_an_error_that_names_its_master() {
     let master = RedisServer::start(WELL);
     let port = master.port().to_string();
     let replica = RedisServer::start(&[WELL, &["--replicaof", "127.0.0.1", &port]].concat());
-    replica.until(&["INFO", "replication"], "master_link_status:up");
+    until(&replica, &["INFO", "replication"], "master_link_status:up");
     let named = format!("127.0.0.1:{port}");
     Findings::of(&Program::on(&replica, RULES), 1).assert("error", "role", &["replica", &named]);
     Findings::of(&Program::on(&master, RULES), 0).assert("ok", "role", &["replicas: 1"]);
@@ -256,7 +258,7 @@ fn a_cluster_is_examined_server_by_server() {
 #[test]
 fn behind_sentinels_it_is_the_master_that_is_examined() {
     let master = RedisServer::start(WELL);
-    let sentinel = RedisServer::start_sentinel(&master);
+    let (sentinel, _settings) = start_sentinel(&master);
     let with = |name: &str| {
         let address = format!("redis-sentinel://127.0.0.1:{}/{name}", sentinel.port());
         Program::on(&master, RULES).set("REDIS_URL", &address)

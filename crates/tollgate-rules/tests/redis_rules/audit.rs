@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate::MemoryStore;
 use tollgate_rules::{AuditKind, Author, Bindings, Format, LiveRules, OperatorEntry, RuleText};
+use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{KEY, entries, limit_shown, limits, push, redis, redis_server::RedisServer, says, set};
+use crate::{KEY, dump::dump, entries, limit_shown, limits, push, redis, says, set};
 
 #[tokio::test]
 async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let redis = redis(&server);
     let bindings = Bindings::new();
     push(&redis, limits("fixed_window 20/h")).await;
@@ -43,20 +44,20 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
         "accepted, revision 2 → 3, by alice, because: ticket 4711: all rules: off (it was wrong)"
     );
     assert_eq!(records[3].kind, AuditKind::Accepted);
-    let all = server.dump().await;
+    let all = dump(&server);
     assert!(!all.contains(KEY), "{all}");
 
     // Capped: about 10 000 records.
     let many = "for i = 1, 12000 do redis.call('XADD', KEYS[1], '*', 'what', 'accepted') end";
-    let _: redis::Value = server.ask(&["EVAL", many, "1", "{shop}:rules:audit"]).await;
+    let _: redis::Value = server.ask(&["EVAL", many, "1", "{shop}:rules:audit"]);
     push(&redis, limits("fixed_window 21/h")).await;
-    let length: u64 = server.ask(&["XLEN", "{shop}:rules:audit"]).await;
+    let length: u64 = server.ask(&["XLEN", "{shop}:rules:audit"]);
     assert!((10_000..11_000).contains(&length), "{length}");
 }
 
 #[tokio::test]
 async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let redis = redis(&server);
     let text = "version = 1\n[[rules]]\nname = 'log-in'\nlimit = 'fixed_window 1/h'\nby = 'header:x-api-key'\naudit = true\n";
     push(&redis, RuleText::new(text, Format::Toml)).await;
@@ -90,7 +91,7 @@ async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
     let client = client.expect("the start of a hash");
     assert_eq!(client.len(), 8);
     assert_eq!(records[2].lines, records[1].lines, "it is the same client");
-    assert!(!server.dump().await.contains(KEY));
+    assert!(!dump(&server).contains(KEY));
     // Who has the secret finds out whether it is a client: its hash, as a document has it, begins so.
     let own = OperatorEntry::limit("log-in", KEY, "9/h");
     set(&redis, own).await.expect("pushed");

@@ -14,9 +14,8 @@ use tokio::time::{Instant, sleep};
 use tollgate::{MemoryStore, RateLimitLayer, Rejection, Store, clock::Clock};
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_rules::{Author, Bindings, LiveRules, OperatorEntry};
+use tollgate_test_servers::redis_server::RedisServer;
 use tower::{Layer, ServiceExt, service_fn};
-
-use crate::redis_server::RedisServer;
 
 const LIMITS: &str = r#"
 version = 1
@@ -173,7 +172,7 @@ async fn of_all_that_denies_a_request_in_memory_there_is_one_reason_and_one_time
 #[tokio::test]
 async fn of_all_that_denies_a_request_on_redis_there_is_one_reason_and_one_time() {
     for without in ["paced", "at-once"] {
-        let server = RedisServer::start().await;
+        let server = RedisServer::start(&[]).await;
         let folder = tempfile::tempdir().expect("a folder");
         let store = RedisStore::builder(server.url(), "shop", Keys::plain())
             .deadline(Duration::from_secs(20))

@@ -10,8 +10,9 @@ use std::{
 
 use tokio::time::Instant;
 use tollgate_rules::{Bindings, Format, LiveRules, RuleText, redis::RedisRules};
+use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{alice, limits, push, redis_server::RedisServer, says, secret, started, until};
+use crate::{alice, limits, push, says, secret, started, until};
 
 /// The environment variable with the address that a process follows.
 const FOLLOWED: &str = "TOLLGATE_TEST_FOLLOWED";
@@ -132,15 +133,15 @@ async fn a_push_reaches_eight_processes_and_a_lost_publication_is_found_by_looki
     assert!(medians.iter().any(|it| *it < PUSHED), "{medians:?}");
 
     // It is not published: the document comes from another server, by hand.
-    let elsewhere = RedisServer::start().await;
+    let elsewhere = RedisServer::start(&[]).await;
     let other = crate::redis(&elsewhere);
     for revision in 1..=7 {
         push(&other, limits(&format!("{}/min", revision + 1))).await;
     }
-    let fields: Vec<String> = elsewhere.ask(&["HGETALL", "{shop}:rules"]).await;
+    let fields: Vec<String> = elsewhere.ask(&["HGETALL", "{shop}:rules"]);
     let mut copy = vec!["HSET", "{shop}:rules"];
     copy.extend(fields.iter().map(String::as_str));
-    let _: i64 = server.ask(&copy).await;
+    let _: i64 = server.ask(&copy);
     let took = arrivals(&said, PROCESSES, 7);
     println!("a lost publication was found by looking: {took:?}");
 
@@ -208,7 +209,7 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
 #[tokio::test]
 async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_until_the_next_push() {
     let (server, redis) = started("3/h").await;
-    let backup: Vec<String> = server.ask(&["HGETALL", "{shop}:rules"]).await;
+    let backup: Vec<String> = server.ask(&["HGETALL", "{shop}:rules"]);
     push(&redis, limits("4/h")).await;
     let rules = crate::follow(&redis).await;
     assert_eq!(rules.status().revision, 2);
@@ -217,11 +218,11 @@ async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_unti
     until("it is heard", || known().processes == 1).await;
     assert_eq!((fleet().await.processes, fleet().await.ahead), (1, 0));
 
-    let _: i64 = server.ask(&["DEL", "{shop}:rules"]).await;
+    let _: i64 = server.ask(&["DEL", "{shop}:rules"]);
     assert_eq!(fleet().await.ahead, 1, "of no rules at all");
     let mut restored = vec!["HSET", "{shop}:rules"];
     restored.extend(backup.iter().map(String::as_str));
-    let _: i64 = server.ask(&restored).await;
+    let _: i64 = server.ask(&restored);
     let found = fleet().await;
     assert_eq!((found.lagging, found.ahead), (0, 1));
     let words = "0 of 1 processes lag; 1 of 1 have a newer revision: push again";

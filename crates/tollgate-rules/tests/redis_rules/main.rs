@@ -2,11 +2,11 @@
 
 mod audit;
 mod decision;
+mod dump;
 mod fleet;
 mod operators;
 mod policies;
 mod pushes;
-mod redis_server;
 mod servers;
 mod trust;
 
@@ -21,9 +21,8 @@ use tollgate_rules::{
     operators::EntryStatus,
     redis::{PushError, RedisRules},
 };
+use tollgate_test_servers::redis_server::RedisServer;
 use tower::{Layer, ServiceExt, service_fn};
-
-use redis_server::RedisServer;
 
 /// A key that must not be found anywhere.
 const KEY: &str = "acme-key-4711";
@@ -65,7 +64,7 @@ async fn set(redis: &RedisRules, entry: OperatorEntry) -> Result<u64, PushError>
 
 /// A server with rules of this limit.
 async fn started(limit: &str) -> (RedisServer, RedisRules) {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let redis = redis(&server);
     push(&redis, limits(limit)).await;
     (server, redis)

@@ -9,7 +9,9 @@ use tollgate_rules::{
     redis::PushErrorKind,
 };
 
-use crate::{KEY, alice, entries, follow, limit_shown, limits, push, says, set, started, until};
+use crate::{
+    KEY, alice, dump::dump, entries, follow, limit_shown, limits, push, says, set, started, until,
+};
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(Clock::system().now())
@@ -51,7 +53,7 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
     assert_eq!((&other.author, other.id), (&Some(bob.clone()), Some(3)));
     let is_in_force = |it: &EntryStatus| it.origin == EntryOrigin::Redis && it.problem.is_none();
     assert!(all.iter().all(is_in_force), "{all:?}");
-    assert!(!server.dump().await.contains(KEY));
+    assert!(!dump(&server).contains(KEY));
 
     // Its rule counts by something else, is gone, and is there again.
     let other = |name: &str, by: &str| {
@@ -115,7 +117,7 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
 
     // Who can write to Redis cannot take it away.
     set(&redis, new("20/h")).await.expect("right");
-    let _: i64 = server.ask(&["HDEL", RULES, "operators"]).await;
+    let _: i64 = server.ask(&["HDEL", RULES, "operators"]);
     let wrong = redis.stored(&bindings).await;
     let wrong = wrong.expect_err("it is not signed so");
     says(&wrong, "not signed");
@@ -132,7 +134,7 @@ async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_befor
     assert_eq!(set().await.expect("set"), 2);
     let rules = follow(&redis).await;
     let blocked = || rules.document().entries().len();
-    let _: i64 = server.ask(&["DEL", RULES]).await;
+    let _: i64 = server.ask(&["DEL", RULES]);
     until("it is noticed", || rules.status().source_error.is_some()).await;
     let error = rules.status().source_error.expect("there are none");
     says(
@@ -163,7 +165,7 @@ async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
     let ((server, redis), bindings) = (started("fixed_window 10/h").await, Bindings::new());
     let set = async |key: &str| set(&redis, OperatorEntry::limit("api", key, "none")).await;
     set("ended-later").await.expect("set");
-    let older: Vec<String> = server.ask(&["HGETALL", RULES]).await;
+    let older: Vec<String> = server.ask(&["HGETALL", RULES]);
     redis.end(&[2], &bindings, &alice()).await.expect("ended");
     set(KEY).await.expect("set");
     let rules = follow(&redis).await;
@@ -182,8 +184,8 @@ async fn an_old_document_that_is_put_back_with_its_entries_is_not_built_upon() {
     .await;
     let mut put_back = vec!["HSET", RULES];
     put_back.extend(older.iter().map(String::as_str));
-    let _: i64 = server.ask(&put_back).await;
-    let _: i64 = server.ask(&["PUBLISH", RULES, "2"]).await;
+    let _: i64 = server.ask(&put_back);
+    let _: i64 = server.ask(&["PUBLISH", RULES, "2"]);
     until("it is rejected", || rules.status().rejected == 1).await;
     assert_eq!(is().await, (4, [true, false]));
     // With this alone, all processes would go back.

@@ -6,9 +6,8 @@ use http::{Method, Request, Response};
 use tollgate::{Admission, RateLimitLayer, decision::Source};
 use tollgate_redis::{Keys, RedisStore};
 use tollgate_rules::{Bindings, Format, RuleDocument};
+use tollgate_test_servers::redis_server::RedisServer;
 use tower::{Layer, ServiceExt, service_fn};
-
-use crate::redis_server::RedisServer;
 
 const LIMITS: &str = r#"
 version = 1
@@ -43,7 +42,7 @@ async fn source(layer: &RateLimitLayer, method: Method) -> Source {
 
 #[tokio::test]
 async fn writes_are_deducted_from_the_shared_pool_and_reads_from_leases() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let store = RedisStore::builder(server.url(), "shop", Keys::plain())
         .deadline(Duration::from_secs(20))
         .connect()

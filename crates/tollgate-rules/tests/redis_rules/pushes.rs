@@ -5,15 +5,16 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate::{Limiter, MemoryStore, Quota, Rule};
 use tollgate_rules::{Bindings, Format, OperatorEntry, RuleText, redis::RedisRules};
+use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
-    KEY, alice, entries, follow, limit_of, limit_shown, limits, push, redis,
-    redis_server::RedisServer, says, secret, set, started, until, with_override,
+    KEY, alice, dump::dump, entries, follow, limit_of, limit_shown, limits, push, redis, says,
+    secret, set, started, until, with_override,
 };
 
 #[tokio::test]
 async fn a_pushed_document_is_in_force_and_holds_no_key() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let redis = redis(&server);
     assert_eq!(push(&redis, with_override("fixed_window 9/h")).await, 1);
     let rules = follow(&redis).await;
@@ -28,7 +29,7 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
     // It is there already.
     assert_eq!(push(&redis, with_override("fixed_window 8/h")).await, 2);
 
-    let all = server.dump().await;
+    let all = dump(&server);
     assert!(!all.contains(KEY), "{all}");
     says(&all, "\"hash\"");
     let document = redis.document().await.expect("signed");
@@ -49,7 +50,7 @@ async fn a_pushed_document_is_in_force_and_holds_no_key() {
 
 #[tokio::test]
 async fn overrides_and_switches_reach_all_processes() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let redis = redis(&server);
     let bindings = Bindings::new();
     let early = set(&redis, OperatorEntry::switch("*", "off")).await;
@@ -76,7 +77,7 @@ async fn overrides_and_switches_reach_all_processes() {
     redis.end(&[4], &bindings, &alice()).await.expect("pushed");
     until("it is in force", || rules.status().revision == 5).await;
     assert_eq!(limit_shown(&layer, "other").await, "\"api\";q=10;w=3600");
-    assert!(!server.dump().await.contains(KEY));
+    assert!(!dump(&server).contains(KEY));
 
     let unknown = OperatorEntry::limit("apy", KEY, "50/h");
     let unknown = set(&redis, unknown).await;
@@ -87,7 +88,7 @@ async fn overrides_and_switches_reach_all_processes() {
 #[tokio::test]
 async fn of_many_who_push_at_once_no_change_is_lost() {
     const OPERATORS: usize = 6;
-    let server = Arc::new(RedisServer::start().await);
+    let server = Arc::new(RedisServer::start(&[]).await);
     push(&redis(&server), limits("fixed_window 10/h")).await;
     let mut operators = JoinSet::new();
     for n in 0..OPERATORS {
@@ -106,14 +107,14 @@ async fn of_many_who_push_at_once_no_change_is_lost() {
 
 #[tokio::test]
 async fn an_outage_ends_in_the_status_also_where_the_document_is_the_same() {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start(&[]).await;
     let user = "ACL SETUSER limits on >sesame ~* &* +@all";
-    let _: String = server.ask(&user.split(' ').collect::<Vec<_>>()).await;
+    let _: String = server.ask(&user.split(' ').collect::<Vec<_>>());
     push(&redis(&server), limits("3/h")).await;
     let address = server.url_of("limits", "sesame");
     let rules = follow(&RedisRules::new(&address, "shop", &secret(7)).expect("an address")).await;
     for right in ["-@all", "+@all"] {
-        let _: String = server.ask(&["ACL", "SETUSER", "limits", right]).await;
+        let _: String = server.ask(&["ACL", "SETUSER", "limits", right]);
         until("it is noticed", || {
             rules.status().source_error.is_some() == (right == "-@all")
         })
@@ -151,7 +152,7 @@ async fn a_document_that_redis_has_lost_stays_in_force_and_the_next_one_is_newer
     server.kill();
     until("it is noticed", || rules.status().source_error.is_some()).await;
     assert_eq!((rules.status().revision, limit_of(&rules)), (2, 4));
-    server.start_again().await;
+    server.restart().await;
     let has_none = |error: String| error.contains("no rules in Redis");
     let error = || rules.status().source_error;
     until("there are none", || error().is_some_and(has_none)).await;

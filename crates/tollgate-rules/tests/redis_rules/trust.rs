@@ -15,16 +15,14 @@ async fn a_document_without_a_right_signature_is_rejected() {
     let rules = follow(&redis).await;
 
     // Somebody who can write to Redis switches the limits off.
-    let text: String = server.ask(&["HGET", DOCUMENT, "document"]).await;
+    let text: String = server.ask(&["HGET", DOCUMENT, "document"]);
     let off = text.replace("3/h", "unlimited");
     assert_ne!(off, text);
     for (field, value) in [("document", off.as_str()), ("revision", "2")] {
-        let _: i64 = server.ask(&["HSET", DOCUMENT, field, value]).await;
+        let _: i64 = server.ask(&["HSET", DOCUMENT, field, value]);
     }
-    let _: i64 = server
-        .ask(&["HSET", DOCUMENT, "signature", &"ab".repeat(32)])
-        .await;
-    let _: i64 = server.ask(&["PUBLISH", DOCUMENT, "2"]).await;
+    let _: i64 = server.ask(&["HSET", DOCUMENT, "signature", &"ab".repeat(32)]);
+    let _: i64 = server.ask(&["PUBLISH", DOCUMENT, "2"]);
     until("it is rejected", || rules.status().rejected == 1).await;
     let status = rules.status().to_string();
     says(&status, "revision 2 is not signed with the secret");
@@ -37,7 +35,7 @@ async fn a_document_without_a_right_signature_is_rejected() {
 
     // Those of a service with another secret are as good as none.
     let other = RedisRules::new(server.url(), "shop", &secret(8)).expect("an address");
-    let _: i64 = server.ask(&["DEL", DOCUMENT]).await;
+    let _: i64 = server.ask(&["DEL", DOCUMENT]);
     push(&other, limits("9/h")).await;
     assert_eq!(push(&other, limits("8/h")).await, 3);
     until("they are rejected", || {
@@ -52,7 +50,7 @@ async fn a_document_without_a_right_signature_is_rejected() {
 async fn a_user_who_may_not_subscribe_follows_all_the_same() {
     let (server, _redis) = started("3/h").await;
     let user = "ACL SETUSER limits on >sesame ~{shop}:* +@all -subscribe resetchannels";
-    let _: String = server.ask(&user.split(' ').collect::<Vec<_>>()).await;
+    let _: String = server.ask(&user.split(' ').collect::<Vec<_>>());
     let address = server.url_of("limits", "sesame");
     let restricted = RedisRules::new(&address, "shop", &secret(7)).expect("an address");
     let rules = follow(&restricted).await;

@@ -7,5 +7,5 @@ mod redis_server;
 pub(crate) use self::{
     program::{Program, Ran, SECRET, assert_harmless, words},
     redis_cluster::RedisCluster,
-    redis_server::{RedisServer, server_program},
+    redis_server::{RedisServer, fill, server_program, start_sentinel, until},
 };

@@ -2,7 +2,7 @@
 
 use tollgate_test_servers::blocking_server::free_port;
 
-use super::redis_server::RedisServer;
+use super::redis_server::{RedisServer, until};
 
 const RANGES: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
@@ -30,9 +30,9 @@ impl RedisCluster {
             let _: String = servers[0].ask(&["CLUSTER", "MEET", "127.0.0.1", &port, &buses[other]]);
         }
         for server in &servers {
-            server.until(&["CLUSTER", "INFO"], "cluster_known_nodes:3");
-            server.until(&["CLUSTER", "INFO"], "cluster_slots_ok:16384");
-            server.until(&["CLUSTER", "INFO"], "cluster_state:ok");
+            until(server, &["CLUSTER", "INFO"], "cluster_known_nodes:3");
+            until(server, &["CLUSTER", "INFO"], "cluster_slots_ok:16384");
+            until(server, &["CLUSTER", "INFO"], "cluster_state:ok");
         }
         Self { servers }
     }
