@@ -1,5 +1,6 @@
 //! The fields as bytes.
 
+mod exposed;
 mod fields;
 mod one_layer;
 mod stacked;

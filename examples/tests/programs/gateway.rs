@@ -1,7 +1,5 @@
 //! The example `gateway` over sockets: a process for itself, and two on one Redis and one ledger with clients that hang up.
 
-mod process;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -13,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use process::{Answer, Process, redis};
+use crate::process::{Answer, Process, redis};
 use tempfile::{NamedTempFile, TempDir};
 use tollgate_ledger::{Ledger, Period};
 use tollgate_test_servers::postgres_server::PostgresServer;
 
-const PAGE: &str = include_str!("../README.md");
+const PAGE: &str = include_str!("../../README.md");
 
 /// One with its ledger in this folder.
 fn gateway(folder: &TempDir, settings: &[(&str, &str)]) -> Process {

@@ -38,11 +38,9 @@ mod hello {
     }
 }
 
-mod process;
-
 use std::{path::Path, process::Command};
 
-use process::Process;
+use crate::process::Process;
 
 /// The text of the first block of code in this language.
 fn block<'a>(page: &'a str, language: &str) -> &'a str {
@@ -52,12 +50,12 @@ fn block<'a>(page: &'a str, language: &str) -> &'a str {
     block.split_once("\n```").expect("its end").0
 }
 
-const README: &str = include_str!("../../README.md");
-const README_OF_THE_CRATE: &str = include_str!("../../crates/tollgate/README.md");
+const README: &str = include_str!("../../../README.md");
+const README_OF_THE_CRATE: &str = include_str!("../../../crates/tollgate/README.md");
 
 #[test]
 fn the_program_in_the_readme_is_an_example() {
-    let file = include_str!("../start/hello.rs");
+    let file = include_str!("../../start/hello.rs");
     // The file begins with what it is.
     let (_, program) = file.split_once("\n\n").expect("a first line");
     for page in [README, README_OF_THE_CRATE] {
@@ -140,6 +138,6 @@ async fn the_answer_in_the_readme_is_that_of_its_program() {
 #[test]
 fn the_answers_of_the_quickstart_are_those_that_are_shown() {
     let process = Process::start("quickstart", Path::new("."), &[]);
-    let page = include_str!("../README.md");
+    let page = include_str!("../../README.md");
     assert_eq!(answers(&process.address, block(page, "console")), 2);
 }

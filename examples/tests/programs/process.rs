@@ -1,7 +1,5 @@
 //! A process of an example, over sockets.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::{
     env,
     fs::File,
