@@ -111,6 +111,19 @@ pub async fn status(app: &Router, request: impl Sent) -> u16 {
     send(app, request).await.status().as_u16()
 }
 
+/// What `rule` has left of the client of a request, which costs nothing to ask.
+///
+/// # Panics
+///
+/// If the rule is not there, the request has no key, or the store does not answer at once.
+pub fn left(limits: &RateLimitLayer, rule: &str, request: impl Sent) -> u64 {
+    let (head, _) = request.request().into_parts();
+    let key = limits.key_of(rule, &head).expect("it has a key");
+    let check = limits.limiter().check(rule, &key).expect("it is there");
+    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
+    looked.expect("memory answers at once").verdicts()[0].remaining()
+}
+
 /// A header field of a response; empty if it is missing.
 ///
 /// # Panics

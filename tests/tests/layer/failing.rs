@@ -6,8 +6,8 @@ use axum::{Router, routing};
 use http::Method;
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, Rejection, RequestRule,
-    condition::method_in, header::HeaderStyle,
+    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, RequestRule, condition::method_in,
+    header::HeaderStyle,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -161,42 +161,6 @@ async fn a_local_share_is_smaller_with_more_instances() {
         reported(&server.get("/").await),
         (200, Some(r#""usual";r=5;t=60"#))
     );
-}
-
-#[tokio::test]
-async fn each_rule_gives_its_own_answer_and_a_503_wins_over_those_that_pass() {
-    let rules = [
-        rule("lenient", 5, OnStoreError::Allow),
-        rule("strict", 5, OnStoreError::Deny),
-    ];
-    for server in failing(&rules).await {
-        let answer = server.get("/").await;
-        assert_eq!(reported(&answer), (503, None));
-    }
-    let rules = [
-        rule("lenient", 5, OnStoreError::Degraded),
-        rule("usual", 1, OnStoreError::LocalShare),
-    ];
-    for server in failing(&rules).await {
-        let first = server.get("/").await;
-        assert_eq!((first.status, &*first.body), (200, "degraded"));
-        let second = server.get("/").await;
-        assert_eq!(second.status, 429);
-        assert!(second.header("retry-after").is_some());
-    }
-}
-
-#[tokio::test]
-async fn the_status_chosen_for_limits_is_not_used_for_failures() {
-    let store = SwitchedStore::at_once(still().0);
-    store.switch(false);
-    let rules = [rule("strict", 5, OnStoreError::Deny)];
-    let layer = RateLimitLayer::new(store, rules).unwrap();
-    let layer = layer.denied_status(http::StatusCode::FORBIDDEN).unwrap();
-    let layer = layer.rejection(Rejection::json());
-    let answer = served(layer).await.get("/").await;
-    assert_eq!(answer.status, 503);
-    assert!(answer.body.contains("unavailable"), "{answer:?}");
 }
 
 #[tokio::test]

@@ -3,11 +3,11 @@
 use axum::{Extension, Router, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
-    Admission, Decision, Denied, Key, Missing, OnStoreError, RateLimitLayer, Rejection,
-    RequestRule, SECOND, decision::Reason, key::header,
+    Admission, Decision, Denied, Key, Missing, RateLimitLayer, Rejection, RequestRule, SECOND,
+    decision::Reason, key::header,
 };
 use tollgate_tests::{
-    app::{all, behind, field, layer, per_minute, send, status, stores, text},
+    app::{all, behind, field, layer, per_minute, send, stores, text},
     events::Events,
 };
 use tower::ServiceExt;
@@ -195,26 +195,6 @@ async fn a_name_that_is_not_left_to_handlers_is_a_500_and_an_event_with_those_th
 }
 
 #[tokio::test]
-async fn a_handler_can_check_at_another_cost() {
-    let rules = [per_minute("words", 10).cost(2).by_handler()];
-    let layer = layer(rules).attach_decision();
-    let handler = |admission: Admission| async move {
-        let key = Key::of("ann");
-        let _ = admission.acquire("words", &key).await?;
-        let _ = admission.acquire_cost("words", 0, &key).await?;
-        let _ = admission.acquire_cost("words", 7, &key).await?;
-        let denied = admission.acquire_cost("words", 2, &key).await;
-        assert!(denied.is_err());
-        let never = admission.acquire_cost("words", 11, &key).await;
-        never.map(|_| ())
-    };
-    let app = Router::new().route("/", routing::get(handler).layer(layer));
-    let denied = send(&app, "/").await;
-    assert_eq!(denied.status(), 429);
-    assert_eq!(field(&denied, "retry-after"), "");
-}
-
-#[tokio::test]
 async fn a_handlers_ticket_has_a_cost_and_is_settled_to_what_was_used() {
     let rules = [
         per_minute("tokens", 1_000).unit("tokens").by_handler(),
@@ -248,23 +228,6 @@ async fn a_handlers_ticket_has_a_cost_and_is_settled_to_what_was_used() {
             .await
             .contains("ever allows, which is 10 units.")
     );
-}
-
-#[tokio::test]
-async fn a_failing_store_answers_handlers_with_the_rules_own_answer() {
-    let [_, store] = stores();
-    let rules = [per_minute("per-account", 2)
-        .on_store_error(OnStoreError::Deny)
-        .by_handler()];
-    let layer = RateLimitLayer::new(store.clone(), rules)
-        .unwrap()
-        .attach_decision();
-    let app = logins(layer);
-    assert_eq!(status(&app, "/ann").await, 200);
-    store.switch(false);
-    let denied = send(&app, "/ann").await;
-    assert_eq!(denied.status(), 503);
-    assert_eq!(field(&denied, "ratelimit"), "");
 }
 
 #[tokio::test]

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    Key, Limiter, LiveLimiter, MINUTE, MemoryStore, OnStoreError, Quota, Rule,
-    observe::flush_metrics,
+    Key, Limiter, LiveLimiter, MINUTE, OnStoreError, Quota, Rule, observe::flush_metrics,
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -82,25 +81,6 @@ fn a_bare_limiter_counts_with_all_labels() {
         left.contains(&0.5),
         "the first one left half of it: {left:?}"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_is_one_decision_however_often_it_was_tried() {
-    let metrics = Metrics::record();
-    let store = MemoryStore::builder()
-        .clock(tollgate::clock::Clock::tokio())
-        .build();
-    let limiter = Limiter::new(store, [Rule::new("mails", Quota::per_second(1).burst(1))]).unwrap();
-    for _ in 0..3 {
-        let (key, patience) = (Key::shared(), Duration::from_secs(9));
-        let waited = limiter.wait("mails", &key, patience).await;
-        assert!(waited.unwrap().is_allowed());
-    }
-    let checks = [limiter.check("mails", &Key::of("b")).unwrap()];
-    assert_eq!(limiter.acquire_up_to(&checks, 7).await.units, 1);
-    let counted = metrics.counted();
-    assert_eq!(requests(&counted, &[("decision", "allowed")]), 4);
-    assert_eq!(requests(&counted, &[("decision", "denied")]), 0);
 }
 
 #[tokio::test]

@@ -1,23 +1,17 @@
 //! Rules that are replaced while a layer serves requests.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
-};
+use std::{convert::Infallible, sync::Arc};
 
 use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tollgate::{
     Admission, Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, RequestRule,
     Rule, RulesHandle, error::RuleErrorKind, header::HeaderStyle, key::constant,
-    message::MessageLimitLayer, service::RateLimit,
+    message::MessageLimitLayer,
 };
 use tollgate_tests::{
-    app::{get, still},
+    app::{get, left, still},
     events::Events,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -108,17 +102,7 @@ async fn a_request_in_flight_ends_by_the_rules_that_it_began_with() {
     });
     let layer = RateLimitLayer::new(still().0, [rule("api", 10)]).expect("valid");
     let service = layer.layer(slow);
-    let left = || {
-        let limiter = layer.limiter();
-        let head = request().into_parts().0;
-        let key = layer.key_of("api", &head).expect("a key");
-        let check = limiter.check("api", &key).expect("a rule").with_cost(0);
-        let looked = limiter
-            .peek(&[check])
-            .ready()
-            .expect("memory answers at once");
-        looked.verdicts()[0].remaining()
-    };
+    let left = || left(&layer, "api", get("/"));
     let send = |request| tokio::spawn(service.clone().oneshot(request));
     let first = send(request());
     arrived.notified().await;
@@ -311,71 +295,4 @@ async fn what_was_reported_of_a_layer_is_not_reported_again_of_its_next_rules() 
         assert_eq!(reports(), [1, 1], "{limit}");
         layer.handle().replace([rule("api", limit)]).expect("valid");
     }
-}
-
-/// The layer with its variants while others ask: the two rules always have the same limit.
-fn pair(limit: u64, quota: fn(u64) -> Quota) -> [RequestRule; 2] {
-    ["one", "two"].map(|name| Rule::new(name, quota(limit)).by(constant("all")))
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn no_request_fails_or_sees_two_sets_of_rules_under_load() {
-    const LARGER: u64 = 4_000;
-    let quota: fn(u64) -> Quota = |limit| Quota::fixed_window(limit, 60 * 24 * 365 * MINUTE);
-    let layer = RateLimitLayer::new(still().0, pair(LARGER, quota)).expect("valid");
-    let handle = layer.handle();
-    let service: RateLimit<_> = layer.layer(service_fn(ok));
-    let (done, admitted) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicU64::new(0)),
-    );
-    let asking = |_| {
-        let (service, done) = (service.clone(), Arc::clone(&done));
-        let admitted = Arc::clone(&admitted);
-        tokio::spawn(async move {
-            while !done.load(SeqCst) {
-                let (status, policy, _, _) = send(&service).await;
-                let limits: Vec<&str> = policy
-                    .split(", ")
-                    .filter_map(|policy| policy.split(';').nth(1))
-                    .collect();
-                match (status, &limits[..]) {
-                    (StatusCode::OK, [one, two]) => {
-                        assert_eq!(one, two);
-                        admitted.fetch_add(1, SeqCst);
-                    }
-                    (StatusCode::TOO_MANY_REQUESTS, [one, two]) => assert_eq!(one, two),
-                    // Shadows are not in the header; nor are rules that are off.
-                    (StatusCode::OK, []) => {}
-                    other => panic!("{other:?}"),
-                }
-                tokio::task::yield_now().await;
-            }
-        })
-    };
-    let asking: Vec<_> = (0..3).map(asking).collect();
-    let (sender, swapped) = oneshot::channel();
-    let swaps = move || {
-        for swap in 0..600 {
-            let rules = match swap % 4 {
-                0 => pair(LARGER / 2, quota),
-                1 => ["one", "two"]
-                    .map(|name| Rule::new(name, quota(LARGER)).off().by(constant("all"))),
-                2 => pair(LARGER, quota),
-                _ => ["one", "two"]
-                    .map(|name| Rule::new(name, quota(LARGER)).shadow().by(constant("all"))),
-            };
-            handle.replace(rules).expect("valid");
-            std::thread::yield_now();
-        }
-        let _ = sender.send(());
-    };
-    let swapping = tokio::task::spawn_blocking(swaps);
-    swapped.await.expect("no panic");
-    done.store(true, SeqCst);
-    swapping.await.expect("no panic");
-    for task in asking {
-        task.await.expect("no panic");
-    }
-    assert!(admitted.load(SeqCst) <= LARGER);
 }

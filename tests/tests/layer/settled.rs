@@ -23,7 +23,7 @@ use tollgate::{
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{field, get, layer, per_minute, send, status, stores},
+    app::{self, field, get, layer, per_minute, send, status, stores},
     server::Server,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -64,17 +64,8 @@ fn asking(status: u16) -> http::request::Builder {
         .header("x-status", status)
 }
 
-/// What `rule` has left, which costs nothing to ask.
-fn left_of(limits: &RateLimitLayer, rule: &str) -> u64 {
-    let (head, ()) = asking(200).body(()).expect("a request").into_parts();
-    let key = limits.key_of(rule, &head).expect("it has a key");
-    let check = limits.limiter().check(rule, &key).expect("it is there");
-    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
-    looked.expect("memory answers at once").verdicts()[0].remaining()
-}
-
 fn left(limits: &RateLimitLayer) -> u64 {
-    left_of(limits, "each")
+    app::left(limits, "each", asking(200))
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,9 +157,9 @@ async fn a_request_that_another_rule_denies_counts_in_a_shadow() {
     let limits = layer([each(1), shadow]);
     let app = app(limits.clone());
     assert_eq!(status(&app, asking(200)).await, 200);
-    assert_eq!(left_of(&limits, "trial"), 5);
+    assert_eq!(app::left(&limits, "trial", asking(200)), 5);
     assert_eq!(status(&app, asking(200)).await, 429);
-    assert_eq!(left_of(&limits, "trial"), 4);
+    assert_eq!(app::left(&limits, "trial", asking(200)), 4);
 }
 
 #[tokio::test]

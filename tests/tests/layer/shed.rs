@@ -16,7 +16,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tollgate::{RateLimitLayer, RequestRule, key::header, service::Refund};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{get, per_minute, send, still},
+    app::{self, get, per_minute, send, still},
     counted::Metrics,
 };
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
@@ -78,13 +78,8 @@ async fn busy(app: &Router, client: &'static str) -> JoinHandle<u16> {
     working
 }
 
-/// What `client` has left, which costs nothing to ask.
 fn left(limits: &RateLimitLayer, client: &str) -> u64 {
-    let (head, _) = from(client).into_parts();
-    let key = limits.key_of("each", &head).expect("it has a key");
-    let check = limits.limiter().check("each", &key).expect("it is there");
-    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
-    looked.expect("memory answers at once").verdicts()[0].remaining()
+    app::left(limits, "each", from(client))
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,11 +143,7 @@ async fn keep_on_error_keeps_the_units() {
             let service = limits.layer(service_fn(failing(marked)));
             let _ = service.oneshot(from("ann")).await;
             assert_eq!(left(&limits, "ann"), 2);
-            let (head, _) = from("ann").into_parts();
-            let key = limits.key_of("keeps", &head).unwrap();
-            let peek = limits.limiter().check("keeps", &key).unwrap().with_cost(0);
-            let kept = limits.limiter().peek(&[peek]).ready().unwrap();
-            assert_eq!(kept.verdicts()[0].remaining(), 1, "{marked}");
+            assert_eq!(app::left(&limits, "keeps", from("ann")), 1, "{marked}");
         }
     }
 }
@@ -176,12 +167,7 @@ async fn a_shadow_gets_its_units_back_too() {
         let limits = RateLimitLayer::new(store, [each(9), trial.clone()]).expect("valid rules");
         let service = limits.layer(service_fn(failing(marked)));
         let _ = service.oneshot(from("ann")).await;
-        let (head, _) = from("ann").into_parts();
-        let key = limits.key_of("trial", &head).expect("it has a key");
-        let limiter = limits.limiter();
-        let check = limiter.check("trial", &key).expect("the rule is there");
-        let seen = limiter.peek(&[check.with_cost(0)]).await;
-        assert_eq!(seen.verdicts()[0].remaining(), 1);
+        assert_eq!(app::left(&limits, "trial", from("ann")), 1);
     }
 }
 

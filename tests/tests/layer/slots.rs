@@ -20,7 +20,7 @@ use tollgate::{
     key::header,
     service::{Refund, ResponseBody},
 };
-use tollgate_tests::app::{field, get, layer, per_minute, send, still, text};
+use tollgate_tests::app::{field, get, layer, left, per_minute, send, still, text};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn at_once(limit: u64) -> RequestRule {
@@ -34,15 +34,7 @@ fn from(client: &str) -> Request<Body> {
 
 /// The free slots of `ann`.
 fn free(limits: &RateLimitLayer) -> u64 {
-    free_of(limits, "at-once", "ann")
-}
-
-fn free_of(limits: &RateLimitLayer, rule: &str, client: &str) -> u64 {
-    let (head, _) = from(client).into_parts();
-    let key = limits.key_of(rule, &head).expect("it has a key");
-    let check = limits.limiter().check(rule, &key).expect("it is there");
-    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
-    looked.expect("memory answers at once").verdicts()[0].remaining()
+    left(limits, "at-once", from("ann"))
 }
 
 type FrameResult = Result<Frame<Bytes>, &'static str>;
@@ -100,8 +92,8 @@ async fn a_slot_is_held_until_the_body_ends() {
         let denied = response(&limits, false, Vec::new).await;
         assert_eq!(denied.status(), 429);
         // A denial takes nothing from the rate either.
-        assert_eq!(free_of(&limits, "each", "ann"), 7);
-        assert_eq!(free_of(&limits, "at-once", "bob"), 2);
+        assert_eq!(left(&limits, "each", from("ann")), 7);
+        assert_eq!(left(&limits, "at-once", from("bob")), 2);
         for _ in 0..2 {
             assert!(second.frame().await.unwrap().is_ok());
             assert_eq!(free(&limits), 0);
@@ -168,7 +160,7 @@ async fn a_panic_before_there_is_a_future_returns_the_slots() {
     let call = tokio::spawn(async { service.oneshot(from("ann")).await });
     assert!(call.await.unwrap_err().is_panic());
     assert_eq!(free(&limits), 1);
-    assert_eq!(free_of(&limits, "at-once-too", "ann"), 1);
+    assert_eq!(left(&limits, "at-once-too", from("ann")), 1);
 }
 
 /// A second rule, that keeps units on errors: slots are none of these.
@@ -192,7 +184,7 @@ async fn a_refund_or_a_settlement_leaves_the_slot_to_the_body() {
             ready(Ok::<_, Infallible>(response))
         }));
         let answer = service.oneshot(from("ann")).await.unwrap();
-        assert_eq!(free_of(&limits, "each", "ann"), 9);
+        assert_eq!(left(&limits, "each", from("ann")), 9);
         assert_eq!(free(&limits), 0);
         drop(answer);
         assert_eq!(free(&limits), 1);

@@ -9,13 +9,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use axum::{Router, routing};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use tollgate::{RateLimitLayer, RequestRule, key::matched_path, service::RateLimit};
-use tollgate_tests::app::{self, all, per_minute, status, stores};
+use tollgate::{RateLimitLayer, RequestRule, service::RateLimit};
+use tollgate_tests::app::{self, all, per_minute, stores};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn two() -> RequestRule {
@@ -24,36 +23,6 @@ fn two() -> RequestRule {
 
 fn layer() -> RateLimitLayer {
     app::layer([two()])
-}
-
-async fn statuses<const N: usize>(app: &Router, paths: [&str; N]) -> [u16; N] {
-    let mut statuses = [0; N];
-    for (status_of, path) in statuses.iter_mut().zip(paths) {
-        *status_of = status(app, path).await;
-    }
-    statuses
-}
-
-#[tokio::test]
-async fn around_a_router_it_limits_its_fallback_too() {
-    let app = Router::new()
-        .route("/a", routing::get(|| async {}))
-        .layer(layer());
-    assert_eq!(
-        statuses(&app, ["/a", "/nowhere", "/a", "/nowhere"]).await,
-        [200, 404, 429, 429]
-    );
-}
-
-#[tokio::test]
-async fn around_routes_it_knows_them_and_leaves_the_fallback_alone() {
-    let layer = app::layer([per_minute("per-route", 1).by(matched_path())]);
-    let app = Router::new()
-        .route("/items/{id}", routing::get(|| async {}))
-        .route("/other", routing::get(|| async {}))
-        .route_layer(layer);
-    let paths = ["/items/1", "/items/2", "/other", "/nowhere", "/nowhere"];
-    assert_eq!(statuses(&app, paths).await, [200, 429, 200, 404, 404]);
 }
 
 /// A third-party body: no default, not `Unpin`, with errors of its own.

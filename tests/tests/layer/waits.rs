@@ -15,7 +15,7 @@ use tollgate::{
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
-    app::{field, get, send, still, text},
+    app::{field, get, left, send, still, text},
     counted::{Counted, Metrics},
     probe::Probe,
 };
@@ -67,14 +67,6 @@ async fn spawn(app: &Router, client: &'static str) -> JoinHandle<(Response<Body>
         tokio::task::yield_now().await;
     }
     task
-}
-
-fn left(limits: &RateLimitLayer, rule: &str) -> u64 {
-    let (head, _) = from("ann").into_parts();
-    let key = limits.key_of(rule, &head).expect("it has a key");
-    let check = limits.limiter().check(rule, &key).expect("it is there");
-    let looked = limits.limiter().peek(&[check.with_cost(0)]).ready();
-    looked.expect("memory answers at once").verdicts()[0].remaining()
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +191,7 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
     let second = spawn(&app, "ann").await;
     sleep(TENTH).await;
     let third = spawn(&app, "ann").await;
-    assert_eq!(left(&layer, "each"), 8);
+    assert_eq!(left(&layer, "each", from("ann")), 8);
     sleep(TENTH).await;
     drop(first);
     let (second, after) = second.await.unwrap();
@@ -209,11 +201,11 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
     let (third, after) = third.await.unwrap();
     assert_eq!((third.status().as_u16(), after), (429, SECOND));
     // What waited in vain takes nothing.
-    assert_eq!(left(&layer, "each"), 7);
+    assert_eq!(left(&layer, "each", from("ann")), 7);
     let body: serde_json::Value = serde_json::from_str(&text(third).await).expect("JSON");
     assert_eq!(body["reason"], "wait_expired");
     second.into_body().collect().await.unwrap();
-    assert_eq!(left(&layer, "at-once"), 1);
+    assert_eq!(left(&layer, "at-once", from("ann")), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +222,7 @@ async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind()
     gone.abort();
     let _ = gone.await;
     drop(first);
-    assert_eq!(left(&layer, "at-once"), 1);
+    assert_eq!(left(&layer, "at-once", from("ann")), 1);
     assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
 }
 
@@ -325,6 +317,8 @@ async fn waits_of_a_worker_are_counted_too() {
     let (first, late) = tokio::join!(first, late);
     assert!(first.is_ok() && late.is_err());
     let counted = metrics.counted();
+    // However often a request was tried.
+    assert_eq!(counted.requests("provider", "allowed"), 4);
     for (outcome, times) in [("admitted", 3), ("abandoned", 1), ("wait_expired", 1)] {
         assert_eq!(waits(&counted, "provider", outcome), times, "{outcome}");
     }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tollgate::{
     MINUTE, Quota, RateLimitLayer, Rejection, RequestRule, Rule,
-    header::HeaderStyle,
     key::{client_ip, header},
 };
 use tollgate_tests::{
@@ -22,54 +21,6 @@ fn per_minute(name: &'static str, limit: u64) -> RequestRule {
 async fn served(layer: RateLimitLayer) -> Server {
     let routes = routing::any(|| async { "hello" });
     Server::start(Router::new().route("/", routes).layer(layer)).await
-}
-
-#[tokio::test]
-async fn two_layers_are_two_members() {
-    let inner = layer([per_minute("inner", 1)]);
-    let outer = layer([per_minute("outer", 5)]);
-    let routes = routing::get(|| async {}).layer(inner);
-    let server = Server::start(Router::new().route("/", routes).layer(outer)).await;
-    let answer = server.get("/").await;
-    assert_eq!(
-        answer.list("ratelimit"),
-        r#""inner";r=0;t=60, "outer";r=4;t=60"#
-    );
-    assert_eq!(
-        answer.list("ratelimit-policy"),
-        r#""inner";q=1;w=60, "outer";q=5;w=60"#
-    );
-    let denied = server.get("/").await;
-    assert_eq!(denied.status, 429);
-    // The outer one keeps its debit.
-    assert_eq!(
-        denied.list("ratelimit"),
-        r#""inner";r=0;t=60, "outer";r=3;t=60"#
-    );
-    assert_eq!(denied.header("retry-after"), Some("60"));
-}
-
-#[tokio::test]
-async fn older_fields_hold_one_value_that_of_the_tightest_rule() {
-    let style = HeaderStyle::X_RATELIMIT_EPOCH | HeaderStyle::DRAFT_6;
-    let layers = layer([per_minute("wide", 9), per_minute("tight", 3)]);
-    let outer = layer([per_minute("outer", 7)]).headers(style).unwrap();
-    // A handler with a date of its own, whose clock is not that of the store: 1 700 000 000.
-    let dated = || async { [("date", "Tue, 14 Nov 2023 22:13:20 GMT")] };
-    let routes = routing::get(dated).layer(layers.headers(style).unwrap());
-    let app = Router::new().route("/", routes).layer(outer);
-    let answer = Server::start(app).await.get("/").await;
-    let reset = "1700000061";
-    for (name, value) in [
-        ("x-ratelimit-limit", "3"),
-        ("x-ratelimit-remaining", "2"),
-        ("x-ratelimit-reset", reset),
-        ("ratelimit-limit", "3"),
-        ("ratelimit-remaining", "2"),
-        ("ratelimit-reset", "60"),
-    ] {
-        assert_eq!(answer.header(name), Some(value), "{name}");
-    }
 }
 
 const PREFLIGHT: [(&str, &str); 2] = [

@@ -5,7 +5,6 @@ mod blocking;
 mod seen;
 mod service;
 mod size;
-mod together;
 
 use std::time::Duration;
 

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use tollgate_conformance::RemoteStore;
 use tollgate_core::{Key, Limiter, MemoryStore, Quota, Reason, Rule, types::WaitErrorKind};
 
 use crate::check;
@@ -95,17 +94,4 @@ fn threads_that_give_slots_back_without_a_lock_exceed_no_limit_and_wake_who_wait
     });
     let all = limiter.acquire_within_blocking(&[check(&limiter, "rule", "a", 3)], Duration::ZERO);
     assert!(all.is_ok_and(|all| all.is_allowed()), "all came back");
-}
-
-#[test]
-fn a_thread_waits_for_a_store_that_has_to_be_waited_for() {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let _entered = runtime.enter();
-    let store = RemoteStore::new(MemoryStore::new());
-    let rule = Rule::new("rule", Quota::per_second(100).burst(1));
-    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
-    for _ in 0..3 {
-        let decision = limiter.wait_blocking("rule", &Key::of(["a"]), PATIENT);
-        assert!(decision.expect("it was patient").is_allowed());
-    }
 }

@@ -58,21 +58,6 @@ fn a_look_at_a_used_up_quota_says_when_a_unit_is_there_whichever_quota_used_it_u
 }
 
 #[test]
-fn a_denial_says_what_its_own_quota_has_left_of_units_that_a_larger_one_counts() {
-    for (own, gold) in every_algorithm(5).into_iter().zip(every_algorithm(9)) {
-        for used in 1..=9_u64 {
-            let (limiter, free, gold) = of_two_quotas(Rule::new("rule", own), gold);
-            acquire(&limiter, gold.with_cost(used));
-            let left = 5_u64.saturating_sub(used);
-            let denied = acquire(&limiter, free.with_cost(5));
-            assert_eq!(denied.remaining(), left, "{own}, {used} used");
-            assert_eq!(peek(&limiter, free.with_cost(0)).remaining(), left);
-            assert_eq!(peek(&limiter, gold.with_cost(0)).remaining(), 9 - used);
-        }
-    }
-}
-
-#[test]
 fn a_denial_after_another_one_needs_no_look_at_the_state() {
     for quota in every_algorithm(5) {
         let limiter = Limiter::new(store().0, [Rule::new("rule", quota)]).expect("valid");

@@ -1,10 +1,9 @@
 //! Requests that wait by their rules: in the store for units, in the process for slots.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
-    sync::Mutex,
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tollgate_conformance::SwitchedStore;
@@ -88,39 +87,6 @@ async fn a_wait_counts_from_when_its_reply_comes() {
 
 fn exports(wait: Duration) -> Rule {
     Rule::new("exports", Quota::concurrent(1)).wait(wait)
-}
-
-#[tokio::test(start_paused = true)]
-async fn slots_are_waited_for_in_a_queue() {
-    let limiter = limiter([exports(MINUTE)]);
-    let ran = Arc::new(Mutex::new(Vec::new()));
-    let begin = Instant::now();
-    let mut tasks = JoinSet::new();
-    for n in 0..10_u32 {
-        let (limiter, ran) = (limiter.clone(), Arc::clone(&ran));
-        tasks.spawn(async move {
-            sleep(n * SECOND / 100).await;
-            let check = [check(&limiter, "exports", "a", 1)];
-            let decision = limiter.acquire_within(&check, MINUTE).await;
-            let decision = decision.expect("there is room");
-            let ticket = limiter.ticket(&check, &decision);
-            assert!(decision.is_allowed() && ticket.slot_number("exports").is_some());
-            ran.lock().await.push((n, begin.elapsed()));
-            sleep(SECOND).await;
-            drop(ticket);
-        });
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("a worker");
-    }
-    for (index, (n, at)) in ran.lock().await.iter().enumerate() {
-        assert_eq!(*n as usize, index);
-        let due = index as u32 * SECOND;
-        assert!(
-            *at >= due && *at < due + Duration::from_millis(20),
-            "{n} at {at:?}"
-        );
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn slots_with_a_cap_on_new_keys_are_refused() {
+        let rules = RuleSet::new([Rule::new("slots", Quota::concurrent(3))]).expect("a valid rule");
+        let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
+        let encoder = Encoder::new(&rules, keyspace).expect("few plans");
+        let refused = refuse_unsupported(&rules, &encoder, false, |_| true);
+        let refused = refused.expect_err("they are capped").to_string();
+        assert!(refused.contains("leave cap_new_keys out"), "{refused}");
+    }
+
+    #[test]
     fn a_leased_rule_that_waits_is_refused_with_what_would_work() {
         let leased = Consistency::Leased {
             share: LeaseShare::percent(10),

@@ -4,15 +4,12 @@ use std::convert::Infallible;
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{
-    HOUR, Head, Key, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule,
+    Head, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule,
     clock::{Clock, ManualClock},
     condition::{
         any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
     },
-    key::{
-        PeerAddr, client_ip, computed, constant, cookie, grpc_method, grpc_service, header, method,
-        path, query,
-    },
+    key::{PeerAddr, constant, header},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -112,36 +109,6 @@ type Case = (String, Vec<RequestRule>);
 
 fn rule() -> Rule {
     Rule::new("rule", Quota::fixed_window(2, MINUTE))
-}
-
-fn tenant(head: &Head<'_>) -> Option<Key> {
-    Some(Key::of(head.extensions.get::<Caller>()?.tenant))
-}
-
-fn keys() -> Vec<Case> {
-    let by = |by: &str, rule: RequestRule| (one(by, ""), vec![rule]);
-    let id = computed(|head| Some(Key::of(head.uri.path().strip_prefix("/users/")?)));
-    let of_users = path_is("/users/{id}").expect("a pattern");
-    vec![
-        by("'client_ip'", rule().by(client_ip())),
-        by("'header:x-api-key'", rule().by(header("x-api-key"))),
-        by("'cookie:session'", rule().by(cookie("session"))),
-        by("'query:q'", rule().by(query("q"))),
-        by("'path'", rule().by(path())),
-        by("'method'", rule().by(method())),
-        by("'grpc_service'", rule().by(grpc_service())),
-        by("'grpc_method'", rule().by(grpc_method())),
-        by("'constant'", rule().by(constant("all"))),
-        by("'tenant'", rule().by(computed(tenant))),
-        by(
-            "['client_ip', 'method']",
-            rule().by((client_ip(), method())),
-        ),
-        (
-            one("'path:id'", "when = { path = '/users/{id}' }"),
-            vec![rule().by(id).when(of_users)],
-        ),
-    ]
 }
 
 fn conditions() -> Vec<Case> {
@@ -252,32 +219,6 @@ fn settings() -> Vec<Case> {
         .collect()
 }
 
-fn limits() -> Vec<Case> {
-    let cases = [
-        ("3/min", Quota::gcra(3, MINUTE)),
-        ("gcra 3/min burst 2", Quota::gcra(3, MINUTE).burst(2)),
-        (
-            "token_bucket 3/min burst 4",
-            Quota::token_bucket(4).refill(3, MINUTE),
-        ),
-        (
-            "leaky_bucket 3/min burst 4",
-            Quota::leaky_bucket(4).leak(3, MINUTE),
-        ),
-        ("fixed_window 3/h", Quota::fixed_window(3, HOUR)),
-        ("sliding_window 3/min", Quota::sliding_window(3, MINUTE)),
-        ("sliding_log 3/min", Quota::sliding_log(3, MINUTE)),
-        ("sliding_buckets 3/min", Quota::sliding_buckets(3, MINUTE)),
-        ("concurrent 3", Quota::concurrent(3)),
-        ("unlimited", Quota::unlimited()),
-    ];
-    let case = |(text, quota): (&str, Quota)| {
-        let document = one("'constant'", "").replace("fixed_window 2/min", text);
-        (document, vec![Rule::new("rule", quota).by(constant("all"))])
-    };
-    cases.into_iter().map(case).collect()
-}
-
 /// What a document says besides its rules.
 fn entries() -> Vec<Case> {
     let by_key = |rule: Rule| rule.by(header("x-api-key"));
@@ -317,7 +258,7 @@ fn entries() -> Vec<Case> {
 #[tokio::test]
 async fn a_document_and_the_same_rules_in_code_decide_alike() {
     let (_, without) = answers(vec![rule().off().by(constant("all"))]).await;
-    let groups = [keys(), conditions(), settings(), limits(), entries()];
+    let groups = [conditions(), settings(), entries()];
     for (text, in_code) in groups.into_iter().flatten() {
         let document = toml(&text).unwrap_or_else(|error| panic!("{text}\n{error}"));
         let (given, decided) = answers(document.rules_at(START)).await;
