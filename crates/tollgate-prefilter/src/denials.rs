@@ -18,7 +18,7 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, DenyBound, Gcra},
 };
 
-use crate::{lease::terms::LeaseTerms, table::key_table::DenialWords};
+use crate::{lease::terms::LeaseTerms, table::DenialWords};
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 pub(crate) const TRUST: Tick = 1_000_000;

@@ -24,13 +24,12 @@
 //! that stands still, as most monotonic clocks do, a process spends its leases after it wakes: once, and above the limit by at
 //! most their units.
 //!
-//! Start with `engine/begin.rs`. The heads of `lease/`, `local_usage.rs` and `slots/` say what a process does alone, and
+//! Start with `engine/begin.rs`. The heads of `lease/`, `local_usage.rs` and `slots.rs` say what a process does alone, and
 //! `docs/design/` in the repository why it may. What a store does is in `tests/reference/`.
 
 #![expect(clippy::must_use_candidate, reason = "one crate calls it")]
 
 mod denials;
-mod effective;
 mod engine;
 mod lease;
 mod local_usage;
@@ -39,26 +38,25 @@ mod sync;
 mod table;
 
 pub use self::{
-    effective::Effective,
     engine::{
         begin::Begin,
         bound_rules::{BoundRules, Places, Step},
-        counts::{EngineCounts, EngineUsage},
-        engine::{Engine, EngineOptions},
+        engine::{Engine, EngineEvent, EngineOptions, EngineUsage},
+        limit::Effective,
         process_slots::ProcessSlots,
-        query::{Done, FollowUp, LeaseItem, Next, Query, Sending},
-        reply::{GrantReply, IndexSet, LeaseReply, NoReply, Reply, ReportReply},
-        settle::Reset,
+        query::{
+            Done, FollowUp, GrantReply, IndexSet, LeaseItem, LeaseReply, Next, NoReply, Query,
+            Reply, ReportReply,
+        },
+        request::Reset,
     },
     lease::{
-        grant::{Grant, LeaseQuery, ReturnedLease},
         lease_holder::LeaseHolder,
-        terms::{LeaseTerms, ScheduleTerms},
+        terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms},
     },
-    local_usage::{LocalUsage, ReportTerms, Spend},
+    local_usage::{LocalUsage, ReportTerms},
     slots::{
-        slot_holder::{SlotHolder, SlotStart},
-        slot_message::{SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTerms},
-        state_slots::{SlotKey, SlotTarget},
+        SlotHolder, SlotKey, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart, SlotTarget,
+        SlotTerms,
     },
 };

@@ -32,23 +32,14 @@ pub struct LocalUsage {
     is_incomplete: bool,
 }
 
-/// Where a process stands with a request.
-// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spend {
-    /// It was counted here.
-    Here,
-    /// The store has to be queried: its reply is too old or used up, or too much is unreported.
-    QueryStore,
-}
-
 /// What the store said is not believed for longer: 5 s.
 const TRUST: Tick = 5_000_000;
 
 impl LocalUsage {
-    /// Admits `cost` units alone, if they are left and may be unreported.
+    /// Admits `cost` units alone, if they are left and may be unreported. Otherwise the store has to be queried: its reply is too old or
+    /// used up, or too much is unreported.
     #[inline]
-    pub fn spend(&mut self, now: Tick, cost: u64, terms: &ReportTerms) -> Spend {
+    pub fn spend(&mut self, now: Tick, cost: u64, terms: &ReportTerms) -> bool {
         let unreported = self.unreported + self.reporting;
         if self.queried_at == 0
             || now.abs_diff(self.queried_at) >= TRUST
@@ -56,14 +47,14 @@ impl LocalUsage {
             || unreported.saturating_add(cost) > terms.max_unreported
             || cost == 0
         {
-            return Spend::QueryStore;
+            return false;
         }
         if self.unreported == 0 {
             self.since = now;
         }
         self.room -= cost;
         self.unreported += cost;
-        Spend::Here
+        true
     }
 
     /// The units left, as far as this process knows.
@@ -266,8 +257,8 @@ mod tests {
         let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 100);
-        assert_eq!(usage.spend(5_000_999, 1, &terms), Spend::Here);
-        assert_eq!(usage.spend(5_001_000, 1, &terms), Spend::QueryStore);
+        assert!(usage.spend(5_000_999, 1, &terms));
+        assert!(!usage.spend(5_001_000, 1, &terms));
     }
 
     #[test]
@@ -278,13 +269,13 @@ mod tests {
         assert_eq!(usage.due_at(&terms), None);
         assert!(!usage.is_due(Tick::MAX, &terms));
         for now in [2_000, 3_000] {
-            assert_eq!(usage.spend(now, 1, &terms), Spend::Here);
+            assert!(usage.spend(now, 1, &terms));
         }
         assert_eq!(usage.due_at(&terms), Some(102_000));
         assert!(!usage.is_due(101_999, &terms) && usage.is_due(102_000, &terms));
         // While one is under way, no other is due.
         let units = usage.report();
-        assert_eq!(usage.spend(200_000, 1, &terms), Spend::Here);
+        assert!(usage.spend(200_000, 1, &terms));
         assert_eq!(usage.due_at(&terms), None);
         usage.reported(units, (110_000, 210_000), 998);
         assert_eq!(usage.due_at(&terms), Some(300_000));
@@ -295,7 +286,7 @@ mod tests {
         let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 1_000);
-        assert_eq!(usage.spend(2_000, 3, &terms), Spend::Here);
+        assert!(usage.spend(2_000, 3, &terms));
         let units = usage.report();
         usage.kept(units, 150_000);
         assert_eq!((usage.unsent(), usage.unreported()), (3, 3));

@@ -14,8 +14,8 @@ use tollgate_core::{
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineOptions, FollowUp, GrantReply, LeaseQuery, LeaseReply,
-    LeaseTerms, Next, Places, Query, Reply, ReportReply,
+    Begin, BoundRules, Engine, EngineEvent, EngineOptions, FollowUp, GrantReply, LeaseQuery,
+    LeaseReply, LeaseTerms, Next, Places, Query, Reply, ReportReply,
 };
 use tollgate_test_reference::{WindowGrantor, WindowState};
 
@@ -193,7 +193,7 @@ impl Process {
     fn has_counted(&self, admitted: u64) {
         assert_eq!(self.engine.usage(self.now).units_on_lease, 0);
         assert_eq!(self.engine.usage(self.now).units_unreported, 0);
-        assert_eq!(self.engine.counts().units_lost, 0);
+        assert_eq!(self.engine.counts()[EngineEvent::UnitLost as usize], 0);
         let store = self.store.lock().expect("no panic");
         assert_eq!(FixedWindow::weight(&store.state.counts), admitted);
     }

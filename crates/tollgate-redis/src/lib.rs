@@ -117,7 +117,6 @@ mod credentials;
 mod error;
 pub mod guide;
 mod keys;
-mod lock;
 mod observe;
 #[cfg(feature = "redis-1")]
 pub mod redis_1;
@@ -133,7 +132,10 @@ pub use self::{
     connection::breaker::BreakerState,
     credentials::{Credentials, CredentialsProvider},
     error::{SetupError, SetupErrorKind},
-    keys::{keys::Keys, keyspace::Partition, secret::Secret},
+    keys::{
+        keys::{Keys, Secret},
+        keyspace::Partition,
+    },
     script::text::TEXT as SCRIPT,
     store::{RedisStore, RedisStoreBuilder},
 };

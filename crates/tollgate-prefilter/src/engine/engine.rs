@@ -8,16 +8,13 @@ use std::{
 use tollgate_core::{Quota, Rule, Tick};
 
 use crate::{
-    effective::Effective,
     engine::{
-        counts::{Counts, EngineCounts, Event},
         entry::Entry,
-        limit::Limit,
-        store_time::StoreTime,
+        limit::{Effective, Limit},
     },
-    slots::{slot_message::SlotTerms, state_slots::SlotQueue},
-    sync::{AtomicU32, AtomicU64, Mutex, Ordering, RwLock, lock},
-    table::key_table::KeyTable,
+    slots::{SlotQueue, SlotTerms},
+    sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, lock},
+    table::KeyTable,
 };
 
 /// What a process decides locally in front of a shared store: its leases, its local usage, the denials it has seen, and its slots.
@@ -32,7 +29,7 @@ pub struct Engine {
     pub(crate) store_time: StoreTime,
     /// The last time that was given to a query or a reply.
     last: AtomicU64,
-    pub(crate) counts: Counts,
+    counts: [AtomicU64; 11],
     pub(crate) slots: Mutex<SlotQueue>,
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
@@ -77,7 +74,7 @@ impl Engine {
             keys: KeyTable::new(options.keys, options.deny_cache),
             store_time: StoreTime::default(),
             last: AtomicU64::new(0),
-            counts: Counts::default(),
+            counts: Default::default(),
             slots: Mutex::new(SlotQueue::new(options.slot_terms)),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
@@ -91,9 +88,16 @@ impl Engine {
         self.store_time.at(now)
     }
 
-    /// What has happened so far.
-    pub fn counts(&self) -> EngineCounts {
-        self.counts.so_far()
+    /// How often each [event](EngineEvent) has happened so far, in their order.
+    pub fn counts(&self) -> [u64; 11] {
+        let counts = self.counts.each_ref();
+        counts.map(|count| count.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count(&self, event: EngineEvent, count: u64) {
+        if count > 0 {
+            self.counts[event as usize].fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     /// When a query is sent.
@@ -143,7 +147,7 @@ impl Engine {
                 }
             }
         }
-        self.counts.add(Event::UnitLost, lost);
+        self.count(EngineEvent::UnitLost, lost);
     }
 
     /// Waits until the reports are sent that were taken by now. The units in them can only be refunded after them.
@@ -153,3 +157,124 @@ impl Engine {
 }
 
 tollgate_core::debug_fields!(Engine);
+
+// What has happened in the engine, and what it holds.
+
+/// What an [`Engine`](crate::Engine) holds at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineUsage {
+    /// The units of all leases.
+    pub units_on_lease: u64,
+    /// Units that were admitted and that the store does not know of.
+    pub units_unreported: u64,
+    /// Keys with a lease that has units, scheduled ones not included.
+    pub leased_keys: u64,
+    /// Keys with a scheduled lease that has units.
+    pub scheduled_keys: u64,
+    /// The slots of requests that run.
+    pub slots_in_use: u64,
+    /// Keys with an entry.
+    pub keys: u64,
+    /// The memory of the table of keys, also that without an entry.
+    pub bytes: u64,
+}
+
+/// What an [`Engine`](crate::Engine) counts.
+#[derive(Clone, Copy, Debug)]
+pub enum EngineEvent {
+    /// A lease was requested.
+    LeaseRequested,
+    /// A lease was granted.
+    LeaseGranted,
+    /// A lease was returned.
+    LeaseReturned,
+    /// A lease was requested without a reply: if one was granted, its units are lost.
+    LeaseLost,
+    /// A report was sent.
+    ReportSent,
+    /// A report was certainly not carried out, and its units go with the next one.
+    ReportKept,
+    /// It is unknown whether a report was carried out.
+    ReportLost,
+    /// A unit was admitted that the store may not know of, and that is not reported again.
+    UnitLost,
+    /// The slots of a state were reported without a request.
+    SlotsReported,
+    /// A grant was not used, because a renewal was sent meanwhile or the reply came too late.
+    SlotsVoided,
+    /// A request ran on after the store had forgotten its slots.
+    SlotsOutlived,
+}
+
+// The time by the store's clock, as far as this process knows it.
+
+/// By how much the store's clock is ahead of this process's, to about a tenth of a second.
+///
+/// It changes only when it is off by more than that, so that a time that was converted with it can be converted back.
+#[derive(Debug, Default)]
+pub(crate) struct StoreTime {
+    ahead: AtomicI64,
+    /// Since when, by this process's clock.
+    since: AtomicU64,
+}
+
+/// How long a reply may take, in µs: a time that differs by less is nothing new.
+pub(crate) const SLACK: u64 = 100_000;
+
+impl StoreTime {
+    /// The store's clock showed `at` when it replied to a query that was sent at `sent`; the reply came at `now`.
+    pub(crate) fn on_reply(&self, sent: Tick, now: Tick, at: Tick) {
+        let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
+        // A slow reply says little; it is better than nothing only while the store's clock is unknown.
+        let is_slow = now.saturating_sub(sent) > SLACK && self.since.load(Ordering::Relaxed) > 0;
+        if !is_slow && ahead.abs_diff(self.ahead.load(Ordering::Relaxed)) > SLACK {
+            self.since.store(now, Ordering::Relaxed);
+            self.ahead.store(ahead, Ordering::Relaxed);
+        }
+    }
+
+    /// The time by the store's clock.
+    #[inline]
+    pub(crate) fn at(&self, now: Tick) -> Tick {
+        now.saturating_add_signed(self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// The time by this process's clock at which [`at`](Self::at) returned this; 0 if the store's clock has jumped since.
+    pub(crate) fn local(&self, at: Tick) -> Tick {
+        let local = i128::from(at) - i128::from(self.ahead.load(Ordering::Relaxed));
+        let local = Tick::try_from(local).unwrap_or(0);
+        if local < self.since.load(Ordering::Relaxed) {
+            return 0;
+        }
+        local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_converted_back_whatever_replies_came_since() {
+        let time = StoreTime::default();
+        time.on_reply(1_000_000, 1_000_500, 9_000_000);
+        let at = time.at(2_000_000);
+        assert_eq!(at, 10_000_000);
+        time.on_reply(3_000_000, 3_000_500, 11_000_900);
+        assert_eq!(time.local(at), 2_000_000);
+    }
+
+    #[test]
+    fn a_time_from_before_a_jump_is_unknown() {
+        let time = StoreTime::default();
+        time.on_reply(1_000_000, 1_000_500, 9_000_000);
+        let at = time.at(2_000_000);
+        time.on_reply(3_000_000, 3_000_500, 3_611_000_000);
+        assert_eq!(time.local(at), 0);
+        assert_eq!(time.local(time.at(4_000_000)), 4_000_000);
+        // One of a second only.
+        let at = time.at(4_500_000);
+        time.on_reply(5_000_000, 5_000_500, 3_614_000_000);
+        assert_eq!(time.local(at), 0);
+    }
+}

@@ -7,8 +7,8 @@ use crate::{
     denials::KeyBlock,
     engine::limit::Limit,
     lease::lease_holder::LeaseHolder,
-    local_usage::{LocalUsage, ReportTerms, Spend},
-    slots::state_slots::StateSlots,
+    local_usage::{LocalUsage, ReportTerms},
+    slots::StateSlots,
 };
 
 /// What a process keeps of a key.
@@ -139,7 +139,7 @@ impl Usage {
         cost: u64,
         terms: &ReportTerms,
     ) -> Option<Assessment> {
-        if self.counted.spend(now, cost, terms) == Spend::QueryStore {
+        if !self.counted.spend(now, cost, terms) {
             return None;
         }
         self.uses(now, cost, terms);

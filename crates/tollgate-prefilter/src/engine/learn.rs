@@ -6,15 +6,14 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict};
 
 use crate::{
-    effective::Effective,
     engine::{
         bound_rules::has_twins,
-        counts::Event,
+        engine::EngineEvent,
         entry::{Entry, Usage},
-        query::{Kind, LeaseItem, Query},
-        reply::{GrantReply, NoReply, Reply, ReportReply},
+        limit::Effective,
+        query::{GrantReply, Kind, LeaseItem, NoReply, Query, Reply, ReportReply},
     },
-    lease::grant::Grant,
+    lease::terms::Grant,
 };
 
 impl Query {
@@ -75,7 +74,7 @@ impl Query {
                     });
                 }
                 Some(ReportReply::Refused) => {
-                    self.count(Event::ReportKept, 1);
+                    self.count(EngineEvent::ReportKept, 1);
                     self.bound
                         .usage(report, |usage| usage.counted.kept(report.cost(), now));
                 }
@@ -87,8 +86,8 @@ impl Query {
     pub(crate) fn on_report_lost(&self, report: &Check) {
         let lose = |usage: &mut Usage| usage.counted.lost(report.cost());
         let units = self.bound.usage(report, lose).unwrap_or(0);
-        self.count(Event::ReportLost, 1);
-        self.bound.engine.counts.add(Event::UnitLost, units);
+        self.count(EngineEvent::ReportLost, 1);
+        self.bound.engine.count(EngineEvent::UnitLost, units);
     }
 
     /// A lease that was returned certainly has not reached the store.
@@ -108,7 +107,7 @@ impl Query {
             self.bound.unlearn(check);
         }
         let lost = usize::from(query.requests_grant());
-        self.count(Event::LeaseLost, lost);
+        self.count(EngineEvent::LeaseLost, lost);
     }
 
     /// The store has replied about a lease, at `at` by its clock.
@@ -124,12 +123,12 @@ impl Query {
             GrantReply::None => None,
             GrantReply::Granted(grant) => Some(grant),
             GrantReply::Lost => {
-                self.count(Event::LeaseLost, 1);
+                self.count(EngineEvent::LeaseLost, 1);
                 bound.lease(check, |lease| lease.holder.lost());
                 return;
             }
         };
-        self.count(Event::LeaseGranted, usize::from(grant.is_some()));
+        self.count(EngineEvent::LeaseGranted, usize::from(grant.is_some()));
         let Some((limit, terms)) =
             (bound.limit(check)).and_then(|it| Some((it, it.lease_terms()?)))
         else {

@@ -2,20 +2,13 @@
 
 pub(crate) mod begin;
 pub(crate) mod bound_rules;
-pub(crate) mod counts;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod learn;
 pub(crate) mod limit;
-pub(crate) mod local;
-pub(crate) mod maintenance;
 pub(crate) mod process_slots;
 pub(crate) mod query;
-pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod settle;
-pub(crate) mod store_time;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wait;

@@ -5,14 +5,17 @@ use std::fmt;
 use tollgate_core::{Tick, store::Fingerprint};
 
 use crate::{
-    engine::{counts::Event, engine::Engine, entry::Entry, limit::number_of},
+    engine::{
+        engine::{Engine, EngineEvent},
+        entry::Entry,
+        limit::number_of,
+    },
     slots::{
-        slot_holder::SlotStart,
-        slot_message::{SlotMessage, SlotOutcome, SlotReply},
-        state_slots::{Grant, SlotKey, SlotQueue, SlotTarget, StateSlots},
+        Grant, SlotKey, SlotMessage, SlotOutcome, SlotQueue, SlotReply, SlotStart, SlotTarget,
+        StateSlots,
     },
     sync::{MutexGuard, lock},
-    table::key_table::TableKey,
+    table::TableKey,
 };
 
 /// What the process has in use of the slots of all keys, locked, and what it has to tell the store: a [`SlotHolder`](crate::SlotHolder) for
@@ -83,7 +86,7 @@ impl ProcessSlots<'_> {
         });
         let is_granted = matches!(reply.outcome, SlotOutcome::Granted { .. });
         if start == Some(SlotStart::Again) && is_granted {
-            self.engine.counts.add(Event::SlotsVoided, 1);
+            self.engine.count(EngineEvent::SlotsVoided, 1);
         }
         // One that was forgotten: the store has not replied for long.
         start.unwrap_or(SlotStart::Again)
@@ -146,8 +149,8 @@ impl ProcessSlots<'_> {
             let message = message.flatten();
             messages.extend(message.map(|(target, message)| (key, target, message)));
         }
-        let sent = messages.len() as u64;
-        self.engine.counts.add(Event::SlotsReported, sent);
+        self.engine
+            .count(EngineEvent::SlotsReported, messages.len() as u64);
         messages
     }
 
@@ -199,22 +202,24 @@ impl ProcessSlots<'_> {
         now: Tick,
         change: impl FnOnce(&mut StateSlots, &mut SlotQueue) -> R,
     ) -> Option<R> {
-        let (queue, counts) = (&mut *self.queue, &self.engine.counts);
+        let (queue, engine) = (&mut *self.queue, self.engine);
         let change = |entry: &mut Entry| {
             let states = entry.slots.as_mut()?;
             let place = states.iter().position(|it| it.key == *key)?;
             let state = &mut states[place];
             let outlived = state.outlived();
             let done = change(state, queue);
-            let outlived = state.outlived().saturating_sub(outlived);
-            counts.add(Event::SlotsOutlived, outlived);
+            engine.count(
+                EngineEvent::SlotsOutlived,
+                state.outlived().saturating_sub(outlived),
+            );
             if !queue.schedule(state, now) {
                 states.swap_remove(place);
                 entry.slots.take_if(|states| states.is_empty());
             }
             Some(done)
         };
-        self.engine.keys.with(table_key(key), change)?
+        engine.keys.with(table_key(key), change)?
     }
 
     /// The state with this grant: there are several where something else says where the state lies.

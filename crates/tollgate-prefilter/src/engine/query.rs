@@ -8,16 +8,10 @@ use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Checks};
 use crate::{
     engine::{
         bound_rules::{BoundRules, has_twins},
-        counts::Event,
-        engine::{Engine, SentAt},
-        reply::{IndexSet, NoReply, Reply},
-        request::{Request, taken_by},
-        settle::{Settlements, keep_abandoned},
+        engine::{Engine, EngineEvent, SentAt},
+        request::{Request, Settlements, keep_abandoned, taken_by},
     },
-    lease::{
-        grant::{LeaseQuery, ReturnedLease},
-        terms::LeaseTerms,
-    },
+    lease::terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease},
     sync::{RwLockReadGuard, read},
 };
 
@@ -106,17 +100,11 @@ impl FollowUp {
     }
 }
 
-/// What is in the reports of a query is on its way when this is dropped.
-#[derive(Debug)]
-#[must_use = "it has to live until the query is in flight"]
-pub struct Sending<'a> {
-    _reports: Option<RwLockReadGuard<'a, ()>>,
-}
-
 impl Engine {
     /// Puts what there is to say about leases and reports into a query, which has to be sent before the result is dropped: a refund of
     /// units that it reports has to come after it.
-    pub fn fill(&self, query: &mut Query, now: Tick) -> Sending<'_> {
+    #[must_use = "it has to live until the query is in flight"]
+    pub fn fill(&self, query: &mut Query, now: Tick) -> Option<RwLockReadGuard<'_, ()>> {
         let is_due = |check: &Check| {
             let limit = query.bound.limit(check);
             limit.is_some_and(|limit| limit.has_unreported())
@@ -124,7 +112,7 @@ impl Engine {
         let has_reports = !query.reports.is_empty() || query.checks.iter().any(is_due);
         let reports = has_reports.then(|| read(&self.sending));
         query.fill(now, has_reports);
-        Sending { _reports: reports }
+        reports
     }
 }
 
@@ -204,8 +192,8 @@ impl Query {
         self.bound.limit(&item.check)?.lease_terms()
     }
 
-    pub(crate) fn count(&self, event: Event, count: usize) {
-        self.bound.engine.counts.add(event, count as u64);
+    pub(crate) fn count(&self, event: EngineEvent, count: usize) {
+        self.bound.engine.count(event, count as u64);
     }
 
     /// Adds what there is to say about leases and reports, as it is sent.
@@ -236,10 +224,10 @@ impl Query {
             self.counted = counted.collect();
         }
         let requested = self.leases.iter().filter(|it| it.query.requests_grant());
-        self.count(Event::LeaseRequested, requested.count());
+        self.count(EngineEvent::LeaseRequested, requested.count());
         let returned = self.leases.iter().filter(|it| it.query.returned.is_some());
-        self.count(Event::LeaseReturned, returned.count());
-        self.count(Event::ReportSent, self.reports.len());
+        self.count(EngineEvent::LeaseReturned, returned.count());
+        self.count(EngineEvent::ReportSent, self.reports.len());
     }
 
     /// What the query says about the lease of a check's key; `None`: nothing.
@@ -359,3 +347,101 @@ impl Drop for Query {
 tollgate_core::debug_fields!(Query, it =>
     kind: it.kind, checks: it.checks.len(), reports: it.reports.len(), leases: it.leases.len()
 );
+
+// What a store replies to a query.
+
+/// The store's reply to a [`Query`](crate::Query).
+#[derive(Debug)]
+pub struct Reply {
+    /// The time of the reply by the store's clock.
+    pub at: Tick,
+    /// The decision about [`Query::checks`](crate::Query::checks).
+    pub decision: Decision,
+    /// The checks whose state belongs to other clients as well. Their denials are not cached.
+    pub shared: IndexSet,
+    /// The replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
+    pub reports: SmallVec<[ReportReply; 1]>,
+    /// How many denials count towards the next [block](tollgate_core::Rule::block), by the index of the check.
+    pub counted: SmallVec<[u32; 4]>,
+    /// The replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
+    pub leases: SmallVec<[LeaseReply; 1]>,
+}
+
+impl Reply {
+    /// A reply to a query without reports and leases, and whose states belong to no other clients.
+    pub fn new(at: Tick, decision: Decision) -> Self {
+        Self {
+            at,
+            decision,
+            shared: IndexSet::default(),
+            reports: SmallVec::new(),
+            counted: SmallVec::new(),
+            leases: SmallVec::new(),
+        }
+    }
+}
+
+/// The store's reply to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportReply {
+    /// The units were counted.
+    Counted {
+        /// How many are left.
+        left: u64,
+        /// In how many µs nothing is used any more.
+        reset_after: Tick,
+    },
+    /// Certainly nothing was counted.
+    Refused,
+    /// It is unknown whether they were counted.
+    Unknown,
+}
+
+/// The store's reply about the lease of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseReply {
+    /// Whether the store certainly did not take back the lease that was returned.
+    pub is_refused: bool,
+    /// What it granted.
+    pub grant: GrantReply,
+}
+
+/// Whether a lease was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantReply {
+    /// None was wanted, or none was granted.
+    None,
+    /// This one.
+    Granted(Grant),
+    /// It is unknown.
+    Lost,
+}
+
+/// Why there is no reply to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoReply {
+    /// The query certainly was not carried out.
+    NotRun,
+    /// No check of the query has a limit, so it was not sent.
+    NothingToSend,
+    /// It is unknown whether it was carried out. It must not be sent again.
+    Unknown,
+}
+
+/// Some of the checks of a request, by index. Those after the first 64 always count as being in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexSet(u64);
+
+impl IndexSet {
+    /// Puts an index in.
+    pub fn insert(&mut self, index: usize) {
+        if index < 64 {
+            self.0 |= 1 << index;
+        }
+    }
+
+    /// Whether an index is in it.
+    pub fn contains(self, index: usize) -> bool {
+        index >= 64 || self.0 >> index & 1 > 0
+    }
+}

@@ -2,10 +2,8 @@
 
 use tollgate_core::Tick;
 
-use crate::lease::{
-    grant::{Grant, LeaseQuery, ReturnedLease},
-    scheduled_lease_sizer::ScheduledLeaseSizer,
-    terms::{LeaseTerms, TRACKED_LIFE},
+use crate::lease::terms::{
+    Grant, LeaseQuery, LeaseTerms, ReturnedLease, ScheduledLeaseSizer, TRACKED_LIFE,
 };
 
 /// What one process holds of one key: a lease, and the demand for units.

@@ -27,7 +27,5 @@
 //!
 //! `lease_holder.rs` is a process's side, `terms.rs` says how large a lease is, `docs/design/leases.md` has the proof.
 
-pub(crate) mod grant;
 pub(crate) mod lease_holder;
-mod scheduled_lease_sizer;
 pub(crate) mod terms;

@@ -7,8 +7,8 @@ use tollgate_core::{
     store::{Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineOptions, FollowUp, LeaseTerms, Next, NoReply, Query,
-    ReturnedLease,
+    Begin, BoundRules, Engine, EngineEvent, EngineOptions, FollowUp, LeaseTerms, Next, NoReply,
+    Query, ReturnedLease,
 };
 
 use crate::{
@@ -578,7 +578,7 @@ impl Process {
 
     /// The units that the engine says are lost.
     pub(crate) fn lost(&self) -> u64 {
-        self.engine.counts().units_lost
+        self.engine.counts()[EngineEvent::UnitLost as usize]
     }
 }
 

@@ -1,16 +1,51 @@
-//! What became of a call that got no answer, and what is read from the errors of a server.
+//! Why a call or a connection has failed, and what is read from the errors of a server.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{
+    error::Error,
+    fmt,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use tollgate_core::{StoreError, StoreErrorKind};
 
-/// A call without an answer. Whether it may have run is what matters.
+/// Why a call or a connection has failed.
 #[derive(Clone, Debug)]
-pub(crate) struct CallError {
-    kind: CallErrorKind,
+pub(crate) struct Failure<K> {
+    kind: K,
     /// It costs little to hand to one more call: in an outage every call fails for the same reason.
     message: Arc<str>,
 }
+
+impl<K: Copy> Failure<K> {
+    pub(crate) fn new(kind: K, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> K {
+        self.kind
+    }
+
+    /// What to tell others.
+    pub(super) fn message(&self) -> Arc<str> {
+        Arc::clone(&self.message)
+    }
+}
+
+impl<K> fmt::Display for Failure<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// A call without an answer. Whether it may have run is what matters.
+pub(crate) type CallError = Failure<CallErrorKind>;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,21 +67,9 @@ pub(crate) enum CallErrorKind {
 }
 
 impl CallError {
-    pub(crate) fn new(kind: CallErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
-    }
-
     /// What the line of an error of the server means, without its leading `-`.
     pub(crate) fn of_server(line: &str) -> Self {
         Self::new(kind_of(code_of(line)), line)
-    }
-
-    /// What became of the call.
-    pub(crate) fn kind(&self) -> CallErrorKind {
-        self.kind
     }
 
     /// The line of the error of the server, if it was one; otherwise a text of ours, which begins with no code.
@@ -72,12 +95,6 @@ impl CallError {
             | CallErrorKind::Misconfigured
             | CallErrorKind::Overloaded => false,
         }
-    }
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
     }
 }
 
@@ -136,11 +153,7 @@ fn kind_of(code: &str) -> CallErrorKind {
 // Why there is no connection.
 
 /// Why there is no connection.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnectError {
-    kind: ConnectErrorKind,
-    message: Arc<str>,
-}
+pub(crate) type ConnectError = Failure<ConnectErrorKind>;
 
 /// What has failed on the way to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,19 +199,9 @@ impl ConnectErrorKind {
 }
 
 impl ConnectError {
-    pub(super) fn new(kind: ConnectErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
-    }
-
-    /// The provider of credentials failed.
-    pub(super) fn no_credentials(why: impl fmt::Display) -> Self {
-        Self::new(
-            ConnectErrorKind::Credentials,
-            format!("no credentials: {why}"),
-        )
+    /// It is not known which server it is.
+    pub(super) fn unresolved(what: impl Into<Arc<str>>) -> Self {
+        Self::new(ConnectErrorKind::Unresolved, what)
     }
 
     /// An error of the server on the way to a connection. A refused log-in is a mistake of the configuration; everything else
@@ -222,15 +225,6 @@ impl ConnectError {
             self.message = format!("{place}{}", self.message).into();
         }
         self
-    }
-
-    pub(super) fn kind(&self) -> ConnectErrorKind {
-        self.kind
-    }
-
-    /// What to tell others.
-    pub(super) fn message(&self) -> Arc<str> {
-        Arc::clone(&self.message)
     }
 
     /// The error of a call that found no connection for this reason.
@@ -269,10 +263,26 @@ pub(crate) fn with_remedy(line: &str) -> String {
     format!("{line}; {remedy}")
 }
 
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
+// Code of users, whose panics do not end what calls it.
+
+/// What a function returns; `None` if it panics.
+pub(super) fn caught_call<T>(function: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(function)).ok()
+}
+
+/// What a future ends with; `None` if it panics. What makes the future belongs into it, as an `async` block.
+///
+/// # Cancel safety
+///
+/// That of the future.
+pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    // A future that has panicked is not polled again.
+    poll_fn(|cx| match caught_call(|| future.as_mut().poll(cx)) {
+        Some(poll) => poll.map(Some),
+        None => Poll::Ready(None),
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -282,7 +292,7 @@ mod tests {
     #[test]
     fn an_error_inside_of_a_wrapped_error_is_recognised() {
         let wrapped = "ERR Error running script (call to f_0a): @user_script:21: -READONLY You can't write against a \
-                       read only replica.";
+                   read only replica.";
         assert_eq!(code_of(wrapped), "READONLY");
         let dragonfly = "ERR Error running script (call to 0a): @user_script:1: -OOM Out of memory";
         assert_eq!(

@@ -1,17 +1,13 @@
 //! Who logs in: the login of the address, or what a provider gives.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout};
+use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
-    connection::{caught::caught, error::ConnectError},
+    connection::error::{ConnectError, ConnectErrorKind, caught},
     credentials::{Credentials, CredentialsProvider},
-    lock::lock,
 };
 
 /// How long a provider may take. No request waits for it.
@@ -68,7 +64,10 @@ impl CredentialsSource {
 
 impl Source {
     async fn fetch(&self) -> Result<Credentials, ConnectError> {
-        let failed = |why: &dyn fmt::Display| ConnectError::no_credentials(why);
+        let failed = |why: &dyn fmt::Display| {
+            let message = format!("no credentials: {why}");
+            ConnectError::new(ConnectErrorKind::Credentials, message)
+        };
         let answer = caught(async { self.provider.credentials().await });
         let credentials = match timeout(PATIENCE, answer).await {
             Ok(Some(Ok(credentials))) => credentials,

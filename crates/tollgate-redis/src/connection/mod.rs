@@ -11,26 +11,21 @@
 //!
 //! ```text
 //! cluster
-//! └─ node ── supervisor ── prober ── driver ── queue ── breaker ── event, options
-//!                       │                            └─ command, error
-//!                       └─ sentinel ── connect ── handshake ── stream, resp ── error, caught
+//! └─ supervisor ── driver ── node ── breaker, options
+//!               │                 └─ command, error
+//!               └─ sentinel ── connect ── stream, resp ── error
 //! ```
 
 pub(crate) mod breaker;
-mod caught;
 pub(crate) mod cluster;
 pub(crate) mod command;
 mod connect;
 mod driver;
 pub(crate) mod error;
-pub(crate) mod event;
-mod handshake;
 pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
-pub(crate) mod prober;
-pub(crate) mod queue;
 pub(crate) mod resp;
 mod sentinel;
 pub(crate) mod stream;
-mod supervisor;
+pub(crate) mod supervisor;

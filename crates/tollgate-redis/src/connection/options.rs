@@ -1,14 +1,14 @@
-//! The numbers of a node.
+//! How a node behaves, and what it reports.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     address::Place,
     connection::{
-        breaker::BreakerOptions,
-        caught::caught_call,
-        event::{CallSink, EventSink, NodeEvent},
+        breaker::{BreakerOptions, BreakerState},
+        error::{ConnectErrorKind, caught_call},
         log_in::CredentialsSource,
+        resp::Value,
         stream::Security,
     },
 };
@@ -58,8 +58,6 @@ pub(crate) struct NodeOptions {
     pub(crate) security: Security,
     /// Where events go.
     pub(crate) events: EventSink,
-    /// What counts calls.
-    pub(crate) calls: CallSink,
     /// Where the chance in pauses begins.
     pub(crate) seed: u64,
 }
@@ -89,7 +87,6 @@ impl Default for NodeOptions {
             credentials: CredentialsSource::default(),
             security: Security::default(),
             events: Arc::new(|_, _| {}),
-            calls: None,
             seed: fastrand::u64(..),
         }
     }
@@ -131,6 +128,101 @@ impl NodeOptions {
         let mapped = mapped.and_then(|map| caught_call(|| map(&host, port)).flatten());
         let (host, port) = mapped.unwrap_or((host, port));
         Place::Tcp(host, port)
+    }
+}
+
+// What happens to servers, and to calls on their way.
+
+/// Something that happened to a server, or to the cluster that it is part of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NodeEvent {
+    /// There is a connection to this server.
+    Connected(Arc<Peer>),
+    /// No connection could be made, at which step, and why. It is tried again.
+    NotConnected(ConnectErrorKind, Arc<str>),
+    /// The connection is gone. It is made again.
+    Lost {
+        /// Why.
+        why: Arc<str>,
+        /// The server has closed it while no call was on it, as it does after a time without calls: no request is affected.
+        was_idle: bool,
+    },
+    /// An open connection has logged in anew, before its credentials expire.
+    LoggedInAnew,
+    /// An open connection could not log in anew, and why. It is tried again.
+    NotLoggedInAnew(Arc<str>),
+    /// The breaker is in another state now.
+    Breaker(BreakerState),
+    /// The server is no longer in the map of its cluster. Its connection ends when its last call has.
+    Left,
+    /// No server could say what the map of the cluster is, and why the last one could not. They are asked again; until then the
+    /// old map holds.
+    NotLearnt(Arc<str>),
+    /// A command is sent, whose first call has waited for this time.
+    Queued(Duration),
+    /// A command was answered, this long after it was sent.
+    RoundTrip(Duration),
+    /// A call was sent once more, for this reason. It had not run.
+    Resent(Resent),
+}
+
+/// Is told of events, with what metrics and logs call the server. Called from tasks of connections: it may not block.
+pub(crate) type EventSink = Arc<dyn Fn(&str, &NodeEvent) + Send + Sync>;
+
+/// Why a call was sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resent {
+    /// The server did not know the script.
+    WithScript,
+    /// The server had refused a command for another call in it.
+    Alone,
+    /// Its hash slot is with another server.
+    Moved,
+    /// Its hash slot is on its way to another server.
+    AskRedirect,
+}
+
+// Who is at the other end of a connection.
+
+/// A server, as it has introduced itself. What it does not say is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) place: Place,
+    /// `redis`, `valkey`, …
+    pub(crate) server: String,
+    pub(crate) version: String,
+    /// `master` or `replica`.
+    pub(crate) role: String,
+}
+
+impl Peer {
+    /// What it has answered to `HELLO 2`: names and values, alternating.
+    pub(crate) fn of_hello(place: Place, answer: &Value) -> Self {
+        let pairs = answer.list().unwrap_or_default().chunks_exact(2);
+        let text = |name: &str| {
+            let mut pairs = pairs.clone();
+            let pair = pairs.find(|pair| pair[0].text() == Some(name));
+            let text = pair.and_then(|pair| pair[1].text()).unwrap_or_default();
+            text.to_owned()
+        };
+        Self {
+            server: text("server"),
+            version: text("version"),
+            role: text("role"),
+            place,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.place)?;
+        for word in [&self.server, &self.version, &self.role] {
+            if !word.is_empty() {
+                write!(f, " {word}")?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -6,12 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     address::{Access, Address, Place, Sentinels},
-    connection::{
-        connect::Connector,
-        error::{ConnectError, ConnectErrorKind},
-        options::NodeOptions,
-        resp::Value,
-    },
+    connection::{connect::Connector, error::ConnectError, options::NodeOptions, resp::Value},
 };
 
 /// The sentinels of a master, and how each of them is asked. Their majority decides where the master is.
@@ -46,7 +41,7 @@ impl SentinelQuery {
             queries.spawn(async move { query.ask(&place).await });
         }
         let mut named: Vec<Place> = Vec::new();
-        let mut last = unresolved("there are no sentinels");
+        let mut last = ConnectError::unresolved("there are no sentinels");
         while let Some(answer) = queries.join_next().await {
             match answer {
                 Ok(Ok(master)) => named.push(master),
@@ -63,7 +58,7 @@ impl SentinelQuery {
         majority(&named, named.len()).ok_or_else(|| {
             let named: Vec<_> = named.iter().map(Place::to_string).collect();
             let named = named.join(", ");
-            unresolved(format!(
+            ConnectError::unresolved(format!(
                 "the sentinels that answer do not agree on the master: {named}"
             ))
         })
@@ -81,7 +76,7 @@ impl SentinelQuery {
         let answer = match asked.await?.pop() {
             Some(Ok(answer)) => answer,
             Some(Err(line)) => return Err(ConnectError::of_server("SENTINEL", &line)),
-            None => return Err(unresolved("it was not asked")),
+            None => return Err(ConnectError::unresolved("it was not asked")),
         };
         match answer.list() {
             Some([Value::Text(host), Value::Text(port)]) => {
@@ -89,9 +84,11 @@ impl SentinelQuery {
                 let port = str::from_utf8(port).ok().and_then(|port| port.parse().ok());
                 host.zip(port)
                     .map(|(host, port)| self.options.mapped(host.to_owned(), port))
-                    .ok_or_else(|| unresolved("the master's address could not be read"))
+                    .ok_or_else(|| {
+                        ConnectError::unresolved("the master's address could not be read")
+                    })
             }
-            _ => Err(unresolved(format!(
+            _ => Err(ConnectError::unresolved(format!(
                 "no master is known by the name {master:?}"
             ))),
         }
@@ -102,10 +99,6 @@ impl SentinelQuery {
 fn majority(named: &[Place], of: usize) -> Option<Place> {
     let votes = |place: &&Place| named.iter().filter(|named| named == place).count();
     named.iter().find(|place| votes(place) * 2 > of).cloned()
-}
-
-fn unresolved(what: impl Into<Arc<str>>) -> ConnectError {
-    ConnectError::new(ConnectErrorKind::Unresolved, what)
 }
 
 #[cfg(test)]

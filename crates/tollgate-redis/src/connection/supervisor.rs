@@ -1,6 +1,9 @@
-//! The one task of a node: connects, keeps the connection at work, and connects anew.
+//! The one task of a node: connects, keeps the connection at work, probes, and connects anew.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use fastrand::Rng;
 use tokio::{
@@ -11,22 +14,43 @@ use tokio::{
 use crate::{
     address::{Address, Place, Target},
     connection::{
-        breaker::BreakerState,
-        caught::caught,
-        command::Command,
+        breaker::{Breaker, BreakerState},
+        command::{Command, Script},
         connect::{Connector, is_master},
         driver::{Driver, Lost},
-        error::{ConnectError, ConnectErrorKind},
-        event::{NodeEvent, Peer},
+        error::{ConnectError, ConnectErrorKind, caught},
         log_in::due,
-        options::NodeOptions,
-        prober::probe,
-        queue::{CommandQueue, NodeState, QueuedCommand},
+        node::{CommandQueue, Link, Node, NodeState, QueuedCommand},
+        options::{NodeEvent, NodeOptions, Peer},
         sentinel::SentinelQuery,
         stream::Stream,
     },
     credentials::Credentials,
+    error::SetupError,
 };
+
+impl Node {
+    /// Starts to connect.
+    ///
+    /// # Errors
+    ///
+    /// An address that asks for encryption, and options that do not say how.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its I/O and time drivers.
+    pub(crate) fn start(address: Address, options: NodeOptions) -> Result<Self, SetupError> {
+        options.security.check(&address)?;
+        let missing =
+            ConnectError::new(ConnectErrorKind::Server, "it is being connected").to_call_error();
+        let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
+        let report = move |state| events(&name, &NodeEvent::Breaker(state));
+        let breaker = Breaker::new(options.breaker.clone(), options.seed, report);
+        let shared = Arc::new(NodeState::new(options, breaker, missing));
+        let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
+        Ok(Self { shared, supervisor })
+    }
+}
 
 /// Runs until it is dropped, and takes the connection along.
 pub(super) async fn supervise(address: Address, shared: Arc<NodeState>) {
@@ -144,7 +168,8 @@ async fn serve(
         Arc::clone(&shared.breaker),
         options,
     );
-    shared.set_connected(Arc::clone(&queue));
+    let connected = Link::Connected(Arc::clone(&queue));
+    shared.link.store(Arc::new(connected));
     shared.breaker.connected();
     options.tell(&NodeEvent::Connected(Arc::clone(&peer)));
     let lost = select! {
@@ -281,6 +306,44 @@ async fn log_in(
         }
     }
     Ok(credentials)
+}
+
+// Finding out whether a server that failed works again, without a request that waits for it.
+
+/// Writes, for a replica and a server without memory answer everything else.
+pub(crate) static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
+    Arc::new(Script::new(
+        "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
+    ))
+});
+
+/// How long a probe's key lives, in milliseconds.
+pub(crate) const LIFE: &str = "5000";
+
+/// Probes on one connection, whenever one is due. Never ends.
+pub(super) async fn probe(breaker: &Breaker, queue: &CommandQueue, options: &NodeOptions) {
+    loop {
+        match breaker.due() {
+            None => breaker.changed().await,
+            Some(at) if at > Instant::now() => select! {
+                () = sleep_until(at) => {}
+                () = breaker.changed() => {}
+            },
+            Some(_) => {
+                let deadline = Instant::now() + options.deadline;
+                let key = options.probe_key();
+                let command = Command::new(&PROBE, &[key], &["1", LIFE]);
+                let (waiting, call) = QueuedCommand::new(command, deadline);
+                if queue.push(waiting).is_err() {
+                    // Closed, or full of calls from before: either way it is no answer.
+                    breaker.probed(false);
+                    continue;
+                }
+                // An error that does not weigh is about the probe's key or its rights: the server works.
+                breaker.probed(call.await.map_or_else(|error| !error.weighs(), |_| true));
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! Keys as people read them.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Arc, Mutex},
+use std::{collections::HashMap, mem, sync::Arc};
+
+use tollgate_core::{
+    KeyBuf, PartKind,
+    store::Fingerprint,
+    sync::{Mutex, lock},
 };
-
-use tollgate_core::{KeyBuf, PartKind, store::Fingerprint};
-
-use crate::lock::lock;
 
 /// The longest text. What does not fit ends in a hash of the whole.
 const LONGEST: usize = 96;

@@ -1,8 +1,8 @@
 //! The metrics: their names, what they are, and handles of those that are touched often. Others are looked up: servers come and go.
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 
-use crate::connection::event::NodeEvent;
+use crate::connection::options::NodeEvent;
 
 tollgate_core::metric_names! {
     seconds CALL_DURATION "tollgate_redis_call_duration_seconds"
@@ -90,17 +90,8 @@ pub(super) struct Handles {
     pub(super) protocol: Counter,
     pub(super) settlements_lost: Counter,
     pub(super) calls_saved: Counter,
-    pub(super) on_lease: Gauge,
-    pub(super) unreported: Gauge,
-    /// The keys of leases, and of scheduled ones.
-    pub(super) leased_keys: [Gauge; 2],
-    pub(super) table_keys: Gauge,
-    pub(super) table_bytes: Gauge,
-    pub(super) leases: [Counter; 4],
-    pub(super) reports: [Counter; 3],
-    pub(super) lost_units: Counter,
-    pub(super) slots: [Counter; 3],
-    pub(super) slots_in_use: Gauge,
+    /// Those of the engine.
+    pub(super) events: [Counter; 11],
 }
 
 impl Handles {
@@ -123,7 +114,19 @@ impl Handles {
             "try_again",
             "misconfigured",
         ];
-        let what = |name: &'static str, what: &'static str| counter!(name, "what" => what);
+        let events = [
+            (LEASES, "requested"),
+            (LEASES, "granted"),
+            (LEASES, "returned"),
+            (LEASES, "lost"),
+            (REPORTS, "sent"),
+            (REPORTS, "kept"),
+            (REPORTS, "lost"),
+            (LOST_UNITS, ""),
+            (SLOTS, "reported"),
+            (SLOTS, "voided"),
+            (SLOTS, "outlived"),
+        ];
         Self {
             answered: histogram!(CALL_DURATION, "outcome" => "answered"),
             failed: histogram!(CALL_DURATION, "outcome" => "failed"),
@@ -135,22 +138,16 @@ impl Handles {
             protocol: counter!(ERRORS, "error" => "protocol"),
             settlements_lost: counter!(SETTLEMENTS_LOST),
             calls_saved: counter!(CALLS_SAVED),
-            on_lease: gauge!(ON_LEASE),
-            unreported: gauge!(UNREPORTED),
-            leased_keys: ["lease", "scheduled"].map(|kind| gauge!(LEASED_KEYS, "kind" => kind)),
-            table_keys: gauge!(TABLE_KEYS),
-            table_bytes: gauge!(TABLE_BYTES),
-            leases: ["requested", "granted", "returned", "lost"].map(|it| what(LEASES, it)),
-            reports: ["sent", "kept", "lost"].map(|it| what(REPORTS, it)),
-            lost_units: counter!(LOST_UNITS),
-            slots: ["reported", "voided", "outlived"].map(|it| what(SLOTS, it)),
-            slots_in_use: gauge!(SLOTS_IN_USE),
+            events: events.map(|(name, what)| match what {
+                "" => counter!(name),
+                what => counter!(name, "what" => what),
+            }),
         }
     }
 }
 
-/// Counts what happened to the connection to a server.
-pub(super) fn count_node(node: &str, event: &NodeEvent) {
+/// Counts what happened to a server, and to calls on their way.
+pub(super) fn count_node(handles: &Handles, node: &str, event: &NodeEvent) {
     let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
     let logged_in_anew = |what: &'static str| {
         counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
@@ -171,6 +168,9 @@ pub(super) fn count_node(node: &str, event: &NodeEvent) {
         NodeEvent::Breaker(to) => {
             gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
         }
+        NodeEvent::Queued(waited) => handles.queue.record(*waited),
+        NodeEvent::RoundTrip(took) => handles.round_trip.record(*took),
+        NodeEvent::Resent(why) => handles.resent[*why as usize].increment(1),
         NodeEvent::Left | NodeEvent::NotLearnt(_) => {}
     }
 }

@@ -3,31 +3,29 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 #[cfg(feature = "metrics")]
 use metrics::{counter, gauge};
-use tollgate_core::{Rule, RuleSet};
+use tokio::time::Instant;
+use tollgate_core::{
+    Rule, RuleSet,
+    sync::{Mutex, lock},
+};
 use tollgate_prefilter::Effective;
 #[cfg(feature = "metrics")]
-use tollgate_prefilter::{EngineCounts, EngineUsage};
+use tollgate_prefilter::EngineUsage;
 
+use crate::connection::{
+    error::{CallError, CallErrorKind},
+    options::NodeEvent,
+};
+#[cfg(feature = "metrics")]
+use crate::observe::metrics::{self as names, Handles, count_node};
 #[cfg(feature = "tracing")]
 use crate::observe::standing::{Standings, Transition};
-#[cfg(feature = "metrics")]
-use crate::{
-    connection::event::CallEvent,
-    observe::metrics::{self as names, Handles, count_node},
-};
-use crate::{
-    connection::{
-        error::{CallError, CallErrorKind},
-        event::{CallSink, NodeEvent},
-    },
-    lock::lock,
-};
 
 /// Tells metrics (feature `metrics`) and logs (feature `tracing`) what happened: a server that is lost and that is back, and mistakes
 /// of the set-up now and then; never a key or a password. Without the features its calls are empty.
@@ -39,7 +37,7 @@ pub(crate) struct Observer {
     standings: Standings,
     /// What has happened in the engine, as the metrics have it already.
     #[cfg(feature = "metrics")]
-    counted: Mutex<EngineCounts>,
+    counted: Mutex<[u64; 11]>,
     #[cfg(feature = "metrics")]
     handles: OnceLock<Handles>,
 }
@@ -103,12 +101,12 @@ impl Observer {
     }
 
     /// Redis has answered a call, or not.
-    pub(crate) fn called(&self, stopwatch: Stopwatch, error: Option<&CallError>) {
+    pub(crate) fn called(&self, began: Instant, error: Option<&CallError>) {
         #[cfg(feature = "metrics")]
         match error {
-            None => self.handles().answered.record(stopwatch.elapsed()),
+            None => self.handles().answered.record(began.elapsed()),
             Some(error) => {
-                self.handles().failed.record(stopwatch.elapsed());
+                self.handles().failed.record(began.elapsed());
                 self.handles().errors[error.kind() as usize].increment(1);
             }
         }
@@ -196,34 +194,25 @@ impl Observer {
 
     /// This process holds so much now, if it was looked at, and so much has happened to it.
     #[cfg(feature = "metrics")]
-    pub(crate) fn engine(&self, usage: Option<&EngineUsage>, counts: EngineCounts) {
-        let handles = self.handles();
+    pub(crate) fn engine(&self, usage: Option<&EngineUsage>, counts: [u64; 11]) {
         // Each change is one step.
         let mut before = lock(&self.counted);
-        for (place, counter) in handles.leases.iter().enumerate() {
-            counter.increment(counts.leases[place].saturating_sub(before.leases[place]));
+        for (place, counter) in self.handles().events.iter().enumerate() {
+            counter.increment(counts[place].saturating_sub(before[place]));
         }
-        for (place, counter) in handles.reports.iter().enumerate() {
-            counter.increment(counts.reports[place].saturating_sub(before.reports[place]));
-        }
-        for (place, counter) in handles.slots.iter().enumerate() {
-            counter.increment(counts.slots[place].saturating_sub(before.slots[place]));
-        }
-        let lost = counts.units_lost.saturating_sub(before.units_lost);
-        handles.lost_units.increment(lost);
         *before = counts;
         let Some(usage) = usage else { return };
-        for (gauge, number) in [
-            (&handles.on_lease, usage.units_on_lease),
-            (&handles.unreported, usage.units_unreported),
-            (&handles.leased_keys[0], usage.leased_keys),
-            (&handles.leased_keys[1], usage.scheduled_keys),
-            (&handles.slots_in_use, usage.slots_in_use),
-            (&handles.table_keys, usage.keys),
-            (&handles.table_bytes, usage.bytes),
+        for (name, number) in [
+            (names::ON_LEASE, usage.units_on_lease),
+            (names::UNREPORTED, usage.units_unreported),
+            (names::SLOTS_IN_USE, usage.slots_in_use),
+            (names::TABLE_KEYS, usage.keys),
+            (names::TABLE_BYTES, usage.bytes),
         ] {
-            gauge.set(number as f64);
+            gauge!(name).set(number as f64);
         }
+        gauge!(names::LEASED_KEYS, "kind" => "lease").set(usage.leased_keys as f64);
+        gauge!(names::LEASED_KEYS, "kind" => "scheduled").set(usage.scheduled_keys as f64);
     }
 
     /// A request was decided without a call.
@@ -237,31 +226,12 @@ impl Observer {
         log!(warn: ?since, why, "the start still waits for Redis");
     }
 
-    /// What counts calls on their way.
-    pub(crate) fn calls(self: &Arc<Self>) -> CallSink {
-        #[cfg(not(feature = "metrics"))]
-        let sink = None;
-        #[cfg(feature = "metrics")]
-        let sink: CallSink = {
-            let observer = Arc::clone(self);
-            Some(Arc::new(move |event| {
-                let handles = observer.handles();
-                match event {
-                    CallEvent::Queued(waited) => handles.queue.record(waited),
-                    CallEvent::RoundTrip(took) => handles.round_trip.record(took),
-                    CallEvent::Resent(why) => handles.resent[why as usize].increment(1),
-                }
-            }))
-        };
-        sink
-    }
-
     /// Something happened to a server, or to its cluster.
     pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
         #[cfg(feature = "metrics")]
-        {
-            self.handles();
-            count_node(node, event);
+        count_node(self.handles(), node, event);
+        if let NodeEvent::Queued(_) | NodeEvent::RoundTrip(_) | NodeEvent::Resent(_) = event {
+            return;
         }
         match event {
             #[cfg(feature = "tracing")]
@@ -324,8 +294,6 @@ impl RuleCounts {
     }
 }
 
-// What a call to Redis is for, and when it began.
-
 /// What a call is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFor {
@@ -337,27 +305,6 @@ pub(crate) enum CallFor {
     Resets,
     /// What is in use of slots, without a request.
     Slots,
-}
-
-/// When a call began; read only where somebody measures.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch {
-    #[cfg(feature = "metrics")]
-    start: tokio::time::Instant,
-}
-
-impl Stopwatch {
-    pub(crate) fn start() -> Self {
-        Self {
-            #[cfg(feature = "metrics")]
-            start: tokio::time::Instant::now(),
-        }
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(super) fn elapsed(self) -> std::time::Duration {
-        self.start.elapsed()
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! How a server stands: what is worth one line of a log when it is lost, and one when it is back.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::collections::HashMap;
 
 use tokio::time::{Duration, Instant};
+use tollgate_core::sync::{Mutex, lock};
 
-use crate::{
-    connection::{breaker::BreakerState, event::NodeEvent},
-    lock::lock,
-};
+use crate::connection::{breaker::BreakerState, options::NodeEvent};
 
 /// The least time between two lines about mistakes: a busy service makes each of them with every request.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -100,7 +98,10 @@ impl Standing {
             NodeEvent::LoggedInAnew
             | NodeEvent::NotLoggedInAnew(_)
             | NodeEvent::Left
-            | NodeEvent::NotLearnt(_) => return None,
+            | NodeEvent::NotLearnt(_)
+            | NodeEvent::Queued(_)
+            | NodeEvent::RoundTrip(_)
+            | NodeEvent::Resent(_) => return None,
         };
         match why {
             Some(why) if !self.is_down => {
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
     use crate::{
         address::Place,
-        connection::{error::ConnectErrorKind, event::Peer, resp::Value},
+        connection::{error::ConnectErrorKind, options::Peer, resp::Value},
     };
 
     #[test]

@@ -8,11 +8,8 @@ use crate::{
         keys::Name,
         keyspace::{Packed, Partition},
     },
-    script::{
-        encoder::Encoder,
-        rule_args::{
-            BALANCES, DURABLE, IDENTITY, RuleArgs, WAITS, WITH_BALANCE, double, set_window,
-        },
+    script::encoder::{
+        BALANCES, DURABLE, Encoder, IDENTITY, RuleArgs, WAITS, WITH_BALANCE, double, set_window,
     },
 };
 

@@ -11,8 +11,7 @@ use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, Slo
 
 use crate::script::{
     args::{Args, Operation, StateKeys},
-    encoder::Encoder,
-    rule_args::double,
+    encoder::{Encoder, double},
 };
 
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
@@ -21,33 +20,24 @@ const LAST: Tick = 1 << 52;
 /// The most keys of a check: its own and the overflow bucket, each by two secrets, and that of a durable rule.
 const MOST_KEYS: usize = 5;
 
-/// Where the answers to settlements are.
-#[derive(Debug, Default)]
-pub(crate) struct Settled {
-    /// Whose answers say what has [lapsed](crate::script::reply::ScriptReply::lapsed_units): refunds where requests wait, and charges of
-    /// rules with debt.
-    pub(crate) lapsing: SmallVec<[Lapsing; 1]>,
-    /// Settled requests that count, with the places of what is said of [blocks](crate::script::reply::ScriptReply::block).
-    pub(crate) blocks: SmallVec<[(u16, Check); 1]>,
-    /// Charges of durable rules, whose answers say what balances have [paid](crate::script::reply::ScriptReply::paid_units).
-    pub(crate) paid: SmallVec<[(u16, Check); 1]>,
-}
-
-impl Settled {
-    /// Whether anybody reads the answers.
-    pub(crate) fn is_told(&self) -> bool {
-        !(self.lapsing.is_empty() && self.blocks.is_empty() && self.paid.is_empty())
-    }
-}
-
-/// A settlement of which units may lapse.
+/// What the answer to a settlement says that somebody reads, and where it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lapsing {
+pub(crate) struct SettledCheck {
     pub(crate) check: Check,
-    /// The place of its answer.
     pub(crate) place: u16,
-    /// The units of a charge: they lapse without an answer.
-    pub(crate) at_risk: u64,
+    pub(crate) tells: SettledReply,
+}
+
+/// What an answer to a settlement says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SettledReply {
+    /// What has [lapsed](crate::script::reply::ScriptReply::lapsed_units), of a refund where requests wait, or of a charge of a rule with
+    /// debt: of that, these units lapse without an answer.
+    Lapsed { at_risk: u64 },
+    /// What a balance has [paid](crate::script::reply::ScriptReply::paid_units), of the charge of a durable rule.
+    Paid,
+    /// The [block](crate::script::reply::ScriptReply::block) of a settled request that counts.
+    Block,
 }
 
 /// A call of the script: its keys and arguments. One call may carry many requests.
@@ -144,8 +134,7 @@ impl ScriptCall {
     /// `message` is called for each state of slots, with the check that takes them, who says where the state lies, and the place of the
     /// answer. Without a message no slots are taken.
     ///
-    /// `None` if the call is full (about 65 000 checks), or if one rule and key is checked under two plans, whose costs have
-    /// no sum. Then nothing was added.
+    /// `None` if the call is full (about 65 000 checks). Then nothing was added.
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn acquire_slots(
         &mut self,
@@ -243,12 +232,11 @@ impl ScriptCall {
         rules: &Encoder,
         holdings: &[Hold],
         how: Settlement,
-    ) -> Option<Settled> {
+    ) -> Option<SmallVec<[SettledCheck; 1]>> {
         if !self.has_room(rules.most_places(holdings.len())) {
             return None;
         }
-        let (mut lapsing, mut blocks) = (SmallVec::new(), SmallVec::new());
-        let mut paid = SmallVec::new();
+        let mut settled = SmallVec::new();
         let with = rules.with(holdings.iter().map(|holding| holding.check));
         let of_units = |receipt: &&Hold| !rules.is_of_slots(receipt.check.rule());
         // Slots go back when their request ends.
@@ -261,25 +249,28 @@ impl ScriptCall {
                 _ => continue,
             };
             let counts = receipt.counts && check.cost() > 0;
+            // Below 65 535, as there was room.
+            let place = self.checks() as u16;
+            let mut tell = |tells| {
+                settled.push(SettledCheck {
+                    check: *check,
+                    place,
+                    tells,
+                });
+            };
             let Some((rule_args, plan)) = rules.args_of(check).filter(|_| units > 0 || counts)
             else {
                 continue;
             };
             let is_charge = matches!(what, Operation::Charge);
             if rule_args.wait.is_some() && !is_charge || rule_args.debt > 0 && is_charge {
-                // Below 65 535, as there was room.
-                let place = self.checks() as u16;
                 let at_risk = if is_charge { units } else { 0 };
-                lapsing.push(Lapsing {
-                    check: *check,
-                    place,
-                    at_risk,
-                });
+                tell(SettledReply::Lapsed { at_risk });
             }
             // What a ledger corrects is of the quota alone.
             let is_payable = is_charge && rule_args.has_credits && taken.fresh_at > 0;
             if rule_args.durable && is_payable {
-                paid.push((self.checks() as u16, *check));
+                tell(SettledReply::Paid);
             }
             let first = self.keys.len();
             let mut found =
@@ -318,8 +309,7 @@ impl ScriptCall {
                 ]);
             }
             if counts {
-                // Below 65 535, as there was room.
-                blocks.push((self.checks() as u16, receipt.check));
+                tell(SettledReply::Block);
                 if let Some(setting) = &rule_args.block {
                     self.blocks += 1;
                     self.args.add_block(setting, rule_args.counts_denials, 1);
@@ -327,11 +317,7 @@ impl ScriptCall {
             }
             self.args.end_with(rules, found, false);
         }
-        Some(Settled {
-            lapsing,
-            blocks,
-            paid,
-        })
+        Some(settled)
     }
 
     /// Adds a reset of a state. False if the call is full.
@@ -461,71 +447,65 @@ impl ScriptCall {
         mut may_make: impl FnMut(u16) -> bool,
         mut message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
     ) -> Option<RequestLayout> {
-        if !self.has_room(rules.most_places(checks.len())) || rules.has_two_plans(checks) {
+        if !self.has_room(rules.most_places(checks.len())) {
             return None;
         }
         let first_key = self.keys.len();
         let with = rules.with(checks.iter().copied());
         let patience = rules.patience(checks, patience);
-        let mut places: SmallVec<[Option<u16>; 4]> = SmallVec::with_capacity(checks.len());
-        let mut capped = SmallVec::new();
-        let mut blocks = SmallVec::new();
+        let mut layout: SmallVec<[Option<SentCheck>; 4]> = SmallVec::with_capacity(checks.len());
         let counted = std::mem::take(&mut self.counted);
         let bases = std::mem::take(&mut self.bases);
         // The check before.
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
             let Some((rule_args, plan)) = rules.args_of(check) else {
-                places.push(None);
+                layout.push(None);
                 continue;
             };
             // Checks on one state are one check. A threshold has a limit of its own, and a rule of its own.
             let same = |other: &Check| other.rule() == check.rule() && other.key() == check.key();
-            let leader = (0..index).find(|other| places[*other].is_some() && same(&checks[*other]));
-            if let Some(leader) = leader {
-                places.push(places[leader]);
+            let mut earlier = checks[..index].iter().zip(&layout);
+            let first = earlier.find_map(|(other, sent)| sent.filter(|_| same(other)));
+            if let Some(first) = first {
+                let is_first = false;
+                layout.push(Some(SentCheck { is_first, ..first }));
                 continue;
             }
-            let cost = checks[index..].iter().filter(|other| same(other));
-            let cost = cost
-                .filter(|other| rules.args_of(other).is_some())
-                .fold(0, |sum: u64, other| sum.saturating_add(other.cost()));
+            let all = checks[index..].iter().filter(|other| same(other));
+            let all = all.filter(|other| rules.args_of(other).is_some());
+            let units = all.clone().map(Check::cost).fold(0, u64::saturating_add);
+            // Those that are folded have no id in common.
+            let id = (all.count() == 1).then(|| rules.id_of(rule_args, check));
             if let Some(before) = before {
                 self.args.more_follow(before);
             }
-            // Below 65 535, as there was room.
-            let place = self.checks() as u16;
-            places.push(Some(place));
             // A cost of 0 creates no key.
-            let cap = rule_args
-                .overflow
-                .filter(|_| matches!(what, Operation::Take) && cost > 0);
-            let overflow = cap.and_then(|overflow| {
-                let rule = check.rule();
-                let may_make = may_make(rule);
-                capped.push(Capped {
-                    rule,
-                    place,
-                    may_make,
-                });
-                (!may_make).then_some(overflow)
-            });
+            let takes = matches!(what, Operation::Take);
+            let cap = rule_args.overflow.filter(|_| takes && units > 0);
+            let sent = SentCheck {
+                rule: check.rule(),
+                // Below 65 535, as there was room.
+                place: self.checks() as u16,
+                units,
+                is_first: true,
+                may_make: cap.map(|_| may_make(check.rule())),
+                has_block: rule_args.block.is_some(),
+            };
+            layout.push(Some(sent));
+            let overflow = cap.filter(|_| sent.may_make == Some(false));
             let mut found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
-            if rule_args.has_credits && cost > 0 {
+            if rule_args.has_credits && units > 0 {
                 found = found.with_balance(self.keys.balance(rules, rule_args, check, first_key));
             }
             self.rules |= rule_args.bit;
-            // Those that are folded have no id in common.
-            let is_sent = |other: &&Check| rules.args_of(other).is_some();
-            let is_folded = checks[index + 1..].iter().filter(is_sent).any(same);
-            let id = (!is_folded).then(|| rules.id_of(rule_args, check));
-            let check = check.with_cost(cost);
+            let check = check.with_cost(units);
             let begun = self.args.begin(what, rule_args, &check, found.key, &plan);
             before = Some(begun);
             if let Some((id, terms)) = id.flatten() {
                 self.args.add_id(begun, id, terms);
             }
-            if rule_args.durable && matches!(what, Operation::Take) {
+            if rule_args.durable && takes {
                 let since = self.keys.since(rules, &check, with, first_key);
                 let base = bases.get(index).copied().flatten();
                 let may_owe = rule_args.debt > 0;
@@ -534,25 +514,20 @@ impl ScriptCall {
             if let Some(wait) = rule_args.wait {
                 self.args.add(&[double(patience), double(0), double(wait)]);
             }
-            if rule_args.takes_slots() && cost > 0 {
+            if rule_args.takes_slots() && units > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
-                if let Some(message) = message(&check, with, place) {
+                if let Some(message) = message(&check, with, sent.place) {
                     self.args.add_slots(&message, false);
                 }
             }
             if let Some(setting) = &rule_args.block {
-                blocks.push(place);
                 self.blocks += 1;
                 let counted = counted.get(index).copied().unwrap_or(0);
                 (self.args).add_block(setting, rule_args.counts_denials, counted);
             }
             self.args.end_with(rules, found, cap.is_some());
         }
-        Some(RequestLayout {
-            places,
-            capped,
-            blocks,
-        })
+        Some(RequestLayout(layout))
     }
 }
 
@@ -561,39 +536,40 @@ tollgate_core::debug_fields!(ScriptCall, it => keys: it.keys.len(), checks: it.c
 
 // Where the answers to a request are.
 
-/// Where the answers to a request are in the reply.
+/// Where the answers to a request are in the reply: for each check, unless it was not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestLayout {
-    /// For each check, the index of its answer; `None` if it was not sent.
-    places: SmallVec<[Option<u16>; 4]>,
-    /// The checks of rules with a cap on new keys.
-    pub(crate) capped: SmallVec<[Capped; 1]>,
-    /// The answers to checks of rules that block keys. What is said of the block follows each.
-    pub(crate) blocks: SmallVec<[u16; 1]>,
-}
+pub(crate) struct RequestLayout(SmallVec<[Option<SentCheck>; 4]>);
 
-/// A check of a rule with a cap on new keys.
+/// A check that was sent. Checks on one state are sent as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Capped {
+pub(crate) struct SentCheck {
     pub(crate) rule: u16,
-    /// The answer that is its own.
+    /// The answer. What is said of a block follows it.
     pub(crate) place: u16,
-    /// Whether it was allowed to make a key.
-    pub(crate) may_make: bool,
+    /// The units of all checks on this state.
+    pub(crate) units: u64,
+    /// Whether it is the first of them.
+    pub(crate) is_first: bool,
+    /// Of a rule with a cap on new keys: whether it was allowed to make one.
+    pub(crate) may_make: Option<bool>,
+    /// Whether its rule blocks keys.
+    pub(crate) has_block: bool,
 }
 
 impl RequestLayout {
     /// Whether no check was sent, because no rule of the request has a limit.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.places.iter().all(Option::is_none)
+        self.0.iter().all(Option::is_none)
     }
 
-    /// Where the answer to the check at an index is, if it was sent.
-    pub(crate) fn place(&self, index: usize) -> Option<usize> {
-        self.places.get(index).copied().flatten().map(usize::from)
+    /// What was sent of each check.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&SentCheck>> {
+        self.0.iter().map(Option::as_ref)
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = Option<usize>> {
-        self.places.iter().map(|place| place.map(usize::from))
+    /// What was sent, with the index of the first check on each state.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = (usize, &SentCheck)> {
+        let all = self.iter().enumerate();
+        all.filter_map(|(index, sent)| Some((index, sent.filter(|it| it.is_first)?)))
     }
 }

@@ -1,7 +1,7 @@
 //! The script that decides, and its language: rules, requests and replies as the script has them. No I/O.
 //!
 //! ```text
-//! reply ── queued ── call ── args ── encoder ── rule_args
+//! reply ── queued ── call ── args ── encoder
 //! text
 //! ```
 
@@ -10,5 +10,4 @@ pub(crate) mod call;
 pub(crate) mod encoder;
 mod queued;
 pub(crate) mod reply;
-pub(crate) mod rule_args;
 pub(crate) mod text;

@@ -9,7 +9,7 @@ use tollgate_core::{
     store::Hold,
 };
 
-use crate::script::call::RequestLayout;
+use crate::script::call::{RequestLayout, SentCheck};
 
 /// What the script says to a check.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ struct Line {
     /// The first of the checks on this state, with the units of all.
     check: Check,
     /// Where its answer is in the reply.
-    place: usize,
+    place: u16,
     quota: Gcra,
     before: GcraState,
     is_enforced: bool,
@@ -54,29 +54,22 @@ impl Queued {
         checks: &[Check],
         rules: &RuleSet,
     ) -> Option<Self> {
-        let line = |(index, line): (usize, &Option<ReplyLine>)| {
-            let Some(ReplyLine::Queued { before }) = *line else {
+        let line = |(index, sent): (usize, &SentCheck)| {
+            let Some(ReplyLine::Queued { before }) = *lines.get(index)? else {
                 return None;
             };
-            let (check, place) = (&checks[index], layout.place(index)?);
-            // Checks on one state are one check.
-            if (0..index).any(|other| layout.place(other) == Some(place)) {
-                return None;
-            }
-            let same = (index..checks.len()).filter(|other| layout.place(*other) == Some(place));
+            let check = &checks[index];
             let rule = rules.rules().get(usize::from(check.rule()))?;
             let quota = Gcra::new(&rule.quota_under(usize::from(check.plan())))?;
             Some(Line {
-                check: check.with_cost(same.fold(0, |sum: u64, other| {
-                    sum.saturating_add(checks[other].cost())
-                })),
-                place,
+                check: check.with_cost(sent.units),
+                place: sent.place,
                 quota: quota.waiting(rule.at_most_wait()?),
                 before,
                 is_enforced: rules.enforces(usize::from(check.rule())),
             })
         };
-        let lines: SmallVec<[Line; 2]> = lines.iter().enumerate().filter_map(line).collect();
+        let lines: SmallVec<[Line; 2]> = layout.sent().filter_map(line).collect();
         let enforced = lines.iter().filter(|line| line.is_enforced);
         let instants =
             enforced.filter_map(|line| line.quota.instant(&line.before, at, line.check.cost()));
@@ -90,7 +83,7 @@ impl Queued {
     }
 
     /// The answer at this place of the reply, as of the start.
-    pub(crate) fn answer(&self, place: usize) -> Option<Assessment> {
+    pub(crate) fn answer(&self, place: u16) -> Option<Assessment> {
         let line = self.lines.iter().find(|line| line.place == place)?;
         Some(self.taken(line))
     }

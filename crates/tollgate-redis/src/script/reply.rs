@@ -6,13 +6,12 @@ use tollgate_core::{
     algorithm::{Algorithm as _, Assessment, Concurrent, GcraState},
     types::ActiveBlock,
 };
-use tollgate_prefilter::{Grant, SlotMessage, SlotOutcome, SlotReply};
+use tollgate_prefilter::{Grant, ReportReply, SlotMessage, SlotOutcome, SlotReply};
 
 use crate::script::{
-    call::{Capped, RequestLayout},
-    encoder::Encoder,
+    call::{RequestLayout, SentCheck},
+    encoder::{ENFORCED, Encoder, THRESHOLD},
     queued::{Queued, ReplyLine, would_wait},
-    rule_args::{ENFORCED, THRESHOLD},
 };
 
 const FITS: i64 = -1;
@@ -89,7 +88,7 @@ impl ScriptReply {
 
     /// What the script says of the block of the check at a place.
     pub(crate) fn block(&self, place: u16) -> Option<BlockReply> {
-        let [micros, number, _] = self.of(usize::from(place) + 1)?;
+        let [micros, number, _] = self.of(place + 1)?;
         Some(match u32::try_from(number) {
             Ok(counted) => BlockReply::Counted(counted),
             Err(_) => BlockReply::Blocked {
@@ -102,13 +101,9 @@ impl ScriptReply {
         })
     }
 
-    /// The same of the check at an index.
-    pub(crate) fn block_of(&self, layout: &RequestLayout, index: usize) -> Option<BlockReply> {
-        let place = layout.place(index)?;
-        let mut blocks = layout.blocks.iter();
-        blocks
-            .find(|answer| usize::from(**answer) == place)
-            .and_then(|place| self.block(*place))
+    /// The same of a check.
+    pub(crate) fn block_of(&self, sent: &SentCheck) -> Option<BlockReply> {
+        sent.has_block.then(|| self.block(sent.place))?
     }
 
     /// The decision about one of the requests of the call.
@@ -118,73 +113,35 @@ impl ScriptReply {
         checks: &[Check],
         rules: &RuleSet,
     ) -> Decision {
-        let line = |place: usize| {
-            let mut capped = layout.capped.iter();
-            let tells = capped.any(|capped| usize::from(capped.place) == place);
-            self.line(place, tells)
-        };
-        let has_slots = |check: &Check| rules.rules()[usize::from(check.rule())].has_slots();
-        let has_credits = |check: &Check| rules.rules()[usize::from(check.rule())].has_credits();
+        let rule_of = |check: &Check| &rules.rules()[usize::from(check.rule())];
         let lines = rules.has_waits().then(|| {
-            let places = checks.iter().zip(layout.places());
-            places.map(|(check, place)| {
-                let waits = !has_slots(check) && !has_credits(check);
-                line(place.filter(|_| waits)?)
+            checks.iter().zip(layout.iter()).map(|(check, sent)| {
+                let rule = rule_of(check);
+                self.line(sent.filter(|_| !rule.has_slots() && !rule.has_credits())?)
             })
         });
         let lines: SmallVec<[_; 4]> = lines.into_iter().flatten().collect();
         let queued = Queued::new(self.at, &lines, layout, checks, rules);
-        let verdicts = checks.iter().enumerate().map(|(index, check)| {
+        let verdicts = checks.iter().zip(layout.iter()).map(|(check, sent)| {
             let (rule, plan) = (check.rule(), check.plan());
-            let Some(place) = layout.place(index) else {
+            let Some(sent) = sent else {
                 return Verdict::unanswered(rule, plan, Outcome::NotDecided);
             };
-            if has_slots(check) {
-                let is_delayed = queued.is_some();
-                return self.slots_verdict(check, place, is_delayed, layout, checks, rules);
+            if rule_of(check).has_slots() {
+                return self.slots_verdict(check, sent, queued.is_some(), layout, rules);
             }
-            let answer = match line(place) {
+            let answer = match self.line(sent) {
                 Some(ReplyLine::Answer(answer) | ReplyLine::WouldWait { answer }) => Some(answer),
-                Some(ReplyLine::Queued { .. }) => queued.as_ref().and_then(|it| it.answer(place)),
+                Some(ReplyLine::Queued { .. }) => {
+                    queued.as_ref().and_then(|it| it.answer(sent.place))
+                }
                 None => None,
             };
             match answer {
-                Some(mut answer) => {
-                    let block = match self.block_of(layout, index) {
-                        Some(BlockReply::Blocked { block, .. }) => Some(block),
-                        _ => None,
-                    };
-                    // A threshold reads the state of a rule that may owe.
-                    let of = usize::from(rule);
-                    if rules.rules()[rules.refers_to(of).unwrap_or(of)].debt_of() > 0 {
-                        let blocked = block.map_or(0, |block| block.micros);
-                        self.correct_ends(&mut answer, blocked, check, rules);
-                    }
-                    let is_on_credits = has_credits(check)
-                        && !self.is_repeat(place)
-                        && self.of(place).is_some_and(|it| it[0] <= WOULD_WAIT);
-                    let source = match is_on_credits {
-                        true => Source::Credits,
-                        false => Source::Store,
-                    };
-                    let mut verdict = Verdict::new(rule, plan, answer, source);
-                    match self.debt(place) {
-                        owed if owed > 0 && rules.rules()[of].debt_of() > 0 => {
-                            verdict = verdict.with_debt(owed);
-                        }
-                        _ => {}
-                    }
-                    if self.is_repeat(place) {
-                        verdict = verdict.as_repeat();
-                    }
-                    match block {
-                        Some(block) => verdict.with_block_level(block.level),
-                        None => verdict,
-                    }
-                }
+                Some(answer) => self.verdict(check, sent, answer, rules),
                 None => {
                     let verdict = Verdict::unanswered(rule, plan, Outcome::Failed);
-                    match self.of(place) {
+                    match self.of(sent.place) {
                         Some([FAILED, FORGOTTEN, _]) => verdict.forgotten(),
                         _ => verdict,
                     }
@@ -199,9 +156,43 @@ impl ScriptReply {
         }
     }
 
-    /// Whether the check repeats a request, at no cost.
-    fn is_repeat(&self, place: usize) -> bool {
-        self.of(place).is_some_and(|[retry, ..]| retry == REPEAT)
+    /// What it says to a check of units.
+    fn verdict(
+        &self,
+        check: &Check,
+        sent: &SentCheck,
+        mut answer: Assessment,
+        rules: &RuleSet,
+    ) -> Verdict {
+        let block = match self.block_of(sent) {
+            Some(BlockReply::Blocked { block, .. }) => Some(block),
+            _ => None,
+        };
+        let of = usize::from(check.rule());
+        let rule = &rules.rules()[of];
+        // A threshold reads the state of a rule that may owe.
+        if rules.rules()[rules.refers_to(of).unwrap_or(of)].debt_of() > 0 {
+            let blocked = block.map_or(0, |block| block.micros);
+            self.correct_ends(&mut answer, blocked, check, rules);
+        }
+        let [retry, left, _] = self.of(sent.place).unwrap_or_default();
+        let is_repeat = retry == REPEAT;
+        let source = match rule.has_credits() && !is_repeat && retry <= WOULD_WAIT {
+            true => Source::Credits,
+            false => Source::Store,
+        };
+        let mut verdict = Verdict::new(check.rule(), check.plan(), answer, source);
+        // What a key owes, of a check without units of a query.
+        if left < IN_DEBT && rule.debt_of() > 0 {
+            verdict = verdict.with_debt(IN_DEBT.abs_diff(left));
+        }
+        if is_repeat {
+            verdict = verdict.as_repeat();
+        }
+        match block {
+            Some(block) => verdict.with_block_level(block.level),
+            None => verdict,
+        }
     }
 
     /// Windows of a calendar differ in length, which the script knows of this and the next one: what is owed may take more. A block ends
@@ -221,32 +212,26 @@ impl ScriptReply {
         }
     }
 
-    /// What it says to a check of slots at this place.
+    /// What it says to a check of slots.
     fn slots_verdict(
         &self,
         check: &Check,
-        place: usize,
+        sent: &SentCheck,
         is_delayed: bool,
         layout: &RequestLayout,
-        checks: &[Check],
         rules: &RuleSet,
     ) -> Verdict {
-        let answers = || checks.iter().zip(layout.places());
         let is_denied = || {
-            answers().any(|(check, place)| {
-                let retry = place.and_then(|place| self.of(place)).map(|it| it[0]);
-                rules.enforces(usize::from(check.rule()))
+            layout.sent().any(|(_, other)| {
+                let retry = self.of(other.place).map(|it| it[0]);
+                rules.enforces(usize::from(other.rule))
                     && retry.is_some_and(|retry| retry >= 0 || retry == NEVER)
             })
         };
         let (rule, plan) = (check.rule(), check.plan());
-        // Checks on one state are one check.
-        let folded = answers().filter(|(_, other)| *other == Some(place));
-        let cost = folded.fold(0, |sum: u64, (other, _)| sum.saturating_add(other.cost()));
-        let is_taken = !is_delayed && !is_denied();
-        let takes = is_taken || !rules.enforces(usize::from(rule));
+        let takes = !rules.enforces(usize::from(rule)) || !is_delayed && !is_denied();
         let quota = rules.rules()[usize::from(rule)].quota_under(usize::from(plan));
-        match self.slot_answer(place, &quota, cost, takes) {
+        match self.slot_answer(sent, &quota, takes) {
             Some((answer, Some(number))) => {
                 Verdict::new(rule, plan, answer, Source::Store).with_slot_number(number)
             }
@@ -255,9 +240,9 @@ impl ScriptReply {
         }
     }
 
-    /// Whether the check at an index was denied by a state that another quota has written.
-    pub(crate) fn is_of_another_quota(&self, layout: &RequestLayout, index: usize) -> bool {
-        let answer = layout.place(index).and_then(|place| self.of(place));
+    /// Whether a check was denied by a state that another quota has written.
+    pub(crate) fn is_of_another_quota(&self, sent: &SentCheck) -> bool {
+        let answer = self.of(sent.place);
         answer.is_some_and(|[retry, ..]| retry >= OF_ANOTHER_QUOTA)
     }
 
@@ -266,16 +251,17 @@ impl ScriptReply {
     pub(crate) fn new_keys(
         &self,
         layout: &RequestLayout,
-    ) -> impl Iterator<Item = (Capped, NewKey)> {
-        layout.capped.iter().filter_map(|capped| {
-            let [retry, remaining, reset_after] = self.of(usize::from(capped.place))?;
+    ) -> impl Iterator<Item = (SentCheck, NewKey)> {
+        let capped = layout.sent().filter(|(_, sent)| sent.may_make.is_some());
+        capped.filter_map(|(_, sent)| {
+            let [retry, remaining, reset_after] = self.of(sent.place)?;
             let new_key = match () {
                 () if retry == FAILED => return None,
                 () if remaining < 0 && remaining > IN_DEBT => NewKey::Refused,
                 () if reset_after < 0 => NewKey::Made,
                 () => NewKey::No,
             };
-            Some((*capped, new_key))
+            Some((*sent, new_key))
         })
     }
 
@@ -297,51 +283,31 @@ impl ScriptReply {
             // A shadow counts as if it were the only rule.
             _ => true,
         };
-        let own = |index: usize| {
-            let place = layout.place(index)?;
-            // Checks on one state are one check.
-            let is_first = (0..index).all(|other| layout.place(other) != Some(place));
-            is_first.then_some(place)
-        };
-        let created = move |index: &usize| {
-            let check = &checks[*index];
-            if encoder.is_of_slots(check.rule()) {
-                return false;
-            }
-            let (Some(place), Some((rule_args, _))) = (own(*index), encoder.args_of(check)) else {
-                return false;
+        let created = move |(index, sent): (usize, &SentCheck)| {
+            let check = &checks[index];
+            let [retry, remaining, reset_after] = self.of(sent.place)?;
+            let (rule_args, _) = encoder.args_of(check)?;
+            let is_created = if retry == FAILED || rule_args.is_of_slots() {
+                false
+            } else if sent.may_make.is_some() {
+                remaining >= 0 && reset_after < 0
+            } else {
+                let rule = &rules.rules()[usize::from(check.rule())];
+                let left = u64::try_from(remaining).ok();
+                let level = left.and_then(|left| left.checked_add(sent.units));
+                sent.units > 0
+                    && (retry == FITS || retry <= FITS_AGAIN && retry != REPEAT)
+                    && level == Some(rule.quota_of(usize::from(check.plan())).limit())
+                    && was_taken(rule_args.role)
             };
-            let Some([retry, remaining, reset_after]) = self.of(place) else {
-                return false;
-            };
-            if retry == FAILED
-                || layout
-                    .capped
-                    .iter()
-                    .any(|it| usize::from(it.place) == place)
-            {
-                return retry != FAILED && remaining >= 0 && reset_after < 0;
-            }
-            let same = (*index..checks.len()).filter(|other| layout.place(*other) == Some(place));
-            let cost = same.fold(0, |sum: u64, other| {
-                sum.saturating_add(checks[other].cost())
-            });
-            let quota =
-                rules.rules()[usize::from(check.rule())].quota_of(usize::from(check.plan()));
-            let level = u64::try_from(remaining)
-                .ok()
-                .and_then(|left| left.checked_add(cost));
-            cost > 0
-                && (retry == FITS || retry <= FITS_AGAIN && retry != REPEAT)
-                && level == Some(quota.limit())
-                && was_taken(rule_args.role)
+            is_created.then_some(index)
         };
-        (0..checks.len()).filter(created)
+        layout.sent().filter_map(created)
     }
 
     /// The lease that was granted in answer to the query at a place; `Some(None)`: none was, and `None`: it failed.
     pub(crate) fn grant(&self, place: u16) -> Option<Option<Grant>> {
-        let [kind, units, more] = self.of(usize::from(place))?;
+        let [kind, units, more] = self.of(place)?;
         let units = u64::try_from(units).ok()?;
         let more = u64::try_from(more).ok()?;
         match kind {
@@ -356,7 +322,7 @@ impl ScriptReply {
     }
 
     /// Whether one of the states at these places, which were to be forgotten, was there.
-    pub(crate) fn was_kept(&self, mut places: std::ops::Range<usize>) -> bool {
+    pub(crate) fn was_kept(&self, mut places: std::ops::Range<u16>) -> bool {
         let was_there = |[done, kept, _]: [i64; 3]| done == FITS && kept > 0;
         places.any(|place| self.of(place).is_some_and(was_there))
     }
@@ -364,39 +330,45 @@ impl ScriptReply {
     /// The units that have lapsed, of the refund at a place under a rule whose requests wait, or of a charge under one with debt;
     /// `None`: nothing was done.
     pub(crate) fn lapsed_units(&self, place: u16) -> Option<u64> {
-        let [done, units, _] = self.of(usize::from(place))?;
+        let [done, units, _] = self.of(place)?;
         u64::try_from(units).ok().filter(|_| done == FITS)
     }
 
     /// The units that a balance has paid, of a charge at a place.
     pub(crate) fn paid_units(&self, place: u16) -> u64 {
-        let paid = self.of(usize::from(place)).map_or(0, |[_, _, paid]| paid);
+        let paid = self.of(place).map_or(0, |[_, _, paid]| paid);
         u64::try_from(paid).unwrap_or(0)
     }
 
-    /// The units that a key owes, of a check without units of a query.
-    fn debt(&self, place: usize) -> u64 {
-        let owed = self.of(place).filter(|[_, left, _]| *left <= IN_DEBT);
-        owed.map_or(0, |[_, left, _]| IN_DEBT.abs_diff(left))
+    /// What became of the report at a place; `None`: it was not sent.
+    pub(crate) fn report(&self, place: Option<u16>) -> ReportReply {
+        let answer = place.and_then(|place| self.of(place));
+        match answer {
+            _ if self.was_refused(place) => ReportReply::Refused,
+            Some([fits, left, reset_after]) if fits >= FITS && left >= 0 => ReportReply::Counted {
+                left: left.unsigned_abs(),
+                reset_after: u64::try_from(reset_after).unwrap_or(0),
+            },
+            // Of a value that is not ours as little is known as of a call without an answer.
+            _ => ReportReply::Unknown,
+        }
     }
 
-    /// What is left after the report at a place, and in how many µs the state is fresh; `None`: it failed.
-    pub(crate) fn reported(&self, place: u16) -> Option<(u64, Tick)> {
-        let [fits, left, reset_after] = self.of(usize::from(place))?;
-        let left = u64::try_from(left).ok().filter(|_| fits >= FITS)?;
-        Some((left, u64::try_from(reset_after).unwrap_or(0)))
+    /// Whether what has this place certainly did nothing: it was not sent, or the server has refused it.
+    pub(crate) fn was_refused(&self, place: Option<u16>) -> bool {
+        place.is_none_or(|place| self.refusal(place).is_some() || self.is_outside(place))
     }
 
     /// Why the server refused the check at a place, if it did: the line of an error. Then nothing was done for it, and the others of
     /// the call were decided.
     pub(crate) fn refusal(&self, place: u16) -> Option<&'static str> {
-        let [retry, number, _] = self.of(usize::from(place))?;
+        let [retry, number, _] = self.of(place)?;
         (retry == FAILED).then(|| refusal_line(number))?
     }
 
     /// Whether nothing was done for the check at a place because the [time](Self::at) lies outside of the windows that it has brought.
     pub(crate) fn is_outside(&self, place: u16) -> bool {
-        matches!(self.of(usize::from(place)), Some([FAILED, OUTSIDE, _]))
+        matches!(self.of(place), Some([FAILED, OUTSIDE, _]))
     }
 
     /// The first refusal of any check of the call.
@@ -408,7 +380,7 @@ impl ScriptReply {
 
     /// The answer to a message about slots; `None`: it failed.
     pub(crate) fn slots(&self, place: u16, message: &SlotMessage) -> Option<SlotReply> {
-        let [retry, free, left] = self.of(usize::from(place))?;
+        let [retry, free, left] = self.of(place)?;
         let outcome = match retry {
             FAILED => return None,
             STALE => SlotOutcome::Stale,
@@ -432,18 +404,21 @@ impl ScriptReply {
     /// its request.
     fn slot_answer(
         &self,
-        place: usize,
+        sent: &SentCheck,
         quota: &Quota,
-        cost: u64,
         takes: bool,
     ) -> Option<(Assessment, Option<u64>)> {
-        let [retry, free, _] = self.of(place).filter(|it| it[0] != FAILED)?;
+        let [retry, free, _] = self.of(sent.place).filter(|it| it[0] != FAILED)?;
         let number = (retry <= FITS_AGAIN).then(|| FITS_AGAIN.abs_diff(retry));
         let algorithm = Concurrent::new(quota)?;
-        let free = i128::from(free) + number.map_or(0, |_| i128::from(cost));
+        let free = i128::from(free) + number.map_or(0, |_| i128::from(sent.units));
         let in_use = i128::from(quota.limit()) - free;
         // One that fits in a request that is denied takes nothing.
-        let cost = if retry == FITS && !takes { 0 } else { cost };
+        let cost = if retry == FITS && !takes {
+            0
+        } else {
+            sent.units
+        };
         let answer = algorithm.assess_in_use(u64::try_from(in_use).unwrap_or(0), cost);
         let answer = match answer.fits && retry >= 0 {
             true => {
@@ -456,19 +431,19 @@ impl ScriptReply {
         Some((answer, number))
     }
 
-    /// The script's answer to the check at an index.
-    fn of(&self, place: usize) -> Option<[i64; 3]> {
-        let start = 1 + place * NUMBERS;
+    /// The script's answer at a place.
+    fn of(&self, place: u16) -> Option<[i64; 3]> {
+        let start = 1 + usize::from(place) * NUMBERS;
         self.integers.get(start..start + NUMBERS)?.try_into().ok()
     }
 
     /// What it says to a check; `None` where it failed.
-    fn line(&self, place: usize, tells: bool) -> Option<ReplyLine> {
-        let [retry, mut remaining, mut reset_after] = self.of(place)?;
+    fn line(&self, sent: &SentCheck) -> Option<ReplyLine> {
+        let [retry, mut remaining, mut reset_after] = self.of(sent.place)?;
         if remaining <= IN_DEBT {
             remaining = 0;
         }
-        if tells {
+        if sent.may_make.is_some() {
             (remaining, reset_after) = (without_mark(remaining), without_mark(reset_after));
         }
         let remaining = u64::try_from(remaining).ok()?;

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, Weak, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
 use smallvec::SmallVec;
@@ -12,14 +12,14 @@ use tollgate_core::{
     Check, Decision, Rule, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
+    sync::{Mutex, lock},
 };
 use tollgate_prefilter::{BoundRules, NoReply};
 
 use crate::{
-    lock::lock,
     observe::RuleCounts,
     script::{
-        call::{RequestLayout, Settled},
+        call::{RequestLayout, SettledCheck, SettledReply},
         encoder::Encoder,
         reply::{BlockReply, NewKey, ScriptReply},
     },
@@ -63,10 +63,6 @@ impl Binding {
     #[inline]
     pub(super) fn now(&self) -> Tick {
         self.shared.process_clock.now()
-    }
-
-    pub(super) fn set_charge_fallback(&self, charge: ChargeFallback) {
-        *lock(&self.charge_fallback) = Some(charge);
     }
 
     /// Remembers what a ledger knows, until as many calls have taken it back.
@@ -119,7 +115,7 @@ impl Binding {
         }
         let binding = Arc::clone(self);
         self.shared
-            .settle(&call, settled.is_told(), move |reply| match reply {
+            .settle(&call, !settled.is_empty(), move |reply| match reply {
                 Ok(reply) => binding.on_settled(&settled, &reply),
                 Err(why) => binding.on_not_settled(&settled, why),
             });
@@ -132,29 +128,39 @@ impl Binding {
     }
 
     /// Counts what a settlement has let lapse, and tells operators of blocks that it has begun.
-    pub(super) fn on_settled(&self, settled: &Settled, reply: &ScriptReply) {
-        for it in &settled.lapsing {
-            let lapsed = reply.lapsed_units(it.place).unwrap_or(it.at_risk);
-            self.lapse(&it.check, lapsed);
-        }
-        for (place, check) in &settled.paid {
-            let units = reply.paid_units(*place);
-            if units > 0 {
-                self.paid.tell(check, units);
+    pub(super) fn on_settled(&self, settled: &[SettledCheck], reply: &ScriptReply) {
+        for it in settled {
+            match it.tells {
+                SettledReply::Lapsed { at_risk } => {
+                    let lapsed = reply.lapsed_units(it.place).unwrap_or(at_risk);
+                    self.lapse(&it.check, lapsed);
+                }
+                SettledReply::Paid => {
+                    let units = reply.paid_units(it.place);
+                    if units > 0 {
+                        self.paid.tell(&it.check, units);
+                    }
+                }
+                SettledReply::Block => {
+                    report_block(&self.rules, &it.check, reply.block(it.place));
+                }
             }
-        }
-        for (place, check) in &settled.blocks {
-            report_block(&self.rules, check, reply.block(*place));
         }
     }
 
     /// What certainly was not carried out is charged to the local share.
-    fn on_not_settled(&self, settled: &Settled, why: NoReply) {
+    fn on_not_settled(&self, settled: &[SettledCheck], why: NoReply) {
         let fallback = lock(&self.charge_fallback).clone();
-        for it in settled.lapsing.iter().filter(|it| it.at_risk > 0) {
+        for it in settled {
+            let SettledReply::Lapsed {
+                at_risk: at_risk @ 1..,
+            } = it.tells
+            else {
+                continue;
+            };
             let lapsed = match &fallback {
-                Some(charge) if why == NoReply::NotRun => charge(&it.check, it.at_risk),
-                _ => it.at_risk,
+                Some(charge) if why == NoReply::NotRun => charge(&it.check, at_risk),
+                _ => at_risk,
             };
             self.lapse(&it.check, lapsed);
         }
@@ -183,7 +189,7 @@ impl Binding {
             {
                 counts.new_key_refused();
             }
-            if capped.may_make
+            if capped.may_make == Some(true)
                 && new_key != NewKey::Made
                 && let Some(cap) = self.cap(capped.rule)
             {
@@ -194,8 +200,8 @@ impl Binding {
 
     /// Gives back what the caps have allowed to a request that did not run.
     pub(super) fn give_back_permits(&self, layout: &RequestLayout) {
-        for check in layout.capped.iter().filter(|check| check.may_make) {
-            if let Some(cap) = self.cap(check.rule) {
+        for (_, sent) in layout.sent().filter(|it| it.1.may_make == Some(true)) {
+            if let Some(cap) = self.cap(sent.rule) {
                 cap.give_back();
             }
         }

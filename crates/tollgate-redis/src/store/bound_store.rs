@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     ops::ControlFlow,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -16,9 +16,10 @@ use tollgate_core::{
         ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
         ReservationStore, RuleStore, Settlement,
     },
+    sync::{Mutex, lock},
     types::Balance,
 };
-use tollgate_prefilter::{Begin, BoundRules, Query};
+use tollgate_prefilter::{Begin, BoundRules};
 
 use crate::{
     connection::error::CallError,
@@ -29,18 +30,15 @@ use crate::{
         context::{StoreContext, no_reply},
         credits::{change_args, restore_args, run_credits},
         in_flight::{Deciding, QueryInFlight, retire, send_follow_up},
-        sender::RulesEnd,
+        sender::end_rules,
         slots::release,
         unsupported::refuse_unsupported,
     },
 };
 
-/// A rule set on the store.
-#[derive(Clone)]
+/// A rule set on the store, until its last limiter and layer are gone.
 pub(super) struct BoundStore {
     binding: Arc<Binding>,
-    /// With the last limiter and layer.
-    _end: Option<Arc<RulesEnd>>,
 }
 
 impl BoundStore {
@@ -72,15 +70,13 @@ impl BoundStore {
             rules,
             encoder,
             caps,
-            bases: Mutex::default(),
+            bases: Default::default(),
             paid: Arc::default(),
-            charge_fallback: Mutex::default(),
+            charge_fallback: Default::default(),
             looks_at: Mutex::new(Instant::now()),
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
-        let is_local = binding.local.maintenance_interval().is_some();
-        let end = is_local.then(|| Arc::new(RulesEnd(Arc::clone(&binding))));
-        Ok(Self { binding, _end: end })
+        Ok(Self { binding })
     }
 
     pub(super) fn binding(&self) -> &Arc<Binding> {
@@ -88,16 +84,13 @@ impl BoundStore {
     }
 
     fn begin(&self, begin: Begin) -> Step<Decision> {
-        match begin {
+        let query = match begin {
             Begin::Decided(decision) => {
                 self.binding.shared.observer.saved_call();
-                Step::Ready(decision)
+                return Step::Ready(decision);
             }
-            Begin::Query(query) => self.send(query),
-        }
-    }
-
-    fn send(&self, query: Query) -> Step<Decision> {
+            Begin::Query(query) => query,
+        };
         match QueryInFlight::start(&self.binding, query, CallFor::Requests) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding(Some(in_flight)))),
             ControlFlow::Break(decision) => Step::Ready(decision),
@@ -125,14 +118,15 @@ impl BoundStore {
             has_room.then(|| call.close(&binding.encoder, check, *it))?
         });
         let returned: SmallVec<[_; 1]> = returned.collect();
-        let first = call.checks();
+        let first = call.checks() as u16;
         let is_added = call.reset_all(&binding.encoder, &checks);
         debug_assert!(is_added, "there was room");
-        let on_redis = first..call.checks();
+        // Below 65 535, as there was room.
+        let on_redis = first..call.checks() as u16;
         if call.is_empty() {
             return Step::Ready(Ok(reset.was_counted()));
         }
-        let sent = binding.shared.send(&call, CallFor::Resets);
+        let sent = binding.shared.send(&call, CallFor::Resets, None);
         let binding = Arc::clone(binding);
         Step::Wait(Pending::new(async move {
             let reply = sent.await;
@@ -203,10 +197,7 @@ impl RuleStore for BoundStore {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        match self.binding.local.peek(checks, self.binding.now()) {
-            Begin::Decided(decision) => Step::Ready(decision),
-            Begin::Query(query) => self.send(query),
-        }
+        self.begin(self.binding.local.peek(checks, self.binding.now()))
     }
 
     fn settle(&self, receipts: &[Hold], how: Settlement) {
@@ -216,7 +207,7 @@ impl RuleStore for BoundStore {
     }
 
     fn set_charge_fallback(&self, charge: ChargeFallback) {
-        self.binding.set_charge_fallback(charge);
+        *lock(&self.binding.charge_fallback) = Some(charge);
     }
 
     fn set_base(&self, check: &Check, used: Option<u64>) {
@@ -299,6 +290,12 @@ impl RuleStore for BoundStore {
             }
             answer
         }))
+    }
+}
+
+impl Drop for BoundStore {
+    fn drop(&mut self) {
+        end_rules(&self.binding);
     }
 }
 

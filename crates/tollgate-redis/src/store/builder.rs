@@ -1,7 +1,6 @@
 //! Setting up a store.
 
 use std::{
-    fmt,
     ops::RangeInclusive,
     sync::{
         Arc,
@@ -19,7 +18,7 @@ use tollgate_prefilter::{Engine, EngineOptions, SlotTerms};
 #[cfg(feature = "tls")]
 use crate::connection::stream::Security;
 #[cfg(feature = "metrics")]
-use crate::store::{gauges, namespace_size::Ruler};
+use crate::store::gauges::{self, Ruler};
 use crate::{
     address::{Address, Target},
     connection::{log_in::CredentialsSource, options::NodeOptions},
@@ -30,10 +29,9 @@ use crate::{
         keyspace::{Keyspace, Partition},
     },
     observe::Observer,
-    script::rule_args::SLOT_TERM,
+    script::encoder::SLOT_TERM,
     store::{
-        backend::Backend,
-        context::{BackgroundCalls, StoreContext},
+        context::{Backend, BackgroundCalls, StoreContext},
         heartbeat::Heart,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},
@@ -363,7 +361,6 @@ impl RedisStoreBuilder {
         options.namespace = self.namespace;
         options.instance.clone_from(&instance);
         let backend = Backend::start(address, options, &observer)?;
-        let micros = |time: Duration| Tick::try_from(time.as_micros()).unwrap_or(Tick::MAX);
         let options = EngineOptions {
             deny_cache: self.learns,
             slot_terms: SlotTerms::new(micros(self.slot_term)).of_store(micros(deadline)),
@@ -460,17 +457,10 @@ impl RedisStoreBuilder {
     }
 }
 
-impl fmt::Debug for RedisStoreBuilder {
-    /// Without the secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder")
-            .field("address", &self.address)
-            .field("namespace", &self.namespace)
-            .field("partition", &self.partition)
-            .field("deadline", &self.options.deadline)
-            .finish_non_exhaustive()
-    }
-}
+// Without the secret.
+tollgate_core::debug_fields!(RedisStoreBuilder, it =>
+    address: it.address, namespace: it.namespace, partition: it.partition, deadline: it.options.deadline
+);
 
 // The clock of this process, by which what it holds runs out.
 

@@ -1,6 +1,7 @@
-//! What the rule sets on one store have in common: the connection, the clock, the names of keys.
+//! What the rule sets on one store have in common: the servers, the clock, the names of keys.
 
 use std::{
+    fmt,
     future::Future,
     pin::{Pin, pin},
     sync::{
@@ -21,15 +22,21 @@ use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
 use tollgate_prefilter::{Engine, NoReply};
 
 use crate::{
+    address::{Address, Target},
     connection::{
+        breaker::BreakerState,
+        cluster::router::Cluster,
+        command::{Command, Script},
         error::{CallError, CallErrorKind},
-        queue::AnswerFuture,
+        node::{AnswerFuture, Node},
+        options::NodeOptions,
         resp::Value,
     },
+    error::SetupError,
     keys::keyspace::{Keyspace, Partition},
-    observe::{CallFor, Observer, Stopwatch},
+    observe::{CallFor, Observer},
     script::{call::ScriptCall, reply::ScriptReply, text::DECIDE},
-    store::{backend::Backend, new_key_cap::NewKeyCap},
+    store::new_key_cap::NewKeyCap,
 };
 
 /// What the rule sets on one store have in common.
@@ -102,20 +109,15 @@ impl StoreContext {
         }
     }
 
-    /// Sends a call. It is on its way when this returns, or has failed.
-    pub(super) fn send(self: &Arc<Self>, call: &ScriptCall, what_for: CallFor) -> SentCall {
-        self.send_by(call, what_for, None)
-    }
-
-    /// As [`send`](Self::send), for a request that has asked before and waits until `by`. Late, its call is not sent, or its answer
-    /// is lost.
-    pub(super) fn send_by(
+    /// Sends a call. It is on its way when this returns, or has failed. `by`: until when a request waits that has asked before. Late, its
+    /// call is not sent, or its answer is lost.
+    pub(super) fn send(
         self: &Arc<Self>,
         call: &ScriptCall,
         what_for: CallFor,
         by: Option<Instant>,
     ) -> SentCall {
-        let stopwatch = Stopwatch::start();
+        let began = Instant::now();
         let answer = match by {
             Some(by) if by <= Instant::now() => AnswerFuture::refused(CallError::new(
                 CallErrorKind::Expired,
@@ -130,7 +132,7 @@ impl StoreContext {
         SentCall {
             context: Arc::clone(self),
             answer,
-            stopwatch,
+            began,
             checks: call.checks(),
         }
     }
@@ -166,6 +168,19 @@ impl StoreContext {
         });
     }
 
+    /// Runs a script that no request waits for. `None`: it has failed, and the observer knows.
+    pub(super) async fn run_in_background(
+        &self,
+        script: &Arc<Script>,
+        keys: &[impl AsRef<[u8]> + Sync],
+        args: &[&str],
+    ) -> Option<Value> {
+        let answer = self.backend.run(script, keys, args).await;
+        answer
+            .inspect_err(|error| self.observer.background_failed(error))
+            .ok()
+    }
+
     /// Whether this thread is free of the tasks of the runtime that reads replies. On a thread that polls a task of it, what wakes up
     /// for a reply may be put behind that very task.
     pub(super) fn may_block(&self) -> bool {
@@ -182,14 +197,14 @@ impl StoreContext {
     /// The reply to a call, once it is there.
     pub(super) fn reply(
         &self,
-        stopwatch: Stopwatch,
+        began: Instant,
         answer: Result<Value, CallError>,
         checks: usize,
     ) -> Result<ScriptReply, StoreError> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                self.observer.called(stopwatch, Some(&error));
+                self.observer.called(began, Some(&error));
                 return Err(error.into());
             }
         };
@@ -199,7 +214,7 @@ impl StoreContext {
         };
         let refusal = reply.as_ref().and_then(ScriptReply::first_refusal);
         let refusal = refusal.map(CallError::of_server);
-        self.observer.called(stopwatch, refusal.as_ref());
+        self.observer.called(began, refusal.as_ref());
         reply.ok_or_else(|| self.misunderstood())
     }
 
@@ -227,7 +242,7 @@ tollgate_core::debug_fields!(StoreContext, it => backend: it.backend);
 pub(super) struct SentCall {
     context: Arc<StoreContext>,
     answer: AnswerFuture,
-    stopwatch: Stopwatch,
+    began: Instant,
     checks: usize,
 }
 
@@ -236,7 +251,7 @@ impl Future for SentCall {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
-        Poll::Ready(self.context.reply(self.stopwatch, answer, self.checks))
+        Poll::Ready(self.context.reply(self.began, answer, self.checks))
     }
 }
 
@@ -290,6 +305,120 @@ impl Drop for BackgroundCall {
     fn drop(&mut self) {
         // Each has added one.
         self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+// One server, or a cluster of them.
+
+/// The servers that decide.
+pub(super) enum Backend {
+    /// One server, or the one that sentinels name.
+    One {
+        name: Arc<str>,
+        node: Node,
+    },
+    Cluster(Cluster),
+}
+
+impl Backend {
+    /// Starts to connect. Needs a tokio runtime.
+    pub(super) fn start(
+        address: Address,
+        mut options: NodeOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Self, SetupError> {
+        let observer = Arc::clone(observer);
+        options.events = Arc::new(move |node, event| observer.node(node, event));
+        options.name = match &address.target {
+            Target::Server(place) => place.to_string().into(),
+            Target::Sentinel(sentinels) => sentinels.master.as_str().into(),
+            Target::Cluster(_) => return Cluster::start(address, options).map(Self::Cluster),
+        };
+        let name = Arc::clone(&options.name);
+        let node = Node::start(address, options)?;
+        Ok(Self::One { name, node })
+    }
+
+    /// Sends a call of the script that decides. In a cluster all its keys are in one hash slot.
+    pub(super) fn send(&self, script: &Arc<Script>, call: &ScriptCall) -> AnswerFuture {
+        let command = |hash_slot| {
+            let mut command = Command::checks(script, hash_slot, call.keys(), call.args());
+            command.rules = call.rules;
+            command
+        };
+        match self {
+            Self::One { node, .. } => node.call(command(0)),
+            Self::Cluster(cluster) => cluster.send(call.keys(), command),
+        }
+    }
+
+    /// Runs another script.
+    pub(super) fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+    ) -> AnswerFuture {
+        match self {
+            Self::One { node, .. } => node.call(Command::new(script, keys, args)),
+            Self::Cluster(cluster) => cluster.call(script, keys, args),
+        }
+    }
+
+    /// A hash slot of each server that decides.
+    #[cfg(feature = "metrics")]
+    pub(super) fn hash_slots(&self) -> Vec<u16> {
+        match self {
+            Self::One { .. } => vec![0],
+            Self::Cluster(cluster) => cluster.hash_slots(),
+        }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Self::One { node, .. } => node.is_connected(),
+            Self::Cluster(cluster) => cluster.is_connected(),
+        }
+    }
+
+    /// Whether every request goes to the server: there is a connection, and no breaker keeps requests from it.
+    pub(super) fn is_ready(&self) -> bool {
+        let mut breakers = self.breakers().into_iter();
+        self.is_connected() && breakers.all(|(_, state)| state == BreakerState::Closed)
+    }
+
+    /// Why it is not ready.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::One { node, .. } => node.trouble(),
+            Self::Cluster(cluster) => cluster.trouble(),
+        }
+    }
+
+    /// The servers that decide requests, and whether requests are kept from them.
+    pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match self {
+            Self::One { name, node } => vec![(name.to_string(), node.breaker())],
+            Self::Cluster(cluster) => {
+                let nodes = cluster.breakers().into_iter();
+                nodes
+                    .map(|(place, state)| (place.to_string(), state))
+                    .collect()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One { name, node } => f.debug_map().entry(name, node).finish(),
+            Self::Cluster(cluster) => cluster.fmt(f),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tollgate_core::{
 
 use crate::{
     connection::{command::Script, resp::Value},
-    script::rule_args::double,
+    script::encoder::double,
     store::binding::Binding,
 };
 

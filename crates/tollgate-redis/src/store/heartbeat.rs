@@ -2,7 +2,8 @@
 //! quotas of one rule are two limits on one state; and how they write keys, because two secrets are two states of one client.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
     mem,
     num::NonZeroU32,
     sync::{Arc, LazyLock, Weak, atomic::Ordering},
@@ -10,16 +11,12 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Clock, store::InstanceCount};
+use tollgate_core::{AlgorithmKind, Clock, Mode, Quota, Rule, store::InstanceCount};
 
 use crate::{
     connection::{command::Script, resp::Value},
     keys::{keys::Keys, keyspace::Partition},
-    store::{
-        binding::InUse,
-        context::StoreContext,
-        quotas::{self, QuotaConflicts, Quotas},
-    },
+    store::{binding::InUse, context::StoreContext},
 };
 
 static MEMBERS: LazyLock<Arc<Script>> =
@@ -94,13 +91,9 @@ impl Heart {
     async fn is_counted(&mut self, shared: &StoreContext) -> bool {
         let key = shared.keyspace.name_of("instances");
         let args = [&*self.gone_after, "0", &*self.instance];
-        let count = match shared.backend.run(&MEMBERS, &[&key], &args).await {
-            Ok(Value::Integer(count)) => u32::try_from(count).ok(),
-            Ok(_) => None,
-            Err(error) => {
-                shared.observer.background_failed(&error);
-                None
-            }
+        let count = match shared.run_in_background(&MEMBERS, &[&key], &args).await {
+            Some(Value::Integer(count)) => u32::try_from(count).ok(),
+            _ => None,
         };
         self.count
             .observe(count.unwrap_or(0), self.began.elapsed().as_micros() as u64);
@@ -122,24 +115,24 @@ impl Heart {
         let mut own = Quotas::new();
         self.in_use.each_rule(|rule| {
             if own.len() < MOST_RULES {
-                quotas::add(&mut own, rule);
+                add_quotas(&mut own, rule);
             }
         });
         let tags = KeyTags::of(&shared.keyspace.keys, &shared.keyspace.partition);
         let members = own
             .iter()
-            .flat_map(|(rule, quotas)| quotas.iter().map(|words| quotas::member(rule, words)));
+            .flat_map(|(rule, quotas)| quotas.iter().map(|words| member(rule, words)));
         // No rule has this name.
-        let said = quotas::member("", &tags.in_words());
+        let said = member("", &tags.in_words());
         let members: Vec<_> = members.chain([said]).collect();
         let mut args = vec![&*self.gone_after, "1"];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.name_of("quotas");
-        let mut all = match shared.backend.run(&MEMBERS, &[&key], &args).await {
-            Ok(Value::List(members)) => quotas::read(members.iter().filter_map(Value::text)),
-            Ok(_) => return,
-            Err(error) => return shared.observer.background_failed(&error),
+        let answer = shared.run_in_background(&MEMBERS, &[&key], &args).await;
+        let Some(Value::List(members)) = answer else {
+            return;
         };
+        let mut all = read_quotas(members.iter().filter_map(Value::text));
         let tagged = all.remove("").unwrap_or_default();
         self.compare_tags(shared, &tags, &tagged);
         let (counts, lasting) = self.conflicts.compare(&own, &all, Instant::now());
@@ -216,10 +209,133 @@ impl KeyTags {
     }
 }
 
+// Which quotas instances have for one rule: what an instance says of its own, and what it makes of those of others.
+
+/// How long instances may differ: a new version of a service replaces an old one.
+const DEPLOYMENT: Duration = Duration::from_secs(600);
+
+/// The quotas of rules, by name, in words.
+pub(super) type Quotas = BTreeMap<String, BTreeSet<String>>;
+
+/// Another quota of a rule that this instance has too, for longer than a deployment takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LastingConflict {
+    pub(super) rule: String,
+    pub(super) here: String,
+    pub(super) elsewhere: String,
+    pub(super) since: Duration,
+}
+
+/// Rules that other instances have with other quotas, and since when.
+#[derive(Debug, Default)]
+pub(super) struct QuotaConflicts(BTreeMap<String, Conflict>);
+
+#[derive(Debug)]
+struct Conflict {
+    since: Instant,
+    is_reported: bool,
+}
+
+impl QuotaConflicts {
+    /// Compares the quotas of this instance with all that there are. Gives for each rule of this instance how many others
+    /// there are, and the conflicts that have lasted for longer than a deployment, each once.
+    pub(super) fn compare(
+        &mut self,
+        own: &Quotas,
+        all: &Quotas,
+        now: Instant,
+    ) -> (Vec<(String, usize)>, Vec<LastingConflict>) {
+        self.0.retain(|rule, _| own.contains_key(rule));
+        let (mut counts, mut lasting) = (Vec::new(), Vec::new());
+        for (rule, here) in own {
+            let others = all.get(rule).map(|all| all.difference(here));
+            let others: Vec<_> = others.into_iter().flatten().map(String::as_str).collect();
+            counts.push((rule.clone(), others.len()));
+            if others.is_empty() {
+                self.0.remove(rule);
+                continue;
+            }
+            let conflict = self.0.entry(rule.clone()).or_insert(Conflict {
+                since: now,
+                is_reported: false,
+            });
+            let since = now.duration_since(conflict.since);
+            if since >= DEPLOYMENT && !conflict.is_reported {
+                conflict.is_reported = true;
+                let here: Vec<_> = here.iter().map(String::as_str).collect();
+                lasting.push(LastingConflict {
+                    rule: rule.clone(),
+                    here: here.join(" and "),
+                    elsewhere: others.join(" and "),
+                    since,
+                });
+            }
+        }
+        (counts, lasting)
+    }
+}
+
+/// Adds the quotas of a rule, if it has states of its own that it counts against.
+pub(super) fn add_quotas(quotas: &mut Quotas, rule: &Rule) {
+    if matches!(rule.mode(), Mode::Enforce | Mode::Shadow) {
+        let names = quotas.entry(rule.name().to_owned()).or_default();
+        names.insert(in_words(rule));
+    }
+}
+
+/// A member of the set in Redis.
+pub(super) fn member(rule: &str, quotas: &str) -> String {
+    format!("{rule}\n{quotas}")
+}
+
+/// Reads the members of the set in Redis. What cannot be read was written by a version that says more.
+pub(super) fn read_quotas<'a>(members: impl IntoIterator<Item = &'a str>) -> Quotas {
+    let mut quotas = Quotas::new();
+    for (rule, words) in members.into_iter().filter_map(|it| it.split_once('\n')) {
+        let names = quotas.entry(rule.to_owned()).or_default();
+        names.insert(words.to_owned());
+    }
+    quotas
+}
+
+/// All quotas of a rule in words, the same in each version: what states lie by is compared by them.
+fn in_words(rule: &Rule) -> String {
+    let mut words = quota_in_words(rule.quota());
+    let mut plans: Vec<_> = (1..rule.quotas())
+        .map(|plan| (rule.plan_name(plan).unwrap_or_default(), plan))
+        .collect();
+    plans.sort_unstable();
+    for (name, plan) in plans {
+        // Writing to a string does not fail.
+        let _ = write!(words, ", {name} {}", quota_in_words(rule.quota_of(plan)));
+    }
+    words
+}
+
+fn quota_in_words(quota: &Quota) -> String {
+    let (limit, rate, period) = (quota.limit(), quota.rate(), quota.period());
+    match quota.algorithm() {
+        _ if !quota.has_state() => quota.algorithm().name().to_owned(),
+        _ if quota.calendar_of().is_some() => quota.to_string(),
+        // Three names of one state.
+        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+            format!("bucket({rate} per {period:?}, {limit} at once)")
+        }
+        AlgorithmKind::SlidingBuckets => {
+            let buckets = quota.bucket_count();
+            format!("sliding_buckets({limit} per {period:?}, {buckets} buckets)")
+        }
+        AlgorithmKind::Concurrent => format!("concurrent({limit})"),
+        window => format!("{window}({limit} per {period:?})"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use tollgate_core::{HOUR, MINUTE, SECOND};
+
     use super::*;
-    use crate::keys::secret::Secret;
+    use crate::keys::keys::Secret;
 
     fn secret(byte: u8) -> Secret {
         Secret::from_bytes([byte; 32]).expect("32 bytes")
@@ -267,5 +383,98 @@ mod tests {
             assert!(tags.in_words().len() < 80, "{}", tags.in_words());
         }
         assert_eq!(KeyTags::read("one"), None);
+    }
+
+    fn quotas(rules: &[Rule]) -> Quotas {
+        let mut quotas = Quotas::new();
+        rules.iter().for_each(|rule| add_quotas(&mut quotas, rule));
+        quotas
+    }
+
+    fn both(one: &Quotas, other: &Quotas) -> Quotas {
+        let members: Vec<_> = [one, other]
+            .into_iter()
+            .flatten()
+            .flat_map(|(rule, quotas)| quotas.iter().map(move |words| member(rule, words)))
+            .collect();
+        read_quotas(members.iter().map(String::as_str))
+    }
+
+    fn per_ip(quota: Quota) -> Rule {
+        Rule::new("per-ip", quota)
+    }
+
+    #[test]
+    fn a_quota_conflict_is_counted_at_once_and_logged_once_after_ten_minutes() {
+        let own = quotas(&[
+            per_ip(Quota::gcra(5, HOUR)),
+            Rule::new("search", Quota::gcra(5, HOUR)),
+        ]);
+        let all = both(&own, &quotas(&[per_ip(Quota::fixed_window(6_000, MINUTE))]));
+        let (began, mut conflicts) = (Instant::now(), QuotaConflicts::default());
+        for second in 0..600 {
+            let now = began + Duration::from_secs(second);
+            let (counts, lasting) = conflicts.compare(&own, &all, now);
+            assert_eq!(counts, [("per-ip".into(), 1), ("search".into(), 0)]);
+            assert_eq!(lasting, [], "after {second} s");
+        }
+        let (_, lasting) = conflicts.compare(&own, &all, began + DEPLOYMENT);
+        let reported = LastingConflict {
+            rule: "per-ip".into(),
+            here: "bucket(5 per 3600s, 5 at once)".into(),
+            elsewhere: "fixed_window(6000 per 60s)".into(),
+            since: DEPLOYMENT,
+        };
+        assert_eq!(lasting, [reported]);
+        let (_, lasting) = conflicts.compare(&own, &all, began + 2 * DEPLOYMENT);
+        assert_eq!(lasting, []);
+    }
+
+    #[test]
+    fn a_conflict_begins_when_there_is_one_and_ends_with_its_rule() {
+        let own = quotas(&[per_ip(Quota::gcra(5, HOUR))]);
+        let all = both(&own, &quotas(&[per_ip(Quota::gcra(6, HOUR))]));
+        let none = Quotas::new();
+        let (began, mut conflicts) = (Instant::now(), QuotaConflicts::default());
+        let mut lasting = |own, all, deployments: u32| {
+            let now = began + deployments * DEPLOYMENT;
+            conflicts.compare(own, all, now).1.len()
+        };
+        assert_eq!(lasting(&own, &own, 0), 0);
+        assert_eq!(lasting(&own, &all, 2), 0);
+        assert_eq!(lasting(&own, &all, 3), 1);
+        assert_eq!(lasting(&own, &all, 4), 0);
+        // The rule was away in between.
+        assert_eq!(lasting(&none, &all, 5), 0);
+        assert_eq!(lasting(&own, &all, 6), 0);
+        assert_eq!(lasting(&own, &all, 7), 1);
+    }
+
+    #[test]
+    fn what_counts_the_same_is_the_same_and_all_else_differs() {
+        let words = |rule: Rule| in_words(&rule);
+        let bucket = words(per_ip(Quota::gcra(10, SECOND).burst(20)));
+        let same = words(per_ip(Quota::token_bucket(20).refill(10, SECOND)));
+        assert_eq!(bucket, same);
+        let (free, pro) = (Quota::gcra(1, SECOND), Quota::unlimited());
+        let rule = || per_ip(Quota::gcra(10, SECOND));
+        let plans = words(rule().plan("free", free).plan("pro", pro));
+        assert_eq!(plans, words(rule().plan("pro", pro).plan("free", free)));
+        assert!(plans.ends_with(", pro unlimited"), "{plans}");
+        let plan = |quota| per_ip(Quota::gcra(10, SECOND)).plan("pro", quota);
+        let different = [
+            bucket,
+            words(per_ip(Quota::gcra(10, SECOND))),
+            words(per_ip(Quota::gcra(10, MINUTE))),
+            words(per_ip(Quota::fixed_window(10, SECOND))),
+            words(per_ip(Quota::sliding_window(10, SECOND))),
+            words(per_ip(Quota::sliding_buckets(10, SECOND))),
+            words(per_ip(Quota::sliding_buckets(10, SECOND).buckets(5))),
+            words(per_ip(Quota::unlimited())),
+            words(plan(Quota::gcra(20, SECOND))),
+            words(plan(Quota::gcra(30, SECOND))),
+        ];
+        let distinct: BTreeSet<_> = different.iter().collect();
+        assert_eq!(distinct.len(), different.len(), "{different:?}");
     }
 }

@@ -5,26 +5,30 @@ use std::{
     future::Future,
     ops::ControlFlow,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
 };
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Decision, Outcome, Retry, Source, Verdict,
+    Check, Clock, Decision, Outcome, Retry, Source, Verdict,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
-use tollgate_prefilter::{FollowUp, Next, NoReply, Query, Reply};
+use tollgate_prefilter::{
+    FollowUp, GrantReply, LeaseReply, Next, NoReply, Query, Reply, ReportReply,
+};
 
 use crate::{
     observe::CallFor,
-    script::reply::ScriptReply,
+    script::{
+        call::{RequestLayout, ScriptCall, SentCheck},
+        reply::{BlockReply, NewKey, ScriptReply},
+    },
     store::{
-        binding::Binding,
+        binding::{Binding, report_block},
         context::{BackgroundCall, SentCall, no_reply},
-        query_call::{QueryLayout, add_checks},
         slots::{Acquired, RequestSlots},
     },
 };
@@ -89,7 +93,7 @@ impl QueryInFlight {
             let sending = shared.engine.fill(&mut query, binding.now());
             match QueryLayout::new(binding, &mut call, &query, slots.as_mut()) {
                 Ok(layout) => {
-                    let sent = shared.send_by(&call, what_for, by);
+                    let sent = shared.send(&call, what_for, by);
                     drop(sending);
                     let is_kept = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
@@ -202,7 +206,7 @@ impl QueryInFlight {
         let Some(checks) = add_checks(binding, &mut call, &self.query, self.slots.as_mut()) else {
             return false;
         };
-        self.sent = binding.shared.send_by(&call, self.what_for, self.by);
+        self.sent = binding.shared.send(&call, self.what_for, self.by);
         self.layout = QueryLayout::of_checks(checks);
         true
     }
@@ -230,9 +234,9 @@ impl QueryInFlight {
         match reply {
             Ok(reply) => (earlier.decision, earlier.shared) = (reply.decision, reply.shared),
             Err(_) => {
-                let checks = self.query.checks.iter().zip(self.layout.checks.places());
-                let verdicts = checks.map(|(check, place)| {
-                    let outcome = place.map_or(Outcome::NotDecided, |_| Outcome::Failed);
+                let checks = self.query.checks.iter().zip(self.layout.checks.iter());
+                let verdicts = checks.map(|(check, sent)| {
+                    let outcome = sent.map_or(Outcome::NotDecided, |_| Outcome::Failed);
                     Verdict::unanswered(check.rule(), check.plan(), outcome)
                 });
                 let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
@@ -321,6 +325,162 @@ pub(super) fn send_alone(binding: &Arc<Binding>, queries: Vec<Query>) {
 /// what another rule set that is in use has as well.
 pub(super) fn retire(binding: &Arc<Binding>) {
     send_alone(binding, binding.local.retire(binding.now()));
+}
+
+// A query of the engine as a call of the script, and the reply of the script as one to the query.
+
+/// Where in a reply the answers to the parts of a query are. `None`: the part was not sent, because the call had no room left.
+#[derive(Default)]
+struct QueryLayout {
+    checks: RequestLayout,
+    reports: SmallVec<[Option<u16>; 1]>,
+    returned: SmallVec<[Option<u16>; 1]>,
+    grants: SmallVec<[Option<u16>; 1]>,
+}
+
+impl QueryLayout {
+    /// Puts a query into a call.
+    pub(super) fn new(
+        binding: &Binding,
+        call: &mut ScriptCall,
+        query: &Query,
+        slots: Option<&mut RequestSlots>,
+    ) -> Result<Self, NoReply> {
+        let encoder = &binding.encoder;
+        let returned = query.leases.iter().map(|item| {
+            let returned = item.query.returned?;
+            call.close(encoder, &item.check, returned)
+        });
+        let returned = returned.collect();
+        let reports = query.reports.iter();
+        let reports = reports.map(|check| call.debit(encoder, check)).collect();
+        call.counted = query.counted.iter().copied().collect();
+        let checks = add_checks(binding, call, query, slots);
+        // More checks than a call carries.
+        let checks = checks.ok_or(NoReply::NotRun)?;
+        if checks.is_nothing() && !query.checks.is_empty() || call.is_empty() {
+            return Err(NoReply::NothingToSend);
+        }
+        let grants = query.leases.iter().map(|item| {
+            let terms = query.lease_terms(item)?;
+            let is_wanted = item.query.requests_grant();
+            is_wanted.then(|| call.grant(encoder, &item.check, &item.query, terms))?
+        });
+        Ok(Self {
+            grants: grants.collect(),
+            checks,
+            reports,
+            returned,
+        })
+    }
+
+    /// That of a query whose checks alone were sent.
+    fn of_checks(checks: RequestLayout) -> Self {
+        Self {
+            checks,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the server's clock is in none of the windows that the checks have brought. The next call brings those of its time.
+    fn is_outside(&self, binding: &Binding, reply: &ScriptReply) -> bool {
+        let mut checks = self.checks.sent();
+        let is_outside = checks.any(|(_, sent)| reply.is_outside(sent.place));
+        let mut reports = self.reports.iter().flatten();
+        if is_outside || reports.any(|place| reply.is_outside(*place)) {
+            let ahead = i128::from(reply.at) - i128::from(Clock::system().now());
+            let ahead = i64::try_from(ahead).unwrap_or(0);
+            binding.shared.ahead.store(ahead, Ordering::Relaxed);
+        }
+        is_outside
+    }
+
+    /// What the engine is answered. Counts what was created and what was blocked.
+    fn decode(&self, binding: &Binding, reply: &ScriptReply, query: &Query) -> Reply {
+        let decision = reply.decision(&self.checks, &query.checks, &binding.rules);
+        if query.takes() {
+            binding.note_new_keys(reply, &self.checks, &query.checks, &decision);
+        }
+        let mut decoded = Reply::new(reply.at, decision);
+        let is_refused = |sent: &SentCheck| {
+            let mut new_keys = reply.new_keys(&self.checks);
+            new_keys.any(|(capped, new_key)| capped.rule == sent.rule && new_key == NewKey::Refused)
+        };
+        for (index, (check, sent)) in query.checks.iter().zip(self.checks.iter()).enumerate() {
+            // The same client has a state with each client of the rule that decides about the hash slot.
+            if !binding.encoder.is_found_alone(check.rule())
+                || sent.is_some_and(|it| is_refused(it) || reply.is_of_another_quota(it))
+            {
+                decoded.shared.insert(index);
+            }
+        }
+        if binding.rules.has_blocks() {
+            let blocks = query.checks.iter().zip(self.checks.iter());
+            let blocks = blocks.map(|(check, sent)| {
+                let block = sent.and_then(|sent| reply.block_of(sent));
+                if sent.is_some_and(|sent| sent.is_first) {
+                    report_block(&binding.rules, check, block);
+                }
+                match block {
+                    Some(BlockReply::Counted(counted)) => counted,
+                    _ => 0,
+                }
+            });
+            decoded.counted = blocks.collect();
+        }
+        let reports = self.reports.iter().map(|place| reply.report(*place));
+        decoded.reports = reports.collect();
+        for (report, reply) in query.reports.iter().zip(&decoded.reports) {
+            if let ReportReply::Counted { left, .. } = reply {
+                binding.note_reported(report, *left);
+            }
+        }
+        let leases = self.returned.iter().zip(&self.grants);
+        let leases = leases.map(|(returned, grant)| LeaseReply {
+            is_refused: reply.was_refused(*returned),
+            grant: match grant.map(|place| reply.grant(place)) {
+                None | Some(Some(None)) => GrantReply::None,
+                Some(Some(Some(grant))) => GrantReply::Granted(grant),
+                Some(None) => GrantReply::Lost,
+            },
+        });
+        decoded.leases = leases.collect();
+        decoded
+    }
+}
+
+/// Adds the checks of a query. `None`: they do not fit, or slots of too many keys are in use.
+fn add_checks(
+    binding: &Binding,
+    call: &mut ScriptCall,
+    query: &Query,
+    mut slots: Option<&mut RequestSlots>,
+) -> Option<RequestLayout> {
+    let (encoder, checks) = (&binding.encoder, &query.checks);
+    if checks.is_empty() {
+        return Some(RequestLayout::default());
+    }
+    if !query.takes() {
+        return call.peek(encoder, checks);
+    }
+    if encoder.has_durable {
+        call.bases = binding.bases_of(checks);
+    }
+    let may_make = |rule| {
+        let cap = binding.cap(rule);
+        cap.is_none_or(|cap| cap.take(Clock::system().now()))
+    };
+    let mut has_room = true;
+    let message = |check: &Check, with, place| {
+        let message = slots.as_mut()?.acquire(encoder, check, with, place);
+        has_room &= message.is_some();
+        message
+    };
+    let layout = call.acquire_slots(encoder, checks, query.patience, may_make, message)?;
+    if !has_room {
+        binding.give_back_permits(&layout);
+    }
+    has_room.then_some(layout)
 }
 
 #[cfg(test)]

@@ -3,17 +3,15 @@
 //! The way of a request, file by file:
 //!
 //! 1. `bound_store`: the engine of this process (`tollgate-prefilter`) decides it, or gives a query for Redis
-//! 2. `in_flight`: the engine fills in what goes along in the same call: reports, leases that go back, queries for new ones
-//! 3. `query_call`: the query becomes a call of the script: keys and arguments, by `script::call`; slots have a message of `slots`
-//! 4. `context`: the call is sent by `backend`, to the server of its hash slot
-//! 5. `connection::node`: the breaker admits it, and it waits in the queue of the connection
-//! 6. `connection::driver`: calls that wait at the same moment go out as one command; their answers are taken apart
-//! 7. `lua/decide.lua`: the server decides
-//! 8. `context`, `script::reply`: the numbers of the answer
-//! 9. `query_call`: they become a decision, and what the engine is told
-//! 10. `in_flight`: the engine finishes the query, or asks for more: the next hash slot, or slots that were granted too late
+//! 2. `in_flight`: the engine fills in what goes along in the same call: reports, leases that go back, queries for new ones. The query
+//!    becomes a call of the script: keys and arguments, by `script::call`; slots have a message of `slots`
+//! 3. `context`: the call is sent to the server of its hash slot
+//! 4. `connection::node`: the breaker admits it, and it waits in the queue of the connection
+//! 5. `connection::driver`: calls that wait at the same moment go out as one command; their answers are taken apart
+//! 6. `lua/decide.lua`: the server decides
+//! 7. `context`, `script::reply`: the numbers of the answer become a decision
+//! 8. `in_flight`: the engine is told, and finishes the query, or asks for more: the next hash slot, or slots that were granted too late
 
-mod backend;
 mod binding;
 mod bound_store;
 mod builder;
@@ -23,11 +21,7 @@ pub(crate) mod credits;
 mod gauges;
 mod heartbeat;
 mod in_flight;
-#[cfg(feature = "metrics")]
-mod namespace_size;
 pub(crate) mod new_key_cap;
-mod query_call;
-mod quotas;
 mod redis_store;
 mod reservations;
 mod sender;

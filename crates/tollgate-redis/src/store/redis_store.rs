@@ -16,7 +16,7 @@ use crate::{
     connection::{
         breaker::BreakerState,
         error::{CallErrorKind, with_remedy},
-        prober::{LIFE, PROBE},
+        supervisor::{LIFE, PROBE},
     },
     store::{binding::InUse, bound_store::BoundStore, context::StoreContext, sender::flush_all},
 };
@@ -196,7 +196,7 @@ pub(super) mod tests {
         algorithm::Assessment,
         store::{Fingerprint, RuleStore},
     };
-    use tollgate_prefilter::{Begin, Next, Reply, SlotKey, SlotTarget};
+    use tollgate_prefilter::{Begin, EngineEvent, Next, Reply, SlotKey, SlotTarget};
 
     use super::*;
     use crate::keys::keys::Keys;
@@ -254,7 +254,7 @@ pub(super) mod tests {
             .expect("a valid address and a runtime");
         let bound = with_unreported(&store);
         drop(bound);
-        let lost = || store.shared.engine.counts().units_lost;
+        let lost = || store.shared.engine.counts()[EngineEvent::UnitLost as usize];
         // It goes on for a while.
         sleep(Duration::from_secs(3)).await;
         assert_eq!(lost(), 0);

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
 use tollgate_core::{
     Check, Pending, Source, Step, StoreError, StoreErrorKind,
     store::{
@@ -15,18 +16,13 @@ use tollgate_core::{
     },
     types::Reservation,
 };
-
 use tollgate_prefilter::NoReply;
 
 use crate::{
     connection::{command::Script, error::CallError, resp::Value},
     keys::keyspace::{Partition, seal, unseal},
-    observe::{CallFor, Stopwatch},
-    script::{
-        call::{ScriptCall, Settled},
-        reply::ScriptReply,
-        text::TEXT_WITH_RECORD,
-    },
+    observe::CallFor,
+    script::{call::ScriptCall, reply::ScriptReply, text::TEXT_WITH_RECORD},
     store::{binding::Binding, bound_store::BoundStore, context::no_reply},
 };
 
@@ -53,7 +49,7 @@ impl ReservationStore for BoundStore {
             Err(refused) => return Step::Ready(Err(refused)),
         };
         let opened = send(binding, &call, &reserved, &format!("+{}", term.as_millis()));
-        let record = OpenedRecord(Some((self.clone(), reserved)));
+        let record = OpenedRecord(Some((Arc::clone(binding), reserved)));
         Step::Wait(Pending::new(async move {
             let opened = opened.await;
             if opened.as_ref().map_or_else(no_reply, |_| NoReply::NotRun) == NoReply::NotRun {
@@ -80,7 +76,7 @@ impl ReservationStore for BoundStore {
         let mut checks = reserved.checks();
         let is_durable = checks.any(|check| rules[usize::from(check.rule())].is_durable());
         let step = if is_durable { SETTLE_AND_SAY_SO } else { "-" };
-        self.settle_record(reserved, settlements, step)
+        settle_record(self.binding(), reserved, settlements, step)
     }
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
@@ -101,64 +97,69 @@ impl ReservationStore for BoundStore {
 impl BoundStore {
     /// What the ledger has released, after its term.
     pub(super) fn release_record(&self, id: u128, hold: Hold) {
-        let how = Settlement::Refund(hold.check.cost());
-        let (holds, slots) = (vec![hold], Vec::new());
-        let reserved = Reserved { id, holds, slots };
-        let holds = reserved.holds.clone();
-        let released = self.settle_record(&reserved, &[ReservedSettlement { holds, how }], "!");
-        self.finish(released);
-    }
-
-    /// Waits for a call that nobody waits for.
-    fn finish(&self, call: Step<Result<(), StoreError>>) {
-        let shared = &self.binding().shared;
-        let in_flight = shared.background_calls.begin();
-        shared.spawn(async move {
-            let _ = call.await;
-            drop(in_flight);
-        });
-    }
-
-    /// Settles units if the step of the record lets it.
-    fn settle_record(
-        &self,
-        reserved: &Reserved,
-        settlements: &[ReservedSettlement],
-        step: &str,
-    ) -> Step<Result<(), StoreError>> {
-        let binding = Arc::clone(self.binding());
-        let mut call = binding.shared.new_call();
-        let settled = settlements.iter();
-        let settled = settled.map(|it| call.settle_all(&binding.encoder, &it.holds, it.how));
-        let settled: Option<Vec<Settled>> = settled.collect();
-        let told = settled.ok_or_else(too_many);
-        let told = told.and_then(|settled| {
-            tell_slots(&binding, &mut call, reserved, None)?;
-            Ok(settled)
-        });
-        let settled = match told {
-            Ok(settled) => settled,
-            Err(refused) => return Step::Ready(Err(refused)),
+        let (binding, how) = (self.binding(), Settlement::Refund(hold.check.cost()));
+        let settlements = [ReservedSettlement {
+            holds: vec![hold],
+            how,
+        }];
+        let reserved = Reserved {
+            id,
+            holds: vec![hold],
+            slots: Vec::new(),
         };
-        let answer = send(&binding, &call, reserved, step);
-        let settlements = settlements.to_vec();
-        Step::Wait(Pending::new(async move {
-            let reply = answer.await;
-            for (settled, settlement) in settled.iter().zip(&settlements) {
-                // More may be left by now, whatever the answer was.
-                let checks = settlement.holds.iter().map(|hold| hold.check);
-                checks.for_each(|check| binding.local.unlearn(&check));
-                if let Ok(Some(reply)) = &reply {
-                    binding.on_settled(settled, reply);
-                }
-            }
-            reply.map(drop)
-        }))
+        let released = settle_record(binding, &reserved, &settlements, "!");
+        finish(binding, released);
     }
 }
 
+/// Waits for a call that nobody waits for.
+fn finish(binding: &Binding, call: Step<Result<(), StoreError>>) {
+    let in_flight = binding.shared.background_calls.begin();
+    binding.shared.spawn(async move {
+        let _ = call.await;
+        drop(in_flight);
+    });
+}
+
+/// Settles units if the step of the record lets it.
+fn settle_record(
+    binding: &Arc<Binding>,
+    reserved: &Reserved,
+    settlements: &[ReservedSettlement],
+    step: &str,
+) -> Step<Result<(), StoreError>> {
+    let binding = Arc::clone(binding);
+    let mut call = binding.shared.new_call();
+    let settled = settlements.iter();
+    let settled = settled.map(|it| call.settle_all(&binding.encoder, &it.holds, it.how));
+    let settled: Option<Vec<_>> = settled.collect();
+    let told = settled.ok_or_else(too_many);
+    let told = told.and_then(|settled| {
+        tell_slots(&binding, &mut call, reserved, None)?;
+        Ok(settled)
+    });
+    let settled = match told {
+        Ok(settled) => settled,
+        Err(refused) => return Step::Ready(Err(refused)),
+    };
+    let answer = send(&binding, &call, reserved, step);
+    let settlements = settlements.to_vec();
+    Step::Wait(Pending::new(async move {
+        let reply = answer.await;
+        for (settled, settlement) in settled.iter().zip(&settlements) {
+            // More may be left by now, whatever the answer was.
+            let checks = settlement.holds.iter().map(|hold| hold.check);
+            checks.for_each(|check| binding.local.unlearn(&check));
+            if let Ok(Some(reply)) = &reply {
+                binding.on_settled(settled, reply);
+            }
+        }
+        reply.map(drop)
+    }))
+}
+
 /// A record that is opened, until it has a text. Dropped before, it is taken away again, as far as that goes: its slots are not in use.
-struct OpenedRecord(Option<(BoundStore, Reserved)>);
+struct OpenedRecord(Option<(Arc<Binding>, Reserved)>);
 
 impl OpenedRecord {
     fn keep(mut self) {
@@ -168,8 +169,8 @@ impl OpenedRecord {
 
 impl Drop for OpenedRecord {
     fn drop(&mut self) {
-        if let Some((bound, reserved)) = self.0.take() {
-            bound.finish(bound.settle_record(&reserved, &[], "-"));
+        if let Some((binding, reserved)) = self.0.take() {
+            finish(&binding, settle_record(&binding, &reserved, &[], "-"));
         }
     }
 }
@@ -256,7 +257,7 @@ fn send(
     let name = keyspace.record(id, with.filter(|_| is_in_hash_slot));
     let keys: Vec<&[u8]> = call.keys().chain([&*name]).collect();
     let args: Vec<&[u8]> = call.args().chain([step.as_bytes()]).collect();
-    let stopwatch = Stopwatch::start();
+    let began = Instant::now();
     binding.shared.observer.sent(CallFor::Settlements);
     let answer = binding
         .shared
@@ -267,10 +268,10 @@ fn send(
         let alone = |one: i64| matches!(&answer, Ok(Value::Integers(all)) if all[..] == [one]);
         let is_gone = alone(-1);
         if is_gone || size == 0 && answer.is_ok() {
-            binding.shared.observer.called(stopwatch, None);
+            binding.shared.observer.called(began, None);
             return if is_gone { Err(gone()) } else { Ok(None) };
         }
-        let reply = binding.shared.reply(stopwatch, answer, size)?;
+        let reply = binding.shared.reply(began, answer, size)?;
         match reply.first_refusal() {
             Some(refusal) => Err(CallError::of_server(refusal).into()),
             None => Ok(Some(reply)),

@@ -10,16 +10,14 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout},
 };
-use tollgate_prefilter::BoundRules;
+use tollgate_core::sync::lock;
+use tollgate_prefilter::{BoundRules, EngineEvent};
 
-use crate::{
-    lock::lock,
-    store::{
-        binding::{Binding, InUse},
-        context::StoreContext,
-        in_flight::{retire, send_alone},
-        slots::send_due_slots,
-    },
+use crate::store::{
+    binding::{Binding, InUse},
+    context::StoreContext,
+    in_flight::{retire, send_alone},
+    slots::send_due_slots,
 };
 
 /// The pause between two batches of reports or leases, so that requests do not wait for all of them: some 60 000 reports a second.
@@ -83,7 +81,7 @@ async fn flush(binding: &Arc<Binding>) {
 
 /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
 pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Duration) -> u64 {
-    let before = shared.engine.counts().units_lost;
+    let before = shared.engine.counts()[EngineEvent::UnitLost as usize];
     let all = in_use.all();
     // All at once: some of them may be ending by themselves.
     for binding in &all {
@@ -102,21 +100,17 @@ pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Dur
     // Units that are given up in between are rather counted twice than not at all.
     let now = shared.process_clock.now();
     let unreported = shared.engine.usage(now).units_unreported;
-    unreported + (shared.engine.counts().units_lost - before)
+    unreported + (shared.engine.counts()[EngineEvent::UnitLost as usize] - before)
 }
 
-/// The end of a rule set of which something is due now and then. Unreported units are reported at once, and leases go back: without
-/// that, a lease of a window would be missing until the window is over.
-pub(super) struct RulesEnd(pub(super) Arc<Binding>);
-
-impl Drop for RulesEnd {
-    fn drop(&mut self) {
-        retire(&self.0);
-        if !self.0.local.is_reported() {
-            let binding = Arc::clone(&self.0);
-            self.0.shared.spawn(async move {
-                let _ = timeout(SHUTDOWN_GRACE, flush(&binding)).await;
-            });
-        }
+/// The end of a rule set. Unreported units are reported at once, and leases go back: without that, a lease of a window would be missing
+/// until the window is over.
+pub(super) fn end_rules(binding: &Arc<Binding>) {
+    retire(binding);
+    if !binding.local.is_reported() {
+        let of_task = Arc::clone(binding);
+        binding.shared.spawn(async move {
+            let _ = timeout(SHUTDOWN_GRACE, flush(&of_task)).await;
+        });
     }
 }

@@ -8,7 +8,7 @@ use tollgate_core::{Check, Consistency, Quota, Rule, SECOND};
 use crate::{
     NoReply, Places, Query, ReportReply,
     engine::{
-        maintenance::MAX_VISITS,
+        begin::MAX_VISITS,
         tests::subject::{
             BY_KEY, EVENTUAL, LEASED, Subject, done, fits, key, leased_bucket, one, tracked,
         },

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Check, Tick, store::Fingerprint};
 use tollgate_prefilter::{
-    Engine, EngineOptions, SlotHolder, SlotKey, SlotMessage, SlotOwner, SlotStart, SlotTarget,
-    SlotTerms,
+    Engine, EngineEvent, EngineOptions, SlotHolder, SlotKey, SlotMessage, SlotOwner, SlotStart,
+    SlotTarget, SlotTerms,
 };
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
@@ -178,7 +178,13 @@ fn keys_are_kept_while_the_store_may_know_of_them_and_renewed_in_one_go() {
     assert!(!engine.slots().is_reported());
     assert_eq!(tell(&engine, &mut state, NOW + TERM / 3), 1);
     assert!(engine.slots().is_reported());
-    assert_eq!((engine.slots().rest(), engine.counts().slots[0]), (None, 2));
+    assert_eq!(
+        (
+            engine.slots().rest(),
+            engine.counts()[EngineEvent::SlotsReported as usize]
+        ),
+        (None, 2)
+    );
 }
 
 #[test]
@@ -217,13 +223,19 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
             .on_acquired(&key(1), message, reply, (sent, later))
     };
     assert_eq!(on_acquired(&message, &granted, NOW), SlotStart::Again);
-    assert_eq!((engine.counts().slots[1], slots_in_use(&engine)), (1, 1));
+    assert_eq!(
+        (
+            engine.counts()[EngineEvent::SlotsVoided as usize],
+            slots_in_use(&engine)
+        ),
+        (1, 1)
+    );
     // One that was denied is none.
     let message = acquire(&engine, &key(1), 11, later).expect("there is room");
     let denied = SlotGrantor::new(10, TERM).decide(&mut state, later, &message);
     let start = on_acquired(&message, &denied, later);
     assert_eq!(start, SlotStart::Denied { free: 9 });
-    assert_eq!(engine.counts().slots[1], 1);
+    assert_eq!(engine.counts()[EngineEvent::SlotsVoided as usize], 1);
 }
 
 #[test]
@@ -247,7 +259,10 @@ fn requests_that_were_outlived_are_counted_when_a_renewal_says_so_and_once() {
             state = SlotState::default();
         }
         assert_eq!(tell(&engine, &mut state, now), 1);
-        assert_eq!(engine.counts().slots[2], outlived);
+        assert_eq!(
+            engine.counts()[EngineEvent::SlotsOutlived as usize],
+            outlived
+        );
     }
 }
 

@@ -1,9 +1,9 @@
-//! Who has which hash slot, for requests.
+//! Who has which hash slot: as a server says it in `CLUSTER SLOTS`, and as requests look it up.
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU16, Ordering},
     },
     time::Duration,
@@ -11,17 +11,17 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::Notify, time::Instant};
+use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
     address::Place,
     connection::{
-        cluster::table::Table,
         error::{CallError, CallErrorKind},
         node::Node,
         options::NodeOptions,
+        resp::Value,
     },
-    keys::hash_slot::HASH_SLOTS,
-    lock::lock,
+    keys::keyspace::HASH_SLOTS,
 };
 
 /// A server of the cluster. It lasts until its last call is answered, also when the map has forgotten it.
@@ -173,6 +173,13 @@ impl ClusterState {
         }
     }
 
+    /// Whether the map is known, and there is a connection to every server in it that has hash slots.
+    pub(super) fn is_connected(&self) -> bool {
+        let map = self.map.load();
+        let mut primaries = map.primaries().iter();
+        !map.primaries().is_empty() && primaries.all(|member| member.node.is_connected())
+    }
+
     /// The member at `place`, which a server sent a call to. If it is not known yet it will be.
     pub(super) fn named(&self, place: &Place) -> Option<Arc<Member>> {
         let known = self.map.load().member(place).cloned();
@@ -192,5 +199,226 @@ impl ClusterState {
         let mut named = lock(&self.named);
         named.retain(|_, at| at.elapsed() < WELCOME);
         named.keys().cloned().collect()
+    }
+}
+
+// Reading `CLUSTER SLOTS`.
+
+/// Who has which hash slots, as one server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) ranges: Vec<Range>,
+    /// Primaries and replicas: all that can be asked for the table.
+    pub(super) servers: Vec<Place>,
+}
+
+/// Hash slots in a row, both ends included, and their primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) primary: Place,
+}
+
+impl Table {
+    /// Reads the answer of the server at `from`. `None` if it cannot be read, or no hash slot has a server.
+    ///
+    /// What cannot be read in part, such as a server without a name yet, is left out.
+    pub(super) fn read(answer: &Value, from: &Place, options: &NodeOptions) -> Option<Self> {
+        let (mut ranges, mut servers) = (Vec::new(), Vec::new());
+        for entry in answer.list()? {
+            let [Value::Integer(first), Value::Integer(last), members @ ..] = entry.list()? else {
+                return None;
+            };
+            let (first, last) = (number(*first)?, number(*last)?);
+            if first > last {
+                return None;
+            }
+            let primary = members
+                .first()
+                .and_then(|member| server(member, from, options));
+            if let Some(primary) = primary {
+                ranges.push(Range {
+                    first,
+                    last,
+                    primary,
+                });
+            }
+            for member in members {
+                if let Some(place) = server(member, from, options)
+                    && !servers.contains(&place)
+                {
+                    servers.push(place);
+                }
+            }
+        }
+        (!ranges.is_empty()).then_some(Self { ranges, servers })
+    }
+}
+
+fn number(hash_slot: i64) -> Option<u16> {
+    u16::try_from(hash_slot)
+        .ok()
+        .filter(|hash_slot| usize::from(*hash_slot) < HASH_SLOTS)
+}
+
+/// `[host, port, id, what else is known]`. The host may be absent, and the last is names and values, alternating, or not there.
+fn server(member: &Value, from: &Place, options: &NodeOptions) -> Option<Place> {
+    let [host, Value::Integer(port), rest @ ..] = member.list()? else {
+        return None;
+    };
+    let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    let host = match host {
+        Value::Nil => "",
+        host => host.text()?,
+    };
+    let host = named(host, from).or_else(|| address(rest.get(1)?))?;
+    Some(options.mapped(host, port))
+}
+
+/// The number of a server that has no name yet.
+fn address(known: &Value) -> Option<String> {
+    let mut pairs = known.list()?.chunks_exact(2);
+    let ip = pairs.find(|pair| pair[0].text() == Some("ip"))?[1].text()?;
+    (!ip.is_empty()).then(|| ip.to_owned())
+}
+
+// `MOVED` and `ASK`: the server did not run a call and says who would.
+
+/// Where a call should go instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    /// `ASK`: the hash slot is on its way there, and what this call is about has arrived already or is new. `MOVED`: it belongs there.
+    pub(super) is_ask: bool,
+    /// `None` if the server that said so does not know its name.
+    pub(super) place: Option<Place>,
+}
+
+impl Redirect {
+    /// Reads `MOVED 3999 127.0.0.1:6381`, which the server `from` answered.
+    pub(super) fn of(error: &CallError, from: &Place, options: &NodeOptions) -> Option<Self> {
+        let mut words = error.line().split(' ');
+        let is_ask = match words.next()? {
+            "MOVED" => false,
+            "ASK" => true,
+            _ => return None,
+        };
+        words.next()?.parse::<u16>().ok()?;
+        let place = place(words.next()?, from, options);
+        Some(Self { is_ask, place })
+    }
+}
+
+/// The last colon ends the host, also that of an IPv6 address. No host is the host of `from`.
+fn place(text: &str, from: &Place, options: &NodeOptions) -> Option<Place> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let host = host.strip_prefix('[').unwrap_or(host);
+    let host = host.strip_suffix(']').unwrap_or(host);
+    named(host, from).map(|host| options.mapped(host, port))
+}
+
+/// What a server of a cluster means by a host: nothing is the one that it was asked at, `?` that it does not know.
+pub(super) fn named(host: &str, from: &Place) -> Option<String> {
+    match (host, from) {
+        ("", Place::Tcp(asked, _)) => Some(asked.clone()),
+        ("" | "?", _) => None,
+        (host, _) => Some(host.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::resp::Decoder;
+
+    fn read(answer: &str) -> Option<Table> {
+        let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";
+        let mut decoder = Decoder::default();
+        let reply = decoder.decode(answer.as_bytes());
+        let Ok(Some((reply, _))) = reply else {
+            panic!("{answer:?} is no answer");
+        };
+        let value = reply.into_value()?;
+        Table::read(&value, &tcp("asked", 7000), &NodeOptions::default())
+    }
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp(host.into(), port)
+    }
+
+    #[test]
+    fn a_server_with_several_ranges_is_asked_once() {
+        let (a, b) = ("*3 $1 a :7000 $2 id", "*3 $1 b :7001 $2 id");
+        let answer = format!("*3 *4 :0 :1 {a} {b} *4 :2 :2 {b} {a} *3 :3 :4 {a}");
+        let table = read(&answer).unwrap();
+        assert_eq!(table.servers, [tcp("a", 7000), tcp("b", 7001)]);
+        let ranges: Vec<_> = table.ranges.iter().map(|it| (it.first, it.last)).collect();
+        assert_eq!(ranges, [(0, 1), (2, 2), (3, 4)]);
+    }
+
+    #[test]
+    fn a_server_without_a_host_is_where_it_was_asked() {
+        for host in ["$-1", "$0 "] {
+            let table = read(&format!("*1 *3 :0 :1 *3 {host} :7001 $2 id")).unwrap();
+            assert_eq!(table.ranges[0].primary, tcp("asked", 7001), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_name_is_found_by_its_number_or_left_out() {
+        for known in ["*2 $2 ip $3 ::2", "*4 $8 hostname $1 b $2 ip $3 ::2"] {
+            let table = read(&format!("*1 *3 :0 :1 *4 $1 ? :7001 $2 id {known}")).unwrap();
+            assert_eq!(table.ranges[0].primary, tcp("::2", 7001), "{known}");
+        }
+        let table = read("*2 *3 :0 :1 *3 $1 ? :7001 $2 id *3 :2 :3 *3 $1 a :7002 $2 id").unwrap();
+        assert_eq!(table.ranges.len(), 1);
+        assert_eq!(table.servers, [tcp("a", 7002)]);
+    }
+
+    #[test]
+    fn no_slots_and_nonsense_are_no_table() {
+        for answer in [
+            "*0",
+            ":1",
+            "*1 *2 :0 :1",
+            "*1 *3 :0 :16384 *3 $1 a :7001 $2 id",
+            "*1 *3 :-1 :1 *3 $1 a :7001 $2 id",
+            "*1 *3 :2 :1 *3 $1 a :7001 $2 id",
+            "*1 *3 :0 :1 *3 $1 a :70000 $2 id",
+            "*1 *3 :0 :1 *4 $1 ? :7001 $2 id *2 $2 ip $0 ",
+            "*1 *3 :0 :1 *4 $1 ? :7001 $2 id *2 $8 hostname $1 b",
+        ] {
+            assert_eq!(read(answer), None, "{answer}");
+        }
+    }
+
+    fn redirect(line: &str) -> Option<Redirect> {
+        let from = Place::Tcp("asked".into(), 7000);
+        Redirect::of(&CallError::of_server(line), &from, &NodeOptions::default())
+    }
+
+    #[test]
+    fn the_place_is_read_in_all_its_forms() {
+        let to = |is_ask, place| Some(Redirect { is_ask, place });
+        let moved = |place| to(false, place);
+        assert_eq!(
+            redirect("MOVED 3999 127.0.0.1:6381"),
+            moved(Some(tcp("127.0.0.1", 6381)))
+        );
+        assert_eq!(redirect("MOVED 1 ::1:6381"), moved(Some(tcp("::1", 6381))));
+        assert_eq!(
+            redirect("MOVED 1 [::1]:6381"),
+            moved(Some(tcp("::1", 6381)))
+        );
+        assert_eq!(
+            redirect("MOVED 1 a.example:1"),
+            moved(Some(tcp("a.example", 1)))
+        );
+        assert_eq!(redirect("MOVED 1 :6381"), moved(Some(tcp("asked", 6381))));
+        assert_eq!(
+            redirect("ASK 16383 127.0.0.1:6381"),
+            to(true, Some(tcp("127.0.0.1", 6381)))
+        );
     }
 }

@@ -12,12 +12,9 @@
 //! encrypted.
 //!
 //! ```text
-//! router ── topology_refresh ── topology ── table
-//!        └─ routed ── shared ── map
-//!                   └─ redirect
+//! router ── topology_refresh ── map
 //! ```
 
 mod map;
 pub(crate) mod router;
-mod table;
 mod topology_refresh;

@@ -9,18 +9,16 @@ use crate::{
     connection::{
         breaker::BreakerState,
         cluster::{
-            map::{ClusterState, Member},
-            table::Redirect,
+            map::{ClusterState, Member, Redirect},
             topology_refresh::learn,
         },
         command::{Command, Script},
         error::{CallError, CallErrorKind, code_of},
-        event::{CallEvent, Resent},
-        options::NodeOptions,
-        queue::{Answer, AnswerFuture, QueuedCommand},
+        node::{Answer, AnswerFuture, QueuedCommand},
+        options::{NodeEvent, NodeOptions, Resent},
     },
     error::SetupError,
-    keys::hash_slot::hash_slot,
+    keys::keyspace::hash_slot,
 };
 
 /// The servers of a Redis Cluster, each with a connection of its own, and a task that learns which they are.
@@ -113,9 +111,7 @@ impl Cluster {
 
     /// Whether the map is known, and there is a connection to every server in it that has hash slots.
     pub(crate) fn is_connected(&self) -> bool {
-        let map = self.shared.map.load();
-        let mut primaries = map.primaries().iter();
-        !map.primaries().is_empty() && primaries.all(|member| member.node.is_connected())
+        self.shared.is_connected()
     }
 
     /// Why some requests do not go to their server.
@@ -224,9 +220,7 @@ impl Routed {
         if std::mem::replace(was_before, true) {
             return lost(on_and_on);
         }
-        if let Some(tell) = &options.calls {
-            tell(CallEvent::Resent(why));
-        }
+        options.tell(&NodeEvent::Resent(why));
         self.member = member;
         Ok(self.member.node.send(|| {
             let (waiting, call) = QueuedCommand::new(self.command.clone(), self.deadline);

@@ -8,18 +8,14 @@ use tokio::{select, time::sleep};
 use crate::{
     address::{Address, Place, Target},
     connection::{
-        cluster::{
-            map::{ClusterState, Map, Member},
-            table::Table,
-        },
+        cluster::map::{ClusterState, Map, Member, Table},
         connect::Connector,
-        error::{CallError, CallErrorKind, ConnectError, ConnectErrorKind},
-        event::NodeEvent,
+        error::{CallError, CallErrorKind, ConnectError},
         node::Node,
-        options::NodeOptions,
+        options::{NodeEvent, NodeOptions},
         resp::Value,
     },
-    keys::hash_slot::hash_tag_in,
+    keys::keyspace::hash_tag_in,
 };
 
 /// How often the map is learnt anew while all is well.
@@ -40,7 +36,11 @@ pub(super) async fn learn(address: Address, shared: Arc<ClusterState>) {
             HURRY
         };
         sleep(refresh.jittered(peace)).await;
-        let pause = if refresh.is_well() { REFRESH } else { HURRY };
+        let pause = if refresh.shared.is_connected() {
+            REFRESH
+        } else {
+            HURRY
+        };
         let rest = refresh.jittered(pause.saturating_sub(peace));
         select! {
             () = refresh.shared.stale.notified() => {}
@@ -166,17 +166,6 @@ impl TopologyRefresh {
         }
     }
 
-    /// Whether there is a map, and a connection to everybody in it.
-    fn is_well(&self) -> bool {
-        let map = self.shared.map.load();
-        self.table.as_ref().is_some_and(|table| {
-            table.ranges.iter().all(|range| {
-                let member = map.member(&range.primary);
-                member.is_some_and(|member| member.node.is_connected())
-            })
-        })
-    }
-
     /// The time, give or take a quarter.
     fn jittered(&mut self, time: Duration) -> Duration {
         time.mul_f64(0.75 + self.rng.f64() / 2.0)
@@ -186,7 +175,7 @@ impl TopologyRefresh {
 
     /// The table of the first server that sees the cluster work, or of any if none does. They are asked one after the other.
     async fn query_all(&mut self, places: &[Place]) -> Result<Table, ConnectError> {
-        let mut second_best = Err(unresolved("no server of it is known"));
+        let mut second_best = Err(ConnectError::unresolved("no server of it is known"));
         for place in places {
             match self.query(place).await {
                 Ok((table, true)) => return Ok(table),
@@ -212,7 +201,7 @@ impl TopologyRefresh {
             let commands = COMMANDS.map(<[&str]>::to_vec);
             let asked = (self.connector).ask(place, &access, &commands, self.patience);
             let [info, hash_slots] = &asked.await?[..] else {
-                return Err(unresolved("it was not asked"));
+                return Err(ConnectError::unresolved("it was not asked"));
             };
             // A server that keeps this to itself is believed.
             let is_in_touch = match info {
@@ -223,17 +212,15 @@ impl TopologyRefresh {
                 .map_err(|line| ConnectError::of_server("CLUSTER SLOTS", line))?;
             Table::read(hash_slots, place, &self.shared.options)
                 .map(|table| (table, is_in_touch))
-                .ok_or_else(|| unresolved("it knows of no hash slots that anybody has"))
+                .ok_or_else(|| {
+                    ConnectError::unresolved("it knows of no hash slots that anybody has")
+                })
         };
         answer.await.map_err(|error| {
             credentials.forget();
             error.at(format_args!("{place}"))
         })
     }
-}
-
-fn unresolved(what: &str) -> ConnectError {
-    ConnectError::new(ConnectErrorKind::Unresolved, what)
 }
 
 #[cfg(test)]

@@ -9,20 +9,15 @@ use tokio::time::Instant;
 
 use crate::connection::{
     command::{Command, Script, push_asking},
-    driver::sent_commands::{Entry, SentCommands},
     error::{CallError, CallErrorKind, code_of},
-    event::{CallEvent, CallSink, Resent},
-    options::NodeOptions,
-    queue::{CommandQueue, QueuedCommand, take_calls},
+    node::{CommandQueue, QueuedCommand},
+    options::{EventSink, NodeEvent, NodeOptions, Resent},
     resp::{Integers, RespReply, Value},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
 pub(super) struct Backlog {
     queue: Arc<CommandQueue>,
-    /// Calls that did not run and may be sent once more: the server did not know the script, or refused a command for
-    /// another call that it carried.
-    again: VecDeque<QueuedCommand>,
     inflight: SentCommands,
     room: usize,
     /// How many checks may travel together.
@@ -30,7 +25,8 @@ pub(super) struct Backlog {
     /// For how long one command may keep the server.
     batch_time: Duration,
     deadline: Duration,
-    events: CallSink,
+    events: EventSink,
+    name: Arc<str>,
     alone: RulesAlone,
     lost: Option<Lost>,
     /// Always empty; kept for its memory.
@@ -79,13 +75,13 @@ impl Backlog {
     pub(super) fn new(queue: Arc<CommandQueue>, options: &NodeOptions) -> Self {
         Self {
             queue,
-            again: VecDeque::new(),
             inflight: SentCommands::default(),
             room: options.unanswered.max(1),
             together: options.together,
             batch_time: options.batch_time,
             deadline: options.deadline,
-            events: options.calls.clone(),
+            events: Arc::clone(&options.events),
+            name: Arc::clone(&options.name),
             alone: RulesAlone::default(),
             lost: None,
             taken: VecDeque::new(),
@@ -100,27 +96,19 @@ impl Backlog {
 
     /// Whether there is no call, sent or waiting.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_owed() && self.again.is_empty() && self.queue.len() == 0
+        !self.is_owed() && self.queue.len() == 0
     }
 
-    /// Appends what waits to the empty `out`, first what was asked before; as many calls as there is room for. Those that go
+    /// Appends what waits to the empty `out`, those that were asked before among them; as many calls as there is room for. Those that go
     /// with one another become one command.
     ///
     /// Calls whose deadline has passed, while this process stood still, are answered instead. Says how many.
     pub(super) fn fill(&mut self, out: &mut Vec<u8>) -> u32 {
         let mut now = None;
-        let mut is_over =
-            |call: &QueuedCommand| call.deadline <= *now.get_or_insert_with(Instant::now);
+        let is_over = |call: &QueuedCommand| call.deadline <= *now.get_or_insert_with(Instant::now);
         // Outside of the lock of the queue they are answered.
         let mut expired = Vec::new();
         let room = self.room.saturating_sub(self.inflight.len());
-        take_calls(
-            &mut self.again,
-            room,
-            &mut self.taken,
-            &mut expired,
-            &mut is_over,
-        );
         (self.queue).take(room, &mut self.taken, &mut expired, is_over);
         let expired = not_asked(expired);
         let alone = self.alone.rules();
@@ -136,14 +124,14 @@ impl Backlog {
             // Calls on the same keys stay in order.
             self.taken.make_contiguous().sort_by_key(place);
         }
-        let now = now.filter(|_| self.events.is_some());
+        let now = now.filter(|_| cfg!(feature = "metrics"));
         // Whose text one of these calls brings: the next ones find it there.
         let mut brought: SmallVec<[Arc<Script>; 1]> = SmallVec::new();
         while let Some(first) = self.taken.front() {
             if let Some(now) = now
                 && !first.was_unknown()
             {
-                self.tell(CallEvent::Queued(self.waited(first, now)));
+                self.tell(&NodeEvent::Queued(self.waited(first, now)));
             }
             let count = self.company(first);
             let is_asking = first.asking;
@@ -208,7 +196,7 @@ impl Backlog {
         };
         self.entries.extend(entries);
         if let Some(sent) = sent {
-            self.tell(CallEvent::RoundTrip(now.saturating_duration_since(sent)));
+            self.tell(&NodeEvent::RoundTrip(now.saturating_duration_since(sent)));
         }
         match reply {
             RespReply::Error(line) => self.refuse(&line),
@@ -216,10 +204,8 @@ impl Backlog {
         }
     }
 
-    fn tell(&self, event: CallEvent) {
-        if let Some(tell) = &self.events {
-            tell(event);
-        }
+    fn tell(&self, event: &NodeEvent) {
+        (self.events)(&self.name, event);
     }
 
     fn hand_out(&mut self, reply: RespReply<'_>) -> Received {
@@ -278,10 +264,8 @@ impl Backlog {
                 _ => None,
             };
             if let Some(why) = again {
-                if let Some(tell) = &self.events {
-                    tell(CallEvent::Resent(why));
-                }
-                self.again.push_back(call);
+                (self.events)(&self.name, &NodeEvent::Resent(why));
+                self.queue.put_back(call);
             } else {
                 received.failed += u32::from(error.weighs());
                 call.answer(Err(error.clone()));
@@ -297,13 +281,6 @@ impl Backlog {
     /// Answers the calls whose deadline has passed, and says how many. An error is one that has not left as a whole.
     pub(super) fn expire(&mut self, now: Instant) -> (u32, Result<(), Lost>) {
         self.queue.take_expired(now, &mut self.taken);
-        for _ in 0..self.again.len() {
-            match self.again.pop_front() {
-                Some(call) if call.deadline <= now => self.taken.push_back(call),
-                Some(call) => self.again.push_back(call),
-                None => break,
-            }
-        }
         let mut expired = not_asked(self.taken.drain(..));
         let stuck = self.inflight.expire(now, |call| {
             expired += 1;
@@ -314,9 +291,8 @@ impl Backlog {
 
     /// The first deadline of all calls; `waiting` is that of those in the queue.
     pub(super) fn first_deadline(&self, waiting: Option<Instant>) -> Option<Instant> {
-        let again = self.again.iter().map(|call| call.deadline).min();
         let sent = self.inflight.first_deadline();
-        [waiting, again, sent].into_iter().flatten().min()
+        waiting.into_iter().chain(sent).min()
     }
 
     /// The first deadline in the queue. If nothing waits there, the next call wakes the task of `cx`.
@@ -351,9 +327,6 @@ impl Drop for Backlog {
             format!("the connection to Redis was lost before it was asked: {lost}"),
         );
         self.queue.close(&not_sent);
-        for call in self.again.drain(..) {
-            call.answer(Err(not_sent.clone()));
-        }
         let unknown = CallError::new(
             CallErrorKind::Unknown,
             format!("the connection to Redis was lost before it answered: {lost}"),
@@ -436,6 +409,122 @@ impl fmt::Display for Lost {
             Self::Refused(code) => write!(f, "the server answered {code}"),
             Self::Moved => f.write_str("another server is the master now"),
             Self::Dropped => f.write_str("it is no longer needed"),
+        }
+    }
+}
+
+// Calls that were written, in the order in which their answers come.
+
+/// Calls without an answer, and how much of them has left.
+#[derive(Default)]
+pub(super) struct SentCommands {
+    calls: VecDeque<Entry>,
+    /// The commands that carry them.
+    commands: VecDeque<WrittenCommand>,
+    /// Bytes that were written to the socket since the connection began.
+    written: u64,
+}
+
+/// A call that was sent.
+pub(super) struct Entry {
+    /// `None` once its deadline has passed. The answer will still come.
+    pub(super) call: Option<QueuedCommand>,
+    /// How many checks of the command are its own.
+    pub(super) checks: usize,
+}
+
+struct WrittenCommand {
+    /// How many calls it carries.
+    calls: usize,
+    /// Where it begins and ends in the bytes of the connection.
+    begin: u64,
+    end: u64,
+    sent: Option<Instant>,
+}
+
+impl SentCommands {
+    /// Calls that were added, as one command, to a buffer that now has `length` bytes, none of them written yet.
+    /// `sent` is the time, where somebody wants to know how long the answer takes.
+    pub(super) fn push(
+        &mut self,
+        calls: impl Iterator<Item = QueuedCommand>,
+        length: usize,
+        sent: Option<Instant>,
+    ) {
+        let before = self.calls.len();
+        self.calls.extend(calls.map(|call| Entry {
+            checks: call.command.answers().unwrap_or(0),
+            call: Some(call),
+        }));
+        let begin = self.commands.back().map_or(self.written, |last| last.end);
+        self.commands.push_back(WrittenCommand {
+            calls: self.calls.len() - before,
+            // The command before may have been answered and be gone from the list.
+            begin: begin.max(self.written),
+            end: self.written + length as u64,
+            sent,
+        });
+    }
+
+    pub(super) fn written(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+
+    /// How many bytes are to be written until the first command has left.
+    pub(super) fn first_command(&self) -> usize {
+        let end = self.commands.front().map_or(0, |first| first.end);
+        // A buffer is filled in memory.
+        end.saturating_sub(self.written) as usize
+    }
+
+    /// How many calls there are.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// When the command of the next answer was sent, and its calls; `None` if there is none.
+    pub(super) fn answered(
+        &mut self,
+    ) -> Option<(Option<Instant>, impl Iterator<Item = Entry> + '_)> {
+        let command = self.commands.pop_front()?;
+        Some((command.sent, self.calls.drain(..command.calls)))
+    }
+
+    pub(super) fn first_deadline(&self) -> Option<Instant> {
+        let deadlines = self.calls.iter().filter_map(|entry| entry.call.as_ref());
+        deadlines.map(|call| call.deadline).min()
+    }
+
+    /// Hands out the calls whose deadline has passed, and stops with `true` at one that has not left as a whole.
+    pub(super) fn expire(&mut self, now: Instant, mut fail: impl FnMut(QueuedCommand)) -> bool {
+        let mut calls = self.calls.iter_mut();
+        for command in &self.commands {
+            for entry in calls.by_ref().take(command.calls) {
+                if let Some(call) = entry.call.take_if(|call| call.deadline <= now) {
+                    if command.end > self.written {
+                        entry.call = Some(call);
+                        return true;
+                    }
+                    fail(call);
+                }
+            }
+        }
+        false
+    }
+
+    /// Hands out every call, with whether any of its command was written.
+    pub(super) fn drain(&mut self, mut fail: impl FnMut(QueuedCommand, bool)) {
+        let mut calls = self.calls.drain(..);
+        for command in self.commands.drain(..) {
+            for entry in calls.by_ref().take(command.calls) {
+                if let Some(call) = entry.call {
+                    fail(call, command.begin < self.written);
+                }
+            }
         }
     }
 }

@@ -17,8 +17,8 @@ use tokio::{
 use crate::connection::{
     breaker::Breaker,
     driver::backlog::{Backlog, Lost},
+    node::CommandQueue,
     options::NodeOptions,
-    queue::CommandQueue,
     resp::Decoder,
     stream::Stream,
 };

@@ -14,8 +14,8 @@ use crate::connection::{
     command::{Command, Script},
     driver::Driver,
     error::CallErrorKind,
+    node::{AnswerFuture, CommandQueue, QueuedCommand},
     options::NodeOptions,
-    queue::{AnswerFuture, CommandQueue, QueuedCommand},
     resp::Value,
 };
 

@@ -3,7 +3,6 @@
 mod backlog;
 #[allow(clippy::module_inception, reason = "the file is named after its type")]
 mod driver;
-mod sent_commands;
 
 #[cfg(test)]
 mod histories;

@@ -12,13 +12,12 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::BreakerState,
-    breaker::{Breaker, BreakerOptions},
+    breaker::{Breaker, BreakerOptions, BreakerState},
     command::{Command, Script},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
+    node::{AnswerFuture, CommandQueue, QueuedCommand},
     options::NodeOptions,
-    queue::{AnswerFuture, CommandQueue, QueuedCommand},
     resp::Value,
 };
 

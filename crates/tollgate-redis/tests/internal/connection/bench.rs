@@ -6,14 +6,11 @@ use std::{
 };
 
 use crate::connection::{
-    breaker::BreakerOptions,
-    breaker::BreakerState,
+    breaker::{BreakerOptions, BreakerState},
     command::{Command, Script},
     error::{CallError, CallErrorKind},
-    event::NodeEvent,
-    node::Node,
-    options::NodeOptions,
-    queue::AnswerFuture,
+    node::{AnswerFuture, Node},
+    options::{NodeEvent, NodeOptions},
     resp::Value,
 };
 

@@ -9,7 +9,7 @@ use crate::{
         bench::calls_of,
         cluster_bench::{ClusterBench, keys},
     },
-    keys::hash_slot::{HASH_SLOTS, hash_slot},
+    keys::keyspace::{HASH_SLOTS, hash_slot},
 };
 
 #[tokio::test]

@@ -10,11 +10,15 @@ use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use crate::{
     connection::{
-        cluster::router::Cluster, command::Script, error::CallError, event::NodeEvent,
-        options::NodeOptions, queue::AnswerFuture, resp::Value,
+        cluster::router::Cluster,
+        command::Script,
+        error::CallError,
+        node::AnswerFuture,
+        options::{NodeEvent, NodeOptions},
+        resp::Value,
     },
     internal_tests::connection::bench::{eventually, quick},
-    keys::hash_slot::hash_slot,
+    keys::keyspace::hash_slot,
 };
 
 pub(super) struct ClusterBench {

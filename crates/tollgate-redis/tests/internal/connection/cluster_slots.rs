@@ -11,7 +11,7 @@ use crate::{
         resp::Value,
     },
     internal_tests::connection::{bench::eventually, cluster_bench::ClusterBench},
-    keys::hash_slot::hash_slot,
+    keys::keyspace::hash_slot,
 };
 
 /// A hash slot of server 0.

@@ -3,7 +3,7 @@
 use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
 
 use crate::{
-    connection::{breaker::BreakerState, error::CallErrorKind, event::NodeEvent},
+    connection::{breaker::BreakerState, error::CallErrorKind, options::NodeEvent},
     internal_tests::connection::{
         bench::eventually,
         cluster_bench::{ClusterBench, keys},

@@ -12,7 +12,9 @@ use tollgate_test_servers::{
 
 use crate::{
     connection::{
-        cluster::router::Cluster, event::NodeEvent, options::NodeOptions, stream::Security,
+        cluster::router::Cluster,
+        options::{NodeEvent, NodeOptions},
+        stream::Security,
     },
     internal_tests::connection::{
         bench::{Bench, eventually},

@@ -7,7 +7,7 @@ use tollgate_test_servers::{
     redis_server::RedisServer,
 };
 
-use crate::{connection::event::NodeEvent, internal_tests::connection::bench::Bench};
+use crate::{connection::options::NodeEvent, internal_tests::connection::bench::Bench};
 
 /// Each way.
 const FAR: Duration = Duration::from_millis(130);

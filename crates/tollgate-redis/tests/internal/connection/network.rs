@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use crate::{connection::event::NodeEvent, internal_tests::connection::bench::Bench};
+use crate::{connection::options::NodeEvent, internal_tests::connection::bench::Bench};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,

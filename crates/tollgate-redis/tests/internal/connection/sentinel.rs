@@ -15,7 +15,7 @@ use tokio::{
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
-    connection::{error::CallErrorKind, event::NodeEvent},
+    connection::{error::CallErrorKind, options::NodeEvent},
     internal_tests::connection::bench::{Bench, calls_of, eventually},
 };
 

@@ -8,7 +8,7 @@ use crate::{
     connection::{
         command::{Command, Script},
         error::CallErrorKind,
-        event::NodeEvent,
+        options::NodeEvent,
     },
     internal_tests::connection::bench::{Bench, count_of, eventually},
 };

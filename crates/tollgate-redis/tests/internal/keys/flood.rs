@@ -123,7 +123,7 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
             }
             for (reported, (rule, who, _, may_make)) in reply.new_keys(&layout).zip(&wanted) {
                 let (capped, new_key) = reported;
-                assert_eq!((capped.rule, capped.may_make), (*rule, *may_make));
+                assert_eq!((capped.rule, capped.may_make), (*rule, Some(*may_make)));
                 let is_known = known.contains(&(*rule, *who));
                 match new_key {
                     NewKey::Made => assert!(*may_make && known.insert((*rule, *who))),

@@ -1,7 +1,7 @@
 //! Calls of the script that decides, which travel together.
 
 use super::*;
-use crate::connection::event::{CallEvent, Resent};
+use crate::connection::options::{NodeEvent, Resent};
 
 impl Bench {
     /// A call of one check, on this key.
@@ -116,7 +116,7 @@ async fn the_round_trip_is_measured_apart_from_the_wait_before_it() {
     let events = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);
     let options = NodeOptions {
-        calls: Some(Arc::new(move |event| sink.lock().unwrap().push(event))),
+        events: Arc::new(move |_, event| sink.lock().unwrap().push(event.clone())),
         unanswered: 1,
         ..NodeOptions::default()
     };
@@ -138,12 +138,12 @@ async fn the_round_trip_is_measured_apart_from_the_wait_before_it() {
     assert_eq!(
         *events.lock().unwrap(),
         [
-            CallEvent::Queued(ms(0)),
-            CallEvent::RoundTrip(ms(7)),
-            CallEvent::Queued(ms(7)),
-            CallEvent::RoundTrip(ms(3)),
-            CallEvent::Resent(Resent::WithScript),
-            CallEvent::RoundTrip(ms(2)),
+            NodeEvent::Queued(ms(0)),
+            NodeEvent::RoundTrip(ms(7)),
+            NodeEvent::Queued(ms(7)),
+            NodeEvent::RoundTrip(ms(3)),
+            NodeEvent::Resent(Resent::WithScript),
+            NodeEvent::RoundTrip(ms(2)),
         ]
     );
 }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::connection::{
-    breaker::BreakerState,
-    breaker::machine::{BreakerOptions, Machine},
-};
+use crate::connection::breaker::{BreakerOptions, BreakerState, Machine};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {

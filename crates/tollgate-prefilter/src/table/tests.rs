@@ -130,3 +130,16 @@ fn a_denial_is_of_one_limit_and_all_of_a_key_are_forgotten_at_once() {
     silent.learn(slot(key), 4, words, false);
     assert_eq!(silent.denial(slot(key), 4), None);
 }
+
+#[test]
+fn what_was_inserted_may_be_held_and_most_else_is_not() {
+    let bloom_filter = BloomFilter::new();
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut hashes = || (0..1_000).map(|_| random.u64(..)).collect::<Vec<_>>();
+    let (kept, others) = (hashes(), hashes());
+    kept.iter().for_each(|hash| bloom_filter.insert(*hash));
+    assert!(kept.iter().all(|hash| bloom_filter.may_hold(*hash)));
+    let others = others.iter().filter(|hash| bloom_filter.may_hold(**hash));
+    // 1000 of 65 536 places are taken.
+    assert!(others.count() < 50);
+}
