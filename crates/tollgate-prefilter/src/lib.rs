@@ -45,10 +45,9 @@ pub use self::{
         limit::Effective,
         process_slots::ProcessSlots,
         query::{
-            Done, FollowUp, GrantReply, IndexSet, LeaseItem, LeaseReply, Next, NoReply, Query,
-            Reply, ReportReply,
+            Done, FollowUp, GrantReply, LeaseItem, LeaseReply, Next, Query, Reply, ReportReply,
         },
-        request::Reset,
+        request::{IndexSet, NoReply, Reset},
     },
     lease::{
         lease_holder::LeaseHolder,

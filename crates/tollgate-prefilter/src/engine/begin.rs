@@ -14,8 +14,8 @@ use crate::{
         engine::Engine,
         entry::Entry,
         limit::{Limit, Visit},
-        query::{FollowUp, IndexSet, Kind, Query},
-        request::{Request, as_counted, settle},
+        query::{FollowUp, Kind, Query},
+        request::{IndexSet, Request, Settlements, as_counted, settle_one},
     },
     lease::terms::ReturnedLease,
     sync::Ordering,
@@ -162,8 +162,14 @@ impl BoundRules {
 
     /// Settles units that were taken. Those that this process may spend again stay here.
     pub fn settle(self: &Arc<Self>, holds: &[Hold], how: Settlement, now: Tick) -> FollowUp {
+        let settled = holds
+            .iter()
+            .filter_map(|hold| settle_one(self, hold, how, now));
+        let mut settle: Settlements = settled.collect();
+        // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
+        settle.sort_by_key(|(_, settlement)| *settlement == how);
         FollowUp {
-            settle: settle(self, holds, how, now),
+            settle,
             queries: self.retired_leases(now),
         }
     }

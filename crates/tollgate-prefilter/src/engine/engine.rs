@@ -10,7 +10,7 @@ use tollgate_core::{Quota, Rule, Tick};
 use crate::{
     engine::{
         entry::Entry,
-        limit::{Effective, Limit},
+        limit::{Effective, Limit, SLACK},
     },
     slots::{SlotQueue, SlotTerms},
     sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, lock},
@@ -217,9 +217,6 @@ pub(crate) struct StoreTime {
     /// Since when, by this process's clock.
     since: AtomicU64,
 }
-
-/// How long a reply may take, in µs: a time that differs by less is nothing new.
-pub(crate) const SLACK: u64 = 100_000;
 
 impl StoreTime {
     /// The store's clock showed `at` when it replied to a query that was sent at `sent`; the reply came at `now`.

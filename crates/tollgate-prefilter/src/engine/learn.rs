@@ -11,7 +11,8 @@ use crate::{
         engine::EngineEvent,
         entry::{Entry, Usage},
         limit::Effective,
-        query::{GrantReply, Kind, LeaseItem, NoReply, Query, Reply, ReportReply},
+        query::{GrantReply, Kind, LeaseItem, Query, Reply, ReportReply},
+        request::NoReply,
     },
     lease::terms::Grant,
 };

@@ -10,7 +10,6 @@ use tollgate_core::{
 
 use crate::{
     denials::Denials,
-    engine::engine::SLACK,
     lease::terms::LeaseTerms,
     local_usage::ReportTerms,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
@@ -330,6 +329,9 @@ impl Effective {
 }
 
 // When the units of a quota fit again, for a process that does not know the state.
+
+/// To how many µs the store's clock is known: a reply may take as long.
+pub(crate) const SLACK: u64 = 100_000;
 
 /// When `cost` units fit, if only `left` are there and no more is known of the state. `due` is when this process's own
 /// scheduled lease has them. `at` is the time by the store's clock, to [`SLACK`].

@@ -9,7 +9,7 @@ use crate::{
     engine::{
         bound_rules::{BoundRules, has_twins},
         engine::{Engine, EngineEvent, SentAt},
-        request::{Request, Settlements, keep_abandoned, taken_by},
+        request::{IndexSet, NoReply, Request, Settlements, keep_abandoned, taken_by},
     },
     lease::terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease},
     sync::{RwLockReadGuard, read},
@@ -415,33 +415,4 @@ pub enum GrantReply {
     Granted(Grant),
     /// It is unknown.
     Lost,
-}
-
-/// Why there is no reply to a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoReply {
-    /// The query certainly was not carried out.
-    NotRun,
-    /// No check of the query has a limit, so it was not sent.
-    NothingToSend,
-    /// It is unknown whether it was carried out. It must not be sent again.
-    Unknown,
-}
-
-/// Some of the checks of a request, by index. Those after the first 64 always count as being in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IndexSet(u64);
-
-impl IndexSet {
-    /// Puts an index in.
-    pub fn insert(&mut self, index: usize) {
-        if index < 64 {
-            self.0 |= 1 << index;
-        }
-    }
-
-    /// Whether an index is in it.
-    pub fn contains(self, index: usize) -> bool {
-        index >= 64 || self.0 >> index & 1 > 0
-    }
 }

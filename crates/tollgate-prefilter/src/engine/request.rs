@@ -14,7 +14,6 @@ use crate::{
     engine::{
         bound_rules::{BoundRules, Step, has_twins},
         limit::{Limit, after_taking},
-        query::{IndexSet, NoReply},
     },
     lease::terms::ReturnedLease,
     table::Miss,
@@ -215,29 +214,42 @@ pub(crate) fn taken_by(verdict: &Verdict, check: &Check, at: Tick) -> Option<Hol
     is_taken.then(|| verdict.hold(*check, at))
 }
 
+/// Some of the checks of a request, by index. Those after the first 64 always count as being in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexSet(u64);
+
+impl IndexSet {
+    /// Puts an index in.
+    pub fn insert(&mut self, index: usize) {
+        if index < 64 {
+            self.0 |= 1 << index;
+        }
+    }
+
+    /// Whether an index is in it.
+    pub fn contains(self, index: usize) -> bool {
+        index >= 64 || self.0 >> index & 1 > 0
+    }
+}
+
+/// Why there is no reply to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoReply {
+    /// The query certainly was not carried out.
+    NotRun,
+    /// No check of the query has a limit, so it was not sent.
+    NothingToSend,
+    /// It is unknown whether it was carried out. It must not be sent again.
+    Unknown,
+}
+
 // Units that were taken: they come back, or more is charged.
 
 /// What the store has to settle.
 pub(crate) type Settlements = SmallVec<[(Hold, Settlement); 1]>;
 
-/// Settles units that were taken. Those that this process may spend again stay here; the store has to settle the others.
-pub(crate) fn settle(
-    bound: &BoundRules,
-    holds: &[Hold],
-    how: Settlement,
-    now: Tick,
-) -> Settlements {
-    let settled = holds.iter();
-    let mut settled: Settlements = settled
-        .filter_map(|hold| settle_one(bound, hold, how, now))
-        .collect();
-    // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
-    settled.sort_by_key(|(_, settlement)| *settlement == how);
-    settled
-}
-
 /// What the store has to settle for units that this process may have spent.
-fn settle_one(
+pub(crate) fn settle_one(
     bound: &BoundRules,
     hold: &Hold,
     how: Settlement,

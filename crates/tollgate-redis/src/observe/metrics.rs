@@ -146,8 +146,9 @@ impl Handles {
     }
 }
 
-/// Counts what happened to a server, and to calls on their way.
-pub(super) fn count_node(handles: &Handles, node: &str, event: &NodeEvent) {
+/// Counts what happened to the connection to a server.
+pub(super) fn count_node(node: &str, event: &NodeEvent) {
+    describe();
     let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
     let logged_in_anew = |what: &'static str| {
         counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
@@ -168,9 +169,6 @@ pub(super) fn count_node(handles: &Handles, node: &str, event: &NodeEvent) {
         NodeEvent::Breaker(to) => {
             gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
         }
-        NodeEvent::Queued(waited) => handles.queue.record(*waited),
-        NodeEvent::RoundTrip(took) => handles.round_trip.record(*took),
-        NodeEvent::Resent(why) => handles.resent[*why as usize].increment(1),
-        NodeEvent::Left | NodeEvent::NotLearnt(_) => {}
+        _ => {}
     }
 }

@@ -229,7 +229,12 @@ impl Observer {
     /// Something happened to a server, or to its cluster.
     pub(crate) fn node(&self, node: &str, event: &NodeEvent) {
         #[cfg(feature = "metrics")]
-        count_node(self.handles(), node, event);
+        match event {
+            NodeEvent::Queued(waited) => self.handles().queue.record(*waited),
+            NodeEvent::RoundTrip(took) => self.handles().round_trip.record(*took),
+            NodeEvent::Resent(why) => self.handles().resent[*why as usize].increment(1),
+            event => count_node(node, event),
+        }
         if let NodeEvent::Queued(_) | NodeEvent::RoundTrip(_) | NodeEvent::Resent(_) = event {
             return;
         }

@@ -201,14 +201,6 @@ pub(super) struct Found {
     pub(super) balance_other: u16,
 }
 
-impl Found {
-    /// The same with the balance of the key.
-    pub(super) fn with_balance(mut self, (newer, older): (u16, u16)) -> Self {
-        (self.balance, self.balance_other) = (newer, older);
-        self
-    }
-}
-
 /// The keys of a call, in order.
 #[derive(Clone, Default)]
 pub(super) struct StateKeys(Packed);

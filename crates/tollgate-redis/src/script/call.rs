@@ -276,7 +276,8 @@ impl ScriptCall {
             let mut found =
                 (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
             if receipt.source == Source::Credits && !is_charge || is_payable {
-                found = found.with_balance(self.keys.balance(rules, rule_args, check, first));
+                (found.balance, found.balance_other) =
+                    self.keys.balance(rules, rule_args, check, first);
             }
             let is_whole = !is_charge && units == check.cost();
             let id = rules.id_of(rule_args, check).filter(|_| is_whole);
@@ -374,12 +375,8 @@ impl ScriptCall {
         returned: ReturnedLease,
     ) -> Option<u16> {
         let tail = [double(returned.left), double(returned.generation)];
-        self.single(
-            rules,
-            &check.with_cost(returned.size),
-            Operation::ReturnLease,
-            &tail,
-        )
+        let check = check.with_cost(returned.size);
+        self.single(rules, &check, Operation::ReturnLease, &tail)
     }
 
     /// Adds a query for a lease, granted if the previous request of this call is granted. If that is denied and has no other
@@ -392,18 +389,13 @@ impl ScriptCall {
         query: &LeaseQuery,
         terms: &LeaseTerms,
     ) -> Option<u16> {
-        let tail = [
-            double(terms.reserve),
-            double(terms.schedule.map_or(0, |_| query.scheduled)),
-            double(terms.schedule.map_or(0, |it| it.horizon)),
-            double(terms.schedule.map_or(0, |it| it.below)),
-        ];
-        self.single(
-            rules,
-            &check.with_cost(query.tracked),
-            Operation::GrantLease,
-            &tail,
-        )
+        let [scheduled, horizon, below] = match terms.schedule {
+            Some(schedule) => [query.scheduled, schedule.horizon, schedule.below],
+            None => [0; 3],
+        };
+        let tail = [terms.reserve, scheduled, horizon, below].map(double);
+        let check = check.with_cost(query.tracked);
+        self.single(rules, &check, Operation::GrantLease, &tail)
     }
 
     /// Adds a report of admitted units, which count even if they do not fit. `None` as for [`close`](Self::close).
@@ -496,7 +488,8 @@ impl ScriptCall {
             let overflow = cap.filter(|_| sent.may_make == Some(false));
             let mut found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
             if rule_args.has_credits && units > 0 {
-                found = found.with_balance(self.keys.balance(rules, rule_args, check, first_key));
+                (found.balance, found.balance_other) =
+                    self.keys.balance(rules, rule_args, check, first_key);
             }
             self.rules |= rule_args.bit;
             let check = check.with_cost(units);

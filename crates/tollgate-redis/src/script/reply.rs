@@ -121,7 +121,13 @@ impl ScriptReply {
             })
         });
         let lines: SmallVec<[_; 4]> = lines.into_iter().flatten().collect();
-        let queued = Queued::new(self.at, &lines, layout, checks, rules);
+        let (queued, would_wait) = match &lines[..] {
+            [] => (None, None),
+            lines => (
+                Queued::new(self.at, lines, layout, checks, rules),
+                would_wait(lines),
+            ),
+        };
         let verdicts = checks.iter().zip(layout.iter()).map(|(check, sent)| {
             let (rule, plan) = (check.rule(), check.plan());
             let Some(sent) = sent else {
@@ -149,7 +155,7 @@ impl ScriptReply {
             }
         });
         let decision = Decision::new(self.at, verdicts, |verdict| rules.enforces(verdict.rule()));
-        match (queued, would_wait(&lines)) {
+        match (queued, would_wait) {
             (Some(queued), _) => decision.delayed(queued.delay(), queued.places()),
             (None, Some(wait)) => decision.delayed(wait, []),
             (None, None) => decision,

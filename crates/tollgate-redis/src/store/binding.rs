@@ -9,7 +9,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Decision, Rule, RuleSet, Tick,
+    Check, Decision, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
@@ -235,13 +235,6 @@ impl InUse {
         let mut all = lock(&self.0);
         all.retain(|binding| binding.strong_count() > 0);
         all.push(Arc::downgrade(binding));
-    }
-
-    /// Each rule of each of them, as it was given.
-    pub(super) fn each_rule(&self, mut each: impl FnMut(&Rule)) {
-        for binding in self.all() {
-            binding.rules.given().iter().for_each(&mut each);
-        }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Binding>> {

@@ -12,7 +12,7 @@ use std::{
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
-use tollgate_core::{Clock, Tick, store::RuleRegistry};
+use tollgate_core::{Clock, store::RuleRegistry};
 use tollgate_prefilter::{Engine, EngineOptions, SlotTerms};
 
 #[cfg(feature = "tls")]
@@ -31,7 +31,7 @@ use crate::{
     observe::Observer,
     script::encoder::SLOT_TERM,
     store::{
-        context::{Backend, BackgroundCalls, StoreContext},
+        context::{Backend, BackgroundCalls, StoreContext, micros, process_clock},
         heartbeat::Heart,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},
@@ -462,40 +462,6 @@ tollgate_core::debug_fields!(RedisStoreBuilder, it =>
     address: it.address, namespace: it.namespace, partition: it.partition, deadline: it.options.deadline
 );
 
-// The clock of this process, by which what it holds runs out.
-
-/// A clock that goes on while the machine sleeps, where the system has one: Linux and Android. [`Clock::system`] stands still
-/// meanwhile, and leases that the store has forgotten would be spent after it.
-pub(super) fn process_clock() -> Clock {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    return by(since_boot);
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    return Clock::system();
-}
-
-/// The wall clock at the time of this call, and what passes by `reading` from then on.
-fn by(reading: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
-    let start = Clock::system().now().saturating_sub(micros(reading()));
-    Clock::custom(move || start.saturating_add(micros(reading())))
-}
-
-/// The time since the machine was started, with what it slept.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn since_boot() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-
-    let time = clock_gettime(ClockId::Boottime);
-    // Neither is below zero, and there are fewer than 2^30 ns.
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        time.tv_nsec.unsigned_abs() as u32,
-    )
-}
-
-fn micros(span: Duration) -> Tick {
-    Tick::try_from(span.as_micros()).unwrap_or(Tick::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -555,20 +521,5 @@ mod tests {
         let address = "redis://user:sesame@localhost";
         let shown = format!("{:?}", RedisStore::builder(address, "shop", Keys::plain()));
         assert!(!shown.contains("sesame"), "{shown}");
-    }
-
-    #[test]
-    fn what_passes_is_what_passes_since_the_machine_was_started() {
-        let clock = process_clock();
-        let (outer, start, binding) = (since_boot(), clock.now(), since_boot());
-        while since_boot() - binding < Duration::from_millis(2) {}
-        let (least, end, most) = (since_boot() - binding, clock.now(), since_boot() - outer);
-        // A microsecond may be cut off at either end.
-        let passed = micros(least) - 1..=micros(most) + 1;
-        assert!(
-            passed.contains(&(end - start)),
-            "{} µs of {passed:?}",
-            end - start
-        );
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
     task::consume_budget,
     time::Instant,
 };
-use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind};
+use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
 use tollgate_prefilter::{Engine, NoReply};
 
 use crate::{
@@ -69,13 +69,6 @@ pub(super) struct StoreContext {
 }
 
 impl StoreContext {
-    /// A name of the namespace on each server that decides.
-    #[cfg(feature = "metrics")]
-    pub(super) fn names_on_each_server(&self) -> Vec<String> {
-        let hash_slots = self.backend.hash_slots().into_iter();
-        hash_slots.map(|it| self.keyspace.name_in(it)).collect()
-    }
-
     pub(super) fn instances(&self) -> u32 {
         self.instances.load(Ordering::Relaxed)
     }
@@ -272,6 +265,40 @@ fn polls_task() -> bool {
     const MOST: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
     (0..MOST).any(|_| pin!(consume_budget()).poll(&mut cx).is_pending())
+}
+
+// The clock of this process, by which what it holds runs out.
+
+/// A clock that goes on while the machine sleeps, where the system has one: Linux and Android. [`Clock::system`] stands still
+/// meanwhile, and leases that the store has forgotten would be spent after it.
+pub(super) fn process_clock() -> Clock {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return by(since_boot);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    return Clock::system();
+}
+
+/// The wall clock at the time of this call, and what passes by `reading` from then on.
+fn by(reading: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
+    let start = Clock::system().now().saturating_sub(micros(reading()));
+    Clock::custom(move || start.saturating_add(micros(reading())))
+}
+
+/// The time since the machine was started, with what it slept.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let time = clock_gettime(ClockId::Boottime);
+    // Neither is below zero, and there are fewer than 2^30 ns.
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
+pub(super) fn micros(span: Duration) -> Tick {
+    Tick::try_from(span.as_micros()).unwrap_or(Tick::MAX)
 }
 
 // Calls whose answers no request waits for.
@@ -490,5 +517,20 @@ mod tests {
         });
         assert!(caller.join().is_ok());
         until(|| is_done.load(Ordering::Relaxed)).await;
+    }
+
+    #[test]
+    fn what_passes_is_what_passes_since_the_machine_was_started() {
+        let clock = process_clock();
+        let (outer, start, binding) = (since_boot(), clock.now(), since_boot());
+        while since_boot() - binding < Duration::from_millis(2) {}
+        let (least, end, most) = (since_boot() - binding, clock.now(), since_boot() - outer);
+        // A microsecond may be cut off at either end.
+        let passed = micros(least) - 1..=micros(most) + 1;
+        assert!(
+            passed.contains(&(end - start)),
+            "{} µs of {passed:?}",
+            end - start
+        );
     }
 }

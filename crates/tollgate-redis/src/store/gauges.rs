@@ -115,8 +115,9 @@ impl Ruler {
         self.claim(CLAIM_LASTS, None).await?;
         let mut claimed = Instant::now();
         let mut found = Found::default();
-        let names = self.shared()?.names_on_each_server();
-        for name in &names {
+        let hash_slots = self.shared()?.backend.hash_slots();
+        for hash_slot in hash_slots {
+            let name = self.shared()?.keyspace.name_in(hash_slot);
             let mut server = OnServer::default();
             while let Some(cursor) = server.cursor.take() {
                 sleep(self.pause).await;
@@ -124,7 +125,7 @@ impl Ruler {
                     self.claim(CLAIM_LASTS, None).await?;
                     claimed = Instant::now();
                 }
-                let page = self.step(name, &cursor).await?;
+                let page = self.step(&name, &cursor).await?;
                 server.add(&page).ok_or(Stop::Failed)?;
             }
             found.keys += server.keys;

@@ -113,11 +113,13 @@ impl Heart {
 
     async fn compare(&mut self, shared: &StoreContext) {
         let mut own = Quotas::new();
-        self.in_use.each_rule(|rule| {
-            if own.len() < MOST_RULES {
-                add_quotas(&mut own, rule);
+        for binding in self.in_use.all() {
+            for rule in binding.rules.given() {
+                if own.len() < MOST_RULES {
+                    add_quotas(&mut own, rule);
+                }
             }
-        });
+        }
         let tags = KeyTags::of(&shared.keyspace.keys, &shared.keyspace.partition);
         let members = own
             .iter()

@@ -1,8 +1,6 @@
 //! Which calls wait, which were sent, and what becomes of each.
 
-use std::{
-    collections::VecDeque, fmt, io, slice::ChunksExact, sync::Arc, task::Context, time::Duration,
-};
+use std::{collections::VecDeque, fmt, io, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -12,13 +10,13 @@ use crate::connection::{
     error::{CallError, CallErrorKind, code_of},
     node::{CommandQueue, QueuedCommand},
     options::{EventSink, NodeEvent, NodeOptions, Resent},
-    resp::{Integers, RespReply, Value},
+    resp::{RespReply, Value},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
 pub(super) struct Backlog {
-    queue: Arc<CommandQueue>,
-    inflight: SentCommands,
+    pub(super) queue: Arc<CommandQueue>,
+    pub(super) inflight: SentCommands,
     room: usize,
     /// How many checks may travel together.
     together: usize,
@@ -61,6 +59,9 @@ impl RulesAlone {
         self.until.get_or_insert_with(|| Instant::now() + ALONE_FOR);
     }
 }
+
+/// The numbers that the script returns for each check.
+const NUMBERS: usize = 3;
 
 /// What an answer says about the server.
 #[derive(Debug, Default)]
@@ -179,16 +180,6 @@ impl Backlog {
         1 + others.count()
     }
 
-    /// How many bytes the first command has of those that were filled in, if nothing was owed before.
-    pub(super) fn first_command(&self) -> usize {
-        self.inflight.first_command()
-    }
-
-    /// Notes how much of what was filled in has left.
-    pub(super) fn written(&mut self, bytes: usize) {
-        self.inflight.written(bytes);
-    }
-
     /// Hands an answer to its calls.
     pub(super) fn answer(&mut self, reply: RespReply<'_>, now: Instant) -> Result<Received, Lost> {
         let Some((sent, entries)) = self.inflight.answered() else {
@@ -219,15 +210,28 @@ impl Backlog {
             }
             return received;
         }
-        let checks = self.entries.iter().map(|entry| entry.checks).sum();
+        // The time, and then what the script says to each check, in order; otherwise another script has run.
+        let numbers = |entry: &Entry| NUMBERS * entry.checks;
+        let all: usize = self.entries.iter().map(numbers).sum();
         let mut answers = match reply {
-            RespReply::Integers(integers) => Replies::new(integers, checks),
+            RespReply::Integers([time, answers @ ..]) if answers.len() == all => {
+                Some((*time, answers))
+            }
             _ => None,
         };
         for entry in self.entries.drain(..) {
             let answer = match &mut answers {
-                Some(answers) => Ok(answers.next(entry.checks)),
-                None => Err(not_ours()),
+                Some((time, answers)) => {
+                    // There are as many as all entries have.
+                    let (own, rest) = answers.split_at(numbers(&entry).min(answers.len()));
+                    *answers = rest;
+                    let integers = std::iter::once(*time).chain(own.iter().copied());
+                    Ok(Value::Integers(integers.collect()))
+                }
+                None => Err(CallError::new(
+                    CallErrorKind::Unknown,
+                    "Redis answered a call with something else than the script does",
+                )),
             };
             // Too late is what it was counted as already.
             if let Some(call) = entry.call {
@@ -295,11 +299,6 @@ impl Backlog {
         waiting.into_iter().chain(sent).min()
     }
 
-    /// The first deadline in the queue. If nothing waits there, the next call wakes the task of `cx`.
-    pub(super) fn poll_waiting(&self, cx: &Context<'_>) -> Option<Instant> {
-        self.queue.poll_first(cx)
-    }
-
     /// Why the calls that are left will not be answered.
     pub(super) fn lose(&mut self, lost: Lost) {
         self.lost.get_or_insert(lost);
@@ -335,47 +334,6 @@ impl Drop for Backlog {
             call.answer(Err(if began { &unknown } else { &not_sent }.clone()));
         });
     }
-}
-
-// One answer for the calls that travelled together, taken apart.
-
-/// The numbers that the script returns for each check.
-const NUMBERS: usize = 3;
-
-/// What the script answered: the time, and then what it says to each check, in order.
-#[derive(Debug)]
-pub(super) struct Replies<'a> {
-    time: i64,
-    numbers: ChunksExact<'a, i64>,
-}
-
-impl<'a> Replies<'a> {
-    /// The answer to as many checks. `None` if it is none: another script has run.
-    pub(super) fn new(integers: &'a [i64], checks: usize) -> Option<Self> {
-        let (time, numbers) = integers.split_first()?;
-        (numbers.len() == NUMBERS * checks).then(|| Self {
-            time: *time,
-            numbers: numbers.chunks_exact(NUMBERS),
-        })
-    }
-
-    /// What a call of its own would have been answered to the next checks.
-    pub(super) fn next(&mut self, checks: usize) -> Value {
-        let mut integers = Integers::with_capacity(1 + NUMBERS * checks);
-        integers.push(self.time);
-        for numbers in self.numbers.by_ref().take(checks) {
-            integers.extend_from_slice(numbers);
-        }
-        Value::Integers(integers)
-    }
-}
-
-/// The error of calls whose reply cannot be taken apart.
-pub(super) fn not_ours() -> CallError {
-    CallError::new(
-        CallErrorKind::Unknown,
-        "Redis answered a call with something else than the script does",
-    )
 }
 
 // Why a connection ended.

@@ -104,7 +104,7 @@ impl Driver {
         self.read(cx)?;
         loop {
             self.write(cx)?;
-            let waiting = self.backlog.poll_waiting(cx);
+            let waiting = self.backlog.queue.poll_first(cx);
             if waiting.is_some() && self.is_written() && self.backlog.has_room() {
                 // It has come since nothing was left to write. There may have been no waker that it could take.
                 continue;
@@ -185,7 +185,7 @@ impl Driver {
                     self.last_received = Instant::now();
                     // What is written together is also answered together. A server that has nothing to do begins with one
                     // command, and its answers are read while it is at the next ones.
-                    self.first = self.backlog.first_command();
+                    self.first = self.backlog.inflight.first_command();
                 }
             }
             let end = if self.written < self.first {
@@ -200,7 +200,7 @@ impl Driver {
                 Poll::Ready(Ok(0)) => return Err(Lost::Closed),
                 Poll::Ready(Ok(length)) => {
                     self.written += length;
-                    self.backlog.written(length);
+                    self.backlog.inflight.written(length);
                 }
             }
         }
