@@ -12,19 +12,15 @@ use tollgate::key_list::KeyList;
 use crate::{
     bindings::{Bindings, Side},
     document_error::{DocumentError, line_of},
-    document_tables::{self, ShedEntry},
+    document_tables,
+    entry::{Override, Switch},
     format::Format,
     hidden_keys::HiddenKeys,
-    json_text::one_line,
-    json_tree,
     node::{Node, Value},
-    override_entry::Override,
     problems::{Problems, SHOWN},
     reader::Reader,
     rule_document::RuleDocument,
     rule_entry::RuleEntry,
-    switch_entry::Switch,
-    toml_tree, yaml_tree,
 };
 
 /// One of the texts of a document.
@@ -55,18 +51,6 @@ const MOST_IN_GROUP: usize = 1_000;
 
 /// The most bytes of a text.
 const MOST_BYTES: usize = 64 << 20;
-
-impl RuleDocument {
-    /// Reads a document.
-    ///
-    /// # Errors
-    ///
-    /// All that is wrong with it, with lines, columns and what would be right.
-    pub fn parse(text: &str, format: Format, bindings: &Bindings) -> Result<Self, DocumentError> {
-        let text = OneText::new(format!("<{format}>"), text, format);
-        Ok(assemble(&[text], bindings)?.0)
-    }
-}
 
 /// A text that was parsed.
 struct Part<'a> {
@@ -100,7 +84,17 @@ pub(crate) fn assemble(
     let mut bindings = Cow::Borrowed(bindings);
     read_client_ip(&parts, &mut document, &mut bindings);
     read_lists(&parts, &mut document, &mut bindings);
-    let document = Assembly::new(&parts, &bindings, document).read();
+    let assembly = Assembly {
+        parts: &parts,
+        bindings: &bindings,
+        document,
+        defined: Vec::new(),
+        by_name: HashMap::new(),
+        wrong_names: HashSet::new(),
+        has_nameless: false,
+        group_of: HashMap::new(),
+    };
+    let document = assembly.read();
     let mut wrong = DocumentError::none();
     let mut roots = Vec::with_capacity(parts.len());
     for part in parts {
@@ -125,7 +119,7 @@ impl<'a> Part<'a> {
     fn parse(text: &'a OneText) -> Self {
         let problems = Problems::default();
         Self {
-            root: parse(&text.text, text.format, &problems),
+            root: text.format.parse(&text.text, &problems),
             is_whole: problems.is_empty(),
             text,
             problems,
@@ -142,32 +136,13 @@ impl<'a> Part<'a> {
     }
 }
 
-fn parse(text: &str, format: Format, problems: &Problems) -> Node {
-    match format {
-        Format::Toml => toml_tree::parse(text, problems),
-        Format::Yaml => yaml_tree::parse(text, problems),
-        Format::Json => json_tree::parse(text, problems),
-    }
-}
-
-/// Whether a text is a JSON Schema: editors want that of documents next to them.
-pub(crate) fn is_schema(text: &str, format: Format) -> bool {
-    const META: &str = "json-schema.org/";
-    if !text.contains(META) {
-        return false;
-    }
-    let root = parse(text, format, &Problems::default());
-    let meta = root.text_of("$schema");
-    meta.is_some_and(|meta| meta.contains(META)) && root.get("version").is_none()
-}
-
 /// Reads how addresses are found, which rules of all texts have to know.
 fn read_client_ip(
     parts: &[Part<'_>],
     document: &mut RuleDocument,
     bindings: &mut Cow<'_, Bindings>,
 ) {
-    let is_in_code = bindings.says_client_ip();
+    let is_in_code = bindings.client_ip.is_some();
     let mut said_in: Option<&str> = None;
     for part in parts {
         let Some(node) = part.get("client_ip") else {
@@ -186,9 +161,9 @@ fn read_client_ip(
             reader.wrong(&node.span, message);
         } else {
             let client_ip = document_tables::read_client_ip(reader, node);
-            document.said.insert("client_ip", one_line(&node.value));
+            document.said.insert("client_ip", node.value.to_string());
             if !bindings.peers_are_clients {
-                bindings.to_mut().set_client_ip(client_ip);
+                bindings.to_mut().client_ip = client_ip;
             }
         }
     }
@@ -203,12 +178,11 @@ fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Co
         let reader = part.reader(bindings);
         let Value::Table(lists) = &node.value else {
             let example = reader.example("lists.partners = { file = \"partners.txt\" }");
-            let what = format!("lists by their names, as {example}");
-            reader.expected::<()>(node, &what);
+            reader.expected::<()>(node, &format!("lists by their names, as {example}"));
             continue;
         };
         let said = document.said.entry("lists").or_default();
-        said.push_str(&one_line(&node.value));
+        said.push_str(&node.value.to_string());
         for (name, node) in lists {
             let folder = part.text.folder.as_deref();
             let list = document_tables::read_list(part.reader(bindings), name, node, folder);
@@ -240,19 +214,6 @@ struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(parts: &'a [Part<'a>], bindings: &'a Bindings, document: RuleDocument) -> Self {
-        Self {
-            parts,
-            bindings,
-            document,
-            defined: Vec::new(),
-            by_name: HashMap::new(),
-            wrong_names: HashSet::new(),
-            has_nameless: false,
-            group_of: HashMap::new(),
-        }
-    }
-
     fn read(mut self) -> RuleDocument {
         let mut all = Vec::new();
         for part in self.parts {
@@ -266,32 +227,24 @@ impl<'a> Assembly<'a> {
                 continue;
             };
             let right = reader.example("version = 1");
-            match fields.get("version") {
-                None => {
-                    let message =
-                        format!("the version of the format is missing; begin with {right}");
-                    reader.wrong(&(0..0), message);
-                }
-                Some(_) => {
-                    let version = fields.number("version", "a version", 1, u64::MAX);
-                    if let Some(version) = version.filter(|version| *version != 1) {
-                        let message =
-                            format!("there is no version {version} of the format; write {right}");
-                        fields.wrong("version", message);
-                    }
-                }
+            if fields.get("version").is_none() {
+                let message = format!("the version of the format is missing; begin with {right}");
+                reader.wrong(&(0..0), message);
             }
-            fields.text(
-                "$schema",
-                "where the schema is, as \"./limits.schema.json\"",
-            );
+            let version = fields.number("version", "a version", 1, u64::MAX);
+            if let Some(version) = version.filter(|version| *version != 1) {
+                let message = format!("there is no version {version} of the format; write {right}");
+                fields.wrong("version", message);
+            }
+            let schema = "where the schema is, as \"./limits.schema.json\"";
+            fields.text("$schema", schema);
             if self.document.shed.is_some() {
                 let message =
                     "shed is for the whole service, and is in another text already; remove one";
                 fields.wrong("shed", message);
             } else if let Some(node) = fields.get("shed") {
-                self.document.said.insert("shed", one_line(&node.value));
-                self.document.shed = ShedEntry::read(reader, node);
+                self.document.said.insert("shed", node.value.to_string());
+                self.document.shed = document_tables::read_shed(reader, node);
             }
             let nodes = |name: &str| {
                 let nodes = fields.read(name, |node| reader.list(node, name));
@@ -314,19 +267,19 @@ impl<'a> Assembly<'a> {
             for node in groups {
                 self.add_group(reader, node);
             }
-            let named = |node: &Node| self.named(reader, node);
-            let rules = &self.document.rules;
             let has_secret = self.document.hash_key.is_some();
-            let overrides = overrides.iter();
-            let overrides: Vec<_> = overrides
-                .filter_map(|node| Override::read(reader, node, rules, has_secret, named))
-                .collect();
-            let switches: Vec<_> = switches
-                .iter()
-                .filter_map(|node| Switch::read(reader, node, rules.len(), named))
-                .collect();
-            self.document.overrides.extend(overrides);
-            self.document.switches.extend(switches);
+            for node in overrides {
+                let (rules, named) = (&self.document.rules, |node: &_| self.named(reader, node));
+                let read = Override::read(reader, node, rules, has_secret, named);
+                self.document.overrides.extend(read);
+            }
+            for node in switches {
+                let (rules, named) = (self.document.rules.len(), |node: &_| {
+                    self.named(reader, node)
+                });
+                let read = Switch::read(reader, node, rules, named);
+                self.document.switches.extend(read);
+            }
         }
         self.document.sorted()
     }
@@ -336,13 +289,8 @@ impl<'a> Assembly<'a> {
         let named = node.get("name").zip(node.text_of("name"));
         let (Some(rule), Some((at, name))) = (RuleEntry::read(reader, node), named) else {
             // It cannot be used for another reason.
-            match named {
-                Some((_, name)) => {
-                    self.wrong_names.insert(name);
-                }
-                None => self.has_nameless = true,
-            }
-            return;
+            self.has_nameless |= named.is_none();
+            return self.wrong_names.extend(named.map(|(_, name)| name));
         };
         if let Some(other) = self.by_name.get(name) {
             let (text, before) = self.defined[*other];

@@ -11,7 +11,7 @@ use std::{
 
 use tollgate_core::{SECOND, Tick};
 
-use crate::clock::{now, time};
+use crate::term::{now, time};
 
 /// Who changes rules, and why: for the audit. The caller says it, and it is not checked.
 ///

@@ -86,7 +86,8 @@ pub struct Bindings {
     pub(crate) list_files: Arc<ListFiles>,
     /// The document is going to be read elsewhere.
     pub(crate) is_push: bool,
-    client_ip: Option<ClientIp>,
+    /// How addresses are found: as code says, or else as a document does.
+    pub(crate) client_ip: Option<ClientIp>,
     pub(crate) side: Side,
     pub(crate) peers_are_clients: bool,
     /// For overrides that name the hash of a key.
@@ -196,9 +197,11 @@ impl Bindings {
     /// An override names a key as text: where documents may override limits of this key, bind it with
     /// [`key_with_text`](Self::key_with_text).
     pub fn key(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
-        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
-        let parse = None;
-        self.keys.insert(name.into(), BoundKey { extractor, parse });
+        let bound = BoundKey {
+            extractor: Arc::new(extractor),
+            parse: None,
+        };
+        self.keys.insert(name.into(), bound);
         self
     }
 
@@ -210,9 +213,11 @@ impl Bindings {
         extractor: impl KeyExtractor,
         parse: impl Fn(&str) -> Option<Key> + Send + Sync + 'static,
     ) -> Self {
-        let extractor: Arc<dyn KeyExtractor> = Arc::new(extractor);
-        let parse: Option<Arc<ParseKey>> = Some(Arc::new(parse));
-        self.keys.insert(name.into(), BoundKey { extractor, parse });
+        let bound = BoundKey {
+            extractor: Arc::new(extractor),
+            parse: Some(Arc::new(parse)),
+        };
+        self.keys.insert(name.into(), bound);
         self
     }
 
@@ -294,19 +299,8 @@ impl Bindings {
     #[must_use]
     pub fn list_entry(list: &str, key: &str, secret: &tollgate_redis::Secret) -> String {
         let hashing = crate::signing_key::SigningKey::new(secret);
-        format!(
-            "{:032x}",
-            hashing.hash_key(&list_name(list), Key::of(key).as_ref())
-        )
-    }
-
-    pub(crate) fn says_client_ip(&self) -> bool {
-        self.client_ip.is_some()
-    }
-
-    /// What a document says.
-    pub(crate) fn set_client_ip(&mut self, client_ip: Option<ClientIp>) {
-        self.client_ip = client_ip;
+        let hash = hashing.hash_key(&list_name(list), Key::of(key).as_ref());
+        format!("{hash:032x}")
     }
 
     pub(crate) fn client_address(&self) -> ClientIp {

@@ -59,8 +59,12 @@ impl Condition {
         if let Some(methods) = fields.get("methods") {
             condition.add_methods(reader, methods);
         }
-        if let Some(header) = fields.get("header") {
-            condition.add_header(reader, header);
+        let header = fields.read("header", |node| read_header(reader, node, "x-beta"));
+        if let Some((name, equals)) = header {
+            condition.add(move |head| {
+                let mut values = head.headers.get_all(&name).iter();
+                values.any(|value| equals.as_ref().is_none_or(|equals| equals == value))
+            });
         }
         if let Some(service) = fields.text("grpc_service", "a service as \"weather.v1.Weather\"") {
             match is_grpc_name(service) {
@@ -97,18 +101,15 @@ impl Condition {
         }
         let domain = fields.text("domain", "the domain of Envoy's filter as text");
         let domain = domain.map(str::to_owned);
-        match fields.read("descriptor", |node| DescriptorPattern::read(reader, node)) {
-            Some(pattern) => {
-                condition.words = Some(pattern.words(domain));
-                if pattern.has_stars() {
-                    condition.add(move |head| pattern.fits(head));
-                }
+        if let Some(pattern) =
+            fields.read("descriptor", |node| DescriptorPattern::read(reader, node))
+        {
+            condition.words = Some(pattern.words(domain));
+            if pattern.has_stars() {
+                condition.add(move |head| pattern.fits(head));
             }
-            None => {
-                if let Some(domain) = domain {
-                    condition.add(move |head| Descriptor::is_of(head, &domain));
-                }
-            }
+        } else if let Some(domain) = domain {
+            condition.add(move |head| Descriptor::is_of(head, &domain));
         }
         if reader.side == Side::Service {
             for name in ["domain", "descriptor"] {
@@ -196,16 +197,6 @@ impl Condition {
             reader.refuse(&node.span, message)
         });
         self.methods = methods.collect();
-    }
-
-    fn add_header(&mut self, reader: Reader<'_>, node: &Node) {
-        match read_header(reader, node, "x-beta") {
-            None => {}
-            Some((header, None)) => self.add(move |head| head.headers.contains_key(&header)),
-            Some((header, Some(equals))) => {
-                self.add(move |head| head.headers.get_all(&header).iter().any(|v| v == equals));
-            }
-        }
     }
 
     fn add_networks(&mut self, reader: Reader<'_>, node: &Node) {
@@ -311,17 +302,8 @@ impl Condition {
             (Some(one), Some(other)) => one.cmp_specificity(other),
             (one, other) => one.is_some().cmp(&other.is_some()),
         };
-        paths
-            .then_with(|| {
-                self.methods
-                    .is_empty()
-                    .cmp(&other.methods.is_empty())
-                    .reverse()
-            })
-            .then_with(|| {
-                let names_head = |one: &Self| one.methods.contains(&Method::HEAD);
-                names_head(self).cmp(&names_head(other))
-            })
+        let methods = |it: &Self| (!it.methods.is_empty(), it.methods.contains(&Method::HEAD));
+        paths.then_with(|| methods(self).cmp(&methods(other)))
     }
 
     /// Whether one request may match both, and neither is more specific.

@@ -8,13 +8,11 @@ use std::{
 use tollgate_core::{Quota, RuleSet, types::RuleChange};
 
 use crate::{
-    json_text::one_line,
+    entry::{Client, Effect, Override, names},
     node::Node,
-    override_entry::{Client, Override},
-    reader::Term,
     rule_document::{ReadText, RuleDocument},
     schema::table_of,
-    switch_entry::{Effect, names},
+    term::Term,
 };
 
 /// The most lines about one document.
@@ -138,7 +136,7 @@ fn named<'a>(trees: &'a [Node], list: &str) -> BTreeMap<&'a str, &'a Node> {
 
 /// A field of a rule on one line.
 fn written(rule: &Node, name: &str) -> String {
-    let value = rule.get(name).map(|node| one_line(&node.value));
+    let value = rule.get(name).map(|node| node.value.to_string());
     value.unwrap_or_else(|| "(none)".to_owned())
 }
 

@@ -4,7 +4,7 @@ use std::{cell::Cell, error::Error, fmt, ops::Range};
 
 use crate::{
     hidden_keys::HiddenKeys,
-    problems::{MOST, Problem, SHOWN},
+    problems::{MOST, Problem, SHOWN, floor},
 };
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
@@ -144,8 +144,8 @@ impl<'a> Lines<'a> {
     }
 
     fn mistake(&self, origin: &str, problem: &Problem) -> Mistake {
-        let start = self.floor(problem.span.start);
-        let end = self.floor(problem.span.end.max(start));
+        let start = floor(self.text, problem.span.start);
+        let end = floor(self.text, problem.span.end.max(start));
         let index = self.starts.partition_point(|begin| *begin <= start) - 1;
         let line = self.line(index);
         let (start, end) = (start.min(line.end), end.min(line.end));
@@ -214,15 +214,6 @@ impl<'a> Lines<'a> {
         // As many as could be displayed.
         let marked = self.text[marked].chars().take(WIDTH + 1).count();
         (text, start..(start + marked).min(WIDTH + 1))
-    }
-
-    /// The start of the character at or before this byte.
-    fn floor(&self, at: usize) -> usize {
-        let mut at = at.min(self.text.len());
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
-        }
-        at
     }
 }
 

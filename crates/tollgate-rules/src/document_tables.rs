@@ -10,7 +10,6 @@ use tollgate::{
 
 use crate::{
     bindings::hashed_list,
-    json_text::one_line,
     list_file::ListFile,
     node::{Name, Node, Value},
     reader::Reader,
@@ -104,86 +103,64 @@ pub(crate) fn read_list(
     opened.map_or_else(|wrong| refuse(&format!("{path:?}: {wrong}")), Some)
 }
 
-/// How load is shed: `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`. Each layer that is made of them has a capacity of its own.
-#[derive(Clone)]
-pub(crate) struct ShedEntry {
-    /// What the document says, to be compared.
-    said: String,
-    make: Arc<dyn Fn() -> Result<ShedLayer, ShedError> + Send + Sync>,
-}
+/// How load is shed: each layer that is made so has a capacity of its own.
+pub(crate) type MakeShed = dyn Fn() -> Result<ShedLayer, ShedError> + Send + Sync;
 
-impl ShedEntry {
-    /// Reads the table.
-    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
-        let fields = reader.fields(node, "shed", "shed")?;
-        let before = reader.problems.len();
-        let capacity = fields.read("capacity", |node| capacity_of(reader, node));
-        let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
-        let retry_after = fields.duration("retry_after");
-        let header = |name| fields.header(name, "x-priority");
-        let (priority, request_id) = (header("priority_header"), header("request_id_header"));
-        let trusted: Option<Vec<String>> = fields.read("trusted", |node| {
-            let networks = reader.list_or_one(node).iter();
-            let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
-            networks.map(|text| text.map(str::to_owned)).collect()
-        });
-        let capacity = capacity?;
-        if reader.problems.len() > before {
-            return None;
-        }
-        let has_header = priority.is_some() || request_id.is_some();
-        if trusted.is_none() && has_header {
-            let trusted = reader.example("trusted = [\"10.0.0.0/8\"]");
-            let message = format!(
-                "any client may write a header; add {trusted} with the networks of your gateways"
-            );
-            return reader.refuse(&node.span, message);
-        }
-        if trusted.is_some() && !has_header {
-            let header = reader.example("priority_header = \"x-priority\"");
-            let message = format!(
-                "nothing is read from peers that are trusted; add {header}, or remove trusted"
-            );
-            return reader.refuse(&node.span, message);
-        }
-        let make = move || {
-            let mut layer = ShedLayer::new(capacity()?);
-            if let Some([p1, p2, p3]) = thresholds {
-                layer = layer.thresholds(p1, p2, p3)?;
-            }
-            if let Some(least) = retry_after {
-                layer = layer.retry_after(least);
-            }
-            if let Some(trusted) = &trusted {
-                let mut headers = TrustedHeaders::from(trusted)?;
-                if let Some(name) = &priority {
-                    headers = headers.priority(name.as_str())?;
-                }
-                if let Some(name) = &request_id {
-                    headers = headers.request_id(name.as_str())?;
-                }
-                layer = layer.trusted_headers(headers);
-            }
-            Ok::<_, ShedError>(layer)
-        };
-        if let Err(wrong) = make() {
-            return reader.refuse(&node.span, wrong.to_string());
-        }
-        Some(Self {
-            said: one_line(&node.value),
-            make: Arc::new(make),
-        })
+/// Reads `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`.
+pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>> {
+    let fields = reader.fields(node, "shed", "shed")?;
+    let before = reader.problems.len();
+    let capacity = fields.read("capacity", |node| capacity_of(reader, node));
+    let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
+    let retry_after = fields.duration("retry_after");
+    let header = |name| fields.header(name, "x-priority");
+    let (priority, request_id) = (header("priority_header"), header("request_id_header"));
+    let trusted: Option<Vec<String>> = fields.read("trusted", |node| {
+        let networks = reader.list_or_one(node).iter();
+        let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
+        networks.map(|text| text.map(str::to_owned)).collect()
+    });
+    let capacity = capacity?;
+    if reader.problems.len() > before {
+        return None;
     }
-
-    pub(crate) fn are_same(one: Option<&Self>, other: Option<&Self>) -> bool {
-        one.map(|entry| &entry.said) == other.map(|entry| &entry.said)
+    let has_header = priority.is_some() || request_id.is_some();
+    if trusted.is_none() && has_header {
+        let trusted = reader.example("trusted = [\"10.0.0.0/8\"]");
+        let message = format!(
+            "any client may write a header; add {trusted} with the networks of your gateways"
+        );
+        return reader.refuse(&node.span, message);
     }
-
-    /// A layer with these settings. Without settings nothing is shed.
-    pub(crate) fn layer(entry: Option<&Self>) -> ShedLayer {
-        // It was made once, when the document was read.
-        let made = entry.and_then(|entry| (entry.make)().ok());
-        made.unwrap_or_else(|| ShedLayer::new(Capacity::measured(|| 0.0)))
+    if trusted.is_some() && !has_header {
+        let header = reader.example("priority_header = \"x-priority\"");
+        let message =
+            format!("nothing is read from peers that are trusted; add {header}, or remove trusted");
+        return reader.refuse(&node.span, message);
+    }
+    let make = move || {
+        let mut layer = ShedLayer::new(capacity()?);
+        if let Some([p1, p2, p3]) = thresholds {
+            layer = layer.thresholds(p1, p2, p3)?;
+        }
+        if let Some(least) = retry_after {
+            layer = layer.retry_after(least);
+        }
+        if let Some(trusted) = &trusted {
+            let mut headers = TrustedHeaders::from(trusted)?;
+            if let Some(name) = &priority {
+                headers = headers.priority(name.as_str())?;
+            }
+            if let Some(name) = &request_id {
+                headers = headers.request_id(name.as_str())?;
+            }
+            layer = layer.trusted_headers(headers);
+        }
+        Ok::<_, ShedError>(layer)
+    };
+    match make() {
+        Ok(_) => Some(Arc::new(make)),
+        Err(wrong) => reader.refuse(&node.span, wrong.to_string()),
     }
 }
 

@@ -4,14 +4,12 @@ use std::{sync::Arc, time::SystemTime};
 
 use crate::{
     audit::Author,
-    clock::{now, time},
     document_changes::document_changes,
     document_error::DocumentError,
-    operator_entries::OperatorEntries,
-    operator_entry::{EntryKind, OperatorEntry},
-    reader::Term,
+    entry::names,
+    operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
     rule_document::RuleDocument,
-    switch_entry::names,
+    term::{Term, now, time},
 };
 
 /// Where an override or a switch comes from.

@@ -10,18 +10,15 @@ use tollgate::{
 use tollgate_core::{Quota, Tick, types::UnknownName};
 
 use crate::{
-    clock::now,
     condition::Condition,
     document_error::DocumentError,
-    entries::Switched,
+    entry::Client,
     node::{Node, Value},
-    override_entry::Client,
-    reader::Term,
     reader::read_alone,
-    rule_document::RuleDocument,
+    rule_document::{RuleDocument, Switched},
     rule_entry::RuleEntry,
-    rule_key::NamedClient,
     rule_settings::{Cost, Mode},
+    term::{Term, now},
 };
 
 /// What one rule does with a request, and why. Made by [`RuleDocument::explain`](crate::RuleDocument::explain).
@@ -185,7 +182,8 @@ impl RuleDocument {
     /// ```
     #[must_use]
     pub fn explain<'h>(&self, head: impl Into<Head<'h>>) -> Vec<Explanation> {
-        let (head, now, rules) = (head.into(), now(), 0..self.rules.len());
+        let (head, now) = (head.into(), now());
+        let rules = 0..self.rules.len();
         rules
             .map(|rule| self.explain_rule(rule, &head, now))
             .collect()
@@ -222,22 +220,11 @@ impl RuleDocument {
         let key = read_alone(|reader| of_rule.of_text(reader, &node, rule));
         let key = key.map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
         let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
-        Ok(self.explain_client(index, &key, &client, now()))
-    }
-
-    /// What a rule does with a client that has this key, whatever else is in the request.
-    pub(crate) fn explain_client(
-        &self,
-        rule: usize,
-        key: &Key,
-        client: &NamedClient<'_>,
-        now: Tick,
-    ) -> Explanation {
-        let explaining = Explaining::new(self, rule, now);
+        let explaining = Explaining::new(self, index, now());
         if explaining.mode == Mode::Off {
-            return explaining.ends(Explained::Off);
+            return Ok(explaining.ends(Explained::Off));
         }
-        let why_not = explaining.why_not(|condition| condition.of_client(client));
+        let why_not = explaining.why_not(|condition| condition.of_client(&client));
         let mut explained = explaining.counted(key.as_ref());
         // What is used is of interest whichever requests use it; of a limit of none nothing is.
         let is_blocked = explained.quota.is_none() && explained.origin == QuotaOrigin::Rule;
@@ -246,7 +233,7 @@ impl RuleDocument {
             Some(why_not) if explained.counts() => explained.outcome = why_not,
             _ => {}
         }
-        explained
+        Ok(explained)
     }
 
     /// What a rule does with a request at a time.
@@ -374,10 +361,11 @@ impl<'a> Explaining<'a> {
 
     /// Counts under a plan, if the rule has it.
     fn plan(&mut self, name: &str) {
-        if let Some(number) = self.explanation.limiter_rule.plan_number(name) {
-            self.explanation.quota = *self.explanation.limiter_rule.quota_of(number);
-            self.explanation.plan = Some(name.to_owned());
-            self.explanation.origin = QuotaOrigin::Plan(name.to_owned());
+        let explanation = &mut self.explanation;
+        if let Some(number) = explanation.limiter_rule.plan_number(name) {
+            explanation.quota = *explanation.limiter_rule.quota_of(number);
+            explanation.plan = Some(name.to_owned());
+            explanation.origin = QuotaOrigin::Plan(name.to_owned());
         }
     }
 
@@ -390,26 +378,24 @@ impl<'a> Explaining<'a> {
     fn compute(&mut self, quota: Quota) {
         let quota = self.scaled(quota);
         let explanation = &mut self.explanation;
-        if explanation.limiter_rule.quota_for(quota).is_err() {
-            explanation.quota = *explanation.limiter_rule.quota();
-            explanation.plan = None;
-            explanation.origin = QuotaOrigin::Rule;
-            return;
+        if explanation.limiter_rule.quota_for(quota).is_ok() {
+            return self.count_by("computed", quota, QuotaOrigin::Computed);
         }
-        self.count_by("computed", quota);
-        self.explanation.origin = QuotaOrigin::Computed;
+        explanation.quota = *explanation.limiter_rule.quota();
+        explanation.plan = None;
+        explanation.origin = QuotaOrigin::Rule;
     }
 
     /// Counts by a quota that gets a plan of its own.
-    fn count_by(&mut self, name: &str, quota: Quota) {
-        let explanation = &mut self.explanation;
-        let rule = &explanation.limiter_rule;
+    fn count_by(&mut self, name: &str, quota: Quota, origin: QuotaOrigin) {
+        let rule = &self.explanation.limiter_rule;
         let mut names = (1_u32..).map(|number| format!("{name} {number}"));
         let plan = names.find(|name| rule.plan_number(name).is_none());
         let plan = plan.unwrap_or_default();
-        explanation.limiter_rule = rule.clone().plan(&*plan, quota);
-        explanation.plan = Some(plan);
-        explanation.quota = quota;
+        self.explanation.limiter_rule = rule.clone().plan(&*plan, quota);
+        self.explanation.plan = Some(plan);
+        self.explanation.quota = quota;
+        self.explanation.origin = origin;
     }
 
     fn counted(mut self, key: &KeyBuf) -> Explanation {
@@ -453,10 +439,10 @@ impl<'a> Explaining<'a> {
         let Some(entry) = by_key.or(by_hash) else {
             return;
         };
-        self.count_by("override", entry.limit(self.scaled(entry.quota)));
-        self.explanation.origin = QuotaOrigin::Override {
+        let origin = QuotaOrigin::Override {
             until: entry.term.end(),
             reason: entry.term.reason.as_deref().map(str::to_owned),
         };
+        self.count_by("override", entry.limit(self.scaled(entry.quota)), origin);
     }
 }

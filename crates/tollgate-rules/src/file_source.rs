@@ -8,7 +8,7 @@ use std::{
 use tokio::task::spawn_blocking;
 
 use crate::{
-    assembly::{OneText, is_schema},
+    assembly::OneText,
     document_error::DocumentError,
     file_changes::{FileChanges, folder, utf8},
     format::Format,
@@ -101,7 +101,7 @@ pub(crate) fn read(path: &Path) -> Result<RuleText, DocumentError> {
     paths.sort();
     let texts: Result<Vec<OneText>, _> = paths.iter().map(|path| read_text(path)).collect();
     let mut texts = texts?;
-    texts.retain(|text| !is_schema(&text.text, text.format));
+    texts.retain(|text| !text.format.is_schema(&text.text));
     if texts.is_empty() {
         let message = "the folder has no document; add one called .toml, .yaml or .json";
         return Err(DocumentError::of_whole(path.display(), message));

@@ -3,7 +3,7 @@
 use tollgate::{LiveLimiter, RuleError, RulesHandle, rules::RuleChange, shed::ShedLayer};
 use tollgate_core::{Tick, types::WeakLiveLimiter};
 
-use crate::{document_tables::ShedEntry, rule_document::RuleDocument};
+use crate::rule_document::RuleDocument;
 
 /// What has the rules in force. No layer or limiter with rules is kept: the names of what the service has dropped are free.
 #[derive(Default)]
@@ -53,9 +53,8 @@ impl Followers {
         after: At<'_>,
     ) -> Result<Vec<RuleChange>, RuleError> {
         // First, since it is code of the service: a panic changes nothing.
-        let [old, new] = [before.0, after.0].map(|document| document.shed.as_ref());
-        let changed = self.sheds.iter().filter(|_| !ShedEntry::are_same(old, new));
-        let sheds: Vec<ShedLayer> = changed.map(|(_, set)| set(ShedEntry::layer(new))).collect();
+        let changed = self.sheds.iter().filter(|_| !after.0.sheds_as(before.0));
+        let sheds: Vec<ShedLayer> = changed.map(|(_, set)| set(after.0.shed_layer())).collect();
         let of_layers = self.replace_layers(after)?;
         let rules = |(document, at): At<'_>| document.limiter_rules_at(at);
         let mut of_limiters = Vec::new();

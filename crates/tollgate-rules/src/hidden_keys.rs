@@ -34,12 +34,9 @@ impl HiddenKeys {
     /// The keys in a text that could be read as a whole.
     pub(crate) fn of_tree(root: &Node, text: &str, format: Format) -> Self {
         let mut keys = Self::default();
-        for (_, node) in root
-            .fields()
-            .iter()
-            .filter(|(name, _)| may_have_keys(&name.text))
-        {
-            keys.add_overrides(node, text);
+        let fields = root.fields().iter();
+        for (_, node) in fields.filter(|(name, _)| may_have_keys(&name.text)) {
+            keys.add_node(node, text, false);
         }
         if keys.may_be_more {
             keys.add_written(text, format);
@@ -60,24 +57,22 @@ impl HiddenKeys {
         behind > 0 && self.ranges[behind - 1].end > at
     }
 
-    fn add_overrides(&mut self, node: &Node, text: &str) {
+    /// Adds what a node says, if it is a key, or else what the overrides in it say of keys.
+    fn add_node(&mut self, node: &Node, text: &str, is_key: bool) {
         match &node.value {
-            Value::List(nodes) => nodes.iter().for_each(|node| self.add_overrides(node, text)),
-            Value::Table(fields) => {
-                let hidden = fields.iter().filter(|(name, _)| !is_shown(&name.text));
-                hidden.for_each(|(_, node)| self.add_all(node, text));
+            Value::List(nodes) => {
+                nodes
+                    .iter()
+                    .for_each(|node| self.add_node(node, text, is_key));
             }
-            _ => self.add_all(node, text),
-        }
-    }
-
-    fn add_all(&mut self, node: &Node, text: &str) {
-        match &node.value {
-            Value::List(nodes) => nodes.iter().for_each(|node| self.add_all(node, text)),
             Value::Table(fields) => {
-                for (name, node) in fields.iter().filter(|(name, _)| name.text != HASH) {
-                    self.add(name.span.clone(), text);
-                    self.add_all(node, text);
+                for (name, node) in fields {
+                    if is_key && name.text != HASH {
+                        self.add(name.span.clone(), text);
+                        self.add_node(node, text, true);
+                    } else if !is_key && !is_shown(&name.text) {
+                        self.add_node(node, text, true);
+                    }
                 }
             }
             value => {

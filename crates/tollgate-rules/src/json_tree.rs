@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     node::{Name, Node, Value},
-    problems::Problems,
+    problems::{Problems, floor},
 };
 
 /// How deep tables and lists may lie in each other.
@@ -125,8 +125,7 @@ fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
         false => text.len() - json.len() + (before_line + wrong.column()).saturating_sub(1),
     };
     // It counts bytes, and may name one within a character.
-    let mut bytes = (0..=at).rev();
-    let at = bytes.find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let at = floor(text, at);
     let here = text[at..].chars().next();
     let hint = match here {
         Some('/' | '#') => "; JSON has no comments",

@@ -84,13 +84,12 @@
 mod assembly;
 mod audit;
 mod bindings;
-mod clock;
 mod condition;
 mod descriptor;
 mod document_changes;
 mod document_error;
 mod document_tables;
-mod entries;
+mod entry;
 mod entry_status;
 mod envoy_import;
 mod explanation;
@@ -100,17 +99,13 @@ mod followers;
 mod format;
 pub mod guide;
 mod hidden_keys;
-mod json_text;
 mod json_tree;
 mod key_label;
 mod list_file;
 mod live_rules;
-mod live_rules_builder;
 mod node;
 mod operator_entries;
-mod operator_entry;
 pub mod operators;
-mod override_entry;
 mod problems;
 #[cfg(feature = "redis")]
 mod pushed_document;
@@ -129,8 +124,7 @@ mod schema;
 #[cfg(feature = "redis")]
 mod signing_key;
 mod source;
-mod switch_entry;
-mod toml_tree;
+mod term;
 mod yaml_tree;
 
 pub use self::{
@@ -140,9 +134,8 @@ pub use self::{
     file_source::FileSource,
     format::Format,
     list_file::ListFile,
-    live_rules::{LiveRules, LiveRulesHandle, RulesUpdates},
-    live_rules_builder::LiveRulesBuilder,
-    operator_entry::OperatorEntry,
+    live_rules::{LiveRules, LiveRulesBuilder, LiveRulesHandle, RulesUpdates},
+    operator_entries::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
     rules_status::{Fleet, FleetStatus, LaggingProcess, RulesStatus},

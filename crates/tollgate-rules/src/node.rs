@@ -2,6 +2,7 @@
 
 use std::{
     collections::hash_map::RandomState,
+    fmt::{self, Write as _},
     hash::{BuildHasher as _, Hash},
     ops::Range,
     sync::LazyLock,
@@ -59,6 +60,52 @@ impl Value {
     }
 }
 
+/// As JSON on one line. What the syntaxes write in their own ways is text there: times, and numbers that are not whole.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(boolean) => boolean.fmt(f),
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(text) | Self::Text(text) | Self::Time(text) => write_text(f, text),
+            Self::List(nodes) => {
+                f.write_char('[')?;
+                for node in nodes {
+                    write!(f, "{separator}{}", node.value)?;
+                    separator = ", ";
+                }
+                f.write_char(']')
+            }
+            Self::Table(fields) => {
+                f.write_char('{')?;
+                for (name, node) in fields {
+                    f.write_str(separator)?;
+                    write_text(f, &name.text)?;
+                    write!(f, ": {}", node.value)?;
+                    separator = ", ";
+                }
+                f.write_char('}')
+            }
+        }
+    }
+}
+
+fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_char('"')?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(f, "\\{c}")?,
+            // These have four digits.
+            c if c.is_control() || c == '\u{feff}' || ('\u{2028}'..='\u{2029}').contains(&c) => {
+                write!(f, "\\u{:04x}", u32::from(c))?;
+            }
+            c => f.write_char(c)?,
+        }
+    }
+    f.write_char('"')
+}
+
 /// So that no two contents are made to have one hash.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -103,6 +150,27 @@ impl Node {
         }
     }
 
+    /// A hash of what it says, wherever it is.
+    pub(crate) fn content(&self) -> u64 {
+        hash_of(self.value.to_string())
+    }
+
+    /// The text of a document in JSON, which every version reads, with each entry of its lists on a line.
+    pub(crate) fn json_text(&self) -> String {
+        let fields = self.fields().iter().map(|(name, node)| {
+            let lines = node.items().iter();
+            let lines: Vec<_> = lines
+                .map(|entry| format!("\n    {}", entry.value))
+                .collect();
+            let value = match lines.is_empty() {
+                true => node.value.to_string(),
+                false => format!("[{}\n  ]", lines.join(",")),
+            };
+            format!("\n  \"{}\": {value}", name.text)
+        });
+        format!("{{{}\n}}\n", fields.collect::<Vec<_>>().join(","))
+    }
+
     /// A part of a text: where it lies in the document, if it is written there as it is; else all of it.
     pub(crate) fn part(&self, document: &str, part: Range<usize>) -> Range<usize> {
         let Value::Text(text) = &self.value else {
@@ -125,4 +193,27 @@ pub(crate) fn table<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> N
     let fields = fields.into_iter();
     let fields = fields.map(|(name, value)| (Name::new(name), Node::new(value)));
     Node::new(Value::Table(fields.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{format::Format, problems::Problems};
+
+    #[test]
+    fn a_tree_is_read_again_as_it_was() {
+        let toml = concat!(
+            "a = \"quote\\\" \\\\ \\u0001\\u2028ü\"\n",
+            "b = [1, -2, 2.5, true]\n",
+            "c = { d = { e = [{ f = [] }, {}] } }\n",
+            "t = 2030-12-01T00:00:00Z\n",
+            "[[x]]\ny = 1\n[[x]]\ny = { z = '' }\n",
+        );
+        let written = r#"{"a": "quote\" \\ \u0001\u2028ü", "b": [1, -2, "2.5", true], "c": {"d": {"e": [{"f": []}, {}]}}, "t": "2030-12-01T00:00:00Z", "x": [{"y": 1}, {"y": {"z": ""}}]}"#;
+        let problems = Problems::default();
+        let tree = Format::Toml.parse(toml, &problems);
+        assert_eq!(tree.value.to_string(), written);
+        let again = Format::Json.parse(&tree.json_text(), &problems);
+        assert!(problems.is_empty());
+        assert_eq!(again.value.to_string(), written);
+    }
 }

@@ -1,18 +1,262 @@
-//! What operators set beside a document: overrides and switches, and who set each.
+//! Overrides and switches that operators set beside a document: what is asked for, what is set, and who did.
 
 use std::{
+    fmt,
     hash::{Hash, Hasher},
     sync::Arc,
+    time::SystemTime,
 };
 
+use jiff::Timestamp;
 use tollgate_core::Tick;
 
 use crate::{
     audit::Author,
-    json_text::{json_text, one_line},
-    node::{Node, Value, table},
-    operator_entry::OperatorEntry,
+    format::Format,
+    node::{Name, Node, Value, table},
+    term::Term,
 };
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EntryKind {
+    /// A client's own limit.
+    Override,
+    /// What rules are switched to.
+    Switch,
+}
+
+impl EntryKind {
+    /// In one word: `override`, `switch`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Override => "override",
+            Self::Switch => "switch",
+        }
+    }
+}
+
+/// A client's own limit, or a switch of rules, set while a service runs: an entry of `[[overrides]]` or `[[switches]]`.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+///
+/// use tollgate_rules::OperatorEntry;
+///
+/// let raised = OperatorEntry::limit("search-per-key", "acme-key-1", "500/s burst 1000")
+///     .until(UNIX_EPOCH + Duration::from_secs(1_900_000_000))
+///     .because("launch week, ticket 4711");
+/// let halved = OperatorEntry::switch("*", "50%").because("the database is slow");
+/// # let _ = (raised, halved);
+/// ```
+#[must_use = "it is in force when it is given to a handle"]
+#[derive(Clone)]
+pub struct OperatorEntry {
+    pub(crate) kind: EntryKind,
+    /// As a document writes it.
+    pub(crate) node: Node,
+    /// Of a change in Redis its revision; of one in a process a number of its own. 0: it is not set yet.
+    pub(crate) id: u64,
+    pub(crate) is_local: bool,
+    pub(crate) by: Author,
+    pub(crate) at: Tick,
+    /// What the rule counted by, where the entry names its client by a hash: that says nothing of it.
+    pub(crate) counted_by: Option<String>,
+}
+
+impl OperatorEntry {
+    /// The limit of the client with this key under a rule, as a document writes both: `"none"` blocks it, `"unlimited"` is a limit
+    /// too, and so is `"200%"` of the rule's own.
+    pub fn limit(
+        rule: impl Into<String>,
+        key: impl Into<String>,
+        limit: impl Into<String>,
+    ) -> Self {
+        Self::limit_of(rule, Value::Text(key.into()), limit)
+    }
+
+    /// The same of a client that is known by its [hash](crate::operators::Explanation::key_hash) alone.
+    pub fn limit_of_hash(rule: impl Into<String>, hash: u128, limit: impl Into<String>) -> Self {
+        Self::limit_of(rule, hash_value(hash), limit)
+    }
+
+    fn limit_of(rule: impl Into<String>, key: Value, limit: impl Into<String>) -> Self {
+        let (rule, limit) = (Value::Text(rule.into()), Value::Text(limit.into()));
+        let fields = [("rule", rule), ("key", key), ("limit", limit)];
+        Self::new(EntryKind::Override, table(fields))
+    }
+
+    /// Switches the rule with this name, or all with `"*"`: `"off"`, `"shadow"`, or to a part of its limits as `"50%"`.
+    pub fn switch(rule: impl Into<String>, to: impl Into<String>) -> Self {
+        let (rules, limit) = (Value::Text(rule.into()), Value::Text(to.into()));
+        Self::new(
+            EntryKind::Switch,
+            table([("rules", rules), ("limit", limit)]),
+        )
+    }
+
+    pub(crate) fn new(kind: EntryKind, node: Node) -> Self {
+        Self {
+            kind,
+            node,
+            id: 0,
+            is_local: false,
+            by: Author::new(""),
+            at: 0,
+            counted_by: None,
+        }
+    }
+
+    /// The next part of a client's key, where the rule counts by several.
+    pub fn and_key(mut self, part: impl Into<String>) -> Self {
+        if let Some(key) = self.field_mut("key") {
+            let part = Node::new(Value::Text(part.into()));
+            match key {
+                Value::List(parts) => parts.push(part),
+                first => *first = Value::List(vec![Node::new(first.clone()), part]),
+            }
+        }
+        self
+    }
+
+    /// When it ends. Default: never.
+    pub fn until(self, time: SystemTime) -> Self {
+        match Timestamp::try_from(time) {
+            Ok(end) => self.with("until", end.to_string()),
+            // A time that the calendar does not have is as good as never.
+            Err(_) => self,
+        }
+    }
+
+    /// Why.
+    pub fn because(self, reason: impl Into<String>) -> Self {
+        self.with("reason", reason.into())
+    }
+
+    fn with(mut self, name: &str, value: String) -> Self {
+        if let Value::Table(fields) = &mut self.node.value {
+            fields.retain(|(other, _)| other.text != name);
+            fields.push((Name::new(name), Node::new(Value::Text(value))));
+        }
+        self
+    }
+
+    /// Whether it is an override or a switch.
+    #[must_use]
+    pub fn kind(&self) -> EntryKind {
+        self.kind
+    }
+
+    /// The lines to add to a document, with the key as it was given.
+    #[must_use]
+    pub fn text(&self, format: Format) -> String {
+        let list = match self.kind {
+            EntryKind::Override => "overrides",
+            EntryKind::Switch => "switches",
+        };
+        let Value::Table(fields) = &self.node.value else {
+            return String::new();
+        };
+        match format {
+            Format::Toml => {
+                // What JSON writes of a text or a list is TOML and YAML as well.
+                let lines = fields
+                    .iter()
+                    .map(|(name, node)| match node.text_of("hash") {
+                        Some(hash) => format!("{} = {{ hash = \"{hash}\" }}\n", name.text),
+                        None => format!("{} = {}\n", name.text, node.value),
+                    });
+                format!("[[{list}]]\n{}", lines.collect::<String>())
+            }
+            Format::Yaml => format!("{list}:\n  - {}\n", self.node.value),
+            Format::Json => table([(list, Value::List(vec![self.node.clone()]))]).json_text(),
+        }
+    }
+
+    /// As it is set.
+    pub(crate) fn set(self, id: u64, by: &Author, at: Tick) -> Self {
+        let by = by.clone();
+        Self { id, by, at, ..self }
+    }
+
+    /// Names the client by its hash.
+    #[cfg(feature = "redis")]
+    pub(crate) fn hash_key(&mut self, hash: u128, counted_by: String) {
+        if let Some(key) = self.field_mut("key") {
+            *key = hash_value(hash);
+        }
+        self.counted_by = Some(counted_by);
+    }
+
+    fn field_mut(&mut self, name: &str) -> Option<&mut Value> {
+        let Value::Table(fields) = &mut self.node.value else {
+            return None;
+        };
+        let mut fields = fields.iter_mut();
+        let found = fields.find(|(field, _)| field.text == name);
+        found.map(|(_, node)| &mut node.value)
+    }
+
+    /// Whether one takes the place of the other.
+    pub(crate) fn is_for_same(&self, other: &Self) -> bool {
+        let names = |entry: &Self| ["rule", "rules", "key"].map(|name| entry.text_of(name));
+        self.kind == other.kind && names(self) == names(other)
+    }
+
+    /// A field as a text; a list or a table on one line.
+    pub(crate) fn text_of(&self, name: &str) -> Option<String> {
+        match &self.node.get(name)?.value {
+            Value::Text(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// The rule of an override; those of a switch.
+    pub(crate) fn rules(&self) -> String {
+        let rules = self.text_of("rule").or_else(|| self.text_of("rules"));
+        rules.unwrap_or_default()
+    }
+
+    /// When it ends; `Tick::MAX`: never, or this is no time. Before 1970 it is over.
+    pub(crate) fn end(&self) -> Tick {
+        let until = self.node.text_of("until");
+        let until = until.and_then(|until| until.parse::<Timestamp>().ok());
+        until.map_or(Tick::MAX, |end| {
+            Tick::try_from(end.as_microsecond()).unwrap_or(0)
+        })
+    }
+
+    pub(crate) fn term(&self) -> Term {
+        let reason = self.text_of("reason").filter(|reason| !reason.is_empty());
+        Term {
+            until: self.end(),
+            reason: reason.map(Into::into),
+        }
+    }
+}
+
+/// How documents name a client by its hash.
+pub(crate) fn hash_value(hash: u128) -> Value {
+    table([("hash", Value::Text(format!("{hash:032x}")))]).value
+}
+
+/// In a line, without the key.
+impl fmt::Display for OperatorEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rules, term, by) = (self.rules(), self.term(), self.by.actor());
+        let limit = self.text_of("limit").unwrap_or_default();
+        let client = match self.kind {
+            EntryKind::Override => " for one key",
+            EntryKind::Switch => "",
+        };
+        write!(f, "{rules}: {limit}{client}{term}, set by {by}")
+    }
+}
+
+// Without the key.
+tollgate_core::debug_fields!(OperatorEntry, it => kind: it.kind, id: it.id);
 
 /// How many an operator may set. What is meant to last is better in the document.
 const MOST: usize = 1_000;
@@ -116,7 +360,7 @@ impl OperatorEntries {
             ("pushed", table(push.chain(lost)).value)
         });
         let entries = self.all.iter().map(|entry| stored(entry)).collect();
-        json_text(&table(pushed.chain([("entries", Value::List(entries))])))
+        table(pushed.chain([("entries", Value::List(entries))])).json_text()
     }
 }
 
@@ -124,7 +368,7 @@ impl OperatorEntries {
 impl Hash for OperatorEntries {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for entry in &self.all {
-            one_line(&stored(entry).value).hash(state);
+            stored(entry).value.to_string().hash(state);
         }
     }
 }
@@ -154,7 +398,7 @@ fn signed(by: &Author, at: Tick) -> [(&'static str, Value); 3] {
 #[cfg(feature = "redis")]
 mod reading {
     use super::*;
-    use crate::{json_tree, operator_entry::EntryKind, problems::Problems};
+    use crate::problems::Problems;
 
     impl OperatorEntries {
         /// Reads what [`text`](Self::text) has written.
@@ -167,7 +411,7 @@ mod reading {
                 return Ok(Self::default());
             }
             let problems = Problems::default();
-            let root = json_tree::parse(text, &problems);
+            let root = Format::Json.parse(text, &problems);
             let pushed = root.get("pushed").map(|push| Pushed {
                 revision: integer(push, "revision").unwrap_or(0),
                 by: author(push),

@@ -10,5 +10,5 @@ pub use crate::{
     entry_status::{EntryOrigin, EntryStatus},
     envoy_import::import_envoy,
     explanation::{Explained, Explanation, QuotaOrigin},
-    operator_entry::EntryKind,
+    operator_entries::EntryKind,
 };

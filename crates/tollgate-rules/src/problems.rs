@@ -55,10 +55,15 @@ impl Problems {
     }
 }
 
+/// The start of the character at or before this byte.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut bytes = (0..=at.min(text.len())).rev();
+    bytes.find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
 fn shortened(mut message: String) -> String {
     if message.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
-        message.truncate(end.unwrap_or(0));
+        message.truncate(floor(&message, LONGEST));
         message.push('…');
     }
     message

@@ -7,10 +7,9 @@ use tollgate::key::KeyBuf;
 use crate::{
     bindings::Bindings,
     document_error::DocumentError,
-    json_text::json_text,
+    entry::Client,
     node::{Node, Value, table},
-    operator_entry::hash_value,
-    override_entry::Client,
+    operator_entries::hash_value,
     rule_document::RuleDocument,
     rule_text::RuleText,
 };
@@ -59,7 +58,7 @@ pub(crate) fn pushed_text(
         }
     }
     fields.retain(|(_, value)| !matches!(value, Value::List(nodes) if nodes.is_empty()));
-    Ok(json_text(&table(fields)))
+    Ok(table(fields).json_text())
 }
 
 /// The overrides of a document that was read, by rule.

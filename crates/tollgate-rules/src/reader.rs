@@ -1,11 +1,6 @@
 //! Reading a tree: each mistake is noted with its place, and reading goes on.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    ops::Range,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
@@ -13,11 +8,11 @@ use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean, types::ParseQuo
 
 use crate::{
     bindings::{Bindings, Side},
-    clock::time,
     format::Format,
     node::{Name, Node, Value},
     problems::{Problems, SHOWN},
     schema::table_of,
+    term::Term,
 };
 
 /// Reads the nodes of one document.
@@ -37,36 +32,6 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct Fields<'a> {
     pub(crate) reader: Reader<'a>,
     pub(crate) entries: Vec<(&'a Name, &'a Node)>,
-}
-
-/// Until when an entry is in force, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Term {
-    /// `Tick::MAX`: for ever.
-    pub(crate) until: Tick,
-    pub(crate) reason: Option<Box<str>>,
-}
-
-impl Term {
-    /// Until when; `None`: for ever.
-    pub(crate) fn end(&self) -> Option<SystemTime> {
-        (self.until < Tick::MAX).then(|| time(self.until))
-    }
-}
-
-impl fmt::Display for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // For ever is no time of the calendar.
-        if let Ok(micros) = i64::try_from(self.until)
-            && let Ok(until) = Timestamp::from_microsecond(micros)
-        {
-            write!(f, " until {until}")?;
-        }
-        match &self.reason {
-            Some(reason) => write!(f, " ({reason})"),
-            None => Ok(()),
-        }
-    }
 }
 
 impl<'a> Reader<'a> {

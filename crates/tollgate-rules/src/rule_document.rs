@@ -1,14 +1,32 @@
 //! A document: rules, groups, overrides and switches.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
 
-use tollgate::{RequestRule, key::KeyBuf};
-use tollgate_core::Tick;
+use jiff::Timestamp;
+use tollgate::{
+    Key, RequestRule,
+    key::KeyBuf,
+    shed::{Capacity, ShedLayer},
+};
+use tollgate_core::{Quota, Tick};
 
 use crate::{
-    audit::DenialAudit, bindings::HashKey, clock::now, document_tables::ShedEntry,
-    key_label::KeyLabel, list_file::ListFile, node::Node, operator_entry::OperatorEntry,
-    override_entry::Override, rule_entry::RuleEntry, switch_entry::Switch,
+    audit::DenialAudit,
+    bindings::{HashKey, Predicate},
+    document_tables::MakeShed,
+    entry::{Client, Effect, Override, Switch},
+    key_label::KeyLabel,
+    list_file::ListFile,
+    node::{Node, Value},
+    operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
+    reader::{Reader, read_alone},
+    rule_entry::{RuleEntry, only_none},
+    rule_settings::Mode,
+    term::{now, time},
 };
 
 /// The rules of a document, checked as a whole.
@@ -50,9 +68,24 @@ pub struct RuleDocument {
     pub(crate) said: BTreeMap<&'static str, String>,
     /// The files of lists that it names, which are followed for as long as it is there.
     pub(crate) lists: Vec<Arc<ListFile>>,
-    pub(crate) shed: Option<ShedEntry>,
+    pub(crate) shed: Option<Arc<MakeShed>>,
     /// What operators set that does not go with the document, and why.
     pub(crate) unfit: Vec<(Arc<OperatorEntry>, String)>,
+}
+
+/// An entry that goes with a document.
+pub(crate) enum FittingEntry {
+    Override(Override),
+    Switch(Switch),
+}
+
+/// What switches make of a rule at a time.
+pub(crate) struct Switched {
+    pub(crate) mode: Mode,
+    /// The part of its limits that is left, in thousandths.
+    pub(crate) permille: u64,
+    /// Whether its limits of none stay enforced: no switch that names the rule has changed its mode.
+    blocks: bool,
 }
 
 /// A document, and the tree of each of its texts.
@@ -111,9 +144,252 @@ impl RuleDocument {
         Some(KeyLabel::whole(&entry.key).of(key))
     }
 
+    /// A layer that sheds as it says, and nothing where it says nothing.
+    pub(crate) fn shed_layer(&self) -> ShedLayer {
+        // It was made once, when the document was read.
+        let made = self.shed.as_ref().and_then(|make| make().ok());
+        made.unwrap_or_else(|| ShedLayer::new(Capacity::measured(|| 0.0)))
+    }
+
+    /// Whether another one says the same of load.
+    pub(crate) fn sheds_as(&self, other: &Self) -> bool {
+        self.said.get("shed") == other.said.get("shed")
+    }
+
     /// The names of the rules.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| &*rule.name)
+    }
+
+    /// Puts the overrides of each rule together.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.overrides.sort_by_key(|entry| entry.rule);
+        let mut begin = 0;
+        let of_rule = (0..self.rules.len()).map(|rule| {
+            let of_rule = self.overrides[begin..].iter();
+            let range = begin..begin + of_rule.take_while(|entry| entry.rule == rule).count();
+            begin = range.end;
+            range
+        });
+        self.of_rule = of_rule.collect();
+        self
+    }
+
+    /// With what operators set beside the document. What does not go with it is kept apart.
+    pub(crate) fn beside(mut self, set: &OperatorEntries) -> Self {
+        if set.all.is_empty() {
+            return self;
+        }
+        let by_name = self.by_name();
+        let read = |entry: &Arc<OperatorEntry>| self.read(&by_name, entry, false);
+        let read: Vec<_> = set.all.iter().map(read).collect();
+        for (entry, read) in set.all.iter().zip(read) {
+            match read {
+                Ok(FittingEntry::Override(entry)) => self.overrides.push(entry),
+                Ok(FittingEntry::Switch(entry)) => self.switches.push(entry),
+                Err(problem) => self.unfit.push((Arc::clone(entry), problem)),
+            }
+        }
+        self.sorted()
+    }
+
+    /// The indices of the rules.
+    pub(crate) fn by_name(&self) -> HashMap<&str, usize> {
+        self.names().zip(0..).collect()
+    }
+
+    /// Reads what an operator set. `is_new`: it is being set now, and a name may be misspelt.
+    ///
+    /// # Errors
+    ///
+    /// It does not go with the document.
+    fn read(
+        &self,
+        by_name: &HashMap<&str, usize>,
+        set: &Arc<OperatorEntry>,
+        is_new: bool,
+    ) -> Result<FittingEntry, String> {
+        let named = |reader: Reader<'_>, node: &Node| {
+            let Value::Text(name) = &node.value else {
+                return None;
+            };
+            match by_name.get(&**name) {
+                Some(rule) => Some(*rule),
+                None if is_new => reader.unknown(node, "rule", name, self.names()),
+                None => reader.refuse(&node.span, format!("there is no rule {name:?} any more")),
+            }
+        };
+        read_alone(|reader| {
+            let named = |node: &Node| named(reader, node);
+            if set.kind == EntryKind::Switch {
+                let mut entry = Switch::read(reader, &set.node, self.rules.len(), named)?;
+                entry.set = Some(Arc::clone(set));
+                return Some(FittingEntry::Switch(entry));
+            }
+            let has_secret = self.hash_key.is_some();
+            let mut entry = Override::read(reader, &set.node, &self.rules, has_secret, named)?;
+            let rule = &self.rules[entry.rule];
+            let (name, now) = (&rule.name, rule.key.form());
+            // A hash of a key of another form would never be met.
+            if let Some(before) = set.counted_by.as_ref().filter(|before| **before != now) {
+                let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
+                return reader.refuse(&(0..0), message);
+            }
+            entry.set = Some(Arc::clone(set));
+            Some(FittingEntry::Override(entry))
+        })
+    }
+
+    /// Reads what is to be set now.
+    ///
+    /// # Errors
+    ///
+    /// It does not go with the document, or has ended.
+    pub(crate) fn read_new(
+        &self,
+        set: &Arc<OperatorEntry>,
+        now: Tick,
+    ) -> Result<FittingEntry, String> {
+        let read = self.read(&self.by_name(), set, true)?;
+        if set.end() > now {
+            return Ok(read);
+        }
+        let [until, now] = [set.end(), now].map(|at| Timestamp::try_from(time(at)));
+        let (until, now) = (until.unwrap_or_default(), now.unwrap_or_default());
+        Err(format!(
+            "it would have ended already: until {until}, and it is {now}"
+        ))
+    }
+
+    /// The hash of the client of an override, if there is a secret to make it with.
+    pub(crate) fn hash_of_client(&self, entry: &Override) -> Option<u128> {
+        match &entry.client {
+            Client::Hash(hash) => Some(*hash),
+            Client::Key(key) => {
+                let hash_key = self.hash_key.as_ref()?;
+                Some(hash_key(&self.rules[entry.rule].name, key.as_ref()))
+            }
+        }
+    }
+
+    /// Those of a rule.
+    pub(crate) fn overrides_of(&self, rule: usize) -> &[Override] {
+        &self.overrides[self.of_rule[rule].clone()]
+    }
+
+    /// The rules for a limiter, without what needs a request.
+    pub(crate) fn limiter_rules_at(&self, now: Tick) -> Vec<tollgate_core::Rule> {
+        let rules = self.rules.iter().enumerate();
+        let rules = rules.map(|(index, rule)| {
+            let Switched { mode, permille, .. } = self.switched(index, now);
+            mode.of(rule.numbers(&|quota| quota.scaled(permille, rule.least_limit())))
+        });
+        rules.collect()
+    }
+
+    /// The rules for a layer that one of a document is at a time: two where a rollout leaves others to a shadow, and one more where a switch
+    /// leaves who is blocked.
+    pub(crate) fn rules_of(&self, index: usize, now: Tick) -> Vec<RequestRule> {
+        let rule = &self.rules[index];
+        let switched = self.switched(index, now);
+        let (mode, permille, least) = (switched.mode, switched.permille, rule.least_limit());
+        let scaled = move |quota: Quota| quota.scaled(permille, least);
+        let (mut numbers, mut of_requests) = (rule.numbers(&scaled), rule.of_requests.clone());
+        let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
+        // Of the clients that are known by a hash of their key.
+        let mut hashes = HashMap::new();
+        let overrides = self.overrides_of(index).iter();
+        for entry in overrides.filter(|entry| entry.term.until > now) {
+            let (quota, next) = (entry.limit(scaled(entry.quota)), plans.len() + 1);
+            let plan = plans.entry(quota);
+            let plan = Arc::clone(plan.or_insert_with(|| format!("override {next}").into()));
+            if plans.len() == next {
+                numbers = numbers.plan(Arc::clone(&plan), quota);
+            }
+            match &entry.client {
+                Client::Key(key) => of_requests = of_requests.plan_for_key(key.clone(), plan),
+                Client::Hash(hash) => {
+                    hashes.insert(*hash, plan);
+                }
+            }
+        }
+        if let Some(hash_key) = self.hash_key.clone().filter(|_| !hashes.is_empty()) {
+            let name = rule.name.clone();
+            let plan = move |key: &KeyBuf| hashes.get(&hash_key(&name, key)).cloned();
+            of_requests = of_requests.plan_by_key(plan);
+        }
+        if rule.audit {
+            let (name, hash_key) = (rule.name.clone(), self.hash_key.clone());
+            let denials = Arc::clone(&self.denials);
+            of_requests = of_requests.on_denied(move |_, key, _| {
+                denials.denied(&name, crate::term::now(), || {
+                    let hash_key = hash_key.as_ref().filter(|_| *key != Key::shared())?;
+                    // The start of the hash: enough to tell clients apart, and to find one with the secret.
+                    Some(format!("{:08x}", hash_key(&name, key.as_ref()) >> 96))
+                });
+            });
+        }
+        // A rule of a group leaves to the more specific ones what they count.
+        let behind = self.behind[index].iter();
+        let others: Vec<Arc<Predicate>> = behind
+            .filter(|other| self.switched(**other, now).mode != Mode::Off)
+            .map(|other| self.rules[*other].condition.predicate())
+            .collect();
+        if !others.is_empty() {
+            of_requests = of_requests.when(move |head| !others.iter().any(|holds| holds(head)));
+        }
+        if let Some(quota) = rule.quota.clone() {
+            of_requests = of_requests.quota_by(move |head| quota(head).map(scaled));
+        }
+        let made = |numbers, mode: Mode| of_requests.clone().with_numbers(mode.of(numbers));
+        let mut rules = vec![made(numbers.clone(), mode)];
+        if switched.blocks
+            && mode != Mode::Enforce
+            && let Some(numbers) = rule.blocking(&numbers)
+        {
+            let blocking = made(numbers, Mode::Enforce);
+            rules.push(match rule.quota.clone() {
+                Some(quota) => blocking.quota_by(move |head| quota(head).map(only_none)),
+                None => blocking,
+            });
+        }
+        if let Some((rollout, others)) = rule.rollout {
+            let inside = |made: RequestRule| made.when_key(move |key| rollout.has(key));
+            rules = rules.into_iter().map(inside).collect();
+            if others == Mode::Shadow && mode != Mode::Off {
+                let shadow = made(rule.shadow(&numbers), Mode::Shadow);
+                rules.insert(1, shadow.when_key(move |key| !rollout.has(key)));
+            }
+        }
+        rules
+    }
+
+    /// What switches make of a rule at a time.
+    pub(crate) fn switched(&self, index: usize, now: Tick) -> Switched {
+        let rule = &self.rules[index];
+        let mut switched = Switched {
+            mode: rule.mode,
+            permille: 1_000,
+            blocks: rule.mode == Mode::Enforce,
+        };
+        if !rule.is_here {
+            (switched.mode, switched.blocks) = (Mode::Off, false);
+            return switched;
+        }
+        let in_force = self.switches.iter().filter(|it| it.term.until > now);
+        for switch in in_force.filter(|switch| switch.is_for(index, &rule.limit)) {
+            match switch.effect {
+                Effect::Mode(mode) => {
+                    switched.blocks &= !switch.rules[index];
+                    // What is off stays off.
+                    if switched.mode != Mode::Off {
+                        switched.mode = mode;
+                    }
+                }
+                Effect::Permille(part) => switched.permille = switched.permille.min(part),
+            }
+        }
+        switched
     }
 }
 

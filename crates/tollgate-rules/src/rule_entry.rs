@@ -13,15 +13,14 @@ use crate::{
     bindings::{PlanFn, QuotaFn, Side},
     condition::Condition,
     descriptor::Descriptor,
-    json_text::{content_of, one_line},
     key_label::KeyLabel,
     node::Node,
     reader::{Fields, Reader},
     response_condition::read as read_condition,
     rule_key::RuleKey,
     rule_settings::{
-        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, max_waiting, missing,
-        read_block, read_plans, read_response_cost, read_rollout, requests, shadow_name,
+        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, missing, read_block,
+        read_plans, read_response_cost, read_rollout, requests, shadow_name,
     },
     schema::table_of,
 };
@@ -126,8 +125,11 @@ impl RuleEntry {
                 fields.wrong("max_waiting", message);
             }
         }
-        if let Some((per_key, in_all)) = max_waiting(&fields) {
-            rule = rule.max_waiting(per_key, in_all);
+        if let Some(bounds) = fields.table("max_waiting", "max_waiting") {
+            let (per_key, in_all) = (requests(&bounds, "per_key"), requests(&bounds, "in_all"));
+            if let (Some(per_key), Some(in_all)) = (per_key, in_all) {
+                rule = rule.max_waiting(per_key, in_all);
+            }
         }
         let owed = "how many units may be owed, as 20000";
         if let Some(at_most) = fields.number("debt", owed, 1, MAX_UNITS) {
@@ -262,7 +264,7 @@ impl RuleEntry {
             refuse_for_service(reader, &fields, &own, key.as_ref());
         }
         let entry = Self {
-            content: content_of(node),
+            content: node.content(),
             name: name?.to_owned(),
             is_here,
             limit: limit?,
@@ -270,7 +272,7 @@ impl RuleEntry {
             condition: when,
             unless,
             cost: cost?,
-            counts_if: fields.get("count_if").map(|node| one_line(&node.value)),
+            counts_if: fields.get("count_if").map(|node| node.value.to_string()),
             plan,
             quota,
             mode: mode.unwrap_or(Mode::Enforce),

@@ -306,12 +306,6 @@ pub(crate) fn requests(fields: &Fields<'_>, name: &str) -> Option<usize> {
     usize::try_from(requests).ok()
 }
 
-pub(crate) fn max_waiting(fields: &Fields<'_>) -> Option<(usize, usize)> {
-    let bounds = fields.table("max_waiting", "max_waiting")?;
-    let (per_key, in_all) = (requests(&bounds, "per_key"), requests(&bounds, "in_all"));
-    Some((per_key?, in_all?))
-}
-
 pub(crate) fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
     if !matches!(node.value, Value::Table(_)) {
         let block = r#"after = 5, within = "10min", for = ["1min", "10min", "1h"]"#;

@@ -192,6 +192,17 @@ impl RuleText {
     }
 }
 
+impl RuleDocument {
+    /// Reads a document.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, with lines, columns and what would be right.
+    pub fn parse(text: &str, format: Format, bindings: &Bindings) -> Result<Self, DocumentError> {
+        RuleText::new(text, format).parse(bindings)
+    }
+}
+
 // Shows where the texts are from. They may hold the keys of clients.
 tollgate_core::debug_fields!(RuleText, it =>
     origins: it.texts.iter().map(|text| &text.origin).collect::<Vec<_>>(), revision: it.revision

@@ -1,6 +1,7 @@
 //! The rules in force, and what follows them.
 
 use std::{
+    cmp::Ordering,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -12,17 +13,16 @@ use tollgate_core::Tick;
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSinks, Author, DenialAudit},
     bindings::Bindings,
-    clock::now,
     document_changes::document_changes,
     document_error::DocumentError,
     followers::Followers,
     list_file::ListFiles,
-    operator_entries::OperatorEntries,
-    operator_entry::OperatorEntry,
+    operator_entries::{OperatorEntries, OperatorEntry},
     rule_document::{ReadText, RuleDocument},
     rule_text::RuleText,
     rules_status::{Fleet, RulesStatus, count_rejected, number_of, show_metrics},
     source::SourceError,
+    term::now,
 };
 
 /// How long after the store refused it, the end of an override or a switch is tried again.
@@ -55,7 +55,7 @@ pub(crate) struct State {
     last_local: u64,
     /// Both together.
     pub(crate) document: RuleDocument,
-    /// The hash of the contents that were rejected last.
+    /// The hash of the contents that were rejected last, if they could be read.
     rejected_hash: Option<u64>,
     /// The hash of the source's contents that were in force last: this process may have replaced them since.
     hash_of_source: Option<u64>,
@@ -286,8 +286,12 @@ impl RulesInForce {
         let mut record = None;
         if due <= now {
             let document = state.document.clone();
-            let changes = match state.replace(&document, now) {
-                Ok(changes) => changes,
+            match state.replace(&document, now) {
+                Ok(changes) => {
+                    let lines = changes.iter().map(ToString::to_string).collect();
+                    let (author, before) = (Author::new("its time is over"), state.status.revision);
+                    record = Some(state.record(AuditKind::Expired, author, before, lines));
+                }
                 Err(wrong) => {
                     if !std::mem::replace(&mut state.is_end_refused, true) {
                         tracing::error!(
@@ -297,10 +301,7 @@ impl RulesInForce {
                     }
                     return Some(AGAIN);
                 }
-            };
-            let lines = changes.iter().map(ToString::to_string).collect();
-            let author = Author::new("its time is over");
-            record = Some(state.record(AuditKind::Expired, author, state.status.revision, lines));
+            }
         }
         let next = state.document.expires_after(now);
         drop(state);
@@ -318,76 +319,84 @@ impl State {
         text: Result<RuleText, DocumentError>,
         giver: Giver,
     ) -> Changed {
-        let author = text.as_ref().map(RuleText::author);
-        let author = author.unwrap_or_else(|_| Author::new("the source of the rules"));
-        let hash = text.as_ref().ok().map(RuleText::hash);
-        let of_source = text.as_ref().ok().and_then(RuleText::revision);
         // There is a document again, right or wrong.
         self.status.source_error = None;
+        let text = match text {
+            Ok(text) => text,
+            Err(wrong) => return self.reject(Author::new("the source of the rules"), None, wrong),
+        };
+        let (author, hash, of_source) = (text.author(), text.hash(), text.revision());
         // It was put right again, or pushed again.
-        let is_in_force = hash == Some(self.status.hash) && of_source >= self.of_source;
+        let is_in_force = hash == self.status.hash && of_source >= self.of_source;
         // It is no other document than the source's last, and a text of this process has replaced that.
-        let is_replaced = hash.is_some() && hash == self.hash_of_source;
-        let is_replaced = is_replaced && giver == Giver::Source && of_source == self.of_source;
-        if is_in_force || is_replaced {
-            self.status.last_rejection = None;
-            self.rejected_hash = None;
-            if is_in_force {
-                self.number(of_source);
-                self.hash_of_source = hash
-                    .filter(|_| giver != Giver::Process)
-                    .or(self.hash_of_source);
-            }
-            return (Ok(Vec::new()), None);
-        }
+        let is_replaced = giver == Giver::Source
+            && Some(hash) == self.hash_of_source
+            && of_source == self.of_source;
         let before = self.status.revision;
-        let now = now();
-        let applied = text.and_then(|text| {
-            self.refuse_older(of_source)?;
-            // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
-            let (mut document, _trees) = together(bindings, &text, &self.local)?;
-            // What was set here for a rule that is gone has ended.
-            let mut local = self.local.clone();
-            for (gone, _) in document.unfit.extract_if(.., |(it, _)| it.is_local) {
-                local.all.retain(|entry| entry.id != gone.id);
+        let mut changed = (Ok(Vec::new()), None);
+        if !is_in_force && !is_replaced {
+            let now = now();
+            let lost = text.lost_of(&self.text, now);
+            let (changes, lines) = match self.replace_text(bindings, text, now) {
+                Ok(done) => done,
+                Err(wrong) => return self.reject(author, Some(hash), wrong),
+            };
+            match lost {
+                Some(lines) => self.status.lost.extend(lines),
+                None => self.status.lost.clear(),
             }
-            let (changes, lines) = self.put_in_force(document, now)?;
-            self.local = local;
-            Ok((text, changes, lines))
-        });
-        match applied {
-            Ok((text, changes, lines)) => {
-                self.status.hash = text.hash();
-                self.hash_of_source = hash
-                    .filter(|_| giver != Giver::Process)
-                    .or(self.hash_of_source);
-                match text.lost_of(&self.text, now) {
-                    Some(lines) => self.status.lost.extend(lines),
-                    None => self.status.lost.clear(),
-                }
-                self.text = text;
-                self.rejected_hash = None;
-                self.status.last_rejection = None;
-                self.status.revision += 1;
-                self.number(of_source);
-                self.since = now;
-                let record = self.record(AuditKind::Accepted, author, before, lines);
-                (Ok(changes), Some(record))
-            }
-            Err(wrong) => {
-                let message = wrong.to_string();
-                let is_known = self.status.last_rejection.as_ref() == Some(&message);
-                let mut record = None;
-                if !is_known || hash != self.rejected_hash {
-                    self.status.rejected += 1;
-                    let lines = vec![message.clone()];
-                    record = Some(self.record(AuditKind::Rejected, author, before, lines));
-                }
-                self.rejected_hash = hash;
-                self.status.last_rejection = Some(message);
-                (Err(wrong), record)
+            self.status.hash = hash;
+            self.status.revision = of_source.unwrap_or(before + 1);
+            self.since = now;
+            let record = self.record(AuditKind::Accepted, author, before, lines);
+            changed = (Ok(changes), Some(record));
+        }
+        self.status.last_rejection = None;
+        self.rejected_hash = None;
+        if hash == self.status.hash {
+            self.status.revision = of_source.unwrap_or(self.status.revision);
+            self.of_source = of_source.or(self.of_source);
+            if giver != Giver::Process {
+                self.hash_of_source = Some(hash);
             }
         }
+        changed
+    }
+
+    /// Puts a text in force with what was set in this process.
+    fn replace_text(
+        &mut self,
+        bindings: &Bindings,
+        text: RuleText,
+        now: Tick,
+    ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
+        self.refuse_older(text.revision())?;
+        // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
+        let (mut document, _trees) = together(bindings, &text, &self.local)?;
+        // What was set here for a rule that is gone has ended.
+        let mut local = self.local.clone();
+        for (gone, _) in document.unfit.extract_if(.., |(it, _)| it.is_local) {
+            local.all.retain(|entry| entry.id != gone.id);
+        }
+        let done = self.put_in_force(document, now)?;
+        self.local = local;
+        self.text = text;
+        Ok(done)
+    }
+
+    /// Notes what is wrong, and records it once.
+    fn reject(&mut self, author: Author, hash: Option<u64>, wrong: DocumentError) -> Changed {
+        let message = wrong.to_string();
+        let is_known = self.status.last_rejection.as_ref() == Some(&message);
+        let mut record = None;
+        if !is_known || hash != self.rejected_hash {
+            self.status.rejected += 1;
+            let (before, lines) = (self.status.revision, vec![message.clone()]);
+            record = Some(self.record(AuditKind::Rejected, author, before, lines));
+        }
+        self.rejected_hash = hash;
+        self.status.last_rejection = Some(message);
+        (Err(wrong), record)
     }
 
     /// What changed in the first layer, and in the document.
@@ -417,31 +426,20 @@ impl State {
         }
     }
 
-    /// Takes over the number that the source gave the document in force.
-    fn number(&mut self, of_source: Option<u64>) {
-        if let Some(revision) = of_source {
-            self.status.revision = revision;
-            self.of_source = of_source;
-        }
-    }
-
     /// Another document than the one in force has a higher number.
     fn refuse_older(&self, revision: Option<u64>) -> Result<(), DocumentError> {
         let (Some(revision), Some(in_force)) = (revision, self.of_source) else {
             return Ok(());
         };
-        if revision > in_force {
-            return Ok(());
-        }
-        let message = if revision == in_force {
-            format!(
+        let message = match revision.cmp(&in_force) {
+            Ordering::Greater => return Ok(()),
+            Ordering::Equal => format!(
                 "two different documents claim revision {revision}; give each change a higher number"
-            )
-        } else {
-            format!(
+            ),
+            Ordering::Less => format!(
                 "revision {revision} is older than revision {in_force}, which is in force; \
                  to put it in force, push it again, or give it a number above {in_force}"
-            )
+            ),
         };
         Err(DocumentError::of_whole("the rules", message))
     }
@@ -452,14 +450,14 @@ impl State {
         document: &RuleDocument,
         now: Tick,
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        let begun = crate::clock::now();
+        let begun = crate::term::now();
         self.followers.forget_gone();
         let before = (&self.document, self.computed);
         let changes = self
             .followers
             .replace(before, (document, now))
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
-        self.status.took = Duration::from_micros(crate::clock::now().saturating_sub(begun));
+        self.status.took = Duration::from_micros(crate::term::now().saturating_sub(begun));
         self.computed = now;
         self.is_end_refused = false;
         Ok(changes)

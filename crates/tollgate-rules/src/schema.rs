@@ -3,7 +3,6 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
-    json_text::one_line,
     json_tree,
     node::{Node, Value},
     problems::Problems,
@@ -37,11 +36,7 @@ pub(crate) fn table_of(name: &str) -> &'static Table {
         let all = definitions.chain([("", &*TREE)]);
         all.map(|(name, node)| (name, Table::read(node))).collect()
     });
-    static NONE: Table = Table {
-        fields: Vec::new(),
-        required: Vec::new(),
-        for_layer: Vec::new(),
-    };
+    static NONE: LazyLock<Table> = LazyLock::new(Table::default);
     TABLES.get(name).unwrap_or(&NONE)
 }
 
@@ -54,7 +49,7 @@ impl Table {
             let example = property.get("examples").and_then(|all| all.items().first());
             let is_name = |it: &Node| matches!(&it.value, Value::Text(text) if *text == name.text);
             if let Some(example) = example.filter(|_| required.iter().any(is_name)) {
-                table.required.push((&name.text, one_line(&example.value)));
+                table.required.push((&name.text, example.value.to_string()));
             }
             if property.get("x-checked-by").is_some() {
                 table.for_layer.push(&name.text);

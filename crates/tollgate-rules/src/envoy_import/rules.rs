@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     envoy_import::tree::{Descriptor, Limit},
-    json_text::one_line,
     node::Value,
 };
 
@@ -212,7 +211,7 @@ impl Base {
 
 /// As a text of TOML, whose escapes are those of JSON.
 fn quoted(text: &str) -> String {
-    let json = one_line(&Value::Text(text.to_owned()));
+    let json = Value::Text(text.to_owned()).to_string();
     let letters = json.chars().map(|c| match c {
         c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
         c => c.to_string(),

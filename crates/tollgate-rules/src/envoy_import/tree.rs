@@ -75,8 +75,7 @@ pub(super) fn read_root(
     root: &Node,
     domains: &mut Vec<(String, Vec<Descriptor>)>,
 ) {
-    let root = without_nulls(root);
-    let Some(fields) = table(reader, &root, "a configuration", OF_ROOT) else {
+    let Some(fields) = table(reader, root, "a configuration", OF_ROOT) else {
         return;
     };
     let Some(domain) = text(&fields, "domain") else {
@@ -91,23 +90,6 @@ pub(super) fn read_root(
         domains.len() - 1
     });
     read_level(&fields, &mut domains[index].1, &mut Vec::new());
-}
-
-/// A field of nothing is as good as none.
-fn without_nulls(node: &Node) -> Node {
-    let value = match &node.value {
-        Value::List(nodes) => Value::List(nodes.iter().map(without_nulls).collect()),
-        Value::Table(fields) => {
-            let fields = fields.iter().filter(|(_, node)| node.value != Value::Null);
-            let fields = fields.map(|(name, node)| (name.clone(), without_nulls(node)));
-            Value::Table(fields.collect())
-        }
-        other => other.clone(),
-    };
-    Node {
-        span: node.span.clone(),
-        value,
-    }
 }
 
 /// Reads `descriptors`, below the keys of `above` and whether they count.
@@ -224,7 +206,9 @@ fn table<'a>(
     what: &str,
     known: &[&'static str],
 ) -> Option<Fields<'a>> {
-    let fields = reader.fields_of(node, what, known, &[])?;
+    let mut fields = reader.fields_of(node, what, known, &[])?;
+    // A field of nothing is as good as none.
+    fields.entries.retain(|(_, node)| node.value != Value::Null);
     for (name, node) in &fields.entries {
         let refused = REFUSED.iter().find(|(refused, _)| *refused == name.text);
         let is_said = node.value != Value::Bool(false);

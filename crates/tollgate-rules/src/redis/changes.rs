@@ -7,14 +7,11 @@ use tollgate_core::{KeyBuf, Tick};
 use crate::{
     audit::{AuditKind, AuditRecord, Author},
     bindings::Bindings,
-    clock::time,
     document_changes::document_changes,
     document_error::DocumentError,
-    entries::FittingEntry,
+    entry::Client,
     format::Format,
-    operator_entries::{OperatorEntries, Pushed},
-    operator_entry::OperatorEntry,
-    override_entry::Client,
+    operator_entries::{OperatorEntries, OperatorEntry, Pushed},
     pushed_document::pushed_text,
     redis::{
         exchange::{Report, StoredDocument, StoredRules},
@@ -22,10 +19,11 @@ use crate::{
         redis_audit::AUDIT,
         redis_rules::RedisRules,
     },
-    rule_document::RuleDocument,
+    rule_document::{FittingEntry, RuleDocument},
     rule_text::RuleText,
     rules_status::FleetStatus,
     signing_key::Signed,
+    term::time,
 };
 
 const PUSH: &str = include_str!("../../lua/push.lua");
@@ -38,10 +36,8 @@ struct Seen {
     /// The number that the change comes after.
     highest: u64,
     now: Tick,
-    /// As it was pushed, with its text. `None`: there is none, or the bindings cannot read it.
-    before: Option<(String, RuleDocument)>,
-    /// Why they cannot.
-    unreadable: Option<DocumentError>,
+    /// As it was pushed, with its text. `None`: there is none. Or why the bindings cannot read it.
+    before: Result<Option<(String, RuleDocument)>, DocumentError>,
     pushed: Option<Pushed>,
     set: OperatorEntries,
     fleet: FleetStatus,
@@ -146,10 +142,7 @@ impl RedisRules {
     /// Redis is unavailable; the document is not signed with the secret, or the bindings cannot read it.
     pub async fn stored(&self, bindings: &Bindings) -> Result<Option<StoredRules>, PushError> {
         let seen = self.read(bindings).await?;
-        if let Some(wrong) = seen.unreadable {
-            return Err(wrong.into());
-        }
-        let (Some((_, document)), Some(pushed)) = (seen.before, seen.pushed) else {
+        let (Some((_, document)), Some(pushed)) = (seen.before?, seen.pushed) else {
             return Ok(None);
         };
         Ok(Some(StoredRules {
@@ -221,10 +214,7 @@ impl RedisRules {
             if is_alone {
                 set.all.clear();
             }
-            let is_same = seen
-                .before
-                .as_ref()
-                .is_some_and(|(before, _)| *before == text);
+            let is_same = matches!(&seen.before, Ok(Some((before, _))) if *before == text);
             let is_behind = seen.revision < seen.highest;
             if is_same && !is_behind && set.all.len() == seen.set.all.len() {
                 return Ok(None);
@@ -241,10 +231,9 @@ impl RedisRules {
                 lost: lost.filter(|_| !is_alone),
             };
             set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
-            let (text, document) = (text.clone(), document.clone());
             Ok(Some(After {
-                text,
-                document,
+                text: text.clone(),
+                document: document.clone(),
                 set,
             }))
         };
@@ -259,16 +248,11 @@ impl RedisRules {
         edit: impl Fn(&Seen, &RuleDocument, &mut OperatorEntries) -> Result<(), String>,
     ) -> Result<u64, PushError> {
         let change = |seen: &Seen| {
-            let (text, document) = match (&seen.before, &seen.unreadable) {
-                (Some(before), _) => before.clone(),
-                (None, unreadable) => {
-                    let message = unreadable.as_ref().map(ToString::to_string);
-                    let message = message.unwrap_or_else(|| {
-                        "there are no rules in Redis yet; push a document first".to_owned()
-                    });
-                    return Err(PushError::new(PushErrorKind::Document, message));
-                }
-            };
+            let refused = |message: &str| PushError::new(PushErrorKind::Document, message);
+            let before = seen.before.as_ref();
+            let before = before.map_err(|wrong| refused(&wrong.to_string()))?.clone();
+            let (text, document) = before
+                .ok_or_else(|| refused("there are no rules in Redis yet; push a document first"))?;
             // With this change processes would go back to the document of that revision.
             if seen.revision < seen.highest {
                 let message = format!(
@@ -281,15 +265,12 @@ impl RedisRules {
             let mut set = seen.set.clone();
             edit(seen, &document, &mut set)
                 .map_err(|wrong| DocumentError::of_whole("the rules in Redis", wrong))?;
-            let is_same = set.all.len() == seen.set.all.len()
-                && set.all.iter().all(|entry| entry.id <= seen.highest);
-            if is_same {
+            let is_new = |entry: &Arc<OperatorEntry>| entry.id > seen.highest;
+            if set.all.len() == seen.set.all.len() && !set.all.iter().any(is_new) {
                 return Ok(None);
             }
-            set.pushed = seen.pushed.clone().map(|pushed| Pushed {
-                lost: None,
-                ..pushed
-            });
+            set.pushed = seen.pushed.clone();
+            set.pushed.iter_mut().for_each(|pushed| pushed.lost = None);
             Ok(Some(After {
                 text,
                 document,
@@ -333,8 +314,7 @@ impl RedisRules {
             revision: stored.revision,
             highest: in_force.max().unwrap_or(0).max(stored.revision),
             now: stored.now,
-            before: None,
-            unreadable: None,
+            before: Ok(None),
             pushed: None,
             set: OperatorEntries::default(),
             fleet: stored.fleet,
@@ -351,11 +331,9 @@ impl RedisRules {
             lost: None,
         }));
         let text = RuleText::named(self.origin(), &*document.text, Format::Json);
-        match self.hashed(text).parse(bindings) {
-            Ok(read) => seen.before = Some((document.text, read)),
-            // It may be replaced.
-            Err(wrong) => seen.unreadable = Some(wrong),
-        }
+        let read = self.hashed(text).parse(bindings);
+        // What cannot be read may be replaced.
+        seen.before = read.map(|read| Some((document.text, read)));
         Ok(seen)
     }
 
@@ -372,8 +350,11 @@ impl RedisRules {
         let revision = numbers.fold(seen.highest + 1, u64::max);
         let signed = self.signed(revision, text, beside, author);
         let signature = self.shared.key.sign(&signed).to_string();
-        let before = seen.before.as_ref().map(|(_, document)| document.clone());
-        let before = before.unwrap_or_default().beside(&seen.set);
+        let before = match &seen.before {
+            Ok(Some((_, document))) => document.clone(),
+            _ => RuleDocument::default(),
+        };
+        let before = before.beside(&seen.set);
         let changes = document_changes(&before, &after.document.beside(&after.set)).join("\n");
         let mut push = self.script(PUSH, &["", ":pushed", ":audit"]);
         push.arg(seen.revision).arg(revision).arg(text);

@@ -47,20 +47,9 @@ impl Servers {
         }
     }
 
-    /// Whether the servers are a cluster, to whose servers calls are sent on.
-    pub(crate) fn are_cluster(&self) -> bool {
-        self.address.is_cluster
-    }
-
-    /// The name of the master, where only sentinels know which server it is.
-    pub(crate) fn master(&self) -> Option<&str> {
-        self.address.master.as_deref()
-    }
-
     pub(crate) async fn connect(&self) -> RedisResult<Connection> {
         if self.address.is_cluster {
-            let connected = timeout(CLUSTER_PATIENCE, self.cluster()).await;
-            return connected.unwrap_or_else(|_| Err(late()));
+            return in_time(CLUSTER_PATIENCE, self.cluster()).await;
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
@@ -74,29 +63,24 @@ impl Servers {
     pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
         if !self.address.is_cluster {
             let client = self.client().await?;
-            return timeout(PATIENCE, client.get_async_pubsub())
-                .await
-                .unwrap_or_else(|_| Err(late()));
+            return in_time(PATIENCE, client.get_async_pubsub()).await;
         }
-        let mut wrong = late();
+        let mut listens = Err(late());
         for place in &self.address.places {
             let client = self.open(place)?;
-            match timeout(PATIENCE, client.get_async_pubsub()).await {
-                Ok(Ok(publications)) => return Ok(publications),
-                Ok(Err(refused)) => wrong = refused,
-                Err(_) => {}
+            listens = in_time(PATIENCE, client.get_async_pubsub()).await;
+            if listens.is_ok() {
+                break;
             }
         }
-        Err(wrong)
+        listens
     }
 
     /// The one server, or the master that the first sentinel names which answers.
     async fn client(&self) -> RedisResult<Client> {
         let Some(master) = &self.address.master else {
-            return match self.address.places.first() {
-                Some(place) => self.open(place),
-                None => Err(late()),
-            };
+            let place = self.address.places.first().ok_or_else(late)?;
+            return self.open(place);
         };
         let sentinels = self.address.places.iter().map(|place| self.addr(place));
         let mut builder =
@@ -129,15 +113,12 @@ impl Servers {
         let mut sentinels = builder.build()?;
         // They are asked one after the other, and then the master itself.
         let patience = PATIENCE * (1 + self.address.places.len() as u32);
-        timeout(patience, sentinels.async_get_client())
-            .await
-            .unwrap_or_else(|_| Err(late()))
+        in_time(patience, sentinels.async_get_client()).await
     }
 
     async fn cluster(&self) -> RedisResult<Connection> {
-        let nodes: RedisResult<Vec<_>> =
-            (self.address.places.iter().map(|place| self.info(place))).collect();
-        let builder = ClusterClientBuilder::new(nodes?)
+        let nodes = self.address.places.iter().map(|place| self.info(place));
+        let builder = ClusterClientBuilder::new(nodes.collect::<RedisResult<Vec<_>>>()?)
             .connection_timeout(PATIENCE)
             .response_timeout(PATIENCE)
             .overall_response_timeout(Some(CLUSTER_PATIENCE))
@@ -213,6 +194,14 @@ pub async fn client_of(
     }
 }
 
+async fn in_time<T>(
+    patience: Duration,
+    answer: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    let answer = timeout(patience, answer).await;
+    answer.unwrap_or_else(|_| Err(late()))
+}
+
 fn late() -> RedisError {
     RedisError::from((ErrorKind::Io, "there is no connection in time"))
 }
@@ -228,10 +217,9 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(servers: Arc<Servers>) -> Self {
-        let connection = None;
         Self {
             servers,
-            connection,
+            connection: None,
         }
     }
 
@@ -239,7 +227,7 @@ impl Link {
     pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, PushError> {
         let mut reply = self.reply(command).await;
         // It was the master, and changed nothing; the sentinels name another one.
-        if self.servers.master().is_some() && reply.as_ref().is_err_and(is_replica) {
+        if self.servers.address.master.is_some() && reply.as_ref().is_err_and(is_replica) {
             self.connection = None;
             reply = self.reply(command).await;
         }
@@ -248,29 +236,29 @@ impl Link {
             if wrong.code().is_none() {
                 self.connection = None;
             }
-            let message = match wrong.redirect_node() {
-                Some((server, slot)) if !self.servers.are_cluster() => format!(
+            let address = &self.servers.address;
+            let message = match (wrong.redirect_node(), wrong.kind(), &address.master) {
+                (Some((server, slot)), ..) if !address.is_cluster => format!(
                     "Redis is a cluster, and the rules' slot {slot} is on {server}; write the address as redis-cluster://{server}"
                 ),
-                _ if is_moving(&wrong) => format!(
+                (_, ErrorKind::Server(ServerErrorKind::TryAgain), _) => format!(
                     "the rules' slot moves from one server to another, and not all of its keys are there yet: {wrong}; try again when it has moved"
                 ),
-                _ => match self.servers.master() {
-                    Some(master) if wrong.kind() == ErrorKind::MasterNameNotFoundBySentinel => {
-                        format!("the sentinels know no master of the name {master:?}: {wrong}")
-                    }
-                    _ => format!("Redis: {wrong}"),
-                },
+                (_, ErrorKind::MasterNameNotFoundBySentinel, Some(master)) => {
+                    format!("the sentinels know no master of the name {master:?}: {wrong}")
+                }
+                _ => format!("Redis: {wrong}"),
             };
             PushError::new(PushErrorKind::Unavailable, message)
         })
     }
 
     async fn reply<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        let named_for =
-            |made: &Instant| self.servers.master().is_some() && made.elapsed() > NAMED_FOR;
         // A master that was replaced may go on answering.
-        self.connection.take_if(|(_, made)| named_for(made));
+        if self.servers.address.master.is_some() {
+            self.connection
+                .take_if(|(_, made)| made.elapsed() > NAMED_FOR);
+        }
         let connection = match &mut self.connection {
             Some((connection, _)) => connection,
             None => {
@@ -287,11 +275,6 @@ impl Link {
 fn is_replica(wrong: &RedisError) -> bool {
     wrong.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         || wrong.detail().is_some_and(|what| what.contains("READONLY"))
-}
-
-/// Whether a server said that only some of the keys of a call are there, because their slot moves.
-fn is_moving(wrong: &RedisError) -> bool {
-    wrong.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 /// Publications of a channel.

@@ -8,8 +8,8 @@ use tokio::{
 
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSink, Author},
-    clock::time,
     redis::{push_error::PushError, redis_rules::RedisRules},
+    term::time,
 };
 
 /// About how many records the audit keeps.

@@ -1,0 +1,49 @@
+//! Until when entries are in force, and the clock by which they end.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use jiff::Timestamp;
+use tollgate_core::Tick;
+
+/// Microseconds since the Unix epoch.
+pub(crate) fn now() -> Tick {
+    tollgate::clock::Clock::system().now()
+}
+
+/// The time at this tick.
+pub(crate) fn time(at: Tick) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(at)
+}
+
+/// Until when an entry is in force, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Term {
+    /// `Tick::MAX`: for ever.
+    pub(crate) until: Tick,
+    pub(crate) reason: Option<Box<str>>,
+}
+
+impl Term {
+    /// Until when; `None`: for ever.
+    pub(crate) fn end(&self) -> Option<SystemTime> {
+        (self.until < Tick::MAX).then(|| time(self.until))
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // For ever is no time of the calendar.
+        if let Ok(micros) = i64::try_from(self.until)
+            && let Ok(until) = Timestamp::from_microsecond(micros)
+        {
+            write!(f, " until {until}")?;
+        }
+        match &self.reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
