@@ -12,14 +12,14 @@ pub(crate) struct SigningKey {
     clients: [u8; 32],
 }
 
-/// What is signed: a document of a namespace with its number, what lies beside it, and who changed it.
-#[derive(Clone, Copy)]
-pub(crate) struct Signed<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) revision: u64,
-    pub(crate) text: &'a str,
-    pub(crate) beside: &'a str,
-    pub(crate) by: &'a Author,
+/// A document as it is stored: with what lies beside it, who changed it, and the signature of all that.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredDocument {
+    pub(crate) text: String,
+    /// What operators set.
+    pub(crate) beside: String,
+    pub(crate) author: Author,
+    pub(crate) signature: String,
 }
 
 impl SigningKey {
@@ -30,12 +30,18 @@ impl SigningKey {
         }
     }
 
-    pub(crate) fn sign(&self, signed: &Signed<'_>) -> blake3::Hash {
+    /// The signature of a document of a namespace, with its number.
+    pub(crate) fn sign(
+        &self,
+        namespace: &str,
+        revision: u64,
+        document: &StoredDocument,
+    ) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.documents);
-        hasher.update(&signed.revision.to_le_bytes());
-        let (by, beside) = (signed.by, signed.beside);
+        hasher.update(&revision.to_le_bytes());
+        let (by, beside) = (&document.author, &*document.beside);
         let beside = (!beside.is_empty()).then_some(beside);
-        let parts = [signed.namespace, by.actor(), by.reason(), signed.text];
+        let parts = [namespace, by.actor(), by.reason(), &document.text];
         for part in parts.into_iter().chain(beside) {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
@@ -43,11 +49,16 @@ impl SigningKey {
         hasher.finalize()
     }
 
-    /// Whether it is the signature of that.
-    pub(crate) fn has_signed(&self, signature: &str, signed: &Signed<'_>) -> bool {
-        let given = blake3::Hash::from_hex(signature);
+    /// Whether it has that signature.
+    pub(crate) fn has_signed(
+        &self,
+        namespace: &str,
+        revision: u64,
+        document: &StoredDocument,
+    ) -> bool {
+        let given = blake3::Hash::from_hex(&document.signature);
         // Hashes are compared in constant time.
-        given.is_ok_and(|given| given == self.sign(signed))
+        given.is_ok_and(|given| given == self.sign(namespace, revision, document))
     }
 
     /// The hash by which documents name a client of a rule.
@@ -76,43 +87,36 @@ mod tests {
 
     #[test]
     fn a_signature_is_of_one_document_one_revision_one_namespace_and_one_author() {
-        let by = &Author::new("alice").because("launch");
-        let (namespace, revision, text, beside) = ("shop", 3, "text", "set");
-        let signed = Signed {
-            namespace,
-            revision,
-            text,
-            beside,
-            by,
+        let document = StoredDocument {
+            text: "text".to_owned(),
+            beside: "set".to_owned(),
+            author: Author::new("alice").because("launch"),
+            signature: String::new(),
         };
-        let signature = &*key(7).sign(&signed).to_hex();
-        assert!(key(7).has_signed(signature, &signed));
-        assert!(!key(8).has_signed(signature, &signed));
-        assert!(!key(7).has_signed("", &signed));
-        let other = &Author::new("alic").because("elaunch");
+        let signed = StoredDocument {
+            signature: key(7).sign("shop", 3, &document).to_string(),
+            ..document.clone()
+        };
+        assert!(key(7).has_signed("shop", 3, &signed));
+        assert!(!key(8).has_signed("shop", 3, &signed));
+        assert!(!key(7).has_signed("shop", 4, &signed));
+        assert!(!key(7).has_signed("web", 3, &signed));
+        assert!(!key(7).has_signed("shop", 3, &document));
         for differs in [
-            Signed {
-                revision: 4,
-                ..signed
+            StoredDocument {
+                text: "text ".to_owned(),
+                ..signed.clone()
             },
-            Signed {
-                namespace: "web",
-                ..signed
+            StoredDocument {
+                author: Author::new("alic").because("elaunch"),
+                ..signed.clone()
             },
-            Signed {
-                text: "text ",
-                ..signed
-            },
-            Signed {
-                by: other,
-                ..signed
-            },
-            Signed {
-                beside: "",
-                ..signed
+            StoredDocument {
+                beside: String::new(),
+                ..signed.clone()
             },
         ] {
-            assert!(!key(7).has_signed(signature, &differs));
+            assert!(!key(7).has_signed("shop", 3, &differs));
         }
     }
 

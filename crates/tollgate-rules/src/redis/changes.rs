@@ -14,7 +14,7 @@ use crate::{
     operator_entries::{OperatorEntries, OperatorEntry, Pushed},
     pushed_document::pushed_text,
     redis::{
-        exchange::{Report, StoredDocument, StoredRules},
+        exchange::{Report, StoredRules},
         push_error::{PushError, PushErrorKind},
         redis_audit::AUDIT,
         redis_rules::RedisRules,
@@ -22,7 +22,7 @@ use crate::{
     rule_document::{FittingEntry, RuleDocument},
     rule_text::RuleText,
     rules_status::FleetStatus,
-    signing_key::Signed,
+    signing_key::StoredDocument,
     term::time,
 };
 
@@ -344,23 +344,29 @@ impl RedisRules {
         after: After,
         author: &Author,
     ) -> Result<Option<u64>, PushError> {
-        let (text, beside) = (&after.text, &after.set.text());
         // Above the numbers of all that is set.
         let numbers = after.set.all.iter().map(|entry| entry.id);
         let revision = numbers.fold(seen.highest + 1, u64::max);
-        let signed = self.signed(revision, text, beside, author);
-        let signature = self.shared.key.sign(&signed).to_string();
+        let document = StoredDocument {
+            text: after.text,
+            beside: after.set.text(),
+            author: author.clone(),
+            signature: String::new(),
+        };
+        let namespace = &self.shared.namespace;
+        let signature = self.shared.key.sign(namespace, revision, &document);
+        let signature = signature.to_string();
         let before = match &seen.before {
-            Ok(Some((_, document))) => document.clone(),
+            Ok(Some((_, before))) => before.clone(),
             _ => RuleDocument::default(),
         };
-        let before = before.beside(&seen.set);
-        let changes = document_changes(&before, &after.document.beside(&after.set)).join("\n");
+        let (before, after) = (before.beside(&seen.set), after.document.beside(&after.set));
+        let changes = document_changes(&before, &after).join("\n");
         let mut push = self.script(PUSH, &["", ":pushed", ":audit"]);
-        push.arg(seen.revision).arg(revision).arg(text);
+        push.arg(seen.revision).arg(revision).arg(&document.text);
         push.arg(&signature).arg(author.actor());
         push.arg(author.reason()).arg(self.name(""));
-        push.arg(AUDIT).arg(changes).arg(beside);
+        push.arg(AUDIT).arg(changes).arg(&document.beside);
         let (is_stored, stored): (bool, u64) = self.send(&push).await?;
         if is_stored {
             return Ok(Some(revision));
@@ -371,22 +377,6 @@ impl RedisRules {
         Ok((stored == revision && is_ours).then_some(revision))
     }
 
-    fn signed<'a>(
-        &'a self,
-        revision: u64,
-        text: &'a str,
-        beside: &'a str,
-        by: &'a Author,
-    ) -> Signed<'a> {
-        Signed {
-            namespace: &self.shared.namespace,
-            revision,
-            text,
-            beside,
-            by,
-        }
-    }
-
     /// # Errors
     ///
     /// It is not signed with the secret.
@@ -395,9 +385,8 @@ impl RedisRules {
         revision: u64,
         document: &StoredDocument,
     ) -> Result<(), DocumentError> {
-        let StoredDocument { text, beside, .. } = document;
-        let signed = self.signed(revision, text, beside, &document.author);
-        if self.shared.key.has_signed(&document.signature, &signed) {
+        let (key, namespace) = (&self.shared.key, &self.shared.namespace);
+        if key.has_signed(namespace, revision, document) {
             return Ok(());
         }
         let message = format!(

@@ -9,6 +9,7 @@ use crate::{
     redis::{push_error::PushError, redis_rules::RedisRules},
     rule_document::RuleDocument,
     rules_status::{FleetStatus, LaggingProcess},
+    signing_key::StoredDocument,
 };
 
 const REPORT: &str = include_str!("../../lua/report.lua");
@@ -41,16 +42,6 @@ pub(crate) struct Stored {
     pub(crate) now: Tick,
     /// When the latest change was made, by that clock.
     pub(crate) at: Tick,
-}
-
-/// A document as it is stored.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredDocument {
-    pub(crate) text: String,
-    /// What operators set.
-    pub(crate) beside: String,
-    pub(crate) signature: String,
-    pub(crate) author: Author,
 }
 
 impl RedisRules {
