@@ -33,15 +33,15 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn new(rule: u16, key: Fingerprint, cost: u64) -> Self {
-        let bits = key.bits();
-        Self {
-            key: [bits as u64, (bits >> 64) as u64],
+        let check = Self {
+            key: [0; 2],
             cost_and_policy: limited(cost),
             id: 0,
             rule,
             plan: 0,
             rules: 0,
-        }
+        };
+        check.with_key(key)
     }
 
     #[inline]
@@ -53,6 +53,14 @@ impl Check {
     #[inline]
     pub(crate) fn is_of_rules(&self, version: u32) -> bool {
         self.rules == version || self.rules == 0
+    }
+
+    /// The same check of another key.
+    #[inline]
+    pub(crate) fn with_key(mut self, key: Fingerprint) -> Self {
+        let bits = key.bits();
+        self.key = [bits as u64, (bits >> 64) as u64];
+        self
     }
 
     /// The same check at the quota of plan number `plan`.

@@ -19,7 +19,7 @@ use crate::{
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
     hold::Settlement,
     journal::{DurableRules, Journal},
-    key::{Key, KeyBuf, PartKind},
+    key::{Fingerprint, Key, KeyBuf, PartKind},
     observe::{Observer, Timer, TopKey},
     quota::Quota,
     remote::fallback::Fallback,
@@ -313,8 +313,16 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check_at(&self, rule: u16, key: &KeyBuf, cost: u64) -> Check {
+        self.with_key(Check::new(rule, Fingerprint::from_bits(0), cost), key)
+    }
+
+    /// A check of these rules for this key. A [quota](Check::with_quota) is set after that.
+    #[inline]
+    #[must_use]
+    pub fn with_key(&self, check: Check, key: &KeyBuf) -> Check {
+        let rule = check.rule();
         let subject = self.shared.store.fingerprint(rule, key);
-        let check = Check::new(rule, subject, cost).of_rules(self.shared.rules_version);
+        let check = check.with_key(subject).of_rules(self.shared.rules_version);
         if self.shared.way.notes_keys {
             if self.shared.observer.has_labels() {
                 // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
