@@ -928,6 +928,19 @@ impl RequestSettings {
         .or(self.call_about_responses())
     }
 
+    /// Whether what its checks ask for is computed for each request.
+    pub(crate) fn computes_terms(&self) -> bool {
+        self.plan.is_some()
+            || self.quota.is_some()
+            || self.cost.is_some()
+            || self.policies.is_some()
+    }
+
+    /// Whether single keys have plans of their own.
+    pub(crate) fn has_plans_by_key(&self) -> bool {
+        !self.plans_by_key.is_empty() || self.plan_of_key.is_some()
+    }
+
     /// The first setting that is about responses.
     pub(crate) fn call_about_responses(&self) -> Option<&'static str> {
         [

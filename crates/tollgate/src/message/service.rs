@@ -89,7 +89,7 @@ where
                     config.rules.observer.untranslated_grpc_web();
                     Err(grpc_web_is_not_translated(&head))
                 }
-                WireProtocol::Grpc => (config.rules.collect(&head, &mut checks))
+                WireProtocol::Grpc => (config.rules.collect(&head, false, &mut checks))
                     .map_err(|refusal| reject(config, &head, &refusal)),
             }
         };

@@ -21,19 +21,6 @@ use crate::{
     },
 };
 
-/// What the rules ask about a request.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// Nothing: it passes.
-    Nothing,
-    /// The checks that were collected.
-    Checks,
-    /// The checks that were collected, once keys are looked up.
-    LookUps(LookUps),
-    /// Nothing more: a rule rejects it, because it has no key.
-    Rejected(Box<Refusal>),
-}
-
 /// What is known of a request whose decision was pending.
 #[derive(Debug)]
 pub(crate) enum Progress {
@@ -47,24 +34,24 @@ pub(crate) enum Progress {
     Waits(Box<Waiting>),
 }
 
-/// Collects the checks of a request by its head and by whether it has a body.
+/// Collects the checks of a request by its head and by whether it has a body. Without checks and look-ups, it passes.
 ///
 /// `checks` is empty before the call. The caller owns it because it is large, so that it is not moved.
 #[inline]
-pub(crate) fn ask(config: &Config, head: &Head<'_>, has_body: bool, checks: &mut Checks) -> Asked {
+pub(crate) fn ask(
+    config: &Config,
+    head: &Head<'_>,
+    has_body: bool,
+    checks: &mut Checks,
+) -> Result<Option<LookUps>, Box<Refusal>> {
     if !config.settings.count_preflight && is_preflight(head, has_body) {
         config.rules.observer.preflight();
-        return Asked::Nothing;
+        return Ok(None);
     }
     if config.duplicates.has_counted(head) {
         config.rules.observer.applied_twice();
     }
-    match config.rules.collect(head, checks) {
-        Err(refusal) => Asked::Rejected(refusal),
-        Ok(Some(look_ups)) => Asked::LookUps(look_ups),
-        Ok(None) if checks.is_empty() => Asked::Nothing,
-        Ok(None) => Asked::Checks,
-    }
+    config.rules.collect(head, false, checks)
 }
 
 /// The attempt of a request, which waits if there is room in the layer.

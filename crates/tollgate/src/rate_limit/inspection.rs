@@ -11,7 +11,7 @@ use crate::{
     key::Extracted,
     rate_limit::{
         layer::RateLimitLayer,
-        request_rules::{RequestRules, WithoutKey},
+        request_rules::{RequestRules, WithoutKey, unkeyed},
     },
 };
 
@@ -93,7 +93,7 @@ impl Inspection {
         let number = self.number(rule)?;
         let cost = self.rules.of_rule(number).rule.fixed_cost();
         let own = CheckQuota::of_plan(0);
-        self.rules.check(number, key.as_ref(), cost, own)
+        self.rules.check(unkeyed(number, cost), key.as_ref(), own)
     }
 
     fn number(&self, rule: &str) -> Option<u16> {
@@ -126,7 +126,7 @@ impl Inspection {
         }
         let quota = self.rules.quota_by(number, settings, head);
         let limit = settings.rule.limit_under(usize::from(quota.plan()));
-        if limit.is_none() && !self.rules.has_plans_by_key(number) {
+        if limit.is_none() && !settings.has_plans_by_key() {
             return RuleEffect::Unlimited;
         }
         let cost = settings.cost.as_ref();
@@ -156,8 +156,9 @@ impl Inspection {
                 }
             }
         }
-        match self.rules.check(number, &key, cost, quota) {
-            Some(check) => RuleEffect::Counts(check.with_policy(policy)),
+        let check = unkeyed(number, cost).with_policy(policy);
+        match self.rules.check(check, &key, quota) {
+            Some(check) => RuleEffect::Counts(check),
             None if settings.applies_to_key.as_ref().is_some_and(|f| !f(&key)) => {
                 RuleEffect::OtherCaller
             }

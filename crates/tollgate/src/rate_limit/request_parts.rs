@@ -187,11 +187,9 @@ impl Asking {
             let (rules, head) = (&self.config.rules, Head::from(&part.head));
             let (mut checks, mut look_ups) = (Checks::new(), None);
             if self.config.settings.count_preflight || !is_preflight(&head, false) {
-                look_ups = match part.is_fragment {
-                    true => rules.collect_of_fragment(&head, &mut checks),
-                    false => rules.collect(&head, &mut checks),
-                }
-                .map_err(Stop::Refused)?;
+                look_ups = rules
+                    .collect(&head, part.is_fragment, &mut checks)
+                    .map_err(Stop::Refused)?;
             }
             if let Some(look_ups) = look_ups {
                 return Err(Stop::LookUps(Box::new((checks, look_ups))));

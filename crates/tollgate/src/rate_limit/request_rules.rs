@@ -60,9 +60,20 @@ struct CountingRule {
     rule: RequestRule,
     number: u16,
     key: Arc<dyn KeyExtractor>,
-    /// The limit and the cost of a request for which the rule computes nothing.
+    /// `None`: computed for each request.
+    terms: Option<Terms>,
+    /// Whether its quota, or whether it applies at all, depends on the key.
+    depends_on_key: bool,
+}
+
+/// What a rule asks about a request.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// Its check, of no key yet.
+    check: Check,
+    quota: CheckQuota,
+    /// `None`: the quota has no limit.
     limit: Option<u64>,
-    cost: u64,
 }
 
 /// The rule's own, whatever the request.
@@ -132,13 +143,15 @@ impl RequestRules {
         let counting = list.iter().enumerate().filter_map(|(place, rule)| {
             let settings = rule.settings();
             let key = settings.key.as_ref()?;
+            // A rule set has fewer than 65 536 rules.
+            let number = place as u16;
+            let terms = || Terms::of(number, &settings.rule);
             (*settings.rule.mode() != Mode::Off).then(|| CountingRule {
                 rule: rule.clone(),
-                // A rule set has fewer than 65 536 rules.
-                number: place as u16,
+                number,
                 key: Arc::clone(key),
-                limit: settings.rule.limit_under(0),
-                cost: settings.rule.fixed_cost(),
+                terms: (!settings.computes_terms()).then(terms),
+                depends_on_key: settings.applies_to_key.is_some() || settings.has_plans_by_key(),
             })
         });
         let counting: Arc<[CountingRule]> = counting.collect();
@@ -218,38 +231,34 @@ impl RequestRules {
             .map(|rule| rule.rule.name())
     }
 
-    /// Collects the checks of a request. Those whose keys are looked up have a placeholder.
+    /// Collects the checks of a request. Those whose keys are looked up have a placeholder. A fragment is a head that says only a
+    /// part of its request: a rule whose key it lacks does not apply to it.
     #[inline]
     pub(crate) fn collect(
         &self,
         head: &Head<'_>,
+        is_fragment: bool,
         checks: &mut Checks,
     ) -> Result<Option<LookUps>, Box<Refusal>> {
-        if let Some(slashes) = &self.slashes {
+        if let Some(slashes) = &self.slashes
+            && !is_fragment
+        {
             slashes.look(head, self.all());
         }
-        let (mut key, mut look_ups) = (KeyBuf::new(), None);
+        let mut collecting = Collecting {
+            rules: self,
+            head,
+            checks,
+            key: KeyBuf::new(),
+            look_ups: None,
+        };
         self.each_that_may_apply(head, |rule| {
-            self.collect_of(rule, head, &mut key, checks, &mut look_ups)
-        })?;
-        Ok(look_ups)
-    }
-
-    /// The same of a head that says only a part of its request: a rule whose key it lacks does not apply to it.
-    pub(crate) fn collect_of_fragment(
-        &self,
-        head: &Head<'_>,
-        checks: &mut Checks,
-    ) -> Result<Option<LookUps>, Box<Refusal>> {
-        let (mut key, mut look_ups) = (KeyBuf::new(), None);
-        self.each_that_may_apply(head, |rule| {
-            key.clear();
-            match rule.key.extract(head, &mut key) {
-                Extracted::Nothing(_) => Ok(()),
-                _ => self.collect_of(rule, head, &mut key, checks, &mut look_ups),
+            if is_fragment && matches!(collecting.extract(rule), Extracted::Nothing(_)) {
+                return Ok(());
             }
+            collecting.add(rule)
         })?;
-        Ok(look_ups)
+        Ok(collecting.look_ups)
     }
 
     /// Calls `then` with each rule whose conditions may be true, in their order. Among many, an index finds them.
@@ -265,82 +274,30 @@ impl RequestRules {
         }
     }
 
-    /// Adds the check of a rule, if the rule applies.
-    #[inline]
-    fn collect_of(
-        &self,
-        rule: &CountingRule,
-        head: &Head<'_>,
-        key: &mut KeyBuf,
-        checks: &mut Checks,
-        look_ups: &mut Option<LookUps>,
-    ) -> Result<(), Box<Refusal>> {
+    /// What a rule asks about this request. Where it has no limit for it, its cost is not computed.
+    fn terms_for(&self, rule: &CountingRule, head: &Head<'_>) -> Terms {
         let (number, request_rule) = (rule.number, rule.rule.settings());
-        if request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
-            return Ok(());
-        }
-        if request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
-            self.observer.skipped(number);
-            return Ok(());
-        }
-        let (mut quota, mut limit) = (OWN_QUOTA, rule.limit);
-        if request_rule.plan.is_some() || request_rule.quota.is_some() {
-            quota = self.quota_by(number, request_rule, head);
-            limit = request_rule.rule.limit_under(usize::from(quota.plan()));
-        }
-        if limit.is_none() && !self.has_plans_by_key(number) {
-            self.observer.skipped(number);
-            return Ok(());
-        }
-        let cost = match &request_rule.cost {
-            None => rule.cost,
-            Some(f) => {
-                let cost = f(head);
-                if let Some(limit) = limit.filter(|limit| *limit > 0 && cost > *limit) {
-                    self.observer.cost_above_limit(number, cost, limit);
-                }
-                cost
-            }
+        let quota = self.quota_by(number, request_rule, head);
+        let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
+        let mut terms = Terms {
+            quota,
+            limit,
+            ..Terms::of(number, &request_rule.rule)
         };
-        let policy = match &request_rule.policies {
-            None => CheckPolicy::default(),
-            Some(policies) => policies.of(head),
-        };
-        key.clear();
-        match rule.key.extract(head, key) {
-            Extracted::Key => self.observer.keyed(number),
-            // Its key would be asked for a limit of its own.
-            Extracted::Nothing(_) if limit.is_none() => {
-                self.observer.skipped(number);
-                return Ok(());
-            }
-            Extracted::Nothing(why) => {
-                if !self.resolve_missing(number, why, policy, key)? {
-                    return Ok(());
-                }
-            }
-            Extracted::Later(answer) => {
-                let look_ups = look_ups.get_or_insert_default();
-                look_ups.push(checks.len(), answer);
-                let check = Check::new(number, Fingerprint::from_bits(0), cost);
-                checks.push(check.with_quota(quota).with_policy(policy));
-                identify(&self.limiter, request_rule, head, checks);
-                return Ok(());
+        if limit.is_none() && !request_rule.has_plans_by_key() {
+            return terms;
+        }
+        if let Some(f) = &request_rule.cost {
+            let cost = f(head);
+            terms.check = unkeyed(number, cost);
+            if let Some(limit) = limit.filter(|limit| *limit > 0 && cost > *limit) {
+                self.observer.cost_above_limit(number, cost, limit);
             }
         }
-        if self.plans_by_key.is_empty() && request_rule.applies_to_key.is_none() {
-            let check = self.limiter.check_at(number, key, cost);
-            checks.push(check.with_quota(quota).with_policy(policy));
-        } else if let Some(check) = self.check(number, key, cost, quota) {
-            checks.push(check.with_policy(policy));
-        } else {
-            self.observer.skipped(number);
-            return Ok(());
+        if let Some(policies) = &request_rule.policies {
+            terms.check = terms.check.with_policy(policies.of(head));
         }
-        if request_rule.id.is_some() {
-            identify(&self.limiter, request_rule, head, checks);
-        }
-        Ok(())
+        terms
     }
 
     /// Checks that cost nothing, of the enforced rules that apply to who sent this head, whatever it is for. Nothing is reported.
@@ -357,7 +314,7 @@ impl RequestRules {
             }
             let quota = self.quota_by(number, request_rule, head);
             let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
-            if limit.is_none() && !self.has_plans_by_key(number) {
+            if limit.is_none() && !request_rule.has_plans_by_key() {
                 continue;
             }
             // A caller is only blocked where the rule applies; where it counts, what is left is the same everywhere.
@@ -366,19 +323,18 @@ impl RequestRules {
             }
             key.clear();
             match rule.key.extract(head, &mut key) {
-                Extracted::Key => checks.extend(self.check(number, &key, 0, quota)),
+                Extracted::Key => checks.extend(self.check(unkeyed(number, 0), &key, quota)),
                 Extracted::Nothing(_) => {}
                 Extracted::Later(answer) => {
                     look_ups.push(later.len(), answer);
-                    let placeholder = Check::new(number, Fingerprint::from_bits(0), 0);
-                    later.push(placeholder.with_quota(quota));
+                    later.push(unkeyed(number, 0).with_quota(quota));
                 }
             }
         }
         for (place, found) in look_ups.within(self.look_up_deadline).await {
             if let Ok(key) = found {
                 let of_rule = later[place];
-                checks.extend(self.check(of_rule.rule(), &key, 0, of_rule.quota()));
+                checks.extend(self.check(of_rule, &key, of_rule.quota()));
             }
         }
         checks
@@ -405,20 +361,16 @@ impl RequestRules {
         }))
     }
 
-    /// The check of a rule for a key. `None`: the rule does not apply to it, or its plan has no limit.
-    pub(super) fn check(
-        &self,
-        rule: u16,
-        key: &KeyBuf,
-        cost: u64,
-        quota: CheckQuota,
-    ) -> Option<Check> {
+    /// The same check for a key, at this quota unless the key has a plan of its own. `None`: its rule does not apply to the key, or
+    /// its plan has no limit.
+    pub(super) fn check(&self, check: Check, key: &KeyBuf, quota: CheckQuota) -> Option<Check> {
+        let rule = check.rule();
         let request_rule = self.of_rule(rule);
         let applies = request_rule.applies_to_key.as_ref();
         if applies.is_some_and(|applies| !applies(key)) {
             return None;
         }
-        let check = self.limiter.check_at(rule, key, cost);
+        let check = self.limiter.with_key(check, key);
         let Some(plans) = self.plans_by_key.get(usize::from(rule)) else {
             return Some(check.with_quota(quota));
         };
@@ -432,12 +384,6 @@ impl RequestRules {
                 limit.map(|_| check.with_quota(quota))
             }
         }
-    }
-
-    /// Whether single keys of a rule have plans of their own.
-    pub(super) fn has_plans_by_key(&self, rule: u16) -> bool {
-        let settings = self.of_rule(rule);
-        !settings.plans_by_key.is_empty() || settings.plan_of_key.is_some()
     }
 
     /// Applies a rule's setting for requests without a key. Returns whether to check the request against the shared bucket.
@@ -670,9 +616,9 @@ impl RequestRules {
                     }
                 }
             }
-            match self.check(number, &key, placeholder.cost(), placeholder.quota()) {
-                Some(check) => {
-                    let mut check = check.with_policy(policy);
+            let check = unkeyed(number, placeholder.cost()).with_policy(policy);
+            match self.check(check, &key, placeholder.quota()) {
+                Some(mut check) => {
                     if let Some(id) = placeholder.id() {
                         // That of the request, which has a key now.
                         let id = Key::of(id.get().to_le_bytes());
@@ -699,10 +645,103 @@ impl RequestRules {
     }
 }
 
+impl Terms {
+    /// Those of a rule for which nothing is computed.
+    fn of(number: u16, rule: &Rule) -> Self {
+        Self {
+            check: unkeyed(number, rule.fixed_cost()),
+            quota: OWN_QUOTA,
+            limit: rule.limit_under(0),
+        }
+    }
+}
+
+/// The checks of a request while they are collected.
+struct Collecting<'a> {
+    rules: &'a RequestRules,
+    head: &'a Head<'a>,
+    checks: &'a mut Checks,
+    key: KeyBuf,
+    look_ups: Option<LookUps>,
+}
+
+impl Collecting<'_> {
+    /// Writes the key of the request under a rule.
+    #[inline]
+    fn extract(&mut self, rule: &CountingRule) -> Extracted {
+        self.key.clear();
+        rule.key.extract(self.head, &mut self.key)
+    }
+
+    /// Adds the check of a rule, if the rule applies.
+    fn add(&mut self, rule: &CountingRule) -> Result<(), Box<Refusal>> {
+        let (rules, head) = (self.rules, self.head);
+        let (number, request_rule) = (rule.number, rule.rule.settings());
+        if request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
+            return Ok(());
+        }
+        if request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
+            rules.observer.skipped(number);
+            return Ok(());
+        }
+        let computed;
+        let terms = match &rule.terms {
+            Some(terms) => terms,
+            None => {
+                computed = rules.terms_for(rule, head);
+                &computed
+            }
+        };
+        if terms.limit.is_none() && !request_rule.has_plans_by_key() {
+            rules.observer.skipped(number);
+            return Ok(());
+        }
+        match self.extract(rule) {
+            Extracted::Key => rules.observer.keyed(number),
+            // Its key would be asked for a limit of its own.
+            Extracted::Nothing(_) if terms.limit.is_none() => {
+                rules.observer.skipped(number);
+                return Ok(());
+            }
+            Extracted::Nothing(why) => {
+                let policy = terms.check.policy();
+                if !rules.resolve_missing(number, why, policy, &mut self.key)? {
+                    return Ok(());
+                }
+            }
+            Extracted::Later(answer) => {
+                let look_ups = self.look_ups.get_or_insert_default();
+                look_ups.push(self.checks.len(), answer);
+                self.checks.push(terms.check.with_quota(terms.quota));
+                identify(&rules.limiter, request_rule, head, self.checks);
+                return Ok(());
+            }
+        }
+        if !rule.depends_on_key {
+            let check = rules.limiter.with_key(terms.check, &self.key);
+            self.checks.push(check.with_quota(terms.quota));
+        } else if let Some(check) = rules.check(terms.check, &self.key, terms.quota) {
+            self.checks.push(check);
+        } else {
+            rules.observer.skipped(number);
+            return Ok(());
+        }
+        if request_rule.id.is_some() {
+            identify(&rules.limiter, request_rule, head, self.checks);
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for RequestRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.list.iter()).finish()
     }
+}
+
+/// A check of a rule, of no key yet.
+pub(super) fn unkeyed(rule: u16, cost: u64) -> Check {
+    Check::new(rule, Fingerprint::from_bits(0), cost)
 }
 
 /// The key of a request; that of all requests without one, if it has none.
@@ -765,7 +804,7 @@ fn challenges(list: &[RequestRule], rules: &RuleSet) -> Arc<[(u16, Arc<Challenge
 /// validated.
 fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
     let mut all = list.iter().map(RequestRule::settings);
-    if all.all(|rule| rule.plans_by_key.is_empty() && rule.plan_of_key.is_none()) {
+    if !all.any(RequestSettings::has_plans_by_key) {
         return Arc::default();
     }
     let store = limiter.rule_store();

@@ -9,7 +9,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::{Decision, Pending, Step, observe::Timer, store::Checks};
+use tollgate_core::{Check, Decision, Pending, Step, observe::Timer, store::Checks};
 use tower_service::Service;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         admit::{Admitted, Answered, Entry, answer_denied},
         body::ResponseBody,
         config::Config,
-        decide::{Asked, Progress, ask, attempt, look_up, report, wait},
+        decide::{Progress, ask, attempt, look_up, report, wait},
         deny::reject,
         future::ResponseFuture,
         live_config::LiveConfig,
@@ -90,20 +90,22 @@ where
         let has_body = !request.body().is_end_stream();
         let mut checks = Checks::new();
         match ask(&config, &head, has_body, &mut checks) {
-            Asked::Checks => {}
-            Asked::Nothing if config.attach_decision => {}
-            Asked::Nothing => return ResponseFuture::inner(self.inner.call(request), None),
-            Asked::Rejected(refusal) => {
+            Ok(None) if checks.is_empty() && !config.attach_decision => {
+                return ResponseFuture::inner(self.inner.call(request), None);
+            }
+            Ok(None) => {}
+            Err(refusal) => {
                 return self.answer(Answered::at_once(reject(&config, &head, &refusal)));
             }
-            Asked::LookUps(look_ups) => {
+            Ok(Some(look_ups)) => {
                 let route = Route::of(head.extensions);
                 let decided = look_up(Arc::clone(&config), checks, look_ups, timer, route);
                 return self.decide_later(Pending::new(decided), request, config);
             }
         }
-        let attempt = attempt(&config, &checks);
-        let decided = match checks.is_empty() {
+        let asked: &[Check] = &checks;
+        let attempt = attempt(&config, asked);
+        let decided = match asked.is_empty() {
             true => Step::Ready(Decision::unlimited(0)),
             false => attempt.decide(),
         };
@@ -125,11 +127,11 @@ where
                 return self.decide_later(pending, request, config);
             }
         };
-        if !checks.is_empty() {
-            report(&config, &head, &checks, decision, timer);
+        if !asked.is_empty() {
+            report(&config, &head, asked, decision, timer);
         }
         if !decision.is_allowed() {
-            let answered = answer_denied(&config, &head, decision, &checks, &[]);
+            let answered = answer_denied(&config, &head, decision, asked, &[]);
             return self.answer(answered);
         }
         let entry = Entry::of(&config, &checks, decision, &mut request);
