@@ -28,27 +28,26 @@ pub(crate) struct Admitted {
     config: Arc<Config>,
     checks: Checks,
     decision: Decision,
-    entry: Entry,
+    entry: Option<Box<Entry>>,
 }
 
-/// What an allowed request carries to the handler, and what is left of it if there is no response.
+/// What an allowed request carries to the handler, and what is left of it if there is no response. Most requests have none.
 pub(crate) struct Entry {
     /// If configured.
-    admission: Option<Attached>,
+    admission: Option<Admission>,
     /// Where requests are counted towards a block: it counts this one.
-    unsettled: Option<Box<Settlement>>,
-    /// How long it has waited, if the response shows it. In a box, because it is rare.
-    pub(crate) waited: Option<Box<Duration>>,
+    unsettled: Option<Settlement>,
+    /// How long it has waited, if the response shows it.
+    waited: Option<Duration>,
     /// Whether the request is marked to detect that these rules count it again.
     marked: bool,
 }
 
 /// Slots go back also if a handler has kept its admission: there is no response, or it has taken them.
-struct Attached(Admission);
-
-impl Drop for Attached {
+impl Drop for Entry {
     fn drop(&mut self) {
-        drop(self.0.decision().take_slots());
+        let slots = |admission: &Admission| admission.decision().take_slots();
+        drop(self.admission.as_ref().and_then(slots));
     }
 }
 
@@ -85,15 +84,29 @@ impl Entry {
         checks: &Checks,
         decision: &Decision,
         request: &mut Request<B>,
+        waited: Option<Duration>,
+    ) -> Option<Box<Self>> {
+        let carries = config.attach_decision
+            || config.rules.counts_settled
+            || waited.is_some()
+            || (config.duplicates).is_due(request.extensions(), decision.at());
+        carries.then(|| Box::new(Self::new(config, checks, decision, request, waited)))
+    }
+
+    fn new<B>(
+        config: &Arc<Config>,
+        checks: &Checks,
+        decision: &Decision,
+        request: &mut Request<B>,
+        waited: Option<Duration>,
     ) -> Self {
         let attach = || Admission::attach(config, checks, decision, request);
         let admission = config.attach_decision.then(attach);
-        let counts = config.rules.counts_settled;
         let settlement = || Settlement::new(config, checks, decision, admission.clone());
         Self {
-            unsettled: counts.then(|| Box::new(settlement())),
-            admission: admission.map(Attached),
-            waited: None,
+            unsettled: config.rules.counts_settled.then(settlement),
+            admission,
+            waited,
             marked: (config.duplicates).mark(request.extensions_mut(), decision.at()),
         }
     }
@@ -105,7 +118,7 @@ impl Admitted {
         config: Arc<Config>,
         checks: Checks,
         decision: Decision,
-        entry: Entry,
+        entry: Option<Box<Entry>>,
     ) -> Self {
         Self {
             config,
@@ -126,14 +139,16 @@ impl Admitted {
     /// to be settled at the end of the body.
     #[inline]
     pub(crate) fn on_response<B>(&mut self, response: &mut Response<B>) -> Option<AtEnd> {
-        if self.entry.marked {
-            self.config.duplicates.on_response();
+        if let Some(entry) = &self.entry {
+            if entry.marked {
+                self.config.duplicates.on_response();
+            }
+            if let Some(waited) = entry.waited {
+                server_timing::write(response.headers_mut(), waited);
+            }
         }
         if !self.config.acts_on_responses && response.extensions().is_empty() {
             return None;
-        }
-        if let Some(waited) = &self.entry.waited {
-            server_timing::write(response.headers_mut(), **waited);
         }
         // First: a settlement would return them with its ticket.
         let slots = self.decision.take_slots();
@@ -147,7 +162,7 @@ impl Admitted {
                 settlement.slots = slots;
                 return Some(AtEnd::Settle(settlement));
             }
-        } else if self.config.shows_quota || self.entry.admission.is_some() {
+        } else if self.config.shows_quota || self.config.attach_decision {
             self.write_headers(response, &[]);
         }
         slots.map(AtEnd::Release)
@@ -155,27 +170,28 @@ impl Admitted {
 
     /// The inner service has failed.
     pub(crate) fn on_error(&mut self) {
-        if self.entry.marked {
+        if self.entry.as_ref().is_some_and(|entry| entry.marked) {
             self.config.duplicates.on_response();
         }
         self.settlement().settle(&InnerResponse::error());
     }
 
     fn settlement(&mut self) -> Settlement {
-        match self.entry.unsettled.take() {
-            Some(settlement) => *settlement,
-            None => {
-                let admission = self.entry.admission.as_ref();
-                let admission = admission.map(|attached| attached.0.clone());
-                Settlement::new(&self.config, &self.checks, &self.decision, admission)
-            }
-        }
+        let unsettled = |entry: &mut Box<Entry>| entry.unsettled.take();
+        self.entry.as_mut().and_then(unsettled).unwrap_or_else(|| {
+            let admission = self.admission().cloned();
+            Settlement::new(&self.config, &self.checks, &self.decision, admission)
+        })
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        self.entry.as_ref()?.admission.as_ref()
     }
 
     /// The decisions of the handler's own checks; once.
     fn in_handler(&self) -> Vec<Decision> {
-        let admission = self.entry.admission.as_ref();
-        admission.map_or_else(Vec::new, |attached| attached.0.take_decisions())
+        self.admission()
+            .map_or_else(Vec::new, Admission::take_decisions)
     }
 
     /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.

@@ -47,17 +47,16 @@ impl DuplicateDetector {
         counted.is_some_and(|counted| counted.0.contains(&self.rules))
     }
 
-    /// Marks a request that was counted at `at` if it is time for another mark. Returns whether it did.
+    /// Whether it is time for another mark, and a request that was counted at `at` can have it.
     #[inline]
-    pub(crate) fn mark(&self, extensions: &mut Extensions, at: Tick) -> bool {
-        // About a second; never 0.
-        let second = (at >> 20) + 1;
-        self.marked.load(Ordering::Relaxed) != second
-            && !extensions.is_empty()
-            && self.mark_first_of(second, extensions)
+    pub(crate) fn is_due(&self, extensions: &Extensions, at: Tick) -> bool {
+        self.marked.load(Ordering::Relaxed) != second(at) && !extensions.is_empty()
     }
-    fn mark_first_of(&self, second: u64, extensions: &mut Extensions) -> bool {
-        if self.marked.swap(second, Ordering::Relaxed) == second {
+
+    /// Marks a request if it is due. Returns whether it did.
+    pub(crate) fn mark(&self, extensions: &mut Extensions, at: Tick) -> bool {
+        let is_due = self.is_due(extensions, at);
+        if !is_due || self.marked.swap(second(at), Ordering::Relaxed) == second(at) {
             return false;
         }
         self.watching.store(true, Ordering::Relaxed);
@@ -75,4 +74,9 @@ impl DuplicateDetector {
     pub(crate) fn on_response(&self) {
         self.watching.store(false, Ordering::Relaxed);
     }
+}
+
+/// About a second; never 0.
+fn second(at: Tick) -> u64 {
+    (at >> 20) + 1
 }

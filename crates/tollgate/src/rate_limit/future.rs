@@ -153,7 +153,21 @@ where
         loop {
             let state = match kind.as_mut().project() {
                 KindProj::Inner { future, admitted } => {
-                    return Poll::Ready(settle(admitted, ready!(future.poll(cx))));
+                    return Poll::Ready(match ready!(future.poll(cx)) {
+                        Ok(mut response) => {
+                            let settle = |it: &mut Admitted| it.on_response(&mut response);
+                            let at_end = admitted.as_mut().and_then(settle);
+                            // It holds the configuration no longer.
+                            *admitted = None;
+                            Ok(response.map(|body| ResponseBody::inner(body, at_end)))
+                        }
+                        Err(error) => {
+                            if let Some(mut admitted) = admitted.take() {
+                                admitted.on_error();
+                            }
+                            Err(error)
+                        }
+                    });
                 }
                 KindProj::Before { state } => state,
             };
@@ -178,13 +192,13 @@ where
                         }
                         Progress::Allowed(decision) => {
                             let checks = known.checks;
-                            let mut entry =
-                                Entry::of(&config, &checks, &decision, &mut pending.request);
-                            let head = Head::from(&pending.request);
-                            let answer = config.rules.challenge(&head, &decision);
                             let shows_wait = config.settings.server_timing;
                             let since = pending.waits_since.filter(|_| shows_wait);
-                            entry.waited = since.map(|since| Box::new(since.elapsed()));
+                            let waited = since.map(|since| since.elapsed());
+                            let request = &mut pending.request;
+                            let entry = Entry::of(&config, &checks, &decision, request, waited);
+                            let head = Head::from(&*request);
+                            let answer = config.rules.challenge(&head, &decision);
                             let admitted = Admitted::new(config, checks, decision, entry);
                             match answer {
                                 Some(answer) => admitted.answer(answer),
@@ -208,11 +222,13 @@ where
                     let (pending, _) = readying.as_mut().expect("polled after completion");
                     let ready = ready!(pending.service.poll_ready(cx));
                     let (mut pending, admitted) = readying.take().expect("it is there");
-                    let mut admitted = Some(*admitted);
+                    let mut admitted = *admitted;
                     if let Err(error) = ready {
-                        return Poll::Ready(settle(&mut admitted, Err(error)));
+                        admitted.on_error();
+                        return Poll::Ready(Err(error));
                     }
                     let future = pending.service.call(pending.request);
+                    let admitted = Some(admitted);
                     kind.set(Kind::Inner { future, admitted });
                 }
                 State::Answered(answered) => {
@@ -226,24 +242,6 @@ where
             }
         }
     }
-}
-
-/// What follows from the result of the inner service.
-fn settle<B, E>(
-    admitted: &mut Option<Admitted>,
-    mut result: Result<Response<B>, E>,
-) -> Result<Response<ResponseBody<B>>, E> {
-    let at_end = match (admitted.as_mut(), &mut result) {
-        (Some(admitted), Ok(response)) => admitted.on_response(response),
-        (Some(admitted), Err(_)) => {
-            admitted.on_error();
-            None
-        }
-        (None, _) => None,
-    };
-    // It holds the configuration no longer.
-    *admitted = None;
-    result.map(|response| response.map(|body| ResponseBody::inner(body, at_end)))
 }
 
 impl<S, B> fmt::Debug for ResponseFuture<S, B>

@@ -134,7 +134,7 @@ where
             let answered = answer_denied(&config, &head, decision, asked, &[]);
             return self.answer(answered);
         }
-        let entry = Entry::of(&config, &checks, decision, &mut request);
+        let entry = Entry::of(&config, &checks, decision, &mut request, None);
         if config.rules.has_challenges()
             && let Some(answer) = config.rules.challenge(&Head::from(&request), decision)
         {
