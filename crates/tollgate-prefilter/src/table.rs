@@ -1,7 +1,8 @@
 //! The one table of what a process keeps of keys, in bounded memory: an entry for each key, and its last denial.
 //!
 //! Denials lie beside the entries and are read without a lock: clients that do not stop are to cost as little as possible, on as many
-//! threads as they come. Nothing is lost with one that had to go.
+//! threads as they come. (Under a leased or eventual rule the entry is looked at before, under its lock.) Nothing is lost with a denial
+//! that had to go.
 
 use std::cmp::Reverse;
 

@@ -47,7 +47,8 @@ impl BoundRules {
     /// Decides a request, or returns the query for the store.
     ///
     /// Units that this process may spend come first: they are taken already, whatever the store would say. Then the deny cache
-    /// decides, and then the store. A denial by the cache ends the decision: the other rules are not decided.
+    /// decides, and then the store. A denial by the cache ends the decision: the other rules are not decided. It is looked for first where
+    /// there are several checks, so that nothing is reserved in vain.
     #[inline]
     pub fn begin(self: &Arc<Self>, checks: &[Check], now: Tick) -> Begin {
         self.begin_within(checks, Tick::MAX, now)

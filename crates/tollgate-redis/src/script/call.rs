@@ -218,8 +218,8 @@ impl ScriptCall {
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
     #[cfg(test)]
-    pub(crate) fn settle(&mut self, rules: &Encoder, holding: &Hold, how: Settlement) -> bool {
-        self.settle_all(rules, std::slice::from_ref(holding), how)
+    pub(crate) fn settle(&mut self, rules: &Encoder, hold: &Hold, how: Settlement) -> bool {
+        self.settle_all(rules, std::slice::from_ref(hold), how)
             .is_some()
     }
 
@@ -230,25 +230,25 @@ impl ScriptCall {
     pub(crate) fn settle_all(
         &mut self,
         rules: &Encoder,
-        holdings: &[Hold],
+        holds: &[Hold],
         how: Settlement,
     ) -> Option<SmallVec<[SettledCheck; 1]>> {
-        if !self.has_room(rules.most_places(holdings.len())) {
+        if !self.has_room(rules.most_places(holds.len())) {
             return None;
         }
         let mut settled = SmallVec::new();
-        let with = rules.with(holdings.iter().map(|holding| holding.check));
-        let of_units = |receipt: &&Hold| !rules.is_of_slots(receipt.check.rule());
+        let with = rules.with(holds.iter().map(|hold| hold.check));
+        let of_units = |hold: &&Hold| !rules.is_of_slots(hold.check.rule());
         // Slots go back when their request ends.
-        for receipt in holdings.iter().filter(of_units) {
-            let (check, taken) = (&receipt.check, &receipt.taken);
+        for hold in holds.iter().filter(of_units) {
+            let (check, taken) = (&hold.check, &hold.taken);
             let (what, units) = match how {
                 Settlement::Refund(units) => (Operation::Refund, units.min(check.cost())),
                 Settlement::Cancel => (Operation::Refund, check.cost()),
                 Settlement::Charge(units) if check.cost() > 0 => (Operation::Charge, units),
                 _ => continue,
             };
-            let counts = receipt.counts && check.cost() > 0;
+            let counts = hold.counts && check.cost() > 0;
             // Below 65 535, as there was room.
             let place = self.checks() as u16;
             let mut tell = |tells| {
@@ -275,7 +275,7 @@ impl ScriptCall {
             let first = self.keys.len();
             let mut found =
                 (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
-            if receipt.source == Source::Credits && !is_charge || is_payable {
+            if hold.source == Source::Credits && !is_charge || is_payable {
                 (found.balance, found.balance_other) =
                     self.keys.balance(rules, rule_args, check, first);
             }
@@ -300,7 +300,7 @@ impl ScriptCall {
             }
             if let Some(wait) = rule_args.wait {
                 // A part of the units leaves the rest taken.
-                let before = receipt.before.filter(|_| units == receipt.check.cost());
+                let before = hold.before.filter(|_| units == hold.check.cost());
                 let (tat, rest) =
                     before.map_or((-1.0, 0), |state| (state.tat() as f64, state.rest()));
                 self.args.add(&[

@@ -91,21 +91,21 @@ impl Binding {
     }
 
     /// Sends settlements, whose replies no request waits for.
-    pub(super) fn settle(self: &Arc<Self>, receipts: &[Hold], how: Settlement) {
-        let checks: Checks = receipts.iter().map(|receipt| receipt.check).collect();
+    pub(super) fn settle(self: &Arc<Self>, holds: &[Hold], how: Settlement) {
+        let checks: Checks = holds.iter().map(|hold| hold.check).collect();
         for step in self.local.places.steps(&checks) {
-            let receipts = step.iter().map(|index| receipts[usize::from(*index)]);
-            let receipts: SmallVec<[Hold; 4]> = receipts.collect();
-            self.settle_in_one_step(&receipts, how);
+            let holds = step.iter().map(|index| holds[usize::from(*index)]);
+            let holds: SmallVec<[Hold; 4]> = holds.collect();
+            self.settle_in_one_step(&holds, how);
         }
     }
 
-    fn settle_in_one_step(self: &Arc<Self>, receipts: &[Hold], how: Settlement) {
+    fn settle_in_one_step(self: &Arc<Self>, holds: &[Hold], how: Settlement) {
         let mut call = self.shared.new_call();
-        let Some(settled) = call.settle_all(&self.encoder, receipts, how) else {
+        let Some(settled) = call.settle_all(&self.encoder, holds, how) else {
             if let Settlement::Charge(units) = how {
-                for receipt in receipts {
-                    self.lapse(&receipt.check, units);
+                for hold in holds {
+                    self.lapse(&hold.check, units);
                 }
             }
             return self.shared.observer.settlement_lost();

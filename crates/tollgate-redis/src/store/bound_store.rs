@@ -200,9 +200,9 @@ impl RuleStore for BoundStore {
         self.begin(self.binding.local.peek(checks, self.binding.now()))
     }
 
-    fn settle(&self, receipts: &[Hold], how: Settlement) {
+    fn settle(&self, holds: &[Hold], how: Settlement) {
         let now = self.binding.now();
-        let follow_up = self.binding.local.settle(receipts, how, now);
+        let follow_up = self.binding.local.settle(holds, how, now);
         send_follow_up(&self.binding, follow_up);
     }
 

@@ -302,8 +302,8 @@ impl Drop for Deciding {
 pub(super) fn send_follow_up(binding: &Arc<Binding>, follow_up: FollowUp) {
     let same = |(_, one): &(_, Settlement), (_, other): &(_, Settlement)| one == other;
     for settled in follow_up.settle.chunk_by(same) {
-        let receipts: Vec<Hold> = settled.iter().map(|(receipt, _)| *receipt).collect();
-        binding.settle(&receipts, settled[0].1);
+        let holds: Vec<Hold> = settled.iter().map(|(hold, _)| *hold).collect();
+        binding.settle(&holds, settled[0].1);
     }
     send_alone(binding, follow_up.queries);
 }
