@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use tollgate::{
     Check, Consistency, Decision, Limiter,
     decision::{Outcome, Retry, Verdict},
-    key::KeyPrefix,
 };
-use tollgate_core::Tick;
+use tollgate_core::{Tick, types::KeyPrefix};
 use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::operators::Explanation;
 

@@ -1,13 +1,14 @@
 //! Credentials as the key.
 
-use std::fmt::Debug;
+use std::{borrow::Cow, fmt::Debug};
 
-use http::{HeaderValue, header};
+use http::header;
 use tollgate_core::PartKind;
 
 use crate::key::{
-    extractor::{KeyExtractor, NoKey, extractor},
-    value::{exactly_one, push_named},
+    extractor::{KeyExtractor, NoKey},
+    extractor_fn::named,
+    fields::only_line,
 };
 
 /// Counts by the credentials in `Authorization`, in one spelling: `Bearer s`, `bearer s` and `BEARER  s` are one client.
@@ -41,10 +42,9 @@ use crate::key::{
 /// ```
 #[must_use]
 pub fn authorization() -> impl KeyExtractor + Clone + Debug {
-    extractor("authorization", |head, key| {
-        let values = head.headers.get_all(header::AUTHORIZATION).iter();
-        let value = exactly_one(values.map(HeaderValue::as_bytes)).and_then(in_one_spelling);
-        push_named(key, PartKind::HEADER, "authorization", value)
+    let name = Ok(header::AUTHORIZATION);
+    named("authorization", PartKind::HEADER, name, |head, name| {
+        in_one_spelling(only_line(head, name)?).map(Cow::Owned)
     })
 }
 

@@ -109,57 +109,6 @@ tollgate_core::debug_fields!(NoKey as Display);
 
 impl std::error::Error for NoKey {}
 
-/// An extractor that is a function.
-#[derive(Clone)]
-pub(crate) struct ExtractorFn<F> {
-    subject_type: &'static str,
-    extract: F,
-    mistake: Option<String>,
-}
-
-pub(crate) fn extractor<F>(subject_type: &'static str, extract: F) -> ExtractorFn<F>
-where
-    F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
-{
-    ExtractorFn {
-        subject_type,
-        extract,
-        mistake: None,
-    }
-}
-
-impl<F> ExtractorFn<F> {
-    /// What is wrong with what it was made of.
-    pub(crate) fn with_mistake(mut self, mistake: Option<String>) -> Self {
-        self.mistake = mistake;
-        self
-    }
-}
-
-impl<F> KeyExtractor for ExtractorFn<F>
-where
-    F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
-{
-    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        (self.extract)(head, key)
-    }
-
-    fn subject_type(&self) -> Cow<'static, str> {
-        self.subject_type.into()
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.mistake.clone().map_or(Ok(()), Err)
-    }
-}
-
-/// What it was made of may identify a client.
-impl<F> fmt::Debug for ExtractorFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}(..)", self.subject_type)
-    }
-}
-
 macro_rules! for_pointer {
     ($pointer:ident) => {
         impl<E: KeyExtractor + ?Sized> KeyExtractor for $pointer<E> {

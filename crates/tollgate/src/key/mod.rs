@@ -129,57 +129,33 @@
 //! Mistakes in the settings (an invalid CIDR, a header without trusted proxies) are errors when the rule is built, by
 //! [`KeyExtractor::validate`].
 
-mod authority;
+mod application;
 mod authorization;
 mod client_ip;
-mod computed;
-mod constant;
-mod cookie;
-mod extension;
+mod combination;
 mod extractor;
-mod grpc;
-mod header;
-mod look_up;
-#[cfg(feature = "axum")]
-mod matched_path;
-mod metadata;
-mod method;
-mod or;
-mod path;
-#[cfg(feature = "axum")]
-mod path_parameter;
+mod extractor_fn;
+mod fields;
 mod peer;
 mod percent;
-mod query;
-mod tuple;
-mod value;
+mod target;
 
-pub use tollgate_core::{KeyBuf, KeyPart, Network, PartKind, types::KeyPrefix};
+pub use tollgate_core::{KeyBuf, KeyPart, Network, PartKind};
 
+#[cfg(feature = "axum")]
+pub use self::target::{matched_path, path_parameter};
 pub use self::{
-    authority::authority,
+    application::{computed, constant, extension, extension_with, look_up},
     authorization::authorization,
     client_ip::{ClientIp, client_ip},
-    computed::computed,
-    constant::constant,
-    cookie::cookie,
-    extension::{extension, extension_with},
+    combination::KeyExtractorExt,
     extractor::{Extracted, KeyExtractor, NoKey},
-    grpc::{grpc_method, grpc_service},
-    header::header,
-    look_up::look_up,
-    metadata::metadata,
-    method::method,
-    or::{KeyExtractorExt, Or},
-    path::path,
+    fields::{cookie, header, metadata},
     peer::PeerAddr,
-    query::query,
+    target::{authority, grpc_method, grpc_service, method, path, query},
 };
 pub(crate) use self::{
-    client_ip::{network, trust},
-    grpc::service_and_method,
+    client_ip::{TrustedPeers, network},
     peer::peer,
-    value::only_value,
+    target::service_and_method,
 };
-#[cfg(feature = "axum")]
-pub use self::{matched_path::matched_path, path_parameter::path_parameter};

@@ -1,8 +1,8 @@
 //! Percent-decoding, so that all spellings of a value are one key.
 //!
-//! The crate `percent-encoding` does the same in twice the time, and with `+` it needs an allocation.
+//! The crate `percent-encoding` takes twice the time, and a second pass for `+`.
 
-use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// The meaning of `+`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,52 +14,29 @@ pub(crate) enum Plus {
 }
 
 /// The decoded bytes. A `%` without two hex digits is literal, as in the URL standard of the WHATWG.
-pub(crate) fn decoded(encoded: &[u8], plus: Plus) -> Decoded<'_> {
-    Decoded {
-        rest: encoded,
-        plus,
+pub(crate) fn decoded(encoded: &[u8], plus: Plus) -> Cow<'_, [u8]> {
+    let is_space = |byte: u8| byte == b'+' && plus == Plus::Space;
+    if !encoded.iter().any(|byte| *byte == b'%' || is_space(*byte)) {
+        return encoded.into();
     }
-}
-
-/// See [`decoded`].
-#[derive(Clone, Debug)]
-pub(crate) struct Decoded<'a> {
-    rest: &'a [u8],
-    plus: Plus,
-}
-
-impl Decoded<'_> {
-    /// All bytes, without an allocation up to 64.
-    pub(crate) fn bytes(self) -> SmallVec<[u8; 64]> {
-        self.collect()
-    }
-}
-
-impl Iterator for Decoded<'_> {
-    type Item = u8;
-
-    fn next(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        if byte == b'+' && self.plus == Plus::Space {
-            return Some(b' ');
-        }
-        if byte == b'%'
-            && let [high, low, rest @ ..] = rest
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        if *byte == b'%'
+            && let [high, low, behind @ ..] = behind
             && let (Some(high), Some(low)) = (digit(*high), digit(*low))
         {
-            self.rest = rest;
-            return Some(high << 4 | low);
+            bytes.push(high << 4 | low);
+            rest = behind;
+        } else {
+            bytes.push(if is_space(*byte) { b' ' } else { *byte });
         }
-        Some(byte)
     }
+    bytes.into()
 }
 
 fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    }
+    // A digit is less than 16.
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
 }

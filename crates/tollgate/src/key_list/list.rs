@@ -15,7 +15,7 @@ use tollgate_core::{KeyBuf, PartKind, RuleError, RuleErrorKind, Tick};
 use crate::{
     diagnostics,
     head::Head,
-    key::{Extracted, KeyExtractor, only_value},
+    key::{Extracted, KeyExtractor},
     key_list::{
         entry::{self, Entry},
         key_table::Hasher,
@@ -185,6 +185,25 @@ impl KeyList {
         let mut key = KeyBuf::new();
         matches!(by.extract(head, &mut key), Extracted::Key) && self.has_key(&key)
     }
+}
+
+/// The kind and the value of a key of one value, which may have a name in front.
+fn only_value(key: &KeyBuf) -> Option<(PartKind, &[u8])> {
+    let mut parts = key.parts();
+    let first = parts.next()?;
+    let is_named = [
+        PartKind::HEADER,
+        PartKind::COOKIE,
+        PartKind::QUERY_PARAMETER,
+        PartKind::PATH_PARAMETER,
+        PartKind::METADATA,
+    ]
+    .contains(&first.0);
+    let value = match is_named {
+        true => parts.next().filter(|(kind, _)| *kind == first.0)?,
+        false => first,
+    };
+    parts.next().is_none().then_some(value)
 }
 
 // Without the entries.

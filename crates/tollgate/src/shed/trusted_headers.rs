@@ -1,11 +1,10 @@
 //! Header fields that are read from trusted peers only: any client can send `x-priority: 0`.
 
 use http::HeaderName;
-use ipnet::IpNet;
 
 use crate::{
     head::Head,
-    key::{peer, trust},
+    key::{TrustedPeers, peer},
     shed::{error::ShedError, priority::Priority},
 };
 
@@ -22,9 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "the fields are read once a layer has them"]
 pub struct TrustedHeaders {
-    networks: Vec<IpNet>,
-    /// Whether peers on a Unix socket are trusted, who have no address.
-    socket: bool,
+    peers: TrustedPeers,
     priority: Option<HeaderName>,
     request_id: Option<HeaderName>,
 }
@@ -40,27 +37,22 @@ impl TrustedHeaders {
     ///
     /// No network; a text that is none; all addresses, because each client could choose its class.
     pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, ShedError> {
-        let (mut trusted, mut socket) = (Vec::new(), false);
+        let mut peers = TrustedPeers::default();
         for text in networks {
-            trust(&text.to_string(), &mut trusted, &mut socket).map_err(ShedError::new)?;
+            peers.add(&text.to_string()).map_err(ShedError::new)?;
         }
-        let networks = trusted;
-        if networks.is_empty() && !socket {
+        if peers.is_empty() {
             return Err(ShedError::new(
                 "no peer is trusted, so no field would ever be read: name the networks of your gateways, \"10.0.0.0/8\" say",
             ));
         }
-        if let Some(all) = IpNet::aggregate(&networks)
-            .into_iter()
-            .find(|it| it.prefix_len() == 0)
-        {
+        if let Some(everybody) = peers.everybody() {
             return Err(ShedError::new(format!(
-                "{all} is every client: each could choose its own class; name the networks of your gateways, \"10.0.0.0/8\" say"
+                "{everybody} is every client: each could choose its own class; name the networks of your gateways, \"10.0.0.0/8\" say"
             )));
         }
         Ok(Self {
-            networks,
-            socket,
+            peers,
             priority: None,
             request_id: None,
         })
@@ -91,7 +83,7 @@ impl TrustedHeaders {
     /// The class that a trusted peer has given.
     pub(super) fn priority_of(&self, head: &Head<'_>) -> Option<Priority> {
         let mut values = head.headers.get_all(self.priority.as_ref()?).iter();
-        let value = values.next().filter(|_| self.trusts(head))?;
+        let value = values.next().filter(|_| self.peers.trust(peer(head)))?;
         Some(match values.next() {
             None => Priority::of_value(value.as_bytes()),
             Some(_) => Priority::P3,
@@ -101,13 +93,7 @@ impl TrustedHeaders {
     /// The id that a trusted peer has given.
     pub(super) fn request_id_of<'a>(&self, head: Head<'a>) -> Option<&'a [u8]> {
         let value = head.headers.get(self.request_id.as_ref()?)?;
-        self.trusts(&head).then(|| value.as_bytes())
-    }
-
-    fn trusts(&self, head: &Head<'_>) -> bool {
-        peer(head).map_or(self.socket, |peer| {
-            self.networks.iter().any(|network| network.contains(&peer))
-        })
+        self.peers.trust(peer(&head)).then(|| value.as_bytes())
     }
 }
 

@@ -1,8 +1,7 @@
 //! The client's address as the key.
 
-use std::borrow::Cow;
-
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
@@ -19,12 +18,13 @@ use crate::{
     head::Head,
     key::{
         client_ip::{
-            forwarded, single_header,
-            trust::{MAX_ENTRIES, Trust, network, trust},
+            forwarded,
+            node::Entry,
+            trust::{MAX_ENTRIES, TrustedPeers, hop, network},
             x_forwarded_for::{self, X_FORWARDED_FOR},
         },
         extractor::{Extracted, KeyExtractor, NoKey},
-        header::header_name,
+        fields::header_name,
         peer::{no_peer, peer, with_peer},
     },
 };
@@ -48,11 +48,11 @@ use crate::{
 pub fn client_ip() -> ClientIp {
     ClientIp {
         source: Source::Peer,
-        trust: Trust::NoProxy,
+        proxies: TrustedPeers::default(),
+        hops: None,
         ipv4_prefix: 32,
         ipv6_prefix: 64,
         mistake: None,
-        socket: false,
         distrusted: Arc::default(),
     }
 }
@@ -64,12 +64,11 @@ pub fn client_ip() -> ClientIp {
 #[must_use = "an extractor does nothing until a rule counts by it"]
 pub struct ClientIp {
     source: Source,
-    trust: Trust,
+    proxies: TrustedPeers,
+    hops: Option<usize>,
     ipv4_prefix: u8,
     ipv6_prefix: u8,
     mistake: Option<String>,
-    /// Whether a peer without an address is trusted, as one on a Unix socket.
-    socket: bool,
     /// Whether an untrusted peer with the header was reported.
     distrusted: Arc<AtomicBool>,
 }
@@ -123,21 +122,12 @@ impl ClientIp {
     /// The first request with the header, with `X-Forwarded-For` or with `Forwarded` from an untrusted peer is an event at warn level
     /// with the peer's address: if that is your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
-        let mut networks = Vec::new();
         for proxy in proxies {
-            if let Err(mistake) = trust(&proxy.to_string(), &mut networks, &mut self.socket) {
+            if let Err(mistake) = self.proxies.add(&proxy.to_string()) {
                 self.record_mistake(mistake);
             }
         }
-        match &mut self.trust {
-            Trust::Proxies(before) => before.extend(networks),
-            Trust::Hops(_) if networks.is_empty() => {}
-            Trust::Hops(_) => self.record_mistake(TWO_TRUSTS.to_owned()),
-            Trust::NoProxy if self.socket || !networks.is_empty() => {
-                self.trust = Trust::Proxies(networks);
-            }
-            Trust::NoProxy => {}
-        }
+        self.refuse_two_trusts();
         self
     }
 
@@ -153,10 +143,9 @@ impl ClientIp {
             self.record_mistake(format!(
                 "hops({proxies}) is out of range: count the proxies in front of the service, 1 to {MAX_ENTRIES}"
             ));
-        } else if matches!(&self.trust, Trust::Proxies(networks) if !networks.is_empty()) {
-            self.record_mistake(TWO_TRUSTS.to_owned());
         } else {
-            self.trust = Trust::Hops(proxies);
+            self.hops = Some(proxies);
+            self.refuse_two_trusts();
         }
         self
     }
@@ -230,21 +219,27 @@ impl ClientIp {
         let head = &head.into();
         let (peer, headers) = (peer(head), head.headers);
         match peer {
-            Some(peer) if !self.trust.trusts(peer) => {
-                self.report_untrusted(peer, head);
-                return Ok(peer);
+            Some(address) if self.hops.is_none() && !self.proxies.trust(peer) => {
+                self.report_untrusted(address, head);
+                return Ok(address);
             }
-            None if !self.socket => return Err(no_peer()),
+            None if !self.proxies.socket => return Err(no_peer()),
             _ => {}
         }
-        let (trust, socket) = (&self.trust, self.socket);
         let client = match &self.source {
             Source::Peer => peer,
-            Source::XForwardedFor => trust.client(peer, socket, x_forwarded_for::entries(headers)),
-            Source::Forwarded => trust.client(peer, socket, forwarded::entries(headers)),
-            Source::SingleHeader(name) => single_header::read(headers, name).or(peer),
+            Source::XForwardedFor => self.client(peer, x_forwarded_for::entries(headers)),
+            Source::Forwarded => self.client(peer, forwarded::entries(headers)),
+            Source::SingleHeader(name) => x_forwarded_for::only_address(headers, name).or(peer),
         };
         client.ok_or_else(|| self.unnamed())
+    }
+
+    fn client(&self, peer: Option<IpAddr>, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
+        match self.hops {
+            Some(hops) => hop(hops, entries).or(peer),
+            None => self.proxies.first_untrusted(peer, entries),
+        }
     }
 
     /// The proxy has no address, and names no client.
@@ -269,6 +264,7 @@ impl ClientIp {
             Source::SingleHeader(name) => name.clone(),
         })
     }
+
     fn network(&self, address: IpAddr) -> Network {
         Network::of(address)
             .ipv4_prefix(self.ipv4_prefix)
@@ -335,11 +331,7 @@ impl ClientIp {
         if matches!(self.source, Source::Peer) || self.distrusted.load(Ordering::Relaxed) {
             return;
         }
-        let own = match &self.source {
-            Source::SingleHeader(name) => Some(name),
-            _ => None,
-        };
-        if let Some(name) = proxy_header(head, own)
+        if let Some(name) = proxy_header(head, self.header())
             && !self.distrusted.swap(true, Ordering::Relaxed)
         {
             diagnostics::warn(&format!(
@@ -362,14 +354,22 @@ impl ClientIp {
         self
     }
 
+    fn refuse_two_trusts(&mut self) {
+        if self.hops.is_some() && !self.proxies.networks.is_empty() {
+            self.record_mistake(
+                "client_ip() takes trusted_proxies(..) or hops(..), not both".to_owned(),
+            );
+        }
+    }
+
     fn record_mistake(&mut self, mistake: String) {
         self.mistake.get_or_insert(mistake);
     }
 }
 
 /// The field of a proxy that a request has.
-fn proxy_header(head: &Head<'_>, own: Option<&HeaderName>) -> Option<HeaderName> {
-    let names = [Some(X_FORWARDED_FOR), Some(header::FORWARDED), own.cloned()];
+fn proxy_header(head: &Head<'_>, own: Option<HeaderName>) -> Option<HeaderName> {
+    let names = [Some(X_FORWARDED_FOR), Some(header::FORWARDED), own];
     let mut names = names.into_iter().flatten();
     names.find(|name| head.headers.contains_key(name))
 }
@@ -394,8 +394,6 @@ fn look_for_proxy(head: &Head<'_>) {
         peer.as_deref().unwrap_or("a peer")
     ));
 }
-
-const TWO_TRUSTS: &str = "client_ip() takes trusted_proxies(..) or hops(..), not both";
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
@@ -430,22 +428,28 @@ impl KeyExtractor for ClientIp {
         if let Some(mistake) = &self.mistake {
             return Err(mistake.clone());
         }
-        let mistake = match (&self.source, &self.trust) {
-            (Source::Peer, Trust::NoProxy)
-            | (Source::XForwardedFor | Source::Forwarded, Trust::Proxies(_) | Trust::Hops(_))
-            | (Source::SingleHeader(_), Trust::Proxies(_)) => return self.trust.validate(),
-            (Source::Peer, _) => {
+        if let Some(everybody) = self.proxies.everybody() {
+            return Err(format!(
+                "trusted_proxies(..) covers {everybody}, which is every client: each could choose its own address; name the \
+                 networks of your proxies, \"10.0.0.0/8\" say, or take hops(..) with the number of proxies if clients cannot get \
+                 past them"
+            ));
+        }
+        let trusts_proxies = !self.proxies.is_empty();
+        let mistake = match &self.source {
+            Source::Peer if trusts_proxies || self.hops.is_some() => {
                 "client_ip() has trusted proxies, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"
             }
-            (Source::XForwardedFor | Source::Forwarded, Trust::NoProxy) => {
+            Source::XForwardedFor | Source::Forwarded if !trusts_proxies && self.hops.is_none() => {
                 "client_ip() reads a header that any client may write: add trusted_proxies(..) with the addresses of \
                  your proxies, or hops(..) with their number"
             }
-            (Source::SingleHeader(_), _) => {
+            Source::SingleHeader(_) if !trusts_proxies || self.hops.is_some() => {
                 "client_ip() reads a header that any client may write: add trusted_proxies(..) with the addresses of \
                  your proxies; hops(..) says nothing about a single header"
             }
+            _ => return Ok(()),
         };
         Err(mistake.to_owned())
     }

@@ -1,6 +1,25 @@
-//! Addresses as proxies spell them.
+//! Entries in lists of proxies, and how proxies spell addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A parsed entry in a list of proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// An address, an IPv4-mapped one as IPv4.
+    Address(IpAddr),
+    /// `unix:`, as nginx calls a client on a Unix socket.
+    Socket,
+    /// Not an address: a name, `unknown`, or malformed.
+    Unreadable,
+    /// The field is malformed here, so the beginning of the entry is unknown.
+    Broken,
+}
+
+impl From<Option<IpAddr>> for Entry {
+    fn from(address: Option<IpAddr>) -> Self {
+        address.map_or(Self::Unreadable, Self::Address)
+    }
+}
 
 /// An address in `X-Forwarded-For` or in a header of its own: `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`,
 /// `[2001:db8::1]`, `[2001:db8::1]:443`, each also in quotes.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::key::client_ip::entry::Entry;
+use crate::key::client_ip::node::Entry;
 
 /// How many entries of a list are read, from the right.
 pub(crate) const MAX_ENTRIES: usize = 64;
@@ -12,75 +12,64 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 /// A peer on a Unix socket, as nginx spells it.
 pub(crate) const SOCKET: &str = "unix:";
 
-/// Which proxies are trusted.
-#[derive(Clone, Debug)]
-pub(crate) enum Trust {
-    /// None.
-    NoProxy,
-    /// Proxies in these networks.
-    Proxies(Vec<IpNet>),
-    /// This many proxies in a chain, the peer included.
-    Hops(usize),
+/// Peers that are trusted: proxies, gateways.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrustedPeers {
+    pub(crate) networks: Vec<IpNet>,
+    /// Whether peers without an address are trusted, as those on a Unix socket.
+    pub(crate) socket: bool,
 }
 
-impl Trust {
-    /// Whether the peer's header counts, if the peer has an address.
-    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
-        match self {
-            Self::NoProxy => false,
-            Self::Proxies(networks) => networks.iter().any(|network| network.contains(&peer)),
-            Self::Hops(_) => true,
+impl TrustedPeers {
+    /// Adds a network from text, or [the socket](SOCKET).
+    pub(crate) fn add(&mut self, text: &str) -> Result<(), String> {
+        match text {
+            SOCKET => self.socket = true,
+            text if text.starts_with("unix") || text.starts_with('/') => {
+                return Err(format!(
+                    "{text:?} is not a network: what comes over a Unix socket has no address, and all sockets of a service are \
+                     trusted together; write \"unix:\""
+                ));
+            }
+            text => self.networks.push(network(text)?),
         }
+        Ok(())
     }
 
-    /// Rejects networks that cover all addresses, such as `0.0.0.0/0`, or its two halves.
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        let Self::Proxies(networks) = self else {
-            return Ok(());
-        };
-        match IpNet::aggregate(networks)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.networks.is_empty() && !self.socket
+    }
+
+    pub(crate) fn trust(&self, peer: Option<IpAddr>) -> bool {
+        peer.map_or(self.socket, |peer| {
+            self.networks.iter().any(|network| network.contains(&peer))
+        })
+    }
+
+    /// A network of all addresses, such as `0.0.0.0/0`, which may be trusted as its two halves.
+    pub(crate) fn everybody(&self) -> Option<IpNet> {
+        let networks = IpNet::aggregate(&self.networks);
+        networks
             .into_iter()
             .find(|network| network.prefix_len() == 0)
-        {
-            None => Ok(()),
-            Some(network) => Err(format!(
-                "trusted_proxies(..) covers {network}, which is every client: each could choose its own address; name the \
-                 networks of your proxies, \"10.0.0.0/8\" say, or take hops(..) with the number of proxies if clients cannot get \
-                 past them"
-            )),
-        }
     }
 
     /// The client, from a list that is read from the right: each proxy has appended the address of its peer. `peer` is trusted, and
     /// without an address if it is on a Unix socket.
     ///
-    /// `None`: neither it nor the list has an address that counts.
-    pub(crate) fn client(
+    /// An invalid entry stops the walk: entries to its left may be the client's own. `None`: neither the peer nor the list has an
+    /// address that counts.
+    pub(crate) fn first_untrusted(
         &self,
         peer: Option<IpAddr>,
-        socket: bool,
-        entries: impl Iterator<Item = Entry>,
-    ) -> Option<IpAddr> {
-        match self {
-            Self::NoProxy => peer,
-            Self::Proxies(_) => self.first_untrusted(peer, socket, entries),
-            Self::Hops(hops) => hop(*hops, entries).or(peer),
-        }
-    }
-
-    /// An invalid entry stops the walk: entries to its left may be the client's own.
-    fn first_untrusted(
-        &self,
-        peer: Option<IpAddr>,
-        socket: bool,
         entries: impl Iterator<Item = Entry>,
     ) -> Option<IpAddr> {
         let mut last = peer;
         for entry in entries.take(MAX_ENTRIES) {
             match entry {
-                Entry::Address(address) if self.trusts(address) => last = Some(address),
+                Entry::Address(address) if self.trust(Some(address)) => last = Some(address),
                 Entry::Address(address) => return Some(address),
-                Entry::Socket if socket => {}
+                Entry::Socket if self.socket => {}
                 Entry::Socket | Entry::Unreadable => return last,
                 Entry::Broken => return peer,
             }
@@ -89,7 +78,8 @@ impl Trust {
     }
 }
 
-fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
+/// The entry that the outermost of this many proxies has appended.
+pub(crate) fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
     let mut entries = entries.take(hops.min(MAX_ENTRIES));
     for _ in 1..hops {
         entries.next().filter(|entry| *entry != Entry::Broken)?;
@@ -98,25 +88,6 @@ fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
         Entry::Address(address) => Some(address),
         Entry::Socket | Entry::Unreadable | Entry::Broken => None,
     }
-}
-
-/// Adds a network from text, or [the socket](SOCKET).
-pub(crate) fn trust(
-    text: &str,
-    networks: &mut Vec<IpNet>,
-    socket: &mut bool,
-) -> Result<(), String> {
-    match text {
-        SOCKET => *socket = true,
-        text if text.starts_with("unix") || text.starts_with('/') => {
-            return Err(format!(
-                "{text:?} is not a network: what comes over a Unix socket has no address, and all sockets of a service are \
-                 trusted together; write \"unix:\""
-            ));
-        }
-        text => networks.push(network(text)?),
-    }
-    Ok(())
 }
 
 /// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one becomes IPv4.

@@ -1,8 +1,16 @@
-//! `X-Forwarded-For`: a list without a standard.
+//! `X-Forwarded-For`, a list without a standard; and headers with one address.
+
+use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::ValueIter};
 
-use crate::key::client_ip::{entry::Entry, node::address, trust::SOCKET};
+use crate::key::{
+    client_ip::{
+        node::{Entry, address},
+        trust::SOCKET,
+    },
+    extractor_fn::exactly_one,
+};
 
 /// The longest address with brackets, port and quotes has 49 bytes. A longer entry is invalid.
 const MAX_ENTRY_BYTES: usize = 128;
@@ -56,4 +64,12 @@ impl Iterator for Entries<'_> {
             }
         }
     }
+}
+
+/// The address, if the header occurs once and is an address.
+pub(crate) fn only_address(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
+    let value = exactly_one(headers.get_all(name).iter()).ok()?.as_bytes();
+    (value.len() <= MAX_ENTRY_BYTES)
+        .then(|| address(value))
+        .flatten()
 }

@@ -1,0 +1,118 @@
+//! Extractors that are made of functions.
+
+use std::{
+    borrow::Cow,
+    fmt::{self, Debug},
+};
+
+use tollgate_core::{KeyBuf, PartKind};
+
+use crate::{
+    head::Head,
+    key::extractor::{Extracted, KeyExtractor, NoKey},
+};
+
+/// An extractor that is a function.
+#[derive(Clone)]
+pub(crate) struct ExtractorFn<F> {
+    subject_type: &'static str,
+    extract: F,
+    mistake: Option<String>,
+}
+
+pub(crate) fn extractor<F>(subject_type: &'static str, extract: F) -> ExtractorFn<F>
+where
+    F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
+{
+    ExtractorFn {
+        subject_type,
+        extract,
+        mistake: None,
+    }
+}
+
+/// An extractor of one part.
+pub(crate) fn part<F>(
+    subject_type: &'static str,
+    kind: PartKind,
+    find: F,
+) -> impl KeyExtractor + Clone + Debug
+where
+    F: for<'h> Fn(&Head<'h>) -> Result<Cow<'h, str>, NoKey> + Clone + Send + Sync + 'static,
+{
+    extractor(subject_type, move |head, key| match find(head) {
+        Ok(found) => {
+            key.push(kind, found.as_bytes());
+            Extracted::Key
+        }
+        Err(why) => Extracted::Nothing(why),
+    })
+}
+
+/// An extractor of a value with a name, or with what is wrong with the name. An empty value is no key, so that clients without a
+/// value do not share a bucket by accident.
+///
+/// The name is part of the key, so that the keys of `header("x-user").or(header("x-device"))` never collide.
+pub(crate) fn named<N, F>(
+    subject_type: &'static str,
+    kind: PartKind,
+    name: Result<N, String>,
+    find: F,
+) -> impl KeyExtractor + Clone + Debug
+where
+    N: AsRef<str> + Clone + Send + Sync + 'static,
+    F: for<'h> Fn(&Head<'h>, &N) -> Result<Cow<'h, [u8]>, NoKey> + Clone + Send + Sync + 'static,
+{
+    let mistake = name.as_ref().err().cloned();
+    let extract = move |head: &Head<'_>, key: &mut KeyBuf| {
+        let wrong = |mistake: &String| NoKey::Misconfigured(mistake.clone().into());
+        let found = name.as_ref().map_err(wrong);
+        match found.and_then(|name| Ok((name, find(head, name)?))) {
+            Ok((name, value)) if !value.is_empty() => {
+                key.push(kind, name.as_ref());
+                key.push(kind, value);
+                Extracted::Key
+            }
+            Ok(_) => Extracted::Nothing(NoKey::Absent),
+            Err(why) => Extracted::Nothing(why),
+        }
+    };
+    ExtractorFn {
+        subject_type,
+        extract,
+        mistake,
+    }
+}
+
+/// The single item of `values`.
+pub(crate) fn exactly_one<T>(mut values: impl Iterator<Item = T>) -> Result<T, NoKey> {
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value),
+        (None, _) => Err(NoKey::Absent),
+        (Some(_), Some(_)) => Err(NoKey::Ambiguous),
+    }
+}
+
+impl<F> KeyExtractor for ExtractorFn<F>
+where
+    F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
+{
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+        (self.extract)(head, key)
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        self.subject_type.into()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.mistake.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// What it was made of may identify a client.
+impl<F> fmt::Debug for ExtractorFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(..)", self.subject_type)
+    }
+}

@@ -1,0 +1,230 @@
+//! What a request is for as the key: its method, its path with what is in it, and its authority.
+
+#[cfg(feature = "axum")]
+use std::task::{Context, Poll, Waker};
+use std::{borrow::Cow, fmt::Debug};
+
+#[cfg(feature = "axum")]
+use axum::extract::RawPathParams;
+use http::header;
+use tollgate_core::PartKind;
+
+use crate::{
+    head::Head,
+    key::{
+        extractor::{KeyExtractor, NoKey},
+        extractor_fn::{exactly_one, named, part},
+        percent::{Plus, decoded},
+    },
+};
+
+/// Counts by the request's method; mostly a part of a tuple. The key has one part of [`PartKind::METHOD`].
+///
+/// A client may invent methods, and each has its own budget. Reject unknown methods in front of the limit, or combine this
+/// with another extractor.
+#[must_use]
+pub fn method() -> impl KeyExtractor + Clone + Debug {
+    part("method", PartKind::METHOD, |head| {
+        Ok(head.method.as_str().into())
+    })
+}
+
+/// Counts by the request's path, without the query. The key has one part of [`PartKind::PATH`].
+///
+/// Use it for gRPC, where the path is `/package.Service/Method`. For HTTP use the route's pattern (`matched_path`, with the
+/// feature `axum`): a path has many spellings (`/a`, `/%61`), and each has its own budget. Inside of axum's `Router::nest` the
+/// path lacks the prefix.
+#[must_use]
+pub fn path() -> impl KeyExtractor + Clone + Debug {
+    part("path", PartKind::PATH, |head| Ok(head.uri.path().into()))
+}
+
+/// Counts by the pattern of the route, such as `/users/{id}`. The key has one part of [`PartKind::ROUTE`].
+///
+/// axum knows the pattern only inside of the router. In a layer around the whole router, and in the fallback, the result is
+/// [`NoKey::Misconfigured`].
+#[cfg(feature = "axum")]
+#[must_use]
+pub fn matched_path() -> impl KeyExtractor + Clone + Debug {
+    part("route", PartKind::ROUTE, |head| {
+        match head.extensions.get::<axum::extract::MatchedPath>() {
+            Some(route) => Ok(route.as_str().into()),
+            None => Err(NoKey::Misconfigured(
+                "the request has no MatchedPath: add the layer inside of axum's router, with Router::route_layer or \
+                 Router::layer; the router's fallback has none"
+                    .into(),
+            )),
+        }
+    })
+}
+
+/// Counts by a parameter of the route: `path_parameter("tenant")` on `/tenants/{tenant}/orders`.
+///
+/// The value is percent-decoded by axum. A route without this parameter, or an empty value, is no key. The layer belongs
+/// inside of the router (`Router::route_layer` or `Router::layer`); elsewhere the result is [`NoKey::Misconfigured`].
+///
+/// axum gives its parameters only to its own extractors, which take the whole request. So this clones the request's extensions,
+/// with one small allocation for each. If that is too expensive, use [`extension`](crate::key::extension()) or
+/// [`computed`](crate::key::computed()).
+///
+/// The key has two parts of [`PartKind::PATH_PARAMETER`], the name and the decoded value.
+#[cfg(feature = "axum")]
+pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
+    let name = name.into();
+    let name = match name.is_empty() || name.contains(['{', '}', '/', '*']) {
+        true => Err(format!(
+            "{name:?} is not the name of a path parameter: take it without braces, as in path_parameter(\"tenant\")"
+        )),
+        false => Ok(name),
+    };
+    let kind = PartKind::PATH_PARAMETER;
+    named("path_parameter", kind, name, |head, name| {
+        let parameters = parameters(head)?;
+        let values = parameters.iter().filter(|(other, _)| other == name);
+        exactly_one(values).map(|(_, value)| Cow::Owned(value.as_bytes().to_vec()))
+    })
+}
+
+/// Counts by a parameter of the query: `query("token")` finds `abc` in `/search?token=abc`.
+///
+/// Names and values are percent-decoded, and `+` is a space, so that another spelling of a value is no second budget. Pairs are
+/// separated by `&` only. A repeated parameter, in any spelling, is [`NoKey::Ambiguous`](crate::key::NoKey::Ambiguous); an empty
+/// one is no key. Case matters.
+///
+/// The key has two parts of [`PartKind::QUERY_PARAMETER`], the name and the decoded value.
+pub fn query(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
+    let name = match name.into() {
+        name if name.is_empty() => {
+            Err("query(\"\") names no parameter; use its name, as in query(\"token\")".to_owned())
+        }
+        name => Ok(name),
+    };
+    named("query", PartKind::QUERY_PARAMETER, name, |head, name| {
+        let query = head.uri.query().unwrap_or_default();
+        let values = query.as_bytes().split(|&b| b == b'&').filter_map(|pair| {
+            let end = pair.iter().position(|&b| b == b'=').unwrap_or(pair.len());
+            let (other, value) = pair.split_at(end);
+            (*decoded(other, Plus::Space) == *name.as_bytes())
+                .then(|| value.get(1..).unwrap_or_default())
+        });
+        exactly_one(values).map(|value| decoded(value, Plus::Space))
+    })
+}
+
+/// Counts by the host and port that a request is for: those of its URI, or else of its `Host` header. A budget for each
+/// virtual host.
+///
+/// Case, user, password, and the scheme's default port are ignored. More than one `Host` header is [`NoKey::Ambiguous`]. The key has one part of [`PartKind::AUTHORITY`].
+///
+/// A client may send any host. Reject unknown hosts in front of the limit.
+#[must_use]
+pub fn authority() -> impl KeyExtractor + Clone + Debug {
+    part("authority", PartKind::AUTHORITY, authority_of)
+}
+
+/// Counts by the gRPC service that is called, `weather.v1.Weather`: the first segment of the path. The key has one part of
+/// [`PartKind::GRPC_SERVICE`].
+///
+/// A path that is not of the form `/service/method` has no key. A client may call services that do not
+/// exist, and each has its own budget: such calls cost nothing but the response.
+#[must_use]
+pub fn grpc_service() -> impl KeyExtractor + Clone + Debug {
+    part("grpc_service", PartKind::GRPC_SERVICE, |head| {
+        let called = service_and_method(head.uri.path());
+        called.map_or(Err(NoKey::Absent), |(service, _)| Ok(service.into()))
+    })
+}
+
+/// Counts by the gRPC method that is called, with its service: `weather.v1.Weather/Current`. The key has one part of
+/// [`PartKind::GRPC_METHOD`].
+///
+/// A path that is not of the form `/service/method` has no key.
+#[must_use]
+pub fn grpc_method() -> impl KeyExtractor + Clone + Debug {
+    part("grpc_method", PartKind::GRPC_METHOD, |head| {
+        let called = service_and_method(head.uri.path());
+        called.map_or(Err(NoKey::Absent), |_| Ok(head.uri.path()[1..].into()))
+    })
+}
+
+#[cfg(feature = "axum")]
+fn parameters(head: &Head<'_>) -> Result<RawPathParams, NoKey> {
+    use axum::extract::{FromRequestParts as _, rejection::RawPathParamsRejection};
+
+    let (mut copy, ()) = http::Request::new(()).into_parts();
+    copy.extensions = head.extensions.clone();
+    // axum reads the extensions only, so the first poll is ready.
+    let answer = std::pin::pin!(RawPathParams::from_request_parts(&mut copy, &()));
+    match answer.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(parameters)) => Ok(parameters),
+        Poll::Ready(Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) => Err(NoKey::Absent),
+        Poll::Ready(Err(_)) | Poll::Pending => Err(NoKey::Misconfigured(
+            "the request has no path parameters: add the layer inside of axum's router, with Router::route_layer or \
+             Router::layer"
+                .into(),
+        )),
+    }
+}
+
+/// The host and port of a request, in lower case.
+fn authority_of<'h>(head: &Head<'h>) -> Result<Cow<'h, str>, NoKey> {
+    let authority = match head.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => exactly_one(head.headers.get_all(header::HOST).iter())?
+            .to_str()
+            .map_err(|_| NoKey::Absent)?
+            .trim(),
+    };
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let default_port = match head.uri.scheme_str() {
+        Some("http") => ":80",
+        Some("https") => ":443",
+        _ => "",
+    };
+    let host = host.strip_suffix(default_port).unwrap_or(host);
+    if host.is_empty() {
+        return Err(NoKey::Absent);
+    }
+    Ok(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    })
+}
+
+/// The service and the method of a path, `/weather.v1.Weather/Current`.
+pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
+    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+    (!service.is_empty() && !method.is_empty() && !method.contains('/'))
+        .then_some((service, method))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn of(uri: &str, hosts: &[&str]) -> Result<String, NoKey> {
+        let mut request = Request::get(uri);
+        for host in hosts {
+            request = request.header(header::HOST, *host);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        authority_of(&Head::from(&head)).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn one_server_is_one_key_however_it_is_written() {
+        for (uri, expected) in [
+            ("http://API.example:80/", "api.example"),
+            ("https://api.example:443/", "api.example"),
+            ("https://api.example:80/", "api.example:80"),
+            ("https://user:pass@api.example/", "api.example"),
+            ("http://[2001:DB8::1]:80/", "[2001:db8::1]"),
+            ("http://[2001:db8::80]/", "[2001:db8::80]"),
+        ] {
+            assert_eq!(of(uri, &[]).as_deref(), Ok(expected), "{uri}");
+        }
+    }
+}
