@@ -55,7 +55,7 @@ impl Set {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.keys.len + self.v4.len + self.v6.len
+        self.keys.len() + self.v4.len + self.v6.len
     }
 }
 
