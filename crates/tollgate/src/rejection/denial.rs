@@ -55,9 +55,6 @@ impl<'a> Denial<'a> {
         why: &'a NoKey,
     ) -> Self {
         Self {
-            head,
-            decision,
-            rules,
             no_key: Some(why),
             retry_after: None,
             // A failed look-up is not the client's fault.
@@ -66,8 +63,7 @@ impl<'a> Denial<'a> {
                 _ => Reason::NoKey,
             },
             status,
-            hide_quota: false,
-            in_units: false,
+            ..Self::new(head, decision, rules, status)
         }
     }
 
@@ -156,6 +152,17 @@ impl<'a> Denial<'a> {
     #[must_use]
     pub fn hides_quota(&self) -> bool {
         self.hide_quota
+    }
+
+    /// The rule and the plan of the only quota that the request exceeds, if it costs what others do. The body is the same each time.
+    pub(super) fn only_quota(&self) -> Option<(usize, usize)> {
+        let mut exceeded = self.exceeded();
+        match (self.reason, exceeded.next(), exceeded.next()) {
+            (Reason::Quota | Reason::Slots, Some(only), None) if !self.in_units => {
+                Some((only.rule(), only.plan()))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn exceeded(&self) -> impl Iterator<Item = &'a Verdict> {

@@ -1,9 +1,6 @@
 //! The details of a denial for a response body.
 
-use std::{
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -36,39 +33,35 @@ impl Exceeded<'_> {
     pub(super) fn limit(&self) -> u64 {
         self.quota.limit()
     }
-}
 
-impl fmt::Display for Exceeded<'_> {
     /// A sentence for people.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(super) fn sentence(&self) -> String {
         let (name, limit, rate) = (self.name, self.limit(), self.quota.rate());
-        let amount = |number| Amount {
-            number,
-            unit: self.unit,
-        };
         if self.never {
-            write!(
-                f,
-                "The request costs more than policy \"{name}\" ever allows, which is "
-            )?;
-            return match self.unit {
-                "requests" => write!(f, "{limit}."),
-                _ => write!(f, "{}.", amount(limit)),
+            let most = match self.unit {
+                "requests" => limit.to_string(),
+                unit => amount(limit, unit),
             };
+            return format!(
+                "The request costs more than policy \"{name}\" ever allows, which is {most}."
+            );
         }
         if self.quota.algorithm() == AlgorithmKind::Concurrent {
-            return write!(f, "Policy \"{name}\" allows {} at once.", amount(limit));
+            let most = amount(limit, self.unit);
+            return format!("Policy \"{name}\" allows {most} at once.");
         }
-        write!(f, "Policy \"{name}\" allows {} per ", amount(rate))?;
-        match self.quota.calendar_of() {
+        let period = match self.quota.calendar_of() {
             #[cfg(feature = "calendar")]
-            Some(calendar) => f.write_str(calendar.unit().name())?,
-            _ => write!(f, "{}", Readable(self.quota.period()))?,
-        }
+            Some(calendar) => calendar.unit().name().to_owned(),
+            _ => readable(self.quota.period()),
+        };
+        let rate_of_units = amount(rate, self.unit);
         match limit == rate {
-            true => f.write_str("."),
+            true => format!("Policy \"{name}\" allows {rate_of_units} per {period}."),
             // A bucket: people know the rate, and what fits in at once.
-            false => write!(f, ", at most {limit} at once."),
+            false => format!(
+                "Policy \"{name}\" allows {rate_of_units} per {period}, at most {limit} at once."
+            ),
         }
     }
 }
@@ -161,65 +154,41 @@ impl<'a> DenialDetails<'a> {
         if let Some(why) = &self.no_key {
             return Some(why.clone());
         }
-        let mut text = String::new();
-        for exceeded in &self.exceeded {
-            if !text.is_empty() {
-                text.push(' ');
-            }
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{exceeded}");
+        let mut sentences: Vec<_> = self.exceeded.iter().map(Exceeded::sentence).collect();
+        match self.reason {
+            _ if self.hides_quota => {}
+            Reason::QueueFull => sentences.push("The queue is full.".to_owned()),
+            Reason::WaitExpired => sentences.push("The time to wait is over.".to_owned()),
+            _ => {}
         }
-        let waiting = match self.reason {
-            Reason::QueueFull => "The queue is full.",
-            Reason::WaitExpired => "The time to wait is over.",
-            _ => "",
-        };
-        if !waiting.is_empty() && !self.hides_quota {
-            if !text.is_empty() {
-                text.push(' ');
-            }
-            text.push_str(waiting);
-        }
-        (!text.is_empty()).then_some(text)
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 }
 
 /// A number with its unit: `1 token`, `5 tokens`.
-struct Amount<'a> {
-    number: u64,
-    unit: &'a str,
-}
-
-impl fmt::Display for Amount<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, unit } = *self;
-        let Some(one) = unit.strip_suffix('s').filter(|_| number == 1) else {
-            return write!(f, "{number} {unit}");
-        };
-        if let Some(stem) = one.strip_suffix("ie") {
-            return write!(f, "{number} {stem}y");
-        }
-        let ends = ["che", "she", "sse", "xe"];
-        match ends.iter().any(|end| one.ends_with(end)) {
-            true => write!(f, "{number} {}", &one[..one.len() - 1]),
-            false => write!(f, "{number} {one}"),
-        }
+fn amount(number: u64, unit: &str) -> String {
+    let Some(one) = unit.strip_suffix('s').filter(|_| number == 1) else {
+        return format!("{number} {unit}");
+    };
+    if let Some(stem) = one.strip_suffix("ie") {
+        return format!("{number} {stem}y");
+    }
+    let ends = ["che", "she", "sse", "xe"];
+    match ends.iter().any(|end| one.ends_with(end)) {
+        true => format!("{number} {}", &one[..one.len() - 1]),
+        false => format!("{number} {one}"),
     }
 }
 
 /// A duration in the largest unit in which it is a whole number.
-struct Readable(Duration);
-
-impl fmt::Display for Readable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = self.0.as_micros();
-        if micros.is_multiple_of(1_000_000) {
-            write!(f, "{} s", micros / 1_000_000)
-        } else if micros.is_multiple_of(1_000) {
-            write!(f, "{} ms", micros / 1_000)
-        } else {
-            write!(f, "{micros} µs")
-        }
+fn readable(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    if micros.is_multiple_of(1_000_000) {
+        format!("{} s", micros / 1_000_000)
+    } else if micros.is_multiple_of(1_000) {
+        format!("{} ms", micros / 1_000)
+    } else {
+        format!("{micros} µs")
     }
 }
 

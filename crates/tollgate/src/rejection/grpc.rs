@@ -8,7 +8,7 @@ use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use tollgate_core::{Reason, Retry, RuleSet};
+use tollgate_core::{Quota, Reason, Retry, Rule, RuleSet};
 
 use crate::{
     head::Head,
@@ -117,18 +117,12 @@ impl GrpcRejection {
 
     /// The prepared `QuotaFailure`, for a denial by one quota.
     fn prepared(&self, denial: &Denial<'_>) -> Option<&Message> {
-        let mut exceeded = denial.exceeded();
-        match (denial.reason(), exceeded.next(), exceeded.next()) {
-            (Reason::Quota | Reason::Slots, Some(only), None) if !denial.is_in_units() => {
-                let (rule, plan) = (only.rule(), only.plan());
-                self.used_up
-                    .find_or_make(denial.rules(), rule, plan, |rule, quota| {
-                        let status = StatusCode::TOO_MANY_REQUESTS;
-                        quota_failure(&DenialDetails::used_up(rule, quota, status).exceeded)
-                    })
-            }
-            _ => None,
-        }
+        let (rule, plan) = denial.only_quota()?;
+        let make = |rule: &Rule, quota: &Quota| {
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            quota_failure(&DenialDetails::used_up(rule, quota, status).exceeded)
+        };
+        self.used_up.find_or_make(denial.rules(), rule, plan, make)
     }
 }
 
@@ -216,7 +210,7 @@ fn quota_failure(exceeded: &[Exceeded<'_>]) -> Message {
     for policy in exceeded {
         let violation = Message::default()
             .text(1, &format!("policy:{}", policy.name))
-            .text(2, &policy.to_string())
+            .text(2, &policy.sentence())
             .text(5, policy.name)
             .uint(7, policy.limit());
         let longer = failure.clone().message(1, &violation);

@@ -7,18 +7,15 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Reason, RuleSet};
+use tollgate_core::{Quota, Rule, RuleSet};
 
 use crate::{
     header::{PerQuota, template::Values},
     rejection::{
+        bodies::{OpenBody, json, problem, text},
         denial::Denial,
         details::DenialDetails,
-        json::json,
-        open_body::OpenBody,
-        problem::problem,
         style::{Rejection, Style},
-        text::text,
     },
 };
 
@@ -90,21 +87,12 @@ impl HttpRejection {
 
     /// The prepared body, for a denial by one quota.
     fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
-        let usual = matches!(denial.reason(), Reason::Quota | Reason::Slots)
-            && denial.status() == self.status
-            && !(denial.hides_quota() || denial.is_in_units());
-        let open = opener(&self.rejection.0).filter(|_| usual)?;
-        let mut exceeded = denial.exceeded();
-        match (exceeded.next(), exceeded.next()) {
-            (Some(only), None) => {
-                let (rule, plan) = (only.rule(), only.plan());
-                self.used_up
-                    .find_or_make(denial.rules(), rule, plan, |rule, quota| {
-                        open(&DenialDetails::used_up(rule, quota, self.status))
-                    })
-            }
-            _ => None,
-        }
+        let is_usual = denial.status() == self.status && !denial.hides_quota();
+        let open = opener(&self.rejection.0).filter(|_| is_usual)?;
+        let (rule, plan) = denial.only_quota()?;
+        let make =
+            |rule: &Rule, quota: &Quota| open(&DenialDetails::used_up(rule, quota, self.status));
+        self.used_up.find_or_make(denial.rules(), rule, plan, make)
     }
 }
 

@@ -138,19 +138,16 @@
 //! assert_eq!(format!("{rejection:?}"), "Rejection::custom");
 //! ```
 
+mod bodies;
 mod denial;
 mod details;
 mod grpc;
 mod http;
-mod json;
-mod open_body;
-mod problem;
 mod protobuf;
 mod responses;
 pub(crate) mod style;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub use self::denial::Denial;
 pub(crate) use self::{
