@@ -399,23 +399,26 @@ impl RequestRule {
         Arc::make_mut(&mut self.settings)
     }
 
+    fn with(mut self, change: impl FnOnce(&mut RequestSettings)) -> Self {
+        change(self.set());
+        self
+    }
+
     /// What to do with requests that have no key. Default: they share one bucket. A request under a plan that is
     /// [unlimited](Quota::unlimited) needs none.
-    pub fn when_missing(mut self, missing: Missing) -> Self {
-        let settings = self.set();
-        settings.missing = missing;
-        self
+    pub fn when_missing(self, missing: Missing) -> Self {
+        self.with(|settings| settings.missing = missing)
     }
 
     /// Computes the cost of a request in units from its head. 0 checks without taking.
     ///
     /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`, and the first one is
     /// an event at warn level. Cap the result.
-    pub fn cost_by(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        let settings = self.set();
-        settings.cost = Some(Arc::new(cost));
-        settings.counts_units();
-        self
+    pub fn cost_by(self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        self.with(|settings| {
+            settings.cost = Some(Arc::new(cost));
+            settings.counts_units();
+        })
     }
 
     /// Keeps the units of a request if the inner service returns an error or a response with a [`Refund`](crate::service::Refund).
@@ -423,10 +426,8 @@ impl RequestRule {
     ///
     /// Use it for every rule whose clients can provoke such an error and profit: log-ins and codes, and work that is expensive
     /// before it fails, as with a timeout inside of the layer.
-    pub fn keep_on_error(mut self) -> Self {
-        let settings = self.set();
-        settings.keeps = true;
-        self
+    pub fn keep_on_error(self) -> Self {
+        self.with(|settings| settings.keeps = true)
     }
 
     /// Blocks a key for a time, which grows, after too many denials: see [`Block`].
@@ -449,19 +450,16 @@ impl RequestRule {
     ///     .block(Block::after(5).within(10 * MINUTE).for_each([MINUTE, 10 * MINUTE, HOUR]).forget_after(DAY));
     /// # let _ = rule;
     /// ```
-    pub fn block(mut self, block: Block) -> Self {
-        let settings = self.set();
-        settings.rule = settings.rule.clone().block(block);
-        self
+    pub fn block(self, block: Block) -> Self {
+        self.with(|settings| settings.rule = settings.rule.clone().block(block))
     }
 
     /// The status of requests that a limit of [none](Quota::none) blocks, 400 to 499. Default: 403, and PERMISSION_DENIED in
     /// gRPC. A 401 is UNAUTHENTICATED there, and a 429 RESOURCE_EXHAUSTED.
     ///
     /// A 401 requires a `WWW-Authenticate` field (RFC 9110 §15.5.2): see [`Missing::Reject`].
-    pub fn blocked_status(mut self, status: StatusCode) -> Self {
-        self.set().blocked_status = status;
-        self
+    pub fn blocked_status(self, status: StatusCode) -> Self {
+        self.with(|settings| settings.blocked_status = status)
     }
 
     /// Holds each denial of this rule back for so long, which makes guessing slow and costs an attacker connections: at most that many
@@ -483,9 +481,8 @@ impl RequestRule {
     /// # Panics
     ///
     /// The future of a response panics outside of a tokio runtime with its timer enabled, when its denial is held.
-    pub fn slow_denials(mut self, by: Duration, at_most: usize) -> Self {
-        self.set().slow_denials = Some(SlowDenials { by, at_most });
-        self
+    pub fn slow_denials(self, by: Duration, at_most: usize) -> Self {
+        self.with(|settings| settings.slow_denials = Some(SlowDenials { by, at_most }))
     }
 
     /// Lets the closure answer in the place of the service while a key is above this [threshold](Rule::threshold): with a page that asks
@@ -494,13 +491,12 @@ impl RequestRule {
     /// The request is admitted, and counts; [`count_if`](Self::count_if) sees the answer. Who has passed starts anew by
     /// [`Limiter::reset`](crate::Limiter::reset): see [Answer abuse](crate::guide::abuse).
     pub fn challenge(
-        mut self,
+        self,
         threshold: impl Into<Arc<str>>,
         answer: impl Fn(&Head<'_>, &Verdict) -> Option<Response<Bytes>> + Send + Sync + 'static,
     ) -> Self {
         let challenge: (_, Arc<ChallengeFn>) = (threshold.into(), Arc::new(answer));
-        self.set().challenges.push(challenge);
-        self
+        self.with(|settings| settings.challenges.push(challenge))
     }
 
     /// Counts only the requests for whose response this is `true`: failed log-ins, say, or what a cache did not answer. Called
@@ -550,15 +546,15 @@ impl RequestRule {
     /// failed, and if the settlement cannot be sent: it is sent once and never repeated. In another process, a cached denial may
     /// last up to a second longer.
     pub fn count_if(
-        mut self,
+        self,
         counts: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let settings = self.set();
-        settings.counts = Some(match settings.counts.take() {
-            None => Arc::new(counts),
-            Some(before) => Arc::new(move |response| before(response) && counts(response)),
-        });
-        self
+        self.with(|settings| {
+            settings.counts = Some(match settings.counts.take() {
+                None => Arc::new(counts),
+                Some(before) => Arc::new(move |response| before(response) && counts(response)),
+            });
+        })
     }
 
     /// Settles a request to the cost in units that its response has: by a header field of the inner service, or by the status. `None`
@@ -581,13 +577,13 @@ impl RequestRule {
     ///
     /// The field stays in the response; remove it in an outer layer if clients should not see it.
     pub fn cost_by_response(
-        mut self,
+        self,
         cost: impl Fn(&InnerResponse<'_>) -> Option<u64> + Send + Sync + 'static,
     ) -> Self {
-        let settings = self.set();
-        settings.response_cost = Some(Arc::new(cost));
-        settings.counts_units();
-        self
+        self.with(|settings| {
+            settings.response_cost = Some(Arc::new(cost));
+            settings.counts_units();
+        })
     }
 
     /// Selects the rule's plan by name, for example from an extension that an outer middleware has set. `None` is the rule's own quota.
@@ -668,13 +664,13 @@ impl RequestRule {
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
     pub fn quota_by(
-        mut self,
+        self,
         quota: impl Fn(&Head<'_>) -> Option<Quota> + Send + Sync + 'static,
     ) -> Self {
-        let settings = self.set();
-        settings.rule = settings.rule.clone().variable_quota();
-        settings.quota = Some(Arc::new(quota));
-        self
+        self.with(|settings| {
+            settings.rule = settings.rule.clone().variable_quota();
+            settings.quota = Some(Arc::new(quota));
+        })
     }
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
@@ -695,13 +691,13 @@ impl RequestRule {
     /// both must be.
     ///
     /// Unlike [`when`](Self::when) it is asked after the key was found: to enforce a rule for a part of the clients, say.
-    pub fn when_key(mut self, applies: impl Fn(&KeyBuf) -> bool + Send + Sync + 'static) -> Self {
-        let settings = self.set();
-        settings.applies_to_key = Some(match settings.applies_to_key.take() {
-            None => Arc::new(applies),
-            Some(before) => Arc::new(move |key| before(key) && applies(key)),
-        });
-        self
+    pub fn when_key(self, applies: impl Fn(&KeyBuf) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|settings| {
+            settings.applies_to_key = Some(match settings.applies_to_key.take() {
+                None => Arc::new(applies),
+                Some(before) => Arc::new(move |key| before(key) && applies(key)),
+            });
+        })
     }
 
     /// Applies the rule only to requests whose key is in this [list](crate::key_list). Of a rule by
@@ -742,21 +738,17 @@ impl RequestRule {
     /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
     /// # Ok::<(), tollgate::RuleError>(())
     /// ```
-    pub fn plan_for_key(mut self, key: Key, plan: impl Into<Arc<str>>) -> Self {
-        let settings = self.set();
-        Arc::make_mut(&mut settings.plans_by_key).push((key, plan.into()));
-        self
+    pub fn plan_for_key(self, key: Key, plan: impl Into<Arc<str>>) -> Self {
+        self.with(|settings| Arc::make_mut(&mut settings.plans_by_key).push((key, plan.into())))
     }
 
     /// Selects the plan by the key, for clients that are known by a hash of it, say. `None`: what [`plan_by`](Self::plan_by)
     /// says. So does an unknown name. A plan [for the key itself](Self::plan_for_key) goes first.
     pub fn plan_by_key(
-        mut self,
+        self,
         plan: impl Fn(&KeyBuf) -> Option<Arc<str>> + Send + Sync + 'static,
     ) -> Self {
-        let settings = self.set();
-        settings.plan_of_key = Some(Arc::new(plan));
-        self
+        self.with(|settings| settings.plan_of_key = Some(Arc::new(plan)))
     }
 
     /// Lets a request that comes again cost this rule nothing, so that a client that retries is counted once: `id` finds the id of a
@@ -778,11 +770,11 @@ impl RequestRule {
     ///     .idempotent(header("idempotency-key"), 10 * MINUTE);
     /// # let _ = rule;
     /// ```
-    pub fn idempotent(mut self, id: impl KeyExtractor, period: Duration) -> Self {
-        let settings = self.set();
-        settings.rule = settings.rule.clone().idempotent(period);
-        settings.id = Some(Arc::new(id));
-        self
+    pub fn idempotent(self, id: impl KeyExtractor, period: Duration) -> Self {
+        self.with(|settings| {
+            settings.rule = settings.rule.clone().idempotent(period);
+            settings.id = Some(Arc::new(id));
+        })
     }
 
     /// Answers requests that this is `true` for in this way when the store fails, in place of the rule's own
@@ -876,12 +868,10 @@ impl RequestRule {
     /// # let _ = rule;
     /// ```
     pub fn on_denied(
-        mut self,
+        self,
         denied: impl Fn(&Head<'_>, &Key, &Decision) + Send + Sync + 'static,
     ) -> Self {
-        let settings = self.set();
-        settings.on_denied = Some(Arc::new(denied));
-        self
+        self.with(|settings| settings.on_denied = Some(Arc::new(denied)))
     }
 
     /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as

@@ -3,6 +3,7 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,18 +19,15 @@ use crate::{
         deny::{denial, response},
         request_rules::KnownChecks,
     },
+    rejection::Denial,
 };
-
-/// How long a message may wait in the queue. Default: it does not wait.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MaxWait(#[cfg(feature = "tokio")] pub(super) Option<std::time::Duration>);
 
 /// A call whose messages are limited: what the bodies of the request and the response share. The request's body counts
 /// messages; the response ends when they are denied.
 pub(super) struct Call {
     pub(super) config: Arc<Config>,
-    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "it is empty"))]
-    pub(super) max_wait: MaxWait,
+    /// How long a message may wait in the queue. `None`: it does not wait.
+    pub(super) max_wait: Option<Duration>,
     /// The checks of one message.
     pub(super) checks: Checks,
     /// The keys that the copy of the head does not have.
@@ -48,7 +46,7 @@ enum End {
 impl Call {
     pub(super) fn new(
         config: Arc<Config>,
-        max_wait: MaxWait,
+        max_wait: Option<Duration>,
         mut known: KnownChecks,
         head: &Head<'_>,
     ) -> Arc<Self> {
@@ -112,18 +110,17 @@ impl Call {
 
     /// The response to a denied call, if the inner service has not responded yet.
     pub(super) fn response(&self, decision: &Decision) -> Response<Bytes> {
-        let seed = jitter_seed(&self.checks);
-        response(
-            &self.config,
-            &denial(&self.config, Head::from(&self.head), decision, seed),
-        )
+        response(&self.config, &self.denial(decision))
     }
 
     /// The trailers of a response that has begun.
     pub(super) fn trailers(&self, decision: &Decision) -> HeaderMap {
+        self.config.responses.trailers(&self.denial(decision))
+    }
+
+    fn denial<'a>(&'a self, decision: &'a Decision) -> Denial<'a> {
         let seed = jitter_seed(&self.checks);
-        let denial = denial(&self.config, Head::from(&self.head), decision, seed);
-        self.config.responses.trailers(&denial)
+        denial(&self.config, Head::from(&self.head), decision, seed)
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,11 +17,7 @@ use tower_service::Service;
 
 use crate::{
     head::Head,
-    message::{
-        body::MessageBody,
-        call::{Call, MaxWait},
-        response_body::MessageLimitResponseBody,
-    },
+    message::{body::MessageBody, call::Call, response_body::MessageLimitResponseBody},
     rate_limit::{
         config::Config,
         deny::reject,
@@ -62,7 +59,7 @@ pub(super) struct Waiting<S, B> {
     pub(super) ready: S,
     pub(super) request: Request<B>,
     pub(super) config: Arc<Config>,
-    pub(super) max_wait: MaxWait,
+    pub(super) max_wait: Option<Duration>,
 }
 
 impl<S, B> MessageLimitFuture<S, B>
@@ -98,7 +95,7 @@ pub(super) fn call<S, B>(
     ready: &mut S,
     request: Request<B>,
     config: &Arc<Config>,
-    max_wait: MaxWait,
+    max_wait: Option<Duration>,
     checks: KnownChecks,
 ) -> (S::Future, Option<Arc<Call>>)
 where

@@ -1,14 +1,11 @@
 //! Granting messages: how many of those at hand may pass.
 
-use std::sync::Arc;
-#[cfg(feature = "tokio")]
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Decision, OnStoreError, Outcome, Pending, Reason, Step, observe::Timer, store::Checks,
+    Decision, OnStoreError, Outcome, Pending, Reason, Retry, Step, Verdict, algorithm::Assessment,
+    observe::Timer, store::Checks,
 };
-#[cfg(feature = "tokio")]
-use tollgate_core::{Retry, Verdict, algorithm::Assessment};
 
 use crate::message::call::Call;
 
@@ -24,85 +21,68 @@ pub(super) enum Grant {
 /// Requests up to this many messages; at least one.
 pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
     let timer = Timer::start();
-    #[cfg(feature = "tokio")]
-    if let Some(max_wait) = call.max_wait.0 {
-        let call = Arc::clone(call);
-        return Step::Wait(Pending::new(async move {
-            queue(&call, messages, max_wait, timer).await
-        }));
-    }
-    if must_peek(call, messages) {
-        let call = Arc::clone(call);
-        return Step::Wait(Pending::new(async move {
-            let messages = peek(&call, messages).await;
-            let reply = acquire(&call, messages);
-            retry_with_fewer(&call, messages, reply, timer).await
-        }));
-    }
-    match acquire(call, messages) {
-        Step::Ready(decision) if decision.is_allowed() => {
-            Step::Ready(conclude(call, messages, decision, timer))
-        }
-        reply => {
-            let call = Arc::clone(call);
-            Step::Wait(Pending::new(async move {
-                retry_with_fewer(&call, messages, reply, timer).await
-            }))
+    let mut reply = None;
+    if call.max_wait.is_none() && !must_peek(call, messages) {
+        match acquire(call, messages) {
+            // The usual answer needs no future.
+            Step::Ready(decision) if decision.is_allowed() => {
+                return Step::Ready(conclude(call, messages, decision, timer));
+            }
+            other => reply = Some(other),
         }
     }
+    let call = Arc::clone(call);
+    Step::Wait(Pending::new(async move {
+        fitting(&call, messages, reply, timer).await
+    }))
 }
 
 /// Requests fewer messages until they fit. The decision about a single message is the one reported: a client that retries
-/// sends one.
-async fn retry_with_fewer(
+/// sends one. Where messages wait, a single one waits in the queue; several pass at once if they fit and no other call waits.
+async fn fitting(
     call: &Call,
     mut messages: u64,
-    mut reply: Step<Decision>,
+    mut reply: Option<Step<Decision>>,
     timer: Timer,
 ) -> Grant {
+    let limiter = &call.config.rules.limiter;
+    if reply.is_none() && must_peek(call, messages) {
+        let current = limiter.peek(&costs(call, messages)).await;
+        messages = fewer(call, &current, messages).unwrap_or(messages);
+    }
     loop {
-        let decision = reply.await;
+        let decision = match (reply.take(), call.max_wait) {
+            (Some(reply), _) => reply.await,
+            (None, None) => acquire(call, messages).await,
+            (None, Some(max_wait)) => {
+                let patience = if messages == 1 {
+                    max_wait
+                } else {
+                    Duration::ZERO
+                };
+                let costs_of_all = costs(call, messages);
+                match limiter.attempt(&costs_of_all).within(patience).run().await {
+                    Ok(decision) => decision,
+                    Err(_) if messages > 1 => {
+                        messages = 1;
+                        continue;
+                    }
+                    Err(_) => {
+                        let current = limiter.peek(&costs(call, 1)).await;
+                        timed_out(call, &current, max_wait)
+                    }
+                }
+            }
+        };
         match fewer(call, &decision, messages) {
             Some(fewer) => messages = fewer,
             None => return conclude(call, messages, decision, timer),
-        }
-        reply = acquire(call, messages);
-    }
-}
-
-/// Waits in the queue for a message. Several pass at once if they fit and no other call waits.
-#[cfg(feature = "tokio")]
-async fn queue(call: &Call, mut messages: u64, max_wait: Duration, timer: Timer) -> Grant {
-    let limiter = &call.config.rules.limiter;
-    if must_peek(call, messages) {
-        messages = peek(call, messages).await;
-    }
-    loop {
-        let costs_of_all = costs(call, messages);
-        // Several do not wait.
-        let patience = if messages == 1 {
-            max_wait
-        } else {
-            Duration::ZERO
-        };
-        match limiter.attempt(&costs_of_all).within(patience).run().await {
-            Ok(decision) => match fewer(call, &decision, messages) {
-                Some(fewer) => messages = fewer,
-                None => return conclude(call, messages, decision, timer),
-            },
-            Err(_) if messages > 1 => messages = 1,
-            Err(_) => {
-                let current = limiter.peek(&costs(call, 1)).await;
-                let denial = timed_out(call, &current, max_wait);
-                return conclude(call, 1, denial, timer);
-            }
         }
     }
 }
 
 /// The denial of a message that timed out behind others in the queue. Its retry time is at least the time that it has
 /// waited.
-#[cfg(feature = "tokio")]
 fn timed_out(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
     let rules = call.config.rules.set();
     let denied = current.verdicts().iter().map(|verdict| {
@@ -131,12 +111,6 @@ fn timed_out(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
 /// Whether to peek before acquiring: a shadow counts every attempt, so several messages must not be attempted repeatedly.
 fn must_peek(call: &Call, messages: u64) -> bool {
     messages > 1 && !call.config.rules.set().all_enforced()
-}
-
-/// How many of the messages would pass now; at least one.
-async fn peek(call: &Call, messages: u64) -> u64 {
-    let current = call.config.rules.limiter.peek(&costs(call, messages)).await;
-    fewer(call, &current, messages).unwrap_or(messages)
 }
 
 fn acquire(call: &Call, messages: u64) -> Step<Decision> {

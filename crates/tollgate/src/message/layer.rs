@@ -1,14 +1,12 @@
 //! The layer: rules for messages on a store.
 
-#[cfg(feature = "tokio")]
-use std::time::Duration;
-use std::{num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
 
 use crate::{
-    message::{call::MaxWait, service::MessageLimit},
+    message::service::MessageLimit,
     protocol::Protocol,
     rate_limit::{
         layer_defaults::LayerDefaults,
@@ -29,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MessageLimitLayer {
     config: Arc<LiveConfig>,
-    max_wait: MaxWait,
+    max_wait: Option<Duration>,
 }
 
 impl MessageLimitLayer {
@@ -73,7 +71,7 @@ impl MessageLimitLayer {
         let config = LiveConfig::new(replaced, store, refuse_unsupported, rules)?;
         Ok(Self {
             config: config.with(|settings| settings.protocol = Protocol::Grpc),
-            max_wait: MaxWait::default(),
+            max_wait: None,
         })
     }
 
@@ -99,7 +97,7 @@ impl MessageLimitLayer {
     /// The body panics outside of a tokio runtime with its timer enabled, when there is something to wait for.
     #[cfg(feature = "tokio")]
     pub fn wait_up_to(mut self, max_wait: Duration) -> Self {
-        self.max_wait.0 = Some(max_wait);
+        self.max_wait = Some(max_wait);
         self
     }
 

@@ -3,6 +3,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -14,7 +15,6 @@ use crate::{
     head::Head,
     message::{
         body::MessageBody,
-        call::MaxWait,
         future::{MessageLimitFuture, Waiting, call},
         response_body::MessageLimitResponseBody,
     },
@@ -35,11 +35,11 @@ use crate::{
 pub struct MessageLimit<S> {
     inner: S,
     config: ServiceConfig,
-    max_wait: MaxWait,
+    max_wait: Option<Duration>,
 }
 
 impl<S> MessageLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<LiveConfig>, max_wait: MaxWait) -> Self {
+    pub(super) fn new(inner: S, config: Arc<LiveConfig>, max_wait: Option<Duration>) -> Self {
         Self {
             inner,
             config: ServiceConfig::new(config),
