@@ -10,8 +10,9 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::{
     Check, Consistency, Decision, Limiter, Quota, Rule, SECOND,
     decision::Pending,
-    store::{LeaseShare, Step, StoreError},
+    store::{LeaseShare, Step},
 };
+use tollgate_core::StoreError;
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::{

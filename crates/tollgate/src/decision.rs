@@ -1,8 +1,3 @@
 //! What a decision is made of, and what code asks of one.
 
-pub use tollgate_core::{
-    Outcome, Pending, Reason, Retry, Source, Ticket, Verdict,
-    types::{Balance, Grant, Reservation, ReservationTicket},
-};
-
-pub use crate::rate_limit::RuleVerdict;
+pub use tollgate_core::{Outcome, Pending, Reason, Retry, Source, Ticket, Verdict};

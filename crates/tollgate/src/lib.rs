@@ -176,6 +176,7 @@ pub mod message;
 pub mod observe;
 mod path_pattern;
 mod protocol;
+#[cfg(feature = "calendar")]
 pub mod quota;
 mod rate_limit;
 pub mod rejection;

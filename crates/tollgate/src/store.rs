@@ -16,6 +16,4 @@
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```
 
-pub use tollgate_core::{
-    LeaseShare, RuleSet, Step, StoreError, StoreErrorKind, memory::MemoryStoreBuilder,
-};
+pub use tollgate_core::{LeaseShare, RuleSet, Step, StoreErrorKind};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    Check, Consistency, HOUR, Key, Limiter, Quota, Rule, decision::Source, quota::MAX_PERIOD,
-    store::LeaseShare,
+    Check, Consistency, HOUR, Key, Limiter, Quota, Rule, decision::Source, store::LeaseShare,
 };
+use tollgate_core::MAX_PERIOD;
 use tollgate_redis::{Effective, RedisStore};
 use tollgate_test_servers::redis_server::{PATIENCE, RedisServer};
 use tollgate_tests::{counted::Metrics, events::Events};

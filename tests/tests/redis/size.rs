@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Key, Limiter, Quota, Rule, quota::MAX_PERIOD};
+use tollgate::{Key, Limiter, Quota, Rule};
+use tollgate_core::MAX_PERIOD;
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::redis_server::RedisServer;
 use tollgate_tests::{

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use tollgate::error::UnknownName;
+use tollgate_core::types::UnknownName;
 use tollgate_redis::Partition;
 use tollgate_rules::{
     RuleDocument,

@@ -4,8 +4,8 @@ use std::slice;
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{Key, Limiter, RuleError, clock::Clock, decision::Balance};
-use tollgate_core::{Step, StoreError};
+use tollgate::{Key, Limiter, RuleError, clock::Clock};
+use tollgate_core::{Step, StoreError, types::Balance};
 use tollgate_ledger::Ledger;
 use tollgate_rules::AuditKind;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use tollgate::quota::AlgorithmKind;
+use tollgate_core::AlgorithmKind;
 use tollgate_rules::RuleDocument;
 
 use crate::{

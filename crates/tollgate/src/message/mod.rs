@@ -143,8 +143,6 @@ mod service;
 pub use self::{
     body::MessageBody,
     error::{MessageLimitError, MessageLimitErrorKind},
-    future::MessageLimitFuture,
     layer::MessageLimitLayer,
-    response_body::MessageLimitResponseBody,
     service::MessageLimit,
 };

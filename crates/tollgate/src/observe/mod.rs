@@ -41,4 +41,4 @@ pub use crate::rate_limit::TopKeysEndpoint;
 pub(crate) use self::{observer::Observer, route::Route};
 pub use tollgate_core::observe::{BUCKETS, DecisionRecord, TopKey};
 #[cfg(feature = "metrics")]
-pub use tollgate_core::observe::{RequestCount, RuleCounts, flush_metrics};
+pub use tollgate_core::observe::{RuleCounts, flush_metrics};

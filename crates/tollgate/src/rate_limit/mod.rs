@@ -32,9 +32,8 @@ pub(crate) mod validation;
 mod wait_room;
 
 pub use self::{
-    admission::{Admission, Denied, RuleVerdict},
+    admission::{Admission, Denied},
     body::ResponseBody,
-    future::ResponseFuture,
     inspection::{Inspection, RuleEffect},
     layer::RateLimitLayer,
     layer_defaults::LayerDefaults,

@@ -82,6 +82,6 @@ mod trusted_headers;
 mod worker_delay;
 
 pub use self::{
-    capacity::Capacity, error::ShedError, future::ShedFuture, layer::ShedLayer, priority::Priority,
-    service::Shed, trusted_headers::TrustedHeaders,
+    capacity::Capacity, error::ShedError, layer::ShedLayer, priority::Priority, service::Shed,
+    trusted_headers::TrustedHeaders,
 };
