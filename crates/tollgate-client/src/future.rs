@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tower::BoxError;
@@ -20,7 +20,7 @@ use crate::{
     client_limit::RequestLimit,
     config::Config,
     partition::Permit,
-    replay_body::{Replay, ReplayBody},
+    replay_body::ReplayBody,
     retry::{Retries, is_repeatable},
 };
 
@@ -89,13 +89,16 @@ where
         .partitions
         .find_or_insert((config.partition_of)(&head));
     let checks = acquire::checks(limit, &head)?;
-    let (request, again) = first_attempt(&config, head, body);
+    let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
+    let (body, replay) = ReplayBody::new(body, most);
+    let again = replay.is_complete().then(|| (head.clone(), replay));
+    let request = Request::from_parts(head, body);
 
     let permit = acquire(&config, limit, &partition, &checks, deadline).await?;
     config.retry_budget.deposit();
     let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
 
-    let Some(Retryable { head, replay }) = again else {
+    let Some((head, replay)) = again else {
         return Ok(response);
     };
     let mut retries = Retries::new(config.retries);
@@ -119,29 +122,6 @@ where
         (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
     }
     Ok(response)
-}
-
-/// The parts of a request that a retry needs.
-struct Retryable<B> {
-    head: Parts,
-    replay: Replay<B>,
-}
-
-/// The first attempt, and what a retry needs.
-fn first_attempt<B: Body>(
-    config: &Config,
-    head: Parts,
-    body: B,
-) -> (Request<ReplayBody<B>>, Option<Retryable<B>>) {
-    if !is_repeatable(config, &head) {
-        return (Request::from_parts(head, ReplayBody::once(body)), None);
-    }
-    let (body, replay) = ReplayBody::buffered(body, config.max_replay_bytes);
-    let again = replay.map(|replay| Retryable {
-        head: head.clone(),
-        replay,
-    });
-    (Request::from_parts(head, body), again)
 }
 
 /// Sends a request, and applies what the server says about its limits.

@@ -4,44 +4,25 @@ use std::{
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
 use tower::BoxError;
 
 /// The maximum number of buffered frames, whatever their size: each has an overhead.
 const MOST_FRAMES: usize = 1_024;
 
-pin_project! {
-    /// The body of a request that [`ClientRateLimit`](crate::ClientRateLimit) sends. It buffers the caller's body while it is sent, so
-    /// that a retry can replay it.
-    ///
-    /// It does not buffer more than [`max_replay_bytes`](crate::ClientRateLimitLayer::max_replay_bytes), nor the body of a
-    /// request that is not safe to retry. Data and trailers are passed on frame by frame, without delay.
-    pub struct ReplayBody<B> {
-        #[pin]
-        kind: Kind<B>,
-    }
-}
-
-pin_project! {
-    #[project = KindProj]
-    enum Kind<B> {
-        /// Not buffered.
-        Once { #[pin] body: B },
-        /// One replay of a buffered body.
-        Buffered { pass: Pass<B> },
-    }
-}
-
-/// One pass over a buffered body.
-struct Pass<B> {
+/// The body of a request that [`ClientRateLimit`](crate::ClientRateLimit) sends. It buffers the caller's body while it is sent, so
+/// that a retry can replay it.
+///
+/// It does not buffer more than [`max_replay_bytes`](crate::ClientRateLimitLayer::max_replay_bytes), nor the body of a
+/// request that is not safe to retry. Data and trailers are passed on frame by frame, without delay.
+pub struct ReplayBody<B> {
     body: Arc<Mutex<Buffer<B>>>,
-    /// The number of the pass; only the newest one reads on.
+    /// The number of this pass over the body; only the newest one reads on.
     number: u32,
     /// How many of the buffered frames it has sent.
     sent: usize,
@@ -73,31 +54,21 @@ pub(crate) struct Replay<B> {
 }
 
 impl<B: Body> ReplayBody<B> {
-    /// A body that is not buffered.
-    pub(crate) fn once(body: B) -> Self {
-        Self {
-            kind: Kind::Once { body },
-        }
-    }
-
-    /// A body that can be replayed as long as no more than `limit` bytes were sent. A body whose size hint exceeds the limit is
-    /// not buffered.
-    pub(crate) fn buffered(body: B, limit: u64) -> (Self, Option<Replay<B>>) {
-        if body.size_hint().lower() > limit {
-            return (Self::once(body), None);
-        }
+    /// A body that can be replayed as long as no more than `limit` bytes were sent; without a limit, or with a size hint that
+    /// exceeds it, it is not buffered.
+    pub(crate) fn new(body: B, limit: Option<u64>) -> (Self, Replay<B>) {
         let body = Arc::new(Mutex::new(Buffer {
+            complete: limit.is_some_and(|limit| body.size_hint().lower() <= limit),
             ended: body.is_end_stream(),
             rest: Box::pin(body),
             frames: Vec::new(),
             bytes: 0,
-            limit,
-            complete: true,
+            limit: limit.unwrap_or(0),
             newest: 0,
             reader: None,
         }));
         let replay = Replay { body };
-        (replay.pass(0), Some(replay))
+        (replay.pass(0), replay)
     }
 }
 
@@ -127,15 +98,10 @@ impl<B> Replay<B> {
     }
 
     fn pass(&self, number: u32) -> ReplayBody<B> {
-        let body = Arc::clone(&self.body);
         ReplayBody {
-            kind: Kind::Buffered {
-                pass: Pass {
-                    body,
-                    number,
-                    sent: 0,
-                },
-            },
+            body: Arc::clone(&self.body),
+            number,
+            sent: 0,
         }
     }
 }
@@ -157,19 +123,26 @@ impl<B> Buffer<B> {
     }
 }
 
-impl<B> Pass<B>
+impl<B> Body for ReplayBody<B>
 where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let mut body = lock(&self.body);
-        if self.number != body.newest {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        let mut body = lock(&this.body);
+        if this.number != body.newest {
             let why = "the request is being retried, which ends this pass over its body";
             return Poll::Ready(Some(Err(why.into())));
         }
-        if let Some(frame) = body.frames.get(self.sent) {
-            self.sent += 1;
+        if let Some(frame) = body.frames.get(this.sent) {
+            this.sent += 1;
             return Poll::Ready(Some(Ok(frame.clone().into())));
         }
         if body.ended {
@@ -200,7 +173,7 @@ where
             return Poll::Ready(Some(Err(why.into())));
         };
         body.keep(&frame);
-        self.sent += 1;
+        this.sent += 1;
         Poll::Ready(Some(Ok(frame.into())))
     }
 
@@ -251,55 +224,12 @@ impl From<BufferedFrame> for Frame<Bytes> {
     }
 }
 
-impl<B> Body for ReplayBody<B>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.project().kind.project() {
-            KindProj::Once { body } => Poll::Ready(match ready!(body.poll_frame(cx)) {
-                Some(Ok(frame)) => Some(Ok(
-                    frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))
-                )),
-                Some(Err(error)) => Some(Err(error.into())),
-                None => None,
-            }),
-            KindProj::Buffered { pass } => pass.poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Once { body } => body.is_end_stream(),
-            Kind::Buffered { pass } => pass.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Once { body } => body.size_hint(),
-            Kind::Buffered { pass } => pass.size_hint(),
-        }
-    }
-}
-
 impl<B> fmt::Debug for ReplayBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            Kind::Once { .. } => "ReplayBody::Once",
-            Kind::Buffered { .. } => "ReplayBody::Buffered",
-        })
+        f.debug_struct("ReplayBody").finish_non_exhaustive()
     }
 }
 
-/// The lock is poisoned if the body panicked in `poll_frame`. It is not polled again then, and the buffer is intact.
 fn lock<B>(body: &Mutex<Buffer<B>>) -> MutexGuard<'_, Buffer<B>> {
     body.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -382,10 +312,10 @@ mod tests {
 
     #[test]
     fn a_body_is_replayed_with_its_trailers() {
-        let (mut first, replay) = ReplayBody::buffered(body(&["a", "b", "trailers"]), 100);
+        let (mut first, replay) = ReplayBody::new(body(&["a", "b", "trailers"]), Some(100));
         assert_eq!(read(&mut first), ["a", "b", "trailers", "end"]);
         for _ in 0..2 {
-            let mut again = replay.as_ref().unwrap().replay().unwrap();
+            let mut again = replay.replay().unwrap();
             assert_eq!(read(&mut again), ["a", "b", "trailers", "end"]);
             assert!(again.is_end_stream());
         }
@@ -405,8 +335,8 @@ mod tests {
                 Poll::Ready(Some(Err(std::io::Error::other("it broke"))))
             }
         }
-        let (first, replay) = ReplayBody::buffered(Failing, 100);
-        let (mut first, replay) = (pin!(first), replay.unwrap());
+        let (first, replay) = ReplayBody::new(Failing, Some(100));
+        let (mut first, replay) = (pin!(first), replay);
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(Err(error))) = first.as_mut().poll_frame(&mut cx) else {
             panic!("it does not fail");
@@ -420,17 +350,17 @@ mod tests {
 
     #[test]
     fn a_half_sent_body_is_replayed_from_its_beginning() {
-        let (mut first, replay) = ReplayBody::buffered(body(&["a", "wait", "b"]), 100);
+        let (mut first, replay) = ReplayBody::new(body(&["a", "wait", "b"]), Some(100));
         assert_eq!(read(&mut first), ["a", "wait"]);
-        let mut again = replay.unwrap().replay().unwrap();
+        let mut again = replay.replay().unwrap();
         assert_eq!(read(&mut again), ["a", "b", "end"]);
     }
 
     #[test]
     fn a_superseded_pass_ends_with_an_error() {
-        let (mut first, replay) = ReplayBody::buffered(body(&["a", "wait", "b"]), 100);
+        let (mut first, replay) = ReplayBody::new(body(&["a", "wait", "b"]), Some(100));
         assert_eq!(read(&mut first), ["a", "wait"]);
-        let mut again = replay.unwrap().replay().unwrap();
+        let mut again = replay.replay().unwrap();
         assert!(read(&mut first)[0].contains("being retried"));
         assert!(!first.is_end_stream());
         assert_eq!(read(&mut again), ["a", "b", "end"]);
@@ -445,12 +375,12 @@ mod tests {
             }
         }
         let woken = Arc::new(Woken(false.into()));
-        let (first, replay) = ReplayBody::buffered(body(&["wait", "a"]), 100);
+        let (first, replay) = ReplayBody::new(body(&["wait", "a"]), Some(100));
         let mut first = pin!(first);
         let waker = Waker::from(Arc::clone(&woken));
         let polled = first.as_mut().poll_frame(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
-        let _again = replay.unwrap().replay().unwrap();
+        let _again = replay.replay().unwrap();
         assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst));
     }
 
@@ -460,8 +390,8 @@ mod tests {
             hint: Some(5),
             ..body(&["a"])
         };
-        let (mut first, replay) = ReplayBody::buffered(long, 4);
-        assert!(replay.is_none());
+        let (mut first, replay) = ReplayBody::new(long, Some(4));
+        assert!(replay.replay().is_none());
         assert_eq!(read(&mut first), ["a", "end"]);
     }
 
@@ -469,9 +399,9 @@ mod tests {
     fn the_number_of_frames_is_limited() {
         for (frames, is_kept) in [(1_024, true), (1_025, false)] {
             let parts = vec!["a"; frames];
-            let (mut first, replay) = ReplayBody::buffered(body(&parts), u64::MAX);
+            let (mut first, replay) = ReplayBody::new(body(&parts), Some(u64::MAX));
             read(&mut first);
-            assert_eq!(replay.unwrap().is_complete(), is_kept, "{frames}");
+            assert_eq!(replay.is_complete(), is_kept, "{frames}");
         }
     }
 
@@ -481,10 +411,10 @@ mod tests {
             hint: Some(2),
             ..body(&["abc", "trailers", "wait", "de"])
         };
-        let (mut first, replay) = ReplayBody::buffered(half, 100);
+        let (mut first, replay) = ReplayBody::new(half, Some(100));
         read(&mut first);
         assert_eq!(first.size_hint().exact(), Some(2));
-        let again = replay.unwrap().replay().unwrap();
+        let again = replay.replay().unwrap();
         assert_eq!(again.size_hint().exact(), Some(5));
     }
 }

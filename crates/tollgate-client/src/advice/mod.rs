@@ -3,14 +3,11 @@
 mod advised_budget;
 mod grpc;
 mod provider;
-mod ratelimit_dictionary;
-mod ratelimit_list;
+mod ratelimit;
 mod retry_after;
 mod server_advice;
-mod server_limits;
-mod structured;
 mod time_until;
 mod triple;
 
-pub use self::server_limits::ServerLimits;
+pub use self::advised_budget::ServerLimits;
 pub(crate) use self::{advised_budget::AdvisedBudget, server_advice::ServerAdvice};

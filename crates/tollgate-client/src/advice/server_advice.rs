@@ -6,11 +6,9 @@ use http::{HeaderMap, StatusCode, header};
 use tollgate_core::Tick;
 
 use crate::advice::{
-    advised_budget::{Budgets, MOST},
+    advised_budget::{Budgets, MOST, ServerLimits},
     grpc::GrpcStatus,
-    provider, ratelimit_dictionary, ratelimit_list, retry_after,
-    server_limits::ServerLimits,
-    time_until, triple,
+    provider, ratelimit, retry_after, time_until, triple,
 };
 
 /// What a response says about the server's limits.
@@ -113,15 +111,10 @@ impl ServerAdvice {
 
 /// The budgets in the newest style that can be parsed, and those of providers.
 fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
-    let mut all = [
-        ratelimit_list::read as fn(&HeaderMap, Tick) -> Budgets,
-        ratelimit_dictionary::read,
-        triple::read,
-    ]
-    .into_iter()
-    .map(|read| read(headers, now))
-    .find(|budgets| !budgets.is_empty())
-    .unwrap_or_default();
+    let mut all = ratelimit::read(headers);
+    if all.is_empty() {
+        all = triple::read(headers, now);
+    }
     all.extend(provider::read(headers, now));
     all
 }

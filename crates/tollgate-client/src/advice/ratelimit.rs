@@ -1,40 +1,43 @@
-//! `RateLimit` as a list of named budgets: draft-ietf-httpapi-ratelimit-headers-08 to -11.
+//! `RateLimit` (draft-ietf-httpapi-ratelimit-headers): from -08 to -11 a list of named budgets, in -07 a dictionary.
 
 use std::time::Duration;
 
 use http::HeaderMap;
-use sfv::{BareItem, Item, List, ListEntry};
-use tollgate_core::Tick;
+use sfv::{BareItem, Dictionary, FieldType, Item, List, ListEntry, Parser};
 
-use crate::advice::{
-    advised_budget::{AdvisedBudget, Budgets},
-    structured,
-};
+use crate::advice::advised_budget::{AdvisedBudget, Budgets};
 
-/// The budgets. A member without a name, `r` or a window is ignored.
-pub(crate) fn read(headers: &HeaderMap, _: Tick) -> Budgets {
-    let Some(budgets) = structured::field::<List>(headers, "ratelimit") else {
+pub(crate) fn read(headers: &HeaderMap) -> Budgets {
+    let mut budgets = list(headers);
+    if budgets.is_empty() {
+        budgets.extend(dictionary(headers));
+    }
+    budgets
+}
+
+/// The budgets of a list of them. A member without a name, `r` or a window is ignored.
+fn list(headers: &HeaderMap) -> Budgets {
+    let Some(budgets) = field::<List>(headers, "ratelimit") else {
         return Budgets::new();
     };
-    let policies = structured::field::<List>(headers, "ratelimit-policy").unwrap_or_default();
+    let policies = field::<List>(headers, "ratelimit-policy").unwrap_or_default();
     items(&budgets)
         .filter_map(|item| budget(item, &policies))
         .collect()
 }
 
 fn budget(item: &Item, policies: &List) -> Option<AdvisedBudget> {
-    let name = structured::text(&item.bare_item)?;
-    let left = structured::integer(item, "r")?;
+    let name = text(&item.bare_item)?;
+    let left = integer(item.params.get("r")?)?;
     let policy = items(policies)
         .take(64)
-        .find(|policy| structured::text(&policy.bare_item) == Some(name));
+        .find(|policy| text(&policy.bare_item) == Some(name));
     // Bytes or concurrent calls cannot be converted to requests, unless none are left.
     if left > 0 && policy.is_some_and(|policy| !counts_requests(policy)) {
         return None;
     }
-    let reset = structured::integer(item, "t")
-        .or_else(|| structured::integer(policy?, "w"))
-        .map(Duration::from_secs)?;
+    let reset = item.params.get("t").and_then(integer);
+    let reset = reset.or_else(|| policy?.params.get("w").and_then(integer))?;
     let partition = match item.params.get("pk") {
         Some(BareItem::ByteSequence(partition)) => Some(partition),
         _ => None,
@@ -42,15 +45,16 @@ fn budget(item: &Item, policies: &List) -> Option<AdvisedBudget> {
     Some(AdvisedBudget {
         name: AdvisedBudget::hash_of((name, partition)),
         left,
-        reset,
+        reset: Duration::from_secs(reset),
     })
 }
 
 /// The draft's text has `requests`, its registry `request`.
 fn counts_requests(policy: &Item) -> bool {
-    policy.params.get("qu").is_none_or(|unit| {
-        structured::text(unit).is_some_and(|unit| matches!(unit, "requests" | "request"))
-    })
+    policy
+        .params
+        .get("qu")
+        .is_none_or(|unit| text(unit).is_some_and(|unit| matches!(unit, "requests" | "request")))
 }
 
 fn items(list: &List) -> impl Iterator<Item = &Item> {
@@ -60,8 +64,52 @@ fn items(list: &List) -> impl Iterator<Item = &Item> {
     })
 }
 
+/// The tightest budget: `limit=100, remaining=50, reset=17`.
+fn dictionary(headers: &HeaderMap) -> Option<AdvisedBudget> {
+    let dictionary = field::<Dictionary>(headers, "ratelimit")?;
+    let member = |key: &str| match dictionary.get(key)? {
+        ListEntry::Item(item) => integer(&item.bare_item),
+        ListEntry::InnerList(_) => None,
+    };
+    Some(AdvisedBudget {
+        name: AdvisedBudget::hash_of("dictionary"),
+        left: member("remaining")?,
+        reset: Duration::from_secs(member("reset")?),
+    })
+}
+
+/// A field of this type, from all of its lines. Any error discards all of it.
+fn field<T: FieldType>(headers: &HeaderMap, name: &str) -> Option<T> {
+    let lines: Vec<_> = headers
+        .get_all(name)
+        .iter()
+        .map(|line| line.as_bytes())
+        .collect();
+    if lines.is_empty() {
+        return None;
+    }
+    Parser::new(&lines.join(&b", "[..])).parse().ok()
+}
+
+/// An integer of at least 0.
+fn integer(item: &BareItem) -> Option<u64> {
+    match item {
+        BareItem::Integer(integer) => u64::try_from(i64::from(*integer)).ok(),
+        _ => None,
+    }
+}
+
+/// The text of a string or a token: a later draft may turn one into the other.
+fn text(item: &BareItem) -> Option<&str> {
+    match item {
+        BareItem::String(string) => Some(string.as_str()),
+        BareItem::Token(token) => Some(token.as_str()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod list_tests {
     use http::{HeaderName, HeaderValue};
     use proptest::prelude::*;
 
@@ -75,7 +123,7 @@ mod tests {
                 HeaderValue::from_str(value).expect("a value"),
             );
         }
-        let budgets = read(&headers, 0);
+        let budgets = list(&headers);
         let budgets = budgets.iter();
         budgets
             .map(|budget| (budget.left, budget.reset.as_secs()))
@@ -132,7 +180,7 @@ mod tests {
             HeaderName::from_static("ratelimit"),
             HeaderValue::from_static(field),
         )]);
-        let names: Vec<_> = read(&headers, 0).iter().map(|budget| budget.name).collect();
+        let names: Vec<_> = list(&headers).iter().map(|budget| budget.name).collect();
         let different: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!((names.len(), different.len()), (5, 4));
         assert_eq!(names[0], names[4]);
@@ -183,6 +231,45 @@ mod tests {
         #[test]
         fn no_field_that_is_nearly_right_panics(budgets in r#"("[a-z\\"]{0,3}";[rtp]k?=[-0-9:A-z=]{0,18}(;t=[0-9]{0,3})?,? ?){0,4}"#) {
             of(&[("ratelimit", &budgets)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod dictionary_tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn of(value: &str) -> Option<(u64, u64)> {
+        let value = HeaderValue::from_str(value).expect("a value");
+        let headers = HeaderMap::from_iter([(HeaderName::from_static("ratelimit"), value)]);
+        let budget = dictionary(&headers);
+        budget.map(|budget| (budget.left, budget.reset.as_secs()))
+    }
+
+    #[test]
+    fn it_tells_what_remains_and_for_how_long() {
+        assert_eq!(of("limit=100, remaining=50, reset=17"), Some((50, 17)));
+        assert_eq!(of("reset=1,remaining=0,limit=20"), Some((0, 1)));
+        assert_eq!(of("remaining=5;x=1, reset=1, other=(1 2)"), Some((5, 1)));
+    }
+
+    #[test]
+    fn without_both_or_with_an_error_it_tells_nothing() {
+        for value in [
+            "limit=100, reset=17",
+            "limit=100, remaining=50",
+            "remaining=-1, reset=17",
+            "remaining=50, reset=17,",
+            "remaining=1.5, reset=17",
+            "remaining=(1), reset=17",
+            "remaining, reset",
+            "",
+            r#""a";r=0;t=17"#,
+            "remaining=1000000000000000, reset=1",
+        ] {
+            assert_eq!(of(value), None, "{value}");
         }
     }
 }
