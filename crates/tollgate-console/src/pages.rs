@@ -21,7 +21,7 @@ use crate::{
     explain,
     journal::Operator,
     overview,
-    response::{Wrong, answer, redirect, respond},
+    response::{Wrong, answer, redirect, refuse, respond},
     sampler,
     viewers::Shown,
 };
@@ -85,7 +85,7 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
     let is_get = head.method == Method::GET;
     if let Err(Refusal::Forbidden(why)) = admitted {
         tracing::warn!(target: "tollgate", "the console refuses a request: {why}");
-        return answer(Err(Wrong(StatusCode::FORBIDDEN, why.to_owned())));
+        return refuse(StatusCode::FORBIDDEN, why);
     }
     let file = FILES.iter().find(|(name, ..)| *name == path);
     if let Some((_, kind, text)) = file.filter(|_| is_get) {
@@ -93,22 +93,20 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
     }
     match (admitted, &*path) {
         (_, "login") if head.method == Method::POST && access.shows_log_in() => {
-            log_in(access, &head, body).await
+            let logged_in = log_in(access, &head, body).await;
+            logged_in.unwrap_or_else(|wrong| answer(Err(wrong)))
         }
         (Err(_), path) if is_get && PAGES.contains(&path) => {
             respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN)
         }
         (_, "") if is_get => redirect(&first_page(&head)),
-        (Err(_), _) => answer(Err(Wrong(
-            StatusCode::UNAUTHORIZED,
-            "log in first".to_owned(),
-        ))),
+        (Err(_), _) => refuse(StatusCode::UNAUTHORIZED, "log in first"),
         (Ok(()), path) if is_get => get(shared, path, head.uri.query().unwrap_or_default()),
         (Ok(()), path) if head.method == Method::POST => post(shared, path, &head, body).await,
-        _ => answer(Err(Wrong(
+        _ => refuse(
             StatusCode::METHOD_NOT_ALLOWED,
-            "it is read by GET, and changed by POST".to_owned(),
-        ))),
+            "it is read by GET, and changed by POST",
+        ),
     }
 }
 
@@ -154,10 +152,7 @@ async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Response
 }
 
 fn not_found() -> Response {
-    answer(Err(Wrong(
-        StatusCode::NOT_FOUND,
-        "the console has no such page".to_owned(),
-    )))
+    refuse(StatusCode::NOT_FOUND, "the console has no such page")
 }
 
 /// Where the pages are, from where the router is: its address may end without a slash.
@@ -171,29 +166,22 @@ fn first_page(head: &Parts) -> String {
     }
 }
 
-async fn log_in(access: &Access, head: &Parts, body: Body) -> Response {
+async fn log_in(access: &Access, head: &Parts, body: Body) -> Result<Response, Wrong> {
     #[derive(Deserialize)]
     struct LogIn {
         token: String,
     }
-    let token = match read::<LogIn>(head, body).await {
-        Ok(LogIn { token }) => token,
-        Err(wrong) => return answer(Err(wrong)),
+    let LogIn { token } = read(head, body).await?;
+    let Some(cookie) = access.log_in(token.trim(), head) else {
+        tracing::warn!(target: "tollgate", "a log-in to the console with a wrong token");
+        return Err(Wrong::new(
+            StatusCode::UNAUTHORIZED,
+            "this is not the token",
+        ));
     };
-    match access.log_in(token.trim(), head) {
-        Some(cookie) => {
-            let mut response = answer(Ok(json!({})));
-            set_cookie(&mut response, &cookie);
-            response
-        }
-        None => {
-            tracing::warn!(target: "tollgate", "a log-in to the console with a wrong token");
-            answer(Err(Wrong(
-                StatusCode::UNAUTHORIZED,
-                "this is not the token".to_owned(),
-            )))
-        }
-    }
+    let mut response = answer(Ok(json!({})));
+    set_cookie(&mut response, &cookie);
+    Ok(response)
 }
 
 fn set_cookie(response: &mut Response, cookie: &str) {
@@ -210,23 +198,22 @@ async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong>
         .get(header::CONTENT_TYPE)
         .map_or(&b""[..], |it| it.as_bytes());
     if !kind.starts_with(b"application/json") {
-        return Err(Wrong(
+        return Err(Wrong::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send it as application/json".to_owned(),
+            "send it as application/json",
         ));
     }
-    let body = to_bytes(body, LARGEST).await;
-    let body = body.map_err(|_| {
-        Wrong(
+    let body = to_bytes(body, LARGEST).await.map_err(|_| {
+        Wrong::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("send at most {LARGEST} bytes"),
         )
     })?;
     // The message of the parser may quote a key.
     serde_json::from_slice(&body).map_err(|_| {
-        Wrong(
+        Wrong::new(
             StatusCode::BAD_REQUEST,
-            "the request is not what this address takes".to_owned(),
+            "the request is not what this address takes",
         )
     })
 }
@@ -239,10 +226,10 @@ fn events(shared: &Shared, page: &str) -> Response {
         _ => Shown::Overview,
     };
     let Some(receiver) = shared.viewers.subscribe(shown) else {
-        return answer(Err(Wrong(
+        return refuse(
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many tabs look already".to_owned(),
-        )));
+            "too many tabs look already",
+        );
     };
     let samples = WatchStream::from_changes(receiver).take(SAMPLES);
     // After which time a tab asks again.

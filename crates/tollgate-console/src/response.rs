@@ -10,11 +10,15 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// What is wrong with a request of the page, in words for its reader.
 #[derive(Debug)]
-pub(crate) struct Wrong(pub(crate) StatusCode, pub(crate) String);
+pub(crate) struct Wrong(StatusCode, String);
 
 impl Wrong {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self(status, message.into())
+    }
+
     pub(crate) fn input(message: impl Into<String>) -> Self {
-        Self(StatusCode::UNPROCESSABLE_ENTITY, message.into())
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 }
 
@@ -49,6 +53,10 @@ pub(crate) fn answer(answer: Answer) -> Response {
         Err(Wrong(status, message)) => (status, json!({ "error": message })),
     };
     respond(status, "application/json", body.to_string())
+}
+
+pub(crate) fn refuse(status: StatusCode, message: impl Into<String>) -> Response {
+    answer(Err(Wrong::new(status, message)))
 }
 
 pub(crate) fn redirect(to: &str) -> Response {
