@@ -30,7 +30,7 @@ use tonic_health::{ServingStatus, server::health_reporter};
 
 use crate::{
     check::CheckDoor,
-    listener::Listener,
+    listener::{Door, Listener},
     mistakes::Mistakes,
     pages::Pages,
     rls::{MAX_WAIT, RlsDoor},
@@ -48,7 +48,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 pub struct Server {
     doors: JoinSet<()>,
     /// What goes on until the end.
-    _follows: JoinSet<()>,
+    follows: JoinSet<()>,
     ending: watch::Sender<bool>,
     draining: Arc<AtomicBool>,
     health: tonic_health::server::HealthReporter,
@@ -56,7 +56,7 @@ pub struct Server {
     addresses: Vec<String>,
     store: Option<RedisStore>,
     ledger: Option<Ledger>,
-    _rules: LiveRules,
+    rules: LiveRules,
 }
 
 impl Server {
@@ -78,85 +78,63 @@ impl Server {
             None => rules.layer(MemoryStore::new()),
         };
         let layer = layer.map_err(Mistakes::one)?;
-        let ledger = match &settings.ledger {
-            Some(settings) => {
-                let ledger = Ledger::open(&settings.url()?)
-                    .await
-                    .map_err(Mistakes::one)?;
-                ledger.attach(&layer.limiter()).map_err(Mistakes::one)?;
-                Some(ledger)
-            }
-            None => None,
-        };
-        let drain = settings.drain();
-        let (ending, ends) = watch::channel(false);
+        let mut ledger = None;
+        if let Some(settings) = &settings.ledger {
+            let opened = Ledger::open(&settings.url()?).await;
+            let opened = ledger.insert(opened.map_err(Mistakes::one)?);
+            opened.attach(&layer.limiter()).map_err(Mistakes::one)?;
+        }
         let (health, health_server) = health_reporter();
-        let draining = Arc::new(AtomicBool::new(false));
-        let (mut doors, mut follows) = (JoinSet::new(), JoinSet::new());
-        if ledger.is_none() {
-            follows.spawn(warn_without_ledger(rules.clone()));
+        let mut server = Self {
+            doors: JoinSet::new(),
+            follows: JoinSet::new(),
+            ending: watch::Sender::new(false),
+            draining: Arc::default(),
+            health,
+            drain: settings.drain(),
+            addresses: Vec::new(),
+            store,
+            ledger,
+            rules,
+        };
+        if server.ledger.is_none() {
+            let rules = server.rules.clone();
+            server.follows.spawn(warn_without_ledger(rules));
         }
-        let mut addresses = Vec::new();
-        let Settings {
-            grpc,
-            http,
-            metrics,
-            console,
-            ..
-        } = settings;
-        if let Some(settings) = grpc {
-            let (listener, layer) = open(&settings, &layer, &mut follows).await?;
-            addresses.push(listener.address());
-            let door = Arc::new(RlsDoor::new(layer, health_server));
-            doors.spawn(listener.serve(Some(Arc::new(settings)), door, ends.clone()));
+        if let Some(settings) = settings.grpc {
+            let (listener, layer) = server.bind(&settings, &layer).await?;
+            let door = RlsDoor::new(layer, health_server);
+            server.open(listener, Some(settings), door);
         }
-        for settings in http {
-            let (listener, layer) = open(&settings, &layer, &mut follows).await?;
-            addresses.push(listener.address());
-            let door = Arc::new(CheckDoor::new(layer, &settings));
-            doors.spawn(listener.serve(Some(Arc::new(settings)), door, ends.clone()));
+        for settings in settings.http {
+            let (listener, layer) = server.bind(&settings, &layer).await?;
+            let door = CheckDoor::new(layer, &settings);
+            server.open(listener, Some(settings), door);
         }
         if let Some(recorder) = recorder.clone() {
-            follows.spawn(keep_up(recorder));
+            server.follows.spawn(keep_up(recorder));
         }
-        if let Some(listen) = console {
+        if let Some(listen) = settings.console {
             let listener = Listener::bind(&listen, None).await?;
-            addresses.push(listener.address());
             let mut console = Console::new(Access::loopback())
                 .layer("edge", &layer)
-                .rules(&rules);
-            if let Some(store) = &store {
+                .rules(&server.rules);
+            if let Some(store) = &server.store {
                 console = console.store(store);
             }
             if let Some((fleet, bindings)) = fleet {
                 console = console.fleet(&fleet, bindings);
             }
             let pages = Pages::of_console(console, recorder.clone());
-            doors.spawn(listener.serve(None, Arc::new(pages), ends.clone()));
+            server.open(listener, None, pages);
         }
-        if let Some(listen) = metrics {
+        if let Some(listen) = settings.metrics {
             let listener = Listener::bind(&listen, None).await?;
-            addresses.push(listener.address());
-            let pages = Pages::of_status(recorder, Arc::clone(&draining));
-            doors.spawn(listener.serve(None, Arc::new(pages), ends));
+            let pages = Pages::of_status(recorder, Arc::clone(&server.draining));
+            server.open(listener, None, pages);
         }
-        for service in ["", RLS] {
-            health
-                .set_service_status(service, ServingStatus::Serving)
-                .await;
-        }
-        Ok(Self {
-            doors,
-            _follows: follows,
-            ending,
-            draining,
-            health,
-            drain,
-            addresses,
-            store,
-            ledger,
-            _rules: rules,
-        })
+        server.set_health(ServingStatus::Serving).await;
+        Ok(server)
     }
 
     /// Looks at the settings and all that they name, without starting: rules that are pushed to Redis are not read. Returns what is right
@@ -212,11 +190,7 @@ impl Server {
     pub async fn run(mut self, end: impl Future<Output = ()>) {
         end.await;
         self.draining.store(true, Ordering::Relaxed);
-        for service in ["", RLS] {
-            self.health
-                .set_service_status(service, ServingStatus::NotServing)
-                .await;
-        }
+        self.set_health(ServingStatus::NotServing).await;
         tracing::info!(target: "tollgate", "going to end in {:?}", self.drain);
         sleep(self.drain).await;
         // All doors have a receiver.
@@ -233,6 +207,34 @@ impl Server {
             && let Err(wrong) = ledger.close().await
         {
             tracing::error!(target: "tollgate", "what the ledger has not written is lost: {wrong}");
+        }
+    }
+
+    /// The listener of a door, with its certificates followed, and the layer as it answers there.
+    async fn bind(
+        &mut self,
+        settings: &DoorSettings,
+        layer: &RateLimitLayer,
+    ) -> Result<(Listener, RateLimitLayer), Mistakes> {
+        let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
+        let listener = Listener::bind(settings.listen.as_ref(), tls.clone()).await?;
+        if let Some(tls) = tls {
+            self.follows.spawn(tls.follow());
+        }
+        let layer = layer.clone().headers(settings.headers);
+        Ok((listener, layer.map_err(Mistakes::one)?))
+    }
+
+    fn open<D: Door>(&mut self, listener: Listener, settings: Option<DoorSettings>, door: D) {
+        self.addresses.push(listener.address());
+        let (settings, ending) = (settings.map(Arc::new), self.ending.subscribe());
+        self.doors
+            .spawn(listener.serve(settings, Arc::new(door), ending));
+    }
+
+    async fn set_health(&self, status: ServingStatus) {
+        for service in ["", RLS] {
+            self.health.set_service_status(service, status).await;
         }
     }
 }
@@ -271,24 +273,6 @@ fn unwritten(document: &RuleDocument) -> Option<String> {
             names.join(", ")
         )
     })
-}
-
-/// The listener of a door, with its certificates followed, and the layer as it answers there.
-async fn open(
-    settings: &DoorSettings,
-    layer: &RateLimitLayer,
-    follows: &mut JoinSet<()>,
-) -> Result<(Listener, RateLimitLayer), Mistakes> {
-    let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
-    let listener = Listener::bind(settings.listen.as_ref(), tls.clone()).await?;
-    if let Some(tls) = tls {
-        follows.spawn(tls.follow());
-    }
-    let layer = layer
-        .clone()
-        .headers(settings.headers)
-        .map_err(Mistakes::one)?;
-    Ok((listener, layer))
 }
 
 fn rule_text(file: &Path) -> Result<RuleText, Mistakes> {
