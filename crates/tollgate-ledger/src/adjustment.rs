@@ -4,6 +4,7 @@ use sqlx::Row as _;
 use tollgate_core::{Clock, Limiter, Tick, journal::Window, store::Settlement};
 
 use crate::{
+    database::window_of,
     counter::settle,
     error::{LedgerError, LedgerErrorKind},
     ledger::Ledger,
@@ -136,12 +137,7 @@ impl Ledger {
             WHERE account = $1 AND rule = $2 AND window_end > $3 AND window_begin <= $3 ORDER BY window_end DESC LIMIT 1";
         let query = sqlx::query(sql).bind(account).bind(rule).bind(at as i64);
         let row = query.fetch_optional(&self.shared.database.pool).await?;
-        let Some(row) = row else { return Ok(None) };
-        let (begin, end): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Some(Window {
-            begin: begin as Tick,
-            end: end as Tick,
-        }))
+        row.as_ref().map(window_of).transpose()
     }
 }
 

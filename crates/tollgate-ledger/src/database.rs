@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use sqlx::{AnyPool, Executor as _, any::AnyPoolOptions, postgres::PgConnectOptions};
-
-use crate::{
-    dialect::Dialect,
-    error::LedgerError,
-    schema::{VERSIONS, migrate},
+use sqlx::{
+    AnyPool, Executor as _, Row as _,
+    any::{AnyPoolOptions, AnyRow},
+    postgres::PgConnectOptions,
 };
+use tollgate_core::{Tick, journal::Window};
+
+use crate::{dialect::Dialect, error::LedgerError, schema::migrate};
 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,17 +27,6 @@ pub(crate) struct Database {
 impl Database {
     /// Opens a database, and makes its tables. `most_bytes` is of a file.
     pub(crate) async fn open(
-        url: &str,
-        connections: u32,
-        most_bytes: Option<u64>,
-    ) -> Result<Self, LedgerError> {
-        let database = Self::connect(url, connections, most_bytes).await?;
-        migrate(&database.pool, database.dialect, &VERSIONS).await?;
-        Ok(database)
-    }
-
-    /// As the tables are.
-    pub(crate) async fn connect(
         url: &str,
         connections: u32,
         most_bytes: Option<u64>,
@@ -90,6 +80,7 @@ impl Database {
             })
             .connect(&url)
             .await?;
+        migrate(&pool, dialect).await?;
         Ok(Self {
             pool,
             dialect,
@@ -99,46 +90,33 @@ impl Database {
     }
 }
 
+/// The window that a row is of.
+pub(crate) fn window_of(row: &AnyRow) -> Result<Window, LedgerError> {
+    Ok(Window {
+        begin: row.try_get::<i64, _>("window_begin")? as Tick,
+        end: row.try_get::<i64, _>("window_end")? as Tick,
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use sqlx::Row as _;
     use tollgate_test_servers::postgres_server::PostgresServer;
 
     use super::*;
 
     #[tokio::test]
-    async fn a_ledger_of_an_earlier_version_has_the_same_sums_afterwards() {
+    async fn a_ledger_is_opened_again_unless_a_later_program_had_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let server = PostgresServer::start().await;
         let file = format!("sqlite:{}/ledger.db", folder.path().display());
         for url in [file, server.url()] {
-            let database = Database::connect(&url, 2, None).await.expect("it opens");
-            let (pool, dialect) = (&database.pool, database.dialect);
-            migrate(pool, dialect, &VERSIONS[..1])
-                .await
-                .expect("the first");
-            // Of a window that ends late, and of one that was over.
-            for (n, end, units) in [(0, 1_i64 << 52, 5_i64), (1, 1 << 52, -2), (2, 1_000, 7)] {
-                let sql = "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
-                    VALUES (1, $1, 'usage', 'units', 'acme', 0, $2, $3, 700000000)";
-                let query = sqlx::query(sql).bind(n).bind(end).bind(units);
-                query.execute(pool).await.expect("an entry");
+            for _ in 0..2 {
+                Database::open(&url, 2, None).await.expect("it opens");
             }
-            for version in [2, 2, 3, 4, 5, 5] {
-                let migrated = migrate(pool, dialect, &VERSIONS[..version]).await;
-                migrated.expect("as many as that");
-            }
-            let totals = sqlx::query("SELECT units, late FROM tollgate_totals ORDER BY window_end");
-            let totals = totals.fetch_all(pool).await.expect("the totals");
-            let totals = totals
-                .iter()
-                .map(|row| (row.get::<i64, _>(0), row.get::<i64, _>(1)));
-            assert_eq!(totals.collect::<Vec<_>>(), [(0, 7), (3, 0)]);
-            sqlx::query("UPDATE tollgate_schema SET version = 99")
-                .execute(pool)
-                .await
-                .expect("a later program");
-            let wrong = migrate(pool, dialect, &VERSIONS)
+            let database = Database::open(&url, 2, None).await.expect("it opens");
+            let later = sqlx::query("UPDATE tollgate_schema SET version = 99");
+            later.execute(&database.pool).await.expect("the version");
+            let wrong = Database::open(&url, 2, None)
                 .await
                 .expect_err("it is later");
             assert!(wrong.to_string().contains("take a newer"), "{wrong}");

@@ -15,7 +15,7 @@ use tollgate_core::{
 
 use crate::{
     counter::{hold_of, key_of, subject},
-    database::Database,
+    database::{Database, window_of},
     dialect::Dialect,
     error::LedgerError,
 };
@@ -221,12 +221,9 @@ impl Database {
             WHERE account = $1 AND rule = $2 AND window_end <= $3 ORDER BY window_end DESC LIMIT $4";
         let query = sqlx::query(sql).bind(account).bind(rule).bind(at as i64);
         let rows = query.bind(i64::from(most)).fetch_all(&self.pool).await?;
-        let rows = rows.iter().rev().map(|row| {
-            let (begin, end): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-            let (begin, end) = (begin as Tick, end as Tick);
-            Ok((Window { begin, end }, row.try_get(2)?))
-        });
-        rows.collect()
+        let rows = rows.iter().rev();
+        rows.map(|row| Ok((window_of(row)?, row.try_get(2)?)))
+            .collect()
     }
 
     /// Releases the reservations of a rule that have been over for some time, in the ledger and then in the store.
@@ -254,13 +251,11 @@ impl Database {
             let query = sqlx::query("DELETE FROM tollgate_reservations WHERE id = $1").bind(&id);
             query.execute(&mut *transaction).await?;
             transaction.commit().await?;
-            let (begin, end): (i64, i64) =
-                (row.try_get("window_begin")?, row.try_get("window_end")?);
             let (now, units): (i64, i64) = (row.try_get("now")?, row.try_get("units")?);
-            if released > 0 && now < end {
-                let (begin, end) = (begin as Tick, end as Tick);
+            let window = window_of(&row)?;
+            if released > 0 && (now as Tick) < window.end {
                 let key = key_of(row.try_get("subject")?);
-                let hold = hold_of(store, rule, key, Window { begin, end }, units as u64)?;
+                let hold = hold_of(store, rule, key, window, units as u64)?;
                 let record = id.split_once('-').map_or(&*id, |(record, _)| record);
                 store.release_reserved(u128::from_str_radix(record, 16).unwrap_or(0), &hold);
             }

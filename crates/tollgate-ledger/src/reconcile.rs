@@ -5,14 +5,14 @@ use std::{ops::ControlFlow, time::Duration};
 use sqlx::Row as _;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
-    Check, Limiter, Tick,
+    Check, Limiter,
     journal::Window,
     store::{CreditChange, CreditState, Fingerprint, RuleStore, Settlement},
 };
 
 use crate::{
     counter::{key_of, position, settle},
-    database::Database,
+    database::{Database, window_of},
     error::LedgerError,
     ledger::Ledger,
 };
@@ -185,16 +185,14 @@ impl Ledger {
         for row in rows {
             let (account, rule): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             let subject: String = row.try_get(2)?;
-            let (end, begin): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
-            *last = (account.clone(), rule.clone(), subject.clone(), end);
+            let window = window_of(&row)?;
+            *last = (account.clone(), rule.clone(), subject.clone(), window.end as i64);
             candidates.push(Candidate {
                 account,
                 rule,
                 key: key_of(&subject),
-                window: (end > 0).then_some(Window {
-                    begin: begin as Tick,
-                    end: end as Tick,
-                }),
+                // That of a balance is of no window.
+                window: (window.end > 0).then_some(window),
                 written: row.try_get(5)?,
             });
         }

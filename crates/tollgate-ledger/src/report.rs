@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt::Write as _, ops::ControlFlow, sync::Arc};
 
 use serde_json::{Map, Value, json};
-use sqlx::{Row as _, any::AnyRow};
+use sqlx::Row as _;
 use tokio_stream::StreamExt as _;
 use tollgate_core::{
     Tick,
@@ -11,6 +11,7 @@ use tollgate_core::{
 };
 
 use crate::{
+    database::window_of,
     error::LedgerError,
     ledger::Ledger,
     period::{CLOSES_AFTER, Period, day_text, time_text},
@@ -203,13 +204,6 @@ impl Ledger {
         }
         Ok(())
     }
-}
-
-fn window_of(row: &AnyRow) -> Result<Window, LedgerError> {
-    Ok(Window {
-        begin: row.try_get::<i64, _>("window_begin")? as Tick,
-        end: row.try_get::<i64, _>("window_end")? as Tick,
-    })
 }
 
 /// A row of a report, as text for other programs.

@@ -7,87 +7,12 @@ use sqlx::{AnyPool, Executor as _, Row as _};
 use crate::{dialect::Dialect, error::LedgerError};
 
 /// The versions of the schema, in order.
-pub(crate) const VERSIONS: [fn(Dialect) -> String; 5] =
-    [entries, totals, balances, daily_usage, room];
+const VERSIONS: [fn(Dialect) -> String; 1] = [first];
 
-fn entries(_: Dialect) -> String {
-    "CREATE TABLE tollgate_entries (
-        writer BIGINT NOT NULL,
-        n BIGINT NOT NULL,
-        kind TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        account TEXT NOT NULL,
-        window_begin BIGINT NOT NULL,
-        window_end BIGINT NOT NULL,
-        units BIGINT NOT NULL,
-        at BIGINT NOT NULL,
-        id TEXT,
-        actor TEXT,
-        reason TEXT,
-        PRIMARY KEY (writer, n)
-    );
-    CREATE UNIQUE INDEX tollgate_entries_by_id ON tollgate_entries (kind, id) WHERE id IS NOT NULL;
-    CREATE INDEX tollgate_entries_by_account ON tollgate_entries (account, at, writer, n);
-    CREATE TABLE tollgate_subjects (
-        rule TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        account TEXT NOT NULL,
-        PRIMARY KEY (rule, subject)
-    );"
-    .to_owned()
-}
-
-/// The sums of the entries, kept by a trigger in the transaction that writes them: to add up a month of them would take longer than a
-/// request waits. Ten minutes after its end a window is closed, and what comes later stands apart.
-fn totals(dialect: Dialect) -> String {
-    let sums = |of: &str| {
-        format!(
-            "SELECT account, rule, window_end, window_begin,
-                CAST(SUM(CASE WHEN at < window_end + 600000000 THEN units ELSE 0 END) AS BIGINT),
-                CAST(SUM(CASE WHEN at < window_end + 600000000 THEN 0 ELSE units END) AS BIGINT)
-            FROM {of} GROUP BY account, rule, window_end, window_begin"
-        )
-    };
-    let add = "ON CONFLICT (account, rule, window_end, window_begin) DO UPDATE SET
-        units = tollgate_totals.units + excluded.units, late = tollgate_totals.late + excluded.late;";
-    let trigger = match dialect {
-        Dialect::Postgres => format!(
-            "CREATE FUNCTION tollgate_add_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                INSERT INTO tollgate_totals {} ORDER BY account, rule, window_end, window_begin {add}
-                RETURN NULL;
-            END $$;
-            CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries
-                REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tollgate_add_up();",
-            sums("written")
-        ),
-        Dialect::Sqlite => format!(
-            "CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries BEGIN
-                INSERT INTO tollgate_totals VALUES (NEW.account, NEW.rule, NEW.window_end, NEW.window_begin,
-                    CASE WHEN NEW.at < NEW.window_end + 600000000 THEN NEW.units ELSE 0 END,
-                    CASE WHEN NEW.at < NEW.window_end + 600000000 THEN 0 ELSE NEW.units END)
-                {add}
-            END;"
-        ),
-    };
-    format!(
-        "CREATE TABLE tollgate_totals (
-            account TEXT NOT NULL,
-            rule TEXT NOT NULL,
-            window_end BIGINT NOT NULL,
-            window_begin BIGINT NOT NULL,
-            units BIGINT NOT NULL,
-            late BIGINT NOT NULL,
-            PRIMARY KEY (account, rule, window_end, window_begin)
-        );
-        INSERT INTO tollgate_totals {};
-        {trigger}",
-        sums("tollgate_entries")
-    )
-}
-
-/// What was granted and paid, and reservations. Sums of balances are kept as those of windows are, and a reservation is open until an entry
-/// settles or releases it: of several, the first one stands.
-fn balances(dialect: Dialect) -> String {
+/// The tables of the first release. Sums of entries are kept by a trigger in the transaction that writes them: to add up a month of
+/// them would take longer than a request waits. Ten minutes after its end a window is closed, and what comes later stands apart. Sums
+/// of balances are kept in the same way; a reservation is open until an entry settles or releases it: of several, the first one stands.
+fn first(dialect: Dialect) -> String {
     let (sum, max, of) = match dialect {
         Dialect::Postgres => ("SUM", "GREATEST", "written"),
         Dialect::Sqlite => (
@@ -123,23 +48,59 @@ fn balances(dialect: Dialect) -> String {
     );
     let trigger = match dialect {
         Dialect::Postgres => format!(
-            "CREATE OR REPLACE FUNCTION tollgate_add_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {add_up}
+            "CREATE FUNCTION tollgate_add_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {add_up}
                 RETURN NULL;
-            END $$;"
+            END $$;
+            CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries
+                REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tollgate_add_up();"
         ),
         Dialect::Sqlite => format!(
-            "DROP TRIGGER tollgate_add_up;
-            CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries BEGIN {add_up} END;"
+            "CREATE TRIGGER tollgate_add_up AFTER INSERT ON tollgate_entries BEGIN {add_up} END;"
         ),
     };
+    // A sum that changes stays on its page.
+    let with_room = match dialect {
+        Dialect::Postgres => "WITH (fillfactor = 50)",
+        Dialect::Sqlite => "",
+    };
     format!(
-        "ALTER TABLE tollgate_entries ADD COLUMN until BIGINT;
-        ALTER TABLE tollgate_totals ADD COLUMN credits BIGINT NOT NULL DEFAULT 0;
-        DROP INDEX tollgate_entries_by_id;
+        "CREATE TABLE tollgate_entries (
+            writer BIGINT NOT NULL,
+            n BIGINT NOT NULL,
+            kind TEXT NOT NULL,
+            rule TEXT NOT NULL,
+            account TEXT NOT NULL,
+            window_begin BIGINT NOT NULL,
+            window_end BIGINT NOT NULL,
+            units BIGINT NOT NULL,
+            at BIGINT NOT NULL,
+            id TEXT,
+            actor TEXT,
+            reason TEXT,
+            until BIGINT,
+            PRIMARY KEY (writer, n)
+        );
         CREATE UNIQUE INDEX tollgate_entries_by_id ON tollgate_entries (kind, id) WHERE kind = 'adjustment';
         CREATE UNIQUE INDEX tollgate_entries_of_credits ON tollgate_entries (account, rule, kind, id, until)
             WHERE kind IN ('grant', 'revoke', 'lapse');
         CREATE UNIQUE INDEX tollgate_entries_of_reservations ON tollgate_entries (id) WHERE kind IN ('settlement', 'release');
+        CREATE INDEX tollgate_entries_by_account ON tollgate_entries (account, at);
+        CREATE TABLE tollgate_subjects (
+            rule TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            account TEXT NOT NULL,
+            PRIMARY KEY (rule, subject)
+        );
+        CREATE TABLE tollgate_totals (
+            account TEXT NOT NULL,
+            rule TEXT NOT NULL,
+            window_end BIGINT NOT NULL,
+            window_begin BIGINT NOT NULL,
+            units BIGINT NOT NULL,
+            late BIGINT NOT NULL,
+            credits BIGINT NOT NULL DEFAULT 0,
+            PRIMARY KEY (account, rule, window_end, window_begin)
+        ) {with_room};
         CREATE TABLE tollgate_balances (
             account TEXT NOT NULL,
             rule TEXT NOT NULL,
@@ -158,44 +119,22 @@ fn balances(dialect: Dialect) -> String {
             until BIGINT NOT NULL
         );
         CREATE INDEX tollgate_reservations_by_end ON tollgate_reservations (rule, until);
+        CREATE TABLE tollgate_daily_usage (
+            account TEXT NOT NULL,
+            rule TEXT NOT NULL,
+            day TEXT NOT NULL,
+            allowed BIGINT NOT NULL,
+            denied BIGINT NOT NULL,
+            units BIGINT NOT NULL,
+            PRIMARY KEY (account, rule, day)
+        );
+        CREATE TABLE tollgate_daily_batches (writer BIGINT NOT NULL PRIMARY KEY, n BIGINT NOT NULL);
         {trigger}"
     )
 }
 
-/// Sums that processes add to, and the number of the last batch of each.
-fn daily_usage(_: Dialect) -> String {
-    "CREATE TABLE tollgate_daily_usage (
-        account TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        day TEXT NOT NULL,
-        allowed BIGINT NOT NULL,
-        denied BIGINT NOT NULL,
-        units BIGINT NOT NULL,
-        PRIMARY KEY (account, rule, day)
-    );
-    CREATE TABLE tollgate_daily_batches (writer BIGINT NOT NULL PRIMARY KEY, n BIGINT NOT NULL);"
-        .to_owned()
-}
-
-/// A sum that changes stays on its page of Postgres, and the index of statements is as small as they let it be.
-fn room(dialect: Dialect) -> String {
-    let fill = match dialect {
-        Dialect::Postgres => "ALTER TABLE tollgate_totals SET (fillfactor = 50);",
-        Dialect::Sqlite => "",
-    };
-    format!(
-        "DROP INDEX tollgate_entries_by_account;
-        CREATE INDEX tollgate_entries_by_account ON tollgate_entries (account, at);
-        {fill}"
-    )
-}
-
-/// Brings the tables to the first `versions` of the schema, in one transaction: of several processes that start, one does it.
-pub(crate) async fn migrate(
-    pool: &AnyPool,
-    dialect: Dialect,
-    versions: &[fn(Dialect) -> String],
-) -> Result<(), LedgerError> {
+/// Brings the tables to the newest version of the schema, in one transaction: of several processes that start, one does it.
+pub(crate) async fn migrate(pool: &AnyPool, dialect: Dialect) -> Result<(), LedgerError> {
     let mut transaction = pool.begin_with(dialect.begin()).await?;
     if dialect == Dialect::Postgres {
         transaction
@@ -215,7 +154,7 @@ pub(crate) async fn migrate(
             "the ledger has version {present} of the schema, and this program knows {known}; take a newer tollgate-ledger"
         )));
     }
-    for (version, sql) in (1_i64..).zip(versions).skip(present as usize) {
+    for (version, sql) in (1_i64..).zip(VERSIONS).skip(present as usize) {
         sqlx::raw_sql(&sql(dialect))
             .execute(&mut *transaction)
             .await?;
