@@ -1,6 +1,7 @@
 //! A list that rules ask, and that is set anew while they do.
 
 use std::{
+    hash::BuildHasher as _,
     net::IpAddr,
     sync::{
         Arc,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use ipnet::IpNet;
 use tollgate_core::{KeyBuf, PartKind, RuleError, RuleErrorKind, Tick};
 
@@ -18,7 +20,6 @@ use crate::{
     key::{Extracted, KeyExtractor},
     key_list::{
         entry::{self, Entry},
-        key_table::Hasher,
         set::Set,
     },
 };
@@ -35,7 +36,7 @@ pub struct KeyList {
 struct Shared {
     name: Arc<str>,
     set: ArcSwap<Set>,
-    hasher: Hasher,
+    hasher: RandomState,
     /// `None`: entries are the keys themselves.
     hash: Option<Box<HashFn>>,
     /// Whether a service without addresses was reported.
@@ -71,7 +72,7 @@ impl KeyList {
         let shared = Shared {
             name,
             set: ArcSwap::default(),
-            hasher: Hasher::default(),
+            hasher: RandomState::default(),
             hash,
             is_reported: AtomicBool::new(false),
         };
@@ -123,15 +124,16 @@ impl KeyList {
         Ok(())
     }
 
-    fn hash_of_entry(&self, key: &str) -> Result<u128, String> {
+    fn hash_of_entry(&self, key: &str) -> Result<u64, String> {
         if self.shared.hash.is_none() {
-            return Ok(self.shared.hasher.hash(key.as_bytes()));
+            return Ok(self.shared.hasher.hash_one(key.as_bytes()));
         }
         let is_hash = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         // It may be a key, so the message does not repeat it.
         u128::from_str_radix(key, 16)
             .ok()
             .filter(|_| is_hash)
+            .map(folded)
             .ok_or_else(|| {
                 format!(
                     "this is no network and not the hash of a key, which has 32 hexadecimal digits: \
@@ -157,9 +159,9 @@ impl KeyList {
             };
         }
         match &self.shared.hash {
-            None => set.has_key(self.shared.hasher.hash(part)),
+            None => set.has_key(self.shared.hasher.hash_one(part)),
             // An entry of a list is text.
-            Some(hash) => str::from_utf8(part).is_ok_and(|part| set.has_key(hash(part))),
+            Some(hash) => str::from_utf8(part).is_ok_and(|part| set.has_key(folded(hash(part)))),
         }
     }
 
@@ -185,6 +187,11 @@ impl KeyList {
         let mut key = KeyBuf::new();
         matches!(by.extract(head, &mut key), Extracted::Key) && self.has_key(&key)
     }
+}
+
+/// Each half goes into it: a hash of an application may have 64 bits.
+fn folded(hash: u128) -> u64 {
+    (hash >> 64) as u64 ^ (hash as u64).rotate_left(32)
 }
 
 /// The kind and the value of a key of one value, which may have a name in front.

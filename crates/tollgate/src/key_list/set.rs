@@ -20,7 +20,7 @@ pub(super) struct Set {
 
 impl Set {
     /// Of keys by their hashes, and of networks. Each has its end.
-    pub(super) fn new(keys: &[(u128, Tick)], networks: &[(IpNet, Tick)]) -> Self {
+    pub(super) fn new(keys: &[(u64, Tick)], networks: &[(IpNet, Tick)]) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (network, until) in networks {
             let length = network.prefix_len();
@@ -42,7 +42,7 @@ impl Set {
         }
     }
 
-    pub(super) fn has_key(&self, hash: u128) -> bool {
+    pub(super) fn has_key(&self, hash: u64) -> bool {
         self.keys.has(hash)
     }
 
