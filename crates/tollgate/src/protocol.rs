@@ -63,17 +63,9 @@ fn by_content_type(headers: &HeaderMap) -> WireProtocol {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else {
         return WireProtocol::Http;
     };
-    let content_type = content_type.as_bytes();
-    let media_type = content_type
-        .split(|byte| *byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
     // The message format, such as `+proto`, does not matter.
-    let family = media_type
-        .split(|byte| *byte == b'+')
-        .next()
-        .unwrap_or_default();
+    let mut parts = content_type.as_bytes().split(|byte| b";+".contains(byte));
+    let family = parts.next().unwrap_or_default().trim_ascii();
     if family.eq_ignore_ascii_case(b"application/grpc") {
         WireProtocol::Grpc
     } else if family.eq_ignore_ascii_case(b"application/grpc-web") {

@@ -186,10 +186,6 @@ where
     S: Service<Request<MessageBody<B>>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.state {
-            State::LookingUp { .. } => "MessageLimitFuture::LookingUp",
-            State::Inner { .. } => "MessageLimitFuture::Inner",
-            State::Rejected { .. } => "MessageLimitFuture::Rejected",
-        })
+        f.debug_struct("MessageLimitFuture").finish_non_exhaustive()
     }
 }

@@ -42,7 +42,7 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::bind(&[], store, rules)
+        Self::replacing(&[], store, rules)
     }
 
     /// Limits messages by these rules in place of those of other layers and limiters on the same store: for a reload. See
@@ -54,14 +54,6 @@ impl MessageLimitLayer {
     ///
     /// As [`new`](Self::new); or one of the replaced limiters is on another store.
     pub fn replacing(
-        replaced: &[&Limiter],
-        store: impl Store,
-        rules: impl IntoIterator<Item: KeyedRule>,
-    ) -> Result<Self, RuleError> {
-        Self::bind(replaced, store, rules)
-    }
-
-    fn bind(
         replaced: &[&Limiter],
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,

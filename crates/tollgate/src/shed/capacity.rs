@@ -1,6 +1,8 @@
 //! How much of the capacity is in use.
 
 use std::{
+    borrow::Cow,
+    error::Error,
     fmt,
     sync::{
         Arc,
@@ -12,7 +14,7 @@ use std::{
 use tokio::runtime::Handle;
 use tollgate_core::{AlgorithmKind, Check, Decision, Key, Limiter, Step, Tick};
 
-use crate::shed::{adaptive::AdaptiveLimit, error::ShedError, worker_delay::WorkerDelay};
+use crate::shed::{adaptive::AdaptiveLimit, worker_delay::WorkerDelay};
 
 /// How long the share of slots in use is believed, in ticks.
 const SLOTS_ARE_READ_EACH: Tick = 50_000;
@@ -206,3 +208,21 @@ impl Drop for Asked {
         self.0.is_asked.store(false, Ordering::Release);
     }
 }
+
+/// A setting that cannot work. Says what is wrong and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShedError(Cow<'static, str>);
+
+impl ShedError {
+    pub(super) fn new(message: impl Into<Cow<'static, str>>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for ShedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for ShedError {}

@@ -79,9 +79,6 @@ where
 
 impl<F> fmt::Debug for ShedFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.state {
-            State::Inner { .. } => "ShedFuture::Inner",
-            State::Shed { .. } => "ShedFuture::Shed",
-        })
+        f.debug_struct("ShedFuture").finish_non_exhaustive()
     }
 }

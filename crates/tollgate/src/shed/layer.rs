@@ -10,8 +10,12 @@ use crate::{
     head::Head,
     protocol::Protocol,
     shed::{
-        capacity::Capacity, error::ShedError, observe::Observer, priority::Priority, service::Shed,
-        shedder::Shedder, trusted_headers::TrustedHeaders,
+        capacity::{Capacity, ShedError},
+        observe::Observer,
+        priority::Priority,
+        service::Shed,
+        shedder::Shedder,
+        trusted_headers::TrustedHeaders,
     },
 };
 

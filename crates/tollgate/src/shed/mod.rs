@@ -71,7 +71,6 @@
 mod adaptive;
 mod answer;
 mod capacity;
-mod error;
 mod future;
 mod layer;
 mod observe;
@@ -82,6 +81,9 @@ mod trusted_headers;
 mod worker_delay;
 
 pub use self::{
-    capacity::Capacity, error::ShedError, layer::ShedLayer, priority::Priority, service::Shed,
+    capacity::{Capacity, ShedError},
+    layer::ShedLayer,
+    priority::Priority,
+    service::Shed,
     trusted_headers::TrustedHeaders,
 };

@@ -5,7 +5,7 @@ use http::HeaderName;
 use crate::{
     head::Head,
     key::{TrustedPeers, peer},
-    shed::{error::ShedError, priority::Priority},
+    shed::{capacity::ShedError, priority::Priority},
 };
 
 /// What peers in these networks say of a request: gateways and services of your own.
