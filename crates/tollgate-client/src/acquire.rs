@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
 use tokio::time::Instant;
 use tollgate_core::{Ticket, observe::Timer, store::Checks};
 
@@ -12,17 +11,6 @@ use crate::{
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
     partition::{Closed, Partition, Permit, QueueHead},
 };
-
-/// What a request counts against in the client's own limit.
-pub(crate) fn checks(
-    limit: Option<&RequestLimit>,
-    head: &Parts,
-) -> Result<Checks, ClientRateLimitError> {
-    match limit {
-        Some(limit) => limit.checks(head).map_err(ClientRateLimitError::no_checks),
-        None => Ok(Checks::new()),
-    }
-}
 
 /// Waits until both limits have room, and takes from both.
 ///

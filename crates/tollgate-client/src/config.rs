@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Longer than any process runs, and within the range of every clock.
-const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 pub(crate) type PartitionFn = dyn Fn(&Parts) -> String + Send + Sync;
 pub(crate) type LimitsFn = dyn Fn(StatusCode, &HeaderMap) -> ServerLimits + Send + Sync;
@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) partitions: Arc<Partitions>,
     pub(crate) partition_of: Arc<PartitionFn>,
     pub(crate) max_wait: Duration,
-    max_retry_after: Duration,
+    pub(crate) max_retry_after: Duration,
     pub(crate) retries: u32,
     pub(crate) retry_budget: Arc<dyn Budget + Send + Sync>,
     pub(crate) jitter_percent: u8,
@@ -60,14 +60,6 @@ impl Config {
             ]),
             read_limits: None,
         }
-    }
-
-    pub(crate) fn set_max_retry_after(&mut self, longest: Duration) {
-        self.max_retry_after = longest.min(MAX_DURATION);
-    }
-
-    pub(crate) fn max_retry_after(&self) -> Duration {
-        self.max_retry_after
     }
 
     /// The cooldown of a server that asks for this wait in response to a request that may wait until `deadline`.

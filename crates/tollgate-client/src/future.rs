@@ -11,14 +11,16 @@ use std::{
 use http::{Request, Response};
 use http_body::Body;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tollgate_core::store::Checks;
 use tower::BoxError;
 use tower_service::Service;
 
 use crate::{
-    acquire::{self, acquire},
+    acquire::acquire,
     advice::ServerAdvice,
     client_limit::RequestLimit,
     config::Config,
+    error::ClientRateLimitError,
     partition::Permit,
     replay_body::ReplayBody,
     retry::{Retries, is_repeatable},
@@ -88,7 +90,8 @@ where
     let partition = config
         .partitions
         .find_or_insert((config.partition_of)(&head));
-    let checks = acquire::checks(limit, &head)?;
+    let checks = limit.map_or_else(|| Ok(Checks::new()), |limit| limit.checks(&head));
+    let checks = checks.map_err(ClientRateLimitError::no_checks)?;
     let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
     let (body, replay) = ReplayBody::new(body, most);
     let again = replay.is_complete().then(|| (head.clone(), replay));
@@ -138,7 +141,7 @@ where
 {
     let response = ready.call(request).await.map_err(Into::into)?;
     let (status, headers) = (response.status(), response.headers());
-    let (now, longest) = (config.clock.now(), config.max_retry_after());
+    let (now, longest) = (config.clock.now(), config.max_retry_after);
     let mut advice = ServerAdvice::read(status, headers, now, longest, &config.limit_statuses);
     if let Some(read_limits) = &config.read_limits {
         advice.add(read_limits(status, headers), longest);

@@ -10,7 +10,7 @@ use tower_layer::Layer;
 use crate::{
     advice::ServerLimits,
     client_limit::{ClientLimit, ClientLimiter},
-    config::Config,
+    config::{Config, MAX_DURATION},
     service::ClientRateLimit,
 };
 
@@ -135,7 +135,7 @@ impl ClientRateLimitLayer {
     /// The longest wait that the layer accepts from a server. Default: ten minutes. If a server asks for more, the layer tries
     /// again after this time.
     pub fn max_retry_after(self, longest: Duration) -> Self {
-        self.with(|config| config.set_max_retry_after(longest))
+        self.with(|config| config.max_retry_after = longest.min(MAX_DURATION))
     }
 
     /// The statuses that may be a limit. Default: 429 and 503. Any other one is a limit where the response says when to come back: in

@@ -104,44 +104,24 @@ impl GrpcStatus {
 #[derive(Message)]
 struct Status {
     #[prost(message, repeated, tag = "3")]
-    details: Vec<Any>,
-}
-
-/// `google.protobuf.Any`.
-#[derive(Message)]
-struct Any {
-    #[prost(bytes = "vec", tag = "1")]
-    type_url: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
+    details: Vec<prost_types::Any>,
 }
 
 /// `google.rpc.RetryInfo`.
 #[derive(Message)]
 struct RetryInfo {
     #[prost(message, optional, tag = "1")]
-    retry_delay: Option<Delay>,
-}
-
-/// `google.protobuf.Duration`.
-#[derive(Message)]
-struct Delay {
-    #[prost(int64, tag = "1")]
-    seconds: i64,
-    #[prost(int32, tag = "2")]
-    nanos: i32,
+    retry_delay: Option<prost_types::Duration>,
 }
 
 /// The delay of the `RetryInfo` in a serialised status, if it is not negative.
 fn retry_delay(status: &[u8]) -> Option<Duration> {
     let mut details = Status::decode(status).ok()?.details.into_iter();
     details.find_map(|any| {
-        let name = any.type_url.rsplit(|byte| *byte == b'/').next()?;
-        let info = (name == b"google.rpc.RetryInfo").then_some(&*any.value)?;
+        let name = any.type_url.rsplit('/').next()?;
+        let info = (name == "google.rpc.RetryInfo").then_some(&*any.value)?;
         let delay = RetryInfo::decode(info).ok()?.retry_delay?;
-        let nanos = u32::try_from(delay.nanos).ok();
-        let nanos = nanos.filter(|nanos| *nanos < 1_000_000_000)?;
-        Some(Duration::new(delay.seconds.try_into().ok()?, nanos))
+        delay.try_into().ok()
     })
 }
 
