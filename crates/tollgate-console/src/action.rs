@@ -12,10 +12,9 @@ use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
 use crate::{
     client::{self, Client},
-    console::{Preview, Shared, lock},
+    console::{Preview, Shared, Source, lock},
     overview::scope,
     response::{Answer, Wrong},
-    source::Source,
 };
 
 /// The longest name, limit or reason that is taken.

@@ -12,9 +12,8 @@ use tollgate::{
 };
 
 use crate::{
-    console::Shared,
+    console::{Shared, Source},
     response::{Answer, Wrong},
-    source::Source,
 };
 
 /// The longest text that is taken.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::task::AbortHandle;
-use tollgate::{LiveLimiter, RateLimitLayer, clock::Clock};
+use tollgate::{Limiter, LiveLimiter, RateLimitLayer, clock::Clock};
 #[cfg(feature = "redis")]
 use tollgate_redis::RedisStore;
 use tollgate_rules::LiveRules;
@@ -15,8 +15,7 @@ use tollgate_rules::LiveRules;
 use tollgate_rules::{Bindings, redis::RedisRules};
 
 use crate::{
-    access::Access, exposition::Scrapes, journal::Journal, samples::Samples, source::Source,
-    viewers::Viewers,
+    access::Access, exposition::Scrapes, journal::Journal, samples::Samples, viewers::Viewers,
 };
 
 /// A page for operators of rate limits, as a router: made by [`Console::new`], mounted by [`router`](Self::router).
@@ -64,6 +63,23 @@ pub(crate) struct Preview {
     pub(crate) rule: String,
     pub(crate) limit: String,
     pub(crate) since: u64,
+}
+
+/// A layer, or a limiter of workers.
+#[derive(Clone)]
+pub(crate) enum Source {
+    Layer(RateLimitLayer),
+    Limiter(LiveLimiter),
+}
+
+impl Source {
+    /// The limiter in force.
+    pub(crate) fn limiter(&self) -> Limiter {
+        match self {
+            Self::Layer(layer) => layer.limiter(),
+            Self::Limiter(limiter) => limiter.limiter(),
+        }
+    }
 }
 
 impl Console {

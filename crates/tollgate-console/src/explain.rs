@@ -15,9 +15,8 @@ use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
     client::{header, verdict_json},
-    console::Shared,
+    console::{Shared, Source},
     response::{Answer, Wrong},
-    source::Source,
 };
 
 /// A request, as an operator describes it.

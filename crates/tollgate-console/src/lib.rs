@@ -70,8 +70,6 @@ mod problems;
 mod response;
 mod sampler;
 mod samples;
-mod source;
-mod tally;
 mod viewers;
 
 pub use self::{

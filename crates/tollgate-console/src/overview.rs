@@ -13,7 +13,7 @@ use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 use crate::{
     console::{Shared, lock},
     problems::{problems, used},
-    tally::{Tally, share_shadowed},
+    samples::{Tally, share_shadowed},
     viewers::Shown,
 };
 

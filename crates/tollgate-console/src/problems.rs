@@ -5,8 +5,7 @@ use tollgate_rules::RulesStatus;
 
 use crate::{
     console::{Shared, lock},
-    samples::Samples,
-    tally::{DEGRADED, FALLBACK, Tally, add, share_denied, share_shadowed},
+    samples::{DEGRADED, FALLBACK, Samples, Tally, add, share_denied, share_shadowed},
 };
 
 /// How many rules are named.
