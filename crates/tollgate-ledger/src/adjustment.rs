@@ -4,8 +4,8 @@ use sqlx::Row as _;
 use tollgate_core::{Clock, Limiter, Tick, journal::Window, store::Settlement};
 
 use crate::{
-    database::window_of,
     counter::settle,
+    database::window_of,
     error::{LedgerError, LedgerErrorKind},
     ledger::Ledger,
     period::time_text,

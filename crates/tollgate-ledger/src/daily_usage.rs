@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate_core::journal::{DailyUsage, Journal};
 
 use crate::{
-    database::Database, dialect::Dialect, error::LedgerError, period::day_text, writer::name_of,
+    database::Database, error::LedgerError, period::day_text, schema::Dialect, writer::name_of,
 };
 
 /// The rows of a transaction.

@@ -9,7 +9,10 @@ use sqlx::{
 };
 use tollgate_core::{Tick, journal::Window};
 
-use crate::{dialect::Dialect, error::LedgerError, schema::migrate};
+use crate::{
+    error::LedgerError,
+    schema::{Dialect, migrate},
+};
 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -21,7 +21,6 @@ mod adjustment;
 mod counter;
 mod daily_usage;
 mod database;
-mod dialect;
 mod error;
 pub mod guide;
 mod ledger;

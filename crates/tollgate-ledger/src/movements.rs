@@ -16,8 +16,8 @@ use tollgate_core::{
 use crate::{
     counter::{hold_of, key_of, subject},
     database::{Database, window_of},
-    dialect::Dialect,
     error::LedgerError,
+    schema::Dialect,
 };
 
 /// The entries of a transaction.

@@ -186,7 +186,12 @@ impl Ledger {
             let (account, rule): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             let subject: String = row.try_get(2)?;
             let window = window_of(&row)?;
-            *last = (account.clone(), rule.clone(), subject.clone(), window.end as i64);
+            *last = (
+                account.clone(),
+                rule.clone(),
+                subject.clone(),
+                window.end as i64,
+            );
             candidates.push(Candidate {
                 account,
                 rule,

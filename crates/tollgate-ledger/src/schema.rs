@@ -4,7 +4,32 @@
 
 use sqlx::{AnyPool, Executor as _, Row as _};
 
-use crate::{dialect::Dialect, error::LedgerError};
+use crate::error::LedgerError;
+
+/// How a database writes what the two write differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    /// Begins a transaction that writes. One of SQLite that begins to write later may be refused.
+    pub(crate) fn begin(self) -> &'static str {
+        match self {
+            Self::Sqlite => "BEGIN IMMEDIATE",
+            Self::Postgres => "BEGIN",
+        }
+    }
+
+    /// The time of the database in µs since the epoch: one clock for all who write.
+    pub(crate) fn now(self) -> &'static str {
+        match self {
+            Self::Sqlite => "CAST(unixepoch('now', 'subsec') * 1000000 AS BIGINT)",
+            Self::Postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+        }
+    }
+}
 
 /// The versions of the schema, in order.
 const VERSIONS: [fn(Dialect) -> String; 1] = [first];

@@ -8,8 +8,8 @@ use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
 
 use crate::{
-    counter::subject, database::Database, dialect::Dialect, error::LedgerError,
-    movements::Movements, period::CLOSES_AFTER,
+    counter::subject, database::Database, error::LedgerError, movements::Movements,
+    period::CLOSES_AFTER, schema::Dialect,
 };
 
 /// The entries of a transaction.
