@@ -2,5 +2,5 @@
 
 pub use tollgate_core::{
     RuleErrorKind,
-    types::{WaitError, WaitErrorKind},
+    types::{ParseQuotaError, QuotaError, TryAcquireError, WaitError, WaitErrorKind},
 };

@@ -2,5 +2,6 @@
 //! for signatures. [`RequestPart`], [`PartsDecision`] and [`grpc_timeout`] are for servers that decide for other services.
 
 pub use crate::rate_limit::{
-    LayerDefaults, PartsDecision, RateLimit, Refund, RequestPart, ResponseBody, grpc_timeout,
+    LayerDefaults, PartsDecision, RateLimit, Refund, RequestPart, ResponseBody, ResponseFuture,
+    grpc_timeout,
 };

@@ -16,4 +16,6 @@
 //! # Ok::<(), tollgate::RuleError>(())
 //! ```
 
-pub use tollgate_core::{LeaseShare, RuleSet, Step, StoreErrorKind};
+pub use tollgate_core::{
+    LeaseShare, RuleSet, Step, StoreError, StoreErrorKind, memory::MemoryStoreBuilder,
+};
