@@ -422,6 +422,21 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_to_one_service_and_one_method() {
+        let (service, method) = (grpc_service_is("a.B"), grpc_method_is("a.B", "C"));
+        for (path, to_service, to_method) in [
+            ("/a.B/C", true, true),
+            ("/a.B/D", true, false),
+            ("/a.BB/C", false, false),
+            ("/a.B", false, false),
+        ] {
+            let call = head(Method::POST, path);
+            assert_eq!(service(&Head::from(&call)), to_service, "{path}");
+            assert_eq!(method(&Head::from(&call)), to_method, "{path}");
+        }
+    }
+
+    #[test]
     fn a_condition_that_never_holds_is_an_error_of_its_layer() {
         use tollgate_core::{MINUTE, MemoryStore, Quota};
 

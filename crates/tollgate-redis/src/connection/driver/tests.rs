@@ -126,6 +126,28 @@ async fn a_server_that_answers_late_is_kept_and_its_answers_count_for_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() {
+    let bench = by_default(100);
+    let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
+    let began = Instant::now();
+    let kinds = {
+        let [a, b, c] = calls;
+        [kind(a.await), kind(b.await), kind(c.await)]
+    };
+    assert_eq!(began.elapsed(), bench.options.deadline);
+    // The first has left, the second in part, the third not at all.
+    assert_eq!(
+        kinds,
+        [
+            CallErrorKind::Unknown,
+            CallErrorKind::Unknown,
+            CallErrorKind::Unavailable
+        ]
+    );
+    assert!(matches!(bench.driver.await, Ok(Lost::Silent)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_script_that_stays_unknown_is_an_error_within_the_same_deadline() {
     let mut bench = by_default(65_536);
     let call = bench.call("a");
@@ -142,6 +164,20 @@ async fn a_script_that_stays_unknown_is_an_error_within_the_same_deadline() {
     assert_eq!(commands(&bench.received().await), ["EVAL"]);
     assert_eq!(kind(slow.await), CallErrorKind::Unknown);
     assert_eq!(began.elapsed(), bench.options.deadline);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_is_left_after_every_answer_was_handed_out() {
+    let mut bench = by_default(65_536);
+    let calls = [bench.call("a"), bench.call("b")];
+    bench.received().await;
+    bench
+        .answers("-READONLY You can't write against a read only replica.\r\n:2\r\n")
+        .await;
+    let [a, b] = calls;
+    assert_eq!(kind(a.await), CallErrorKind::Unavailable);
+    assert_eq!(b.await.unwrap(), Value::Integer(2));
+    assert!(matches!((&mut bench.driver).await, Ok(Lost::Refused(code)) if code == "READONLY"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -87,6 +87,21 @@ async fn poll_once(driver: Pin<&mut Driver>) {
     assert!(poll.await.is_pending());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_once() {
+    let options = NodeOptions::default();
+    let stream = Pieces::default();
+    let pieces = Arc::clone(&stream.pieces);
+    let queue = Arc::new(CommandQueue::new(options.waiting));
+    let mut driver = pin!(driver(stream, &queue, &options));
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        calls.extend(push(&queue, &["a", "b", "c"], &options));
+        poll_once(driver.as_mut()).await;
+    }
+    assert_eq!(*pieces.lock().unwrap(), [1, 2, 3]);
+}
+
 /// Just before the driver sleeps, while it has no waker in the queue: on a new connection, or because the call that has taken it
 /// was dropped, so that no answer comes either.
 #[tokio::test(start_paused = true)]
