@@ -2,7 +2,7 @@
 
 use redis::Value;
 use tokio::task::JoinSet;
-use tollgate_core::{Check, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule};
+use tollgate_core::{Check, DAY, Key, Limiter, MAX_PERIOD, OnStoreError, Quota, Rule, Source};
 use tollgate_redis::RedisStore;
 use tollgate_test_servers::{
     blocking_server,
@@ -125,4 +125,69 @@ async fn four_hundred_callers_of_one_key_read_and_write_it_once_each() {
     };
     let counted = [calls("get"), calls("set"), calls("watch")];
     assert_eq!(counted, [CALLERS, CALLERS, 0], "{stats}");
+}
+
+#[tokio::test]
+async fn in_an_outage_a_charge_is_owed_to_the_local_share_and_one_that_may_have_run_is_not() {
+    let mut server = RedisServer::start(&[]).await;
+    let store = RedisStore::builder(server.url(), "once", tollgate_redis::Keys::plain())
+        .deadline(20 * DEADLINE)
+        .connect()
+        .expect("a valid address");
+    store.connected().await;
+    let rule = Rule::new("tokens", Quota::fixed_window(100, 366 * DAY)).debt(1_000);
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    let check = |who| {
+        [limiter
+            .check("tokens", &Key::of(who))
+            .expect("the rule")
+            .with_cost(10)]
+    };
+    let lapsed = || limiter.rule_store().lapsed_units(0);
+    let ticket = async |who| {
+        let decision = limiter.acquire(&check(who)).await;
+        assert!(decision.is_allowed(), "{decision:?}");
+        limiter.ticket(&check(who), &decision)
+    };
+
+    let held = ticket("stopped").await;
+    server.stop();
+    held.settle(210);
+    eventually("its outcome is unknown", || async {
+        (lapsed() == 200).then_some(())
+    })
+    .await;
+    let decision = limiter.acquire(&check("stopped")).await;
+    assert!(
+        decision.is_allowed(),
+        "the share was not charged: {decision:?}"
+    );
+    server.resume();
+    let owed = eventually("the server answers", || async {
+        let looked = limiter.peek(&[check("stopped")[0].with_cost(0)]).await;
+        looked.verdicts()[0]
+            .has_numbers()
+            .then(|| looked.verdicts()[0].debt())
+    });
+    // It may have run the charge, and a request behind it. Twice would be 310.
+    let owed = owed.await;
+    assert!(owed <= 120, "{owed}");
+
+    let held = ticket("killed").await;
+    server.kill();
+    eventually("it is known that the server is gone", || async {
+        let decision = limiter.acquire(&check("another")).await;
+        (decision.verdicts()[0].source() == Source::Fallback).then_some(())
+    })
+    .await;
+    held.settle(210);
+    // The share has admitted the second one itself.
+    let of_share = ticket("share").await;
+    of_share.settle(210);
+    for who in ["killed", "share"] {
+        let decision = limiter.acquire(&check(who)).await;
+        assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+        assert!(!decision.is_allowed(), "{who} owes: {decision:?}");
+    }
+    assert_eq!(lapsed(), 200);
 }
