@@ -9,11 +9,11 @@ mod reservations;
 mod slots;
 mod waiting;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 use tollgate_core::{
-    Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Store,
+    Key, Limiter, MAX_PERIOD, Outcome, Quota, Rule, RuleErrorKind, RuleSet, Source, Store,
 };
 use tollgate_redis::{Keys, Partition, RedisStore, Secret};
 use tollgate_test_servers::redis_cluster::RedisCluster;
@@ -51,6 +51,7 @@ async fn a_cluster_is_one_limit() {
     a_request_in_one_slot_is_one_step(&cluster).await;
     what_was_taken_goes_back_when_a_later_slot_denies(&cluster).await;
     a_tenant_is_a_partition(&cluster).await;
+    a_cap_on_new_keys_holds_in_each_partition(&cluster).await;
     held_slots::slots_go_back_when_a_later_step_denies(&cluster).await;
     held_slots::slots_are_renewed_wherever_they_lie(&cluster).await;
     reservations::a_reservation_lies_in_one_hash_slot(&cluster).await;
@@ -186,6 +187,76 @@ async fn a_tenant_is_a_partition(cluster: &RedisCluster) {
         check.await.is_err(),
         "its state is not found without the tenant"
     );
+}
+
+async fn a_cap_on_new_keys_holds_in_each_partition(cluster: &RedisCluster) {
+    const CAP: u32 = 5;
+    const CLIENTS: u64 = 400;
+    const LIMIT: u64 = 10;
+
+    for (namespace, partition) in [
+        ("capped-one", Partition::One),
+        ("capped-key", Partition::Key),
+        ("capped-by", Partition::ByRule("per-tenant".into())),
+    ] {
+        let store = RedisStore::builder(cluster.url(), namespace, Keys::hashed(secret(7)))
+            .partition(partition.clone())
+            .cap_new_keys("per-ip", CAP)
+            .deadline(Duration::from_secs(60))
+            .connect()
+            .expect("a valid address");
+        store.connected().await;
+        let rules = [
+            Rule::new("per-ip", Quota::fixed_window(LIMIT, MAX_PERIOD)),
+            Rule::new("per-tenant", Quota::fixed_window(1_000_000, MAX_PERIOD)),
+        ];
+        let limiter = Limiter::new(store, rules).expect("valid rules");
+        let check = |rule, key: Key| limiter.check(rule, &key).expect("it is there");
+        let began = tokio::time::Instant::now();
+        let mut allowed = 0;
+        for client in 0..CLIENTS {
+            let mut checks = vec![check("per-ip", key(client))];
+            // Some requests are of one of two tenants, and others of none.
+            if client % 3 > 0 && namespace == "capped-by" {
+                checks.push(check("per-tenant", key(client % 3)));
+            }
+            let decision = limiter.acquire(&checks).await;
+            for verdict in decision.verdicts() {
+                assert_eq!(verdict.source(), Source::Store, "{namespace}");
+                assert_ne!(verdict.outcome(), Outcome::Failed, "{namespace}");
+            }
+            allowed += u64::from(decision.is_allowed());
+        }
+        let most = f64::from(CAP) * (1.0 + began.elapsed().as_secs_f64());
+        let mut names = Vec::new();
+        for server in 0..3 {
+            let pattern = format!("*{namespace}*:per-ip:*");
+            let keys = cluster.say(server, &["KEYS", &pattern]).await;
+            let keys = keys.lines().filter(|line| line.contains(":per-ip:"));
+            names.extend(keys.map(str::to_owned));
+        }
+        // By the name of the bucket, which is the same in each slot and with each tenant.
+        let mut by_name = HashMap::<_, u64>::new();
+        for name in &names {
+            let mut client = name
+                .split(['+', ':', '{', '}'])
+                .filter(|part| part.len() == 22);
+            *by_name
+                .entry(client.next_back().expect("a client"))
+                .or_default() += 1;
+        }
+        let buckets = by_name.values().copied().max().unwrap_or_default();
+        let created = names.len() as u64 - buckets;
+        assert!(
+            created >= 1 && created as f64 <= most,
+            "{created}, at most {most}: {names:?}"
+        );
+        if partition == Partition::One {
+            assert_eq!((buckets, allowed), (1, created + LIMIT));
+        } else {
+            assert!(buckets > 1, "{names:?}");
+        }
+    }
 }
 
 async fn what_a_cluster_cannot_do_is_refused(cluster: &RedisCluster) {
