@@ -65,7 +65,7 @@ impl Failure {
         Self::new(Exit::Failed, message)
     }
 
-    /// Nobody wants it to be done.
+    /// It was left undone, because the user said no, or the answer is no.
     pub(crate) fn refused(message: impl Display) -> Self {
         Self::new(Exit::No, message)
     }

@@ -239,10 +239,13 @@ impl Permit<'_> {
         let Some((_, woken)) = waiter else {
             return Poll::Ready(());
         };
-        match woken {
-            Some(known) => known.clone_from(waker),
-            None => *woken = Some(waker.clone()),
-        }
+        let replaced = match woken {
+            Some(known) if known.will_wake(waker) => None,
+            _ => woken.replace(waker.clone()),
+        };
+        // Without the lock: with the last waker of a task its future may go, and a permit with it.
+        drop(queues);
+        drop(replaced);
         Poll::Pending
     }
 }
@@ -263,11 +266,11 @@ impl Drop for Permit<'_> {
             counts.queued = counts.queued.saturating_sub(1);
             counts.count_out(&self.counted);
         }
-        let mut next = None;
+        let (mut gone, mut next) = (None, None);
         if let Some(queue) = queues.get_mut(&self.key)
             && let Some(index) = queue.index_of(self.number)
         {
-            queue.waiters.remove(index);
+            gone = queue.waiters.remove(index);
             let front = queue.waiters.front_mut().filter(|_| index == 0);
             next = front.and_then(|(_, waker)| waker.take());
             if queue.waiters.is_empty() {
@@ -275,6 +278,7 @@ impl Drop for Permit<'_> {
             }
         }
         drop(queues);
+        drop(gone);
         if let Some(waker) = next {
             waker.wake();
         }
@@ -369,6 +373,8 @@ impl Error for WaitError {}
 
 #[cfg(all(test, not(tollgate_shuttle)))]
 mod tests {
+    use std::{sync::Arc, task::Wake};
+
     use super::*;
     use crate::{quota::Quota, time::SECOND};
 
@@ -403,6 +409,29 @@ mod tests {
         assert_eq!(counts().into_values().collect::<Vec<_>>(), [1, 1]);
         drop(place);
         assert!(counts().is_empty());
+    }
+
+    #[test]
+    fn a_waker_may_take_a_permit_along_when_it_goes() {
+        struct Task {
+            _permit: Permit<'static>,
+        }
+        impl Wake for Task {
+            fn wake(self: Arc<Self>) {}
+        }
+        let (queues, rules): (&'static WaitQueues, _) = (Box::leak(Box::default()), rules());
+        let enter = |key| {
+            let permit = queues.enter(&rules, &[check(0, key)]);
+            permit.expect("there is room")
+        };
+        let task_with = |permit| Waker::from(Arc::new(Task { _permit: permit }));
+        let (_first, second) = (enter(1), enter(1));
+        assert!(second.poll_front(&task_with(enter(2))).is_pending());
+        // It takes the place of the other waker.
+        assert!(second.poll_front(&task_with(enter(3))).is_pending());
+        assert!(queues.is_free(&[check(0, 2)]));
+        drop(second);
+        assert!(queues.is_free(&[check(0, 3)]));
     }
 
     #[test]

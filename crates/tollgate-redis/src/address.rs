@@ -175,7 +175,7 @@ pub(crate) struct Access {
     pub(crate) without_hello: bool,
 }
 
-/// A user and a password, either of which may be absent.
+/// A user and a password. Each may be absent.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,

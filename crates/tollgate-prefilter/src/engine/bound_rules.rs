@@ -338,7 +338,7 @@ impl BoundRules {
         Ok(Verdict::new(check.rule(), check.plan(), answer, source))
     }
 
-    /// What is left of a lease of which was spent.
+    /// What is left of a lease after units of it were spent.
     #[inline]
     fn left_of(&self, limit: &Limit, lease: &Lease, now: Tick) -> Assessment {
         let remaining = lease.left.saturating_add(lease.holder.left(now));

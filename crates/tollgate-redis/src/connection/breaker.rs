@@ -365,7 +365,7 @@ pub(in crate::connection) struct Breaker {
     machine: Mutex<Machine>,
     origin: Instant,
     changed: Notify,
-    /// Is told of each new state.
+    /// Called with each new state.
     report: Box<dyn Fn(BreakerState) + Send + Sync>,
 }
 

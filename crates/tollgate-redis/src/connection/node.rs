@@ -249,7 +249,7 @@ impl QueuedCommand {
         self.unknown > 0
     }
 
-    /// Whether the text of the script has to go along, whoever else brings it.
+    /// Whether the text of the script goes along, also if another call brings it.
     pub(super) fn brings_script(&self) -> bool {
         self.unknown == MOST_UNKNOWN
     }

@@ -166,7 +166,7 @@ pub(crate) enum NodeEvent {
     Resent(Resent),
 }
 
-/// Is told of events, with what metrics and logs call the server. Called from tasks of connections: it may not block.
+/// Called with the name of the server, as metrics and logs show it, and an event. Tasks of connections call it: it may not block.
 pub(crate) type EventSink = Arc<dyn Fn(&str, &NodeEvent) + Send + Sync>;
 
 /// Why a call was sent once more.

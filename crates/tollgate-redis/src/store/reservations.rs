@@ -112,7 +112,7 @@ impl BoundStore {
     }
 }
 
-/// Waits for a call that nobody waits for.
+/// Waits for a call in the background: its request has gone on.
 fn finish(binding: &Binding, call: Step<Result<(), StoreError>>) {
     let in_flight = binding.shared.background_calls.begin();
     binding.shared.spawn(async move {

@@ -1,4 +1,4 @@
-//! The slots of requests: those that a request acquires, and what Redis is told of them.
+//! The slots of requests: how a request acquires them, and how the process reports them to Redis.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
