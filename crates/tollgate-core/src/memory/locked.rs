@@ -10,8 +10,7 @@ use crate::{
     memory::{
         cells::Entry,
         plan::Plan,
-        shard::Shard,
-        slot_numbers::SlotNumbers,
+        shard::{Shard, SlotNumbers},
         table::{Place, Table},
     },
     store::seq_cells::SeqLine,

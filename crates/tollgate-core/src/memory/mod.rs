@@ -39,12 +39,10 @@
 //! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
 
 mod balances;
-mod carry_over;
 mod cells;
 mod decide;
 mod hasher;
 mod locked;
-mod open_records;
 mod plan;
 mod reservations;
 mod rule_store;
@@ -53,13 +51,10 @@ mod rule_table;
 mod schedules;
 mod shard;
 mod side_tables;
-mod slot_numbers;
 pub(crate) mod store;
 mod table;
 mod tables;
 mod take;
-mod unbound;
-mod writers;
 
 pub(crate) use self::store::MemoryStore;
 pub use self::store::MemoryStoreBuilder;

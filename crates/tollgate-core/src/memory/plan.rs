@@ -1,6 +1,4 @@
-//! A quota made ready for a table.
-
-use std::time::Duration;
+//! A quota made ready for a table, and the quotas that the states of a shard were written under.
 
 use crate::{
     algorithm::Algorithm,
@@ -9,6 +7,7 @@ use crate::{
     rule::{Mode, Rule},
     time::micros,
 };
+use std::{collections::HashMap, time::Duration};
 
 /// A quota made ready.
 #[derive(Clone, Debug)]
@@ -83,4 +82,188 @@ pub(super) fn counted<A: Algorithm>(given: &Quota, wait: Option<Duration>, debt:
         0 => quota,
         debt => quota.with_debt(debt),
     })
+}
+
+/// The quotas that the entries of a shard were written under, by the number that an entry carries. One that no entry carries
+/// any more is forgotten, and its number is free.
+#[derive(Debug)]
+pub(super) struct Writers<A> {
+    numbered: Vec<Writer<A>>,
+    /// The quota with number 0, that of all entries in most shards: here, because each request asks for it.
+    first: u64,
+    free: Vec<u16>,
+    /// The numbers by quota, where there are more than a few.
+    numbers: HashMap<u64, u16>,
+}
+
+#[derive(Debug)]
+struct Writer<A> {
+    plan: Plan<A>,
+    /// How many entries carry its number; 0 if the number is free.
+    entries: u32,
+}
+
+/// The most quotas that are looked at one after the other.
+const FEW: usize = 8;
+/// The most quotas of a shard: numbers have 16 bits.
+const MOST: usize = 1 << 16;
+
+impl<A> Default for Writers<A> {
+    fn default() -> Self {
+        Self {
+            numbered: Vec::new(),
+            first: 0,
+            free: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+}
+
+impl<A> Writers<A> {
+    /// The quota with this number. An entry carries a number that is in use.
+    #[inline]
+    pub(super) fn get(&self, number: u16) -> Option<&Plan<A>> {
+        Some(&self.numbered.get(usize::from(number))?.plan)
+    }
+
+    /// Whether the number is that of this quota.
+    #[inline]
+    pub(super) fn is(&self, number: u16, plan: &Plan<A>) -> bool {
+        match number {
+            0 => self.first == plan.id,
+            _ => self.get(number).is_some_and(|writer| writer.id == plan.id),
+        }
+    }
+
+    /// Quotas in use.
+    pub(super) fn len(&self) -> usize {
+        self.numbered.len() - self.free.len()
+    }
+
+    /// The bytes of the quotas in use, where they are more than a few.
+    pub(super) fn bytes(&self) -> usize {
+        if self.numbered.len() <= FEW {
+            return 0;
+        }
+        self.len() * (size_of::<Writer<A>>() + 2 * size_of::<(u64, u16)>())
+    }
+
+    /// The bytes of all quotas.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.numbered.capacity() * size_of::<Writer<A>>()
+            + self.numbers.capacity() * size_of::<(u64, u16)>()
+    }
+
+    fn number(&self, id: u64) -> Option<u16> {
+        if self.numbered.len() > FEW {
+            return self.numbers.get(&id).copied();
+        }
+        let is_it = |writer: &Writer<A>| writer.entries > 0 && writer.plan.id == id;
+        // Numbers have 16 bits.
+        Some(self.numbered.iter().position(is_it)? as u16)
+    }
+
+    /// The number of this quota for one more entry. `None`: other quotas use all numbers.
+    pub(super) fn add(&mut self, plan: &Plan<A>) -> Option<u16>
+    where
+        A: Clone,
+    {
+        if let Some(number) = self.number(plan.id) {
+            self.numbered[usize::from(number)].entries += 1;
+            return Some(number);
+        }
+        let writer = Writer {
+            plan: plan.clone(),
+            entries: 1,
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.numbered[usize::from(number)] = writer;
+                number
+            }
+            None if self.numbered.len() == MOST => return None,
+            None => {
+                // Most shards have one quota.
+                if self.numbered.is_empty() {
+                    self.numbered.reserve_exact(1);
+                }
+                self.numbered.push(writer);
+                // It is below `MOST`.
+                (self.numbered.len() - 1) as u16
+            }
+        };
+        if number == 0 {
+            self.first = plan.id;
+        }
+        if self.numbered.len() == FEW + 1 && self.numbers.is_empty() {
+            let in_use = self.numbered.iter().enumerate();
+            let in_use = in_use.filter(|(_, writer)| writer.entries > 0);
+            self.numbers = in_use
+                .map(|(number, writer)| (writer.plan.id, number as u16))
+                .collect();
+        } else if self.numbered.len() > FEW {
+            self.numbers.insert(plan.id, number);
+        }
+        Some(number)
+    }
+
+    /// An entry no longer carries this number.
+    pub(super) fn remove(&mut self, number: u16) {
+        let Some(writer) = self.numbered.get_mut(usize::from(number)) else {
+            return;
+        };
+        writer.entries = writer.entries.saturating_sub(1);
+        if writer.entries > 0 {
+            return;
+        }
+        self.numbers.remove(&writer.plan.id);
+        self.free.push(number);
+        // After many quotas have come and gone, their memory goes too.
+        if self.len() == 0 {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use super::*;
+
+    fn plan(id: u64) -> Plan<u64> {
+        Plan {
+            quota: id,
+            id,
+            denial_id: id,
+            limit: id,
+            longest_reset: 0,
+            at_most: 0,
+            debt: 0,
+            is_threshold: false,
+        }
+    }
+
+    #[test]
+    fn a_quota_that_changes_with_each_step_needs_two_numbers() {
+        let mut writers = Writers::default();
+        let mut before = None;
+        for id in 0..1_000_000 {
+            let number = writers.add(&plan(id)).expect("there is room");
+            if let Some(before) = before.replace(number) {
+                writers.remove(before);
+            }
+        }
+        assert_eq!((writers.len(), writers.numbered.len()), (1, 2));
+    }
+
+    #[test]
+    fn with_all_numbers_in_use_a_further_quota_has_none() {
+        let mut writers = Writers::default();
+        for id in 0..MOST as u64 {
+            assert_eq!(writers.add(&plan(id)).map(u64::from), Some(id));
+        }
+        assert_eq!(writers.add(&plan(u64::MAX)), None);
+        assert_eq!(writers.add(&plan(7)), Some(7));
+        writers.remove(9);
+        assert_eq!(writers.add(&plan(u64::MAX)), Some(9));
+    }
 }

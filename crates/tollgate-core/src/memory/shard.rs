@@ -1,6 +1,4 @@
-//! A shard: entries behind one lock, within a bound in bytes.
-
-use std::ops::Range;
+//! A shard: entries behind one lock, within a bound in bytes; and the numbers of the slots that it gives.
 
 use crate::{
     algorithm::{Algorithm, Assessment},
@@ -9,12 +7,13 @@ use crate::{
     key::Fingerprint,
     memory::{
         cells::{Cells, Entry},
-        plan::Plan,
+        plan::{Plan, Writers},
         side_tables::SideTables,
-        writers::Writers,
     },
+    sync::{AtomicU64, Ordering},
     time::Tick,
 };
+use std::ops::Range;
 
 /// How many cells are looked at for expired states when a key is new.
 const SWEEP: usize = 4;
@@ -462,6 +461,31 @@ impl<A: Algorithm> Shard<A> {
         self.evicted_live += 1;
         self.remove_at(cell);
         true
+    }
+}
+
+/// How many numbers a shard gets at once.
+const BATCH: u64 = 32;
+
+/// Numbers for slots, which the shards of all tables share.
+pub(super) struct SlotNumbers {
+    /// The last number that a shard has.
+    last: AtomicU64,
+}
+
+impl SlotNumbers {
+    /// From a time in µs, so that a process which starts anew goes on above the numbers that it has given before.
+    pub(super) fn new(now: Tick) -> Self {
+        Self {
+            last: AtomicU64::new(now),
+        }
+    }
+
+    /// Reserves some numbers for the slots of a shard, all higher than those that any shard has. The shard gives them out in order.
+    /// Several at a time, so that requests of different keys seldom write this.
+    pub(super) fn next(&self) -> Range<u64> {
+        let last = self.last.fetch_add(BATCH, Ordering::Relaxed);
+        last + 1..last + 1 + BATCH
     }
 }
 

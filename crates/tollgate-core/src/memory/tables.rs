@@ -1,25 +1,26 @@
-//! The tables of a memory store, by rule name.
-
-use std::{collections::HashMap, sync::Arc};
+//! The tables of a memory store, by rule name, and the states of names that are not in use.
 
 use crate::{
     algorithm::Algorithm,
     algorithm_kind::AlgorithmKind,
     memory::{
         balances::Balances,
-        carry_over::CarryOver,
         hasher::Hasher,
-        open_records::Reservations,
         plan::Plan,
+        reservations::Reservations,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
-        slot_numbers::SlotNumbers,
-        table::{AnyTable, PackedTable, Table},
-        unbound::{TableName, UnboundTables},
+        shard::SlotNumbers,
+        table::{AnyTable, CarryOver, Packed, PackedTable, Table},
     },
     rule::{Mode, Rule},
     rule_set::RuleSet,
+    store::rule_store::Usage,
     sync::{Mutex, lock},
     time::{Clock, Tick},
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
 };
 
 /// The fewest bytes of a rule's states.
@@ -199,3 +200,76 @@ fn table_name(of: &Rule, rule: &Rule) -> Option<TableName> {
 }
 
 crate::debug_fields!(Tables);
+
+/// By what a table is found: the name of its rule, and its state machine.
+pub(super) type TableName = (Arc<str>, AlgorithmKind);
+
+/// The approximate memory of a name without its states.
+const BYTES_PER_NAME: usize = 512;
+
+/// The states of names that no limiter or layer uses at present: packed, without room for more, until they equal fresh ones.
+///
+/// A name that is bound again finds its usage. Above the budget, the name whose states are closest to fresh is evicted.
+#[derive(Debug)]
+pub(super) struct UnboundTables {
+    budget: usize,
+    tables: HashMap<TableName, Packed>,
+    order: BTreeSet<(Tick, TableName)>,
+    usage: Usage,
+}
+
+impl UnboundTables {
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            budget,
+            tables: HashMap::new(),
+            order: BTreeSet::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    #[cfg(all(test, not(tollgate_shuttle)))]
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    pub(super) fn contains(&self, name: &TableName) -> bool {
+        self.tables.contains_key(name)
+    }
+
+    /// Keeps the states of a name.
+    pub(super) fn insert(&mut self, name: TableName, mut packed: Packed) {
+        self.remove(&name);
+        packed.bytes += BYTES_PER_NAME;
+        self.usage.keys += packed.keys;
+        self.usage.bytes += packed.bytes as u64;
+        self.order.insert((packed.fresh_at, name.clone()));
+        self.tables.insert(name, packed);
+        while self.usage.bytes > self.budget as u64 && self.tables.len() > 1 {
+            let Some((_, nearest)) = self.order.first().cloned() else {
+                return;
+            };
+            let gone = self.remove(&nearest);
+            self.usage.evicted_live += gone.map_or(0, |packed| packed.keys);
+        }
+    }
+
+    /// Hands out what is kept of a name.
+    pub(super) fn remove(&mut self, name: &TableName) -> Option<Packed> {
+        let packed = self.tables.remove(name)?;
+        self.order.remove(&(packed.fresh_at, name.clone()));
+        self.usage.keys -= packed.keys;
+        self.usage.bytes -= packed.bytes as u64;
+        Some(packed)
+    }
+
+    /// Forgets the names whose states all equal fresh ones.
+    pub(super) fn forget_fresh(&mut self, now: Tick) {
+        while let Some((fresh_at, name)) = self.order.first().cloned() {
+            if fresh_at > now {
+                return;
+            }
+            self.remove(&name);
+        }
+    }
+}
