@@ -72,7 +72,7 @@ impl Accounts {
         self.ledger
             .statement(tenant, None, Period::ALL, each)
             .await?;
-        lines.push_front(Entry::COLUMNS.join(",") + "\n");
+        lines.push_front(format!("{}\n", Entry::COLUMNS));
         Ok(lines.into_iter().collect())
     }
 }

@@ -326,7 +326,7 @@ impl Rows {
         let mut out = BufWriter::new(io::stdout().lock());
         let wrong = match format {
             Format::Text => Ok(()),
-            Format::Csv => write!(out, "{}\r\n", R::COLUMNS.join(",")),
+            Format::Csv => write!(out, "{}\r\n", R::COLUMNS),
             Format::Json => write!(out, "["),
         };
         Ok(Self {

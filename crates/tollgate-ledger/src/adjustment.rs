@@ -1,10 +1,9 @@
 //! Corrections by people.
 
-use sqlx::Row as _;
-use tollgate_core::{Clock, Limiter, Tick, journal::Window, store::Settlement};
+use tollgate_core::{Clock, Limiter, Tick, journal::Window};
 
 use crate::{
-    counter::settle,
+    counter::change,
     database::window_of,
     error::{LedgerError, LedgerErrorKind},
     ledger::Ledger,
@@ -101,8 +100,8 @@ impl Ledger {
             .await?;
         if written.rows_affected() == 0 {
             let sql = "SELECT rule, account, units FROM tollgate_entries WHERE kind = 'adjustment' AND id = $1";
-            let row = sqlx::query(sql).bind(id).fetch_one(&database.pool).await?;
-            let before: (String, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let before = sqlx::query_as::<_, (String, String, i64)>(sql);
+            let before = before.bind(id).fetch_one(&database.pool).await?;
             if before != (rule.to_owned(), account, units) {
                 let (rule, account, units) = before;
                 return Err(LedgerError::new(
@@ -115,12 +114,8 @@ impl Ledger {
             return Ok(false);
         }
         if let Some(limiter) = limiter.filter(|_| window.begin <= now && now < window.end) {
-            let how = match u64::try_from(units) {
-                Ok(taken) => Settlement::Charge(taken),
-                Err(_) => Settlement::Refund(units.unsigned_abs()),
-            };
             for subject in database.subjects_of(rule, &account).await? {
-                settle(&**limiter.rule_store(), rule, subject, window, how)?;
+                change(&**limiter.rule_store(), rule, subject, window, units)?;
             }
         }
         Ok(true)

@@ -19,22 +19,26 @@ pub(crate) fn key_of(subject: &str) -> Fingerprint {
     Fingerprint::from_bits(u128::from_str_radix(subject, 16).unwrap_or_default())
 }
 
-/// Tells a store, and not its ledger.
-pub(crate) fn settle(
+/// Takes units in a store or, below 0, gives them back, and tells its ledger nothing.
+pub(crate) fn change(
     store: &dyn RuleStore,
     rule: &str,
     key: Fingerprint,
     window: Window,
-    how: Settlement,
+    units: i64,
 ) -> Result<(), LedgerError> {
-    let hold = match how {
+    let count = units.unsigned_abs();
+    let (hold, how) = match units {
         // A balance pays nothing of it.
-        Settlement::Charge(units) => {
-            let check = Check::new(position(store, rule)?, key, units.max(1));
-            Hold::of_store(check, Taken::new(0, 0))
+        0.. => {
+            let check = check_of(store, rule, key, count.max(1))?;
+            let hold = Hold::of_store(check, Taken::new(0, 0));
+            (hold, Settlement::Charge(count))
         }
-        Settlement::Refund(units) => hold_of(store, rule, key, window, units)?,
-        _ => return Ok(()),
+        _ => (
+            hold_of(store, rule, key, window, count)?,
+            Settlement::Refund(count),
+        ),
     };
     store.settle(&[hold], how);
     Ok(())
@@ -48,18 +52,23 @@ pub(crate) fn hold_of(
     window: Window,
     units: u64,
 ) -> Result<Hold, LedgerError> {
-    let check = Check::new(position(store, rule)?, key, units.max(1));
     let at = Clock::system().now().max(window.begin);
+    let check = check_of(store, rule, key, units.max(1))?;
     Ok(Hold::of_store(check, Taken::new(at, window.end)))
 }
 
-/// The number of a rule.
-pub(crate) fn position(store: &dyn RuleStore, rule: &str) -> Result<u16, LedgerError> {
+/// A check of the rule with this name.
+pub(crate) fn check_of(
+    store: &dyn RuleStore,
+    rule: &str,
+    key: Fingerprint,
+    units: u64,
+) -> Result<Check, LedgerError> {
     let index = store.rules().position(rule).ok_or_else(|| {
         LedgerError::setup(format!(
             "the limiter has no rule {rule:?}, which the ledger has"
         ))
     })?;
     // A rule set has fewer than 65 536 rules.
-    Ok(index as u16)
+    Ok(Check::new(index as u16, key, units))
 }

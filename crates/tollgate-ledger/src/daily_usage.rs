@@ -6,29 +6,13 @@ use serde_json::{Value, json};
 use tollgate_core::journal::{DailyUsage, Journal};
 
 use crate::{
-    database::Database, error::LedgerError, period::day_text, schema::Dialect, writer::name_of,
+    database::Database, error::LedgerError, outbox::Outbox, period::day_text, writer::name_of,
 };
 
 /// The rows of a transaction.
 const CHUNK: usize = 10_000;
 
-/// What is added next. After an unknown outcome it is sent again as it was, with the same number, and added once.
-pub(crate) struct DailyBatch {
-    /// Of this process, by chance.
-    writer: i64,
-    number: i64,
-    rows: Vec<DailyUsage>,
-}
-
-impl DailyBatch {
-    pub(crate) fn new() -> Self {
-        Self {
-            writer: fastrand::i64(1..),
-            number: 1,
-            rows: Vec::new(),
-        }
-    }
-
+impl Outbox<DailyUsage> {
     /// Writes what waits, and then what these journals have.
     pub(crate) async fn write(
         &mut self,
@@ -36,21 +20,21 @@ impl DailyBatch {
         journals: &[Arc<Journal>],
     ) -> Result<(), LedgerError> {
         self.write_rows(database).await?;
-        self.rows = journals.iter().flat_map(|it| it.take_daily()).collect();
+        self.waiting = journals.iter().flat_map(|it| it.take_daily()).collect();
         self.write_rows(database).await
     }
 
+    /// After an unknown outcome rows are sent again as they were, with the same number, and added once.
     async fn write_rows(&mut self, database: &Database) -> Result<(), LedgerError> {
-        while !self.rows.is_empty() {
-            let count = self.rows.len().min(CHUNK);
-            let rows = self.rows[..count].iter().map(|it| {
+        while !self.waiting.is_empty() {
+            let count = self.waiting.len().min(CHUNK);
+            let rows = self.waiting[..count].iter().map(|it| {
                 let (account, day) = (name_of(&it.account), day_text(it.day));
                 json!([account, &*it.rule, day, it.allowed, it.denied, it.units])
             });
             self.add(database, &Value::from_iter(rows).to_string())
                 .await?;
-            self.rows.drain(..count);
-            self.number += 1;
+            self.sent(count);
         }
         Ok(())
     }
@@ -60,20 +44,17 @@ impl DailyBatch {
         let mut transaction = database.pool.begin_with(begin).await?;
         let sql = "INSERT INTO tollgate_daily_batches VALUES ($1, $2) ON CONFLICT (writer) DO UPDATE SET n = excluded.n
             WHERE tollgate_daily_batches.n < excluded.n";
-        let query = sqlx::query(sql).bind(self.writer).bind(self.number);
+        let query = sqlx::query(sql).bind(self.writer).bind(self.first);
         if query.execute(&mut *transaction).await?.rows_affected() > 0 {
-            let rows_of = match database.dialect {
-                Dialect::Sqlite => "json_each($1)",
-                Dialect::Postgres => "json_array_elements($1::json) AS r (value)",
-            };
             // In order, so that no two wait for each other.
             let sql = format!(
                 "INSERT INTO tollgate_daily_usage
                 SELECT value ->> 0, value ->> 1, value ->> 2, SUM(CAST(value ->> 3 AS BIGINT)), SUM(CAST(value ->> 4 AS BIGINT)),
                     SUM(CAST(value ->> 5 AS BIGINT))
-                FROM {rows_of} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+                FROM {} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
                 ON CONFLICT (account, rule, day) DO UPDATE SET allowed = tollgate_daily_usage.allowed + excluded.allowed,
-                    denied = tollgate_daily_usage.denied + excluded.denied, units = tollgate_daily_usage.units + excluded.units"
+                    denied = tollgate_daily_usage.denied + excluded.denied, units = tollgate_daily_usage.units + excluded.units",
+                database.dialect.json_rows()
             );
             let query = sqlx::query(&sql).bind(rows);
             query.execute(&mut *transaction).await?;
@@ -91,7 +72,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite:{}/ledger.db", folder.path().display());
         let database = Database::open(&url, 1, None).await.expect("it opens");
-        let mut batch = DailyBatch::new();
+        let mut batch = Outbox::default();
         let row = DailyUsage {
             account: "acme".into(),
             rule: "search".into(),
@@ -100,10 +81,10 @@ mod tests {
             denied: 1,
             units: 5,
         };
-        for number in [1, 1, 2] {
+        for number in [0, 0, 1] {
             // Its reply was lost.
-            batch.number = number;
-            batch.rows.push(row.clone());
+            batch.first = number;
+            batch.waiting.push(row.clone());
             batch.write_rows(&database).await.expect("it writes");
         }
         let sql = "SELECT allowed, denied, units FROM tollgate_daily_usage";

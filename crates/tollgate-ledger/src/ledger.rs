@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -12,14 +12,14 @@ use tokio::{
 };
 use tollgate_core::{
     Clock, Limiter, Pending,
-    journal::{Base, BaseQuery, Journal},
+    journal::{Base, BaseQuery, DailyUsage, Journal, Movement},
     store::CreditState,
 };
 
 use crate::{
-    daily_usage::DailyBatch,
     database::Database,
     error::LedgerError,
+    outbox::Outbox,
     writer::{Batch, name_of},
 };
 
@@ -90,8 +90,8 @@ impl LedgerBuilder {
         let shared = Arc::new(Shared {
             database,
             journals: Mutex::default(),
-            batch: tokio::sync::Mutex::new(Batch::new()),
-            daily: tokio::sync::Mutex::new(DailyBatch::new()),
+            batch: tokio::sync::Mutex::default(),
+            daily: tokio::sync::Mutex::default(),
             unwritten_since: Mutex::default(),
             max_accounts: self.max_accounts,
             max_delay: self.max_delay,
@@ -118,7 +118,7 @@ pub(crate) struct Shared {
     journals: Mutex<Vec<Arc<Journal>>>,
     /// What is being written.
     batch: tokio::sync::Mutex<Batch>,
-    daily: tokio::sync::Mutex<DailyBatch>,
+    daily: tokio::sync::Mutex<Outbox<DailyUsage>>,
     /// Since when nothing could be written.
     unwritten_since: Mutex<Option<Instant>>,
     max_accounts: usize,
@@ -178,7 +178,7 @@ impl Ledger {
                 "this limiter has a ledger already, and would be written twice; attach one to each limiter",
             ));
         }
-        self.shared.journals().push(Arc::clone(journal));
+        lock(&self.shared.journals).push(Arc::clone(journal));
         Ok(())
     }
 
@@ -223,12 +223,10 @@ impl Drop for Ledger {
 }
 
 impl Shared {
-    fn journals(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Journal>>> {
-        self.journals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn detach(&self) {
-        self.journals().iter().for_each(|journal| journal.detach());
+        lock(&self.journals)
+            .iter()
+            .for_each(|journal| journal.detach());
     }
 
     /// Writes what was admitted before `asked`, unless another one who waited for it has.
@@ -239,14 +237,15 @@ impl Shared {
         }
         let began = Instant::now();
         let now = Clock::system().now();
-        let journals = self.journals().clone();
+        let journals = lock(&self.journals).clone();
         let write = async {
             // No more than one batch waits: what comes meanwhile is added up in the journals.
             batch.write(&self.database).await?;
             batch.movements.write(&self.database).await?;
             batch.add(journals.iter().flat_map(|journal| journal.take(now)));
             let movements = journals.iter().flat_map(|journal| journal.take_movements());
-            batch.movements.add(movements);
+            let is_written = |it: &Movement| it.account.as_deref() != Some("");
+            batch.movements.waiting.extend(movements.filter(is_written));
             batch.write(&self.database).await?;
             batch.movements.write(&self.database).await
         };
@@ -267,7 +266,7 @@ impl Shared {
     /// Writes what was counted by day. No request waits for this, and a failure holds nothing else up.
     async fn write_daily(&self) -> Result<(), LedgerError> {
         let mut batch = self.daily.lock().await;
-        let journals = self.journals().clone();
+        let journals = lock(&self.journals).clone();
         let write = batch.write(&self.database, &journals);
         let written = timeout(PATIENCE, write).await;
         written.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
@@ -275,16 +274,12 @@ impl Shared {
 
     /// An attempt to write, which began then, has ended.
     fn note_end(&self, began: Instant, is_written: bool) {
-        let since = {
-            let mut since = self
-                .unwritten_since
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *since = (!is_written).then(|| since.unwrap_or(began));
-            *since
-        };
+        let mut unwritten = lock(&self.unwritten_since);
+        *unwritten = (!is_written).then(|| unwritten.unwrap_or(began));
+        let since = *unwritten;
+        drop(unwritten);
         let is_behind = since.is_some_and(|since| since.elapsed() > self.max_delay);
-        for journal in self.journals().iter() {
+        for journal in lock(&self.journals).iter() {
             journal.set_behind(is_behind);
         }
         self.report();
@@ -297,7 +292,7 @@ impl Shared {
         if since.is_none_or(|since| since.elapsed() < after) {
             return Ok(());
         }
-        let journals = self.journals().clone();
+        let journals = lock(&self.journals).clone();
         for store in journals.iter().filter_map(|journal| journal.store()) {
             for rule in store
                 .rules()
@@ -347,11 +342,8 @@ impl Shared {
     }
 
     fn backlog(&self) -> Backlog {
-        let journals = self.journals();
-        let since = *self
-            .unwritten_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let journals = lock(&self.journals);
+        let since = *lock(&self.unwritten_since);
         Backlog {
             accounts: journals.iter().map(|journal| journal.accounts()).sum(),
             delay: since.map_or(Duration::ZERO, |since| since.elapsed()),
@@ -371,6 +363,11 @@ impl Shared {
 
     #[cfg(not(feature = "metrics"))]
     fn report(&self) {}
+}
+
+/// What is locked is whole at each step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Shared {

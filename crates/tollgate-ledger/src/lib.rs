@@ -25,6 +25,7 @@ mod error;
 pub mod guide;
 mod ledger;
 mod movements;
+mod outbox;
 mod period;
 mod reconcile;
 mod report;

@@ -17,7 +17,7 @@ use crate::{
     counter::{hold_of, key_of, subject},
     database::{Database, window_of},
     error::LedgerError,
-    schema::Dialect,
+    outbox::Outbox,
 };
 
 /// The entries of a transaction.
@@ -25,27 +25,7 @@ const CHUNK: usize = 1_000;
 const INSERT: &str = "INSERT INTO tollgate_entries
     (writer, n, kind, rule, account, window_begin, window_end, units, at, id, until)";
 
-/// Movements that are written next, and the number of the first one, as in a [`Batch`](crate::writer::Batch).
-pub(crate) struct Movements {
-    writer: i64,
-    first: i64,
-    waiting: Vec<Movement>,
-}
-
-impl Movements {
-    pub(crate) fn new() -> Self {
-        Self {
-            writer: fastrand::i64(1..),
-            first: 0,
-            waiting: Vec::new(),
-        }
-    }
-
-    pub(crate) fn add(&mut self, movements: impl Iterator<Item = Movement>) {
-        let is_written = |it: &Movement| it.account.as_deref() != Some("");
-        self.waiting.extend(movements.filter(is_written));
-    }
-
+impl Outbox<Movement> {
     pub(crate) async fn write(&mut self, database: &Database) -> Result<(), LedgerError> {
         while !self.waiting.is_empty() {
             let chunk = &self.waiting[..self.waiting.len().min(CHUNK)];
@@ -61,22 +41,29 @@ impl Movements {
                     MovementKind::Settled(hold) => ("settlement", Some(hold), None),
                 };
                 let id = hold.map(|(id, index)| format!("{id:032x}-{index}"));
-                entries.push(json!({
-                    "i": i, "kind": kind, "rule": &**rule, "subject": subject(key), "account": account,
-                    "window_begin": movement.window.begin, "window_end": movement.window.end, "units": movement.units,
-                    "id": id, "term": term.map(|it| u64::try_from(it.as_micros()).unwrap_or(0)),
-                }));
+                let term = term.map(|it| u64::try_from(it.as_micros()).unwrap_or(0));
+                let Window { begin, end } = movement.window;
+                let units = movement.units;
+                let subject = subject(key);
+                entries.push(json!([
+                    i, kind, &**rule, subject, account, begin, end, units, id, term
+                ]));
             }
             let (written, entries) = (chunk.len(), Value::from(entries).to_string());
             self.write_entries(database, &entries).await?;
-            self.waiting.drain(..written);
-            self.first += written as i64;
+            self.sent(written);
         }
         Ok(())
     }
 
     async fn write_entries(&self, database: &Database, entries: &str) -> Result<(), LedgerError> {
-        let (rows, now) = (rows(database.dialect), database.dialect.now());
+        let (rows, now) = (database.dialect.json_rows(), database.dialect.now());
+        let rows = format!(
+            "(SELECT CAST(value ->> 0 AS BIGINT) AS i, value ->> 1 AS kind, value ->> 2 AS rule, value ->> 3 AS subject,
+                value ->> 4 AS account, CAST(value ->> 5 AS BIGINT) AS window_begin, CAST(value ->> 6 AS BIGINT) AS window_end,
+                CAST(value ->> 7 AS BIGINT) AS units, value ->> 8 AS id, CAST(value ->> 9 AS BIGINT) AS term
+            FROM {rows}) AS r"
+        );
         let mut transaction = database.pool.begin_with(database.dialect.begin()).await?;
         let sql = format!(
             "{INSERT} SELECT $2, $3 + i, kind, rule, account, window_begin, window_end, units, now.at, id, now.at + term
@@ -99,21 +86,6 @@ impl Movements {
             query.execute(&mut *transaction).await?;
         }
         Ok(transaction.commit().await?)
-    }
-}
-
-/// Entries from their JSON, as a table.
-fn rows(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Sqlite => {
-            "(SELECT value ->> 'i' AS i, value ->> 'kind' AS kind, value ->> 'rule' AS rule, value ->> 'subject' AS subject,
-                value ->> 'account' AS account, value ->> 'window_begin' AS window_begin, value ->> 'window_end' AS window_end,
-                value ->> 'units' AS units, value ->> 'id' AS id, value ->> 'term' AS term FROM json_each($1)) AS r"
-        }
-        Dialect::Postgres => {
-            "json_to_recordset($1::json) AS r (i bigint, kind text, rule text, subject text, account text, window_begin bigint,
-                window_end bigint, units bigint, id text, term bigint)"
-        }
     }
 }
 
@@ -186,8 +158,9 @@ impl Database {
         let sql = format!(
             "SELECT units, until FROM tollgate_balances WHERE rule = $1 AND account = $2 AND until > {now}"
         );
-        let query = sqlx::query(&sql).bind(rule).bind(account);
-        let Some(balance) = query.fetch_optional(&self.pool).await? else {
+        let balance = sqlx::query_as::<_, (i64, i64)>(&sql);
+        let balance = balance.bind(rule).bind(account);
+        let Some((units, until)) = balance.fetch_optional(&self.pool).await? else {
             return Ok(CreditState::default());
         };
         let sql = format!(
@@ -196,15 +169,11 @@ impl Database {
             FROM tollgate_entries AS g WHERE rule = $1 AND account = $2 AND kind = 'grant' AND until > {now}
             ORDER BY until DESC LIMIT {MOST_GRANTS}"
         );
-        let rows = sqlx::query(&sql).bind(rule).bind(account);
-        let mut grants = Vec::new();
-        for row in rows.fetch_all(&self.pool).await? {
-            let (until, units): (i64, i64) = (row.try_get("until")?, row.try_get("units")?);
-            if let Ok(id) = grant_hash(row.try_get("id")?) {
-                grants.push((id, units as u64, until as Tick));
-            }
-        }
-        let (units, until): (i64, i64) = (balance.try_get(0)?, balance.try_get(1)?);
+        let grants = sqlx::query_as::<_, (String, i64, i64)>(&sql);
+        let grants = grants.bind(rule).bind(account).fetch_all(&self.pool);
+        let grants = grants.await?.into_iter().filter_map(|(id, until, units)| {
+            Some((grant_hash(&id).ok()?, units as u64, until as Tick))
+        });
         let units = u64::try_from(units).unwrap_or(0);
         Ok(CreditState::of_ledger(units, until as Tick, grants))
     }

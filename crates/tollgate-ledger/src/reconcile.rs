@@ -2,17 +2,16 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use sqlx::Row as _;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
-    Check, Limiter,
+    Check, Limiter, Tick,
     journal::Window,
-    store::{CreditChange, CreditState, Fingerprint, RuleStore, Settlement},
+    store::{CreditChange, CreditState, Fingerprint, RuleStore},
 };
 
 use crate::{
-    counter::{key_of, position, settle},
-    database::{Database, window_of},
+    counter::{change, check_of, key_of},
+    database::Database,
     error::LedgerError,
     ledger::Ledger,
 };
@@ -135,11 +134,7 @@ impl Ledger {
                         (&**limiter.rule_store(), &candidate.rule, candidate.key);
                     match candidate.window {
                         Some(window) => {
-                            let how = match u64::try_from(lacks) {
-                                Ok(units) => Settlement::Charge(units),
-                                Err(_) => Settlement::Refund(lacks.unsigned_abs()),
-                            };
-                            settle(store, rule, key, window, how)?;
+                            change(store, rule, key, window, lacks)?;
                         }
                         None => correct(store, rule, key, &balance, lacks).await?,
                     }
@@ -178,27 +173,21 @@ impl Ledger {
             now = self.shared.database.dialect.now()
         );
         let (account, rule, subject, end) = &*last;
-        let query = sqlx::query(&sql).bind(account).bind(rule).bind(subject);
-        let query = query.bind(*end);
+        let query = sqlx::query_as::<_, (String, String, String, i64, i64, i64)>(&sql);
+        let query = query.bind(account).bind(rule).bind(subject).bind(*end);
         let rows = query.fetch_all(&self.shared.database.pool).await?;
         let mut candidates = Vec::new();
-        for row in rows {
-            let (account, rule): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-            let subject: String = row.try_get(2)?;
-            let window = window_of(&row)?;
-            *last = (
-                account.clone(),
-                rule.clone(),
-                subject.clone(),
-                window.end as i64,
-            );
+        for (account, rule, subject, end, begin, written) in rows {
+            let key = key_of(&subject);
+            *last = (account.clone(), rule.clone(), subject, end);
+            let (begin, end) = (begin as Tick, end as Tick);
             candidates.push(Candidate {
                 account,
                 rule,
-                key: key_of(&subject),
+                key,
                 // That of a balance is of no window.
-                window: (window.end > 0).then_some(window),
-                written: row.try_get(5)?,
+                window: (end > 0).then_some(Window { begin, end }),
+                written,
             });
         }
         Ok(candidates)
@@ -244,7 +233,7 @@ async fn correct(
     balance: &CreditState,
     lacks: i64,
 ) -> Result<(), LedgerError> {
-    let check = Check::new(position(store, rule)?, key, 0);
+    let check = check_of(store, rule, key, 0)?;
     let mut told = store.restore_credits(&check, balance).await;
     if told.as_ref().is_ok_and(|told| told.changed == 0) {
         told = store.credits(&check, CreditChange::Correct(lacks)).await;
@@ -261,11 +250,8 @@ impl Database {
         account: &str,
     ) -> Result<Vec<Fingerprint>, LedgerError> {
         let sql = "SELECT subject FROM tollgate_subjects WHERE rule = $1 AND account = $2 ORDER BY subject LIMIT 100";
-        let query = sqlx::query(sql).bind(rule).bind(account);
-        let rows = query.fetch_all(&self.pool).await?;
-        let subjects = rows
-            .iter()
-            .map(|row| Ok(key_of(&row.try_get::<String, _>(0)?)));
-        subjects.collect()
+        let query = sqlx::query_scalar::<_, String>(sql).bind(rule);
+        let subjects = query.bind(account).fetch_all(&self.pool).await?;
+        Ok(subjects.iter().map(|subject| key_of(subject)).collect())
     }
 }

@@ -3,7 +3,11 @@
 use std::{collections::HashMap, fmt::Write as _, ops::ControlFlow, sync::Arc};
 
 use serde_json::{Map, Value, json};
-use sqlx::Row as _;
+use sqlx::{
+    Any, Row as _,
+    any::{AnyArguments, AnyRow},
+    query::Query,
+};
 use tokio_stream::StreamExt as _;
 use tollgate_core::{
     Tick,
@@ -77,7 +81,7 @@ impl Ledger {
         account: &str,
         rule: Option<&str>,
         period: Period,
-        mut each: impl FnMut(&Entry) -> ControlFlow<()>,
+        each: impl FnMut(&Entry) -> ControlFlow<()>,
     ) -> Result<(), LedgerError> {
         // An entry is not written before its window begins, and no window is longer than a year.
         let earliest = period.from.saturating_sub(367 * 86_400_000_000);
@@ -91,12 +95,10 @@ impl Ledger {
             .bind(rule.unwrap_or_default())
             .bind(2 * period.from as i64)
             .bind(2 * period.to as i64);
-        let mut rows = query.fetch(&self.shared.database.pool);
         // That of a balance is of no window.
         let mut sums: HashMap<(Arc<str>, Option<Window>), i64> = HashMap::new();
-        while let Some(row) = rows.next().await {
-            let row = row?;
-            let window = window_of(&row)?;
+        let entry = |row: &AnyRow| {
+            let window = window_of(row)?;
             let (rule, kind): (String, String) = (row.try_get("rule")?, row.try_get("kind")?);
             let units = row.try_get("units")?;
             let is_of_balance = ["grant", "revoke", "credits", "lapse"].contains(&&*kind);
@@ -105,7 +107,7 @@ impl Ledger {
             if kind != "reservation" {
                 *sum += units;
             }
-            let entry = Entry {
+            Ok(Entry {
                 kind,
                 rule,
                 window,
@@ -116,12 +118,9 @@ impl Ledger {
                 id: row.try_get("id")?,
                 actor: row.try_get("actor")?,
                 reason: row.try_get("reason")?,
-            };
-            if each(&entry).is_break() {
-                break;
-            }
-        }
-        Ok(())
+            })
+        };
+        self.each_row(query, entry, each).await
     }
 
     /// Tells `each` what accounts have used in the windows of a period, by account, rule and window: of one account, or of all.
@@ -133,7 +132,7 @@ impl Ledger {
         &self,
         account: Option<&str>,
         period: Period,
-        mut each: impl FnMut(&AccountUsage) -> ControlFlow<()>,
+        each: impl FnMut(&AccountUsage) -> ControlFlow<()>,
     ) -> Result<(), LedgerError> {
         let now = self.shared.database.dialect.now();
         let sql = format!(
@@ -145,12 +144,10 @@ impl Ledger {
             .bind(account.map(name_of).unwrap_or_default())
             .bind(2 * period.from as i64)
             .bind(2 * period.to as i64);
-        let mut rows = query.fetch(&self.shared.database.pool);
-        while let Some(row) = rows.next().await {
-            let row = row?;
-            let window = window_of(&row)?;
+        let usage = |row: &AnyRow| {
+            let window = window_of(row)?;
             let now = row.try_get::<i64, _>("now")? as Tick;
-            let usage = AccountUsage {
+            Ok(AccountUsage {
                 account: row.try_get("account")?,
                 rule: row.try_get("rule")?,
                 window,
@@ -159,12 +156,9 @@ impl Ledger {
                 credits: row.try_get("credits")?,
                 // A transaction that began before may still be under way, for as long as one may take.
                 is_closed: now >= window.end + CLOSES_AFTER + 60_000_000,
-            };
-            if each(&usage).is_break() {
-                break;
-            }
-        }
-        Ok(())
+            })
+        };
+        self.each_row(query, usage, each).await
     }
 
     /// Tells `each` what the accounts of rules with [daily usage](tollgate_core::Rule::daily_usage) have used on the days of a period, by
@@ -177,7 +171,7 @@ impl Ledger {
         &self,
         account: Option<&str>,
         period: Period,
-        mut each: impl FnMut(&DailyUsage) -> ControlFlow<()>,
+        each: impl FnMut(&DailyUsage) -> ControlFlow<()>,
     ) -> Result<(), LedgerError> {
         let sql = "SELECT account, rule, day, allowed, denied, units FROM tollgate_daily_usage
             WHERE ($1 = '' OR account = $1) AND day >= $2 AND day < $3 ORDER BY account, rule, day";
@@ -185,20 +179,30 @@ impl Ledger {
             .bind(account.map(name_of).unwrap_or_default())
             .bind(day_text(period.from))
             .bind(day_text(period.to));
-        let mut rows = query.fetch(&self.shared.database.pool);
-        while let Some(row) = rows.next().await {
-            let row = row?;
+        let usage = |row: &AnyRow| {
             let text = |column| row.try_get::<String, _>(column);
             let count = |column| row.try_get::<i64, _>(column);
-            let usage = DailyUsage {
+            Ok(DailyUsage {
                 account: text("account")?.into(),
                 rule: text("rule")?.into(),
                 day: text("day")?.parse::<Period>()?.from,
                 allowed: count("allowed")? as u64,
                 denied: count("denied")? as u64,
                 units: count("units")?,
-            };
-            if each(&usage).is_break() {
+            })
+        };
+        self.each_row(query, usage, each).await
+    }
+
+    async fn each_row<'a, R>(
+        &self,
+        query: Query<'a, Any, AnyArguments<'a>>,
+        mut read: impl FnMut(&AnyRow) -> Result<R, LedgerError>,
+        mut each: impl FnMut(&R) -> ControlFlow<()>,
+    ) -> Result<(), LedgerError> {
+        let mut rows = query.fetch(&self.shared.database.pool);
+        while let Some(row) = rows.next().await {
+            if each(&read(&row?)?).is_break() {
                 break;
             }
         }
@@ -208,15 +212,15 @@ impl Ledger {
 
 /// A row of a report, as text for other programs.
 pub trait ReportRow {
-    /// The names of its columns.
-    const COLUMNS: &'static [&'static str];
+    /// The names of its columns, as a line of CSV.
+    const COLUMNS: &'static str;
 
     /// What is in them.
     fn values(&self) -> Vec<Value>;
 
     /// As an object.
     fn json(&self) -> Value {
-        let columns = Self::COLUMNS.iter().map(|name| (*name).to_owned());
+        let columns = Self::COLUMNS.split(',').map(str::to_owned);
         let values = columns.zip(self.values());
         Value::Object(Map::from_iter(values))
     }
@@ -245,19 +249,8 @@ pub trait ReportRow {
 }
 
 impl ReportRow for Entry {
-    const COLUMNS: &'static [&'static str] = &[
-        "at",
-        "kind",
-        "rule",
-        "window_begin",
-        "window_end",
-        "units",
-        "sum",
-        "until",
-        "id",
-        "actor",
-        "reason",
-    ];
+    const COLUMNS: &'static str =
+        "at,kind,rule,window_begin,window_end,units,sum,until,id,actor,reason";
 
     fn values(&self) -> Vec<Value> {
         vec![
@@ -277,8 +270,7 @@ impl ReportRow for Entry {
 }
 
 impl ReportRow for DailyUsage {
-    const COLUMNS: &'static [&'static str] =
-        &["day", "account", "rule", "allowed", "denied", "units"];
+    const COLUMNS: &'static str = "day,account,rule,allowed,denied,units";
 
     fn values(&self) -> Vec<Value> {
         vec![
@@ -293,16 +285,8 @@ impl ReportRow for DailyUsage {
 }
 
 impl ReportRow for AccountUsage {
-    const COLUMNS: &'static [&'static str] = &[
-        "account",
-        "rule",
-        "window_begin",
-        "window_end",
-        "units",
-        "corrections",
-        "credits",
-        "closed",
-    ];
+    const COLUMNS: &'static str =
+        "account,rule,window_begin,window_end,units,corrections,credits,closed";
 
     fn values(&self) -> Vec<Value> {
         vec![

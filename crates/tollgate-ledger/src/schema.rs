@@ -22,6 +22,14 @@ impl Dialect {
         }
     }
 
+    /// The elements of a JSON array, which is the first parameter, as a table with the column `value`.
+    pub(crate) fn json_rows(self) -> &'static str {
+        match self {
+            Self::Sqlite => "json_each($1)",
+            Self::Postgres => "json_array_elements($1::json) AS r (value)",
+        }
+    }
+
     /// The time of the database in µs since the epoch: one clock for all who write.
     pub(crate) fn now(self) -> &'static str {
         match self {

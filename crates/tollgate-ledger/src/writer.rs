@@ -3,13 +3,17 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
-use sqlx::{AnyPool, Connection as _, PgConnection, Row as _, postgres::PgConnectOptions};
+use sqlx::{AnyPool, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{task::JoinSet, time::Instant};
-use tollgate_core::{Tick, journal::Usage, store::Fingerprint};
+use tollgate_core::{
+    Tick,
+    journal::{Movement, Usage},
+    store::Fingerprint,
+};
 
 use crate::{
-    counter::subject, database::Database, error::LedgerError, movements::Movements,
-    period::CLOSES_AFTER, schema::Dialect,
+    counter::subject, database::Database, error::LedgerError, outbox::Outbox, period::CLOSES_AFTER,
+    schema::Dialect,
 };
 
 /// The entries of a transaction.
@@ -19,19 +23,15 @@ const KNOWN: usize = 1 << 20;
 /// The longest name of an account, in bytes.
 const LONGEST: usize = 200;
 
-/// Entries that are written next, and their numbers. An entry keeps its number until the database has said that it is there: after an
-/// unknown outcome it is written again, in the same transaction with the same others, and found.
+/// Entries that are written next: after an unknown outcome again, in the same transaction with the same others.
+#[derive(Default)]
 pub(crate) struct Batch {
-    /// Of this process, by chance.
-    writer: i64,
-    /// The number of the first entry.
-    first: i64,
-    entries: Vec<Usage>,
+    entries: Outbox<Usage>,
     known: HashSet<u128>,
     /// Those to Postgres that wait for the next entries. One whose transaction has not ended well is closed: it may be in the middle of a
     /// `COPY`.
     idle: Vec<PgConnection>,
-    pub(crate) movements: Movements,
+    pub(crate) movements: Outbox<Movement>,
     /// Everything from before then is written.
     pub(crate) complete_at: Option<Instant>,
     /// Since when each batch could be written.
@@ -39,24 +39,12 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new() -> Self {
-        Self {
-            writer: fastrand::i64(1..),
-            first: 0,
-            entries: Vec::new(),
-            known: HashSet::new(),
-            idle: Vec::new(),
-            movements: Movements::new(),
-            complete_at: None,
-            written_since: None,
-        }
-    }
-
     pub(crate) fn add(&mut self, usage: impl Iterator<Item = Usage>) {
-        self.entries.extend(usage);
+        let entries = &mut self.entries.waiting;
+        entries.extend(usage);
         // As the database orders them: neighbours in its tables are written together, and it has nothing to sort.
         let order = |it: &Usage| (it.window.end, it.window.begin);
-        self.entries.sort_unstable_by(|one, other| {
+        entries.sort_unstable_by(|one, other| {
             let accounts = (&one.account, &one.rule).cmp(&(&other.account, &other.rule));
             accounts.then_with(|| order(one).cmp(&order(other)))
         });
@@ -64,13 +52,14 @@ impl Batch {
 
     /// Writes all of it, in as many transactions as it takes: in Postgres, some at once.
     pub(crate) async fn write(&mut self, database: &Database) -> Result<(), LedgerError> {
-        while !self.entries.is_empty() {
+        while !self.entries.waiting.is_empty() {
             let mut transactions = JoinSet::new();
-            let (mut first, mut new) = (self.first, HashSet::new());
-            let written = self.entries.len().min(database.writers * CHUNK);
-            for entries in self.entries[..written].chunks(CHUNK) {
+            let (mut first, mut new) = (self.entries.first, HashSet::new());
+            let waiting = &self.entries.waiting;
+            let written = waiting.len().min(database.writers * CHUNK);
+            for entries in waiting[..written].chunks(CHUNK) {
                 let mut chunk = Chunk {
-                    writer: self.writer,
+                    writer: self.entries.writer,
                     first,
                     entries: Vec::with_capacity(entries.len()),
                     subjects: Default::default(),
@@ -107,8 +96,7 @@ impl Batch {
                 self.known.clear();
             }
             self.known.extend(new);
-            self.entries.drain(..written);
-            self.first = first;
+            self.entries.sent(written);
             #[cfg(feature = "metrics")]
             metrics::counter!("tollgate_ledger_entries_total").increment(written as u64);
         }
@@ -277,9 +265,8 @@ impl Database {
         key: Fingerprint,
     ) -> Result<Option<String>, LedgerError> {
         let sql = "SELECT account FROM tollgate_subjects WHERE rule = $1 AND subject = $2";
-        let query = sqlx::query(sql).bind(rule).bind(subject(key));
-        let row = query.fetch_optional(&self.pool).await?;
-        Ok(row.map(|row| row.try_get(0)).transpose()?)
+        let query = sqlx::query_scalar(sql).bind(rule).bind(subject(key));
+        Ok(query.fetch_optional(&self.pool).await?)
     }
 
     /// How an account is called, as far as anybody knows.
@@ -306,9 +293,9 @@ impl Database {
     ) -> Result<i64, LedgerError> {
         let sql = "SELECT CAST(COALESCE(SUM(units + late), 0) AS BIGINT) FROM tollgate_totals
             WHERE account = $1 AND rule = $2 AND window_end = $3";
-        let query = sqlx::query(sql).bind(account).bind(rule);
-        let row = query.bind(window_end as i64).fetch_one(&self.pool).await?;
-        Ok(row.try_get(0)?)
+        let query = sqlx::query_scalar(sql).bind(account).bind(rule);
+        let query = query.bind(window_end as i64);
+        Ok(query.fetch_one(&self.pool).await?)
     }
 }
 
@@ -326,7 +313,7 @@ mod tests {
         let file = format!("sqlite:{}/ledger.db", folder.path().display());
         for url in [file, server.url()] {
             let database = Database::open(&url, 2, None).await.expect("it opens");
-            let mut batch = Batch::new();
+            let mut batch = Batch::default();
             let window = Window {
                 begin: 0,
                 end: 1 << 52,
@@ -341,7 +328,7 @@ mod tests {
             let entries = [usage(Some("acme, \"inc\" {}"), 30), usage(Some("bolt"), 5)];
             for _ in 0..2 {
                 // Its reply was lost.
-                batch.first = 0;
+                batch.entries.first = 0;
                 batch.add(entries.iter().cloned());
                 batch.write(&database).await.expect("it writes");
             }
@@ -352,7 +339,7 @@ mod tests {
             assert_eq!((sum("acme, \"inc\" {}").await, sum("bolt").await), (30, 5));
             // A settlement whose request was long ago, in this process or another one.
             batch.add([usage(None, -3)].into_iter());
-            let mut other = Batch::new();
+            let mut other = Batch::default();
             other.add([usage(Some("bolt"), 1)].into_iter());
             let (one, two) = tokio::join!(batch.write(&database), other.write(&database));
             one.and(two).expect("they write");
