@@ -20,14 +20,17 @@ pub struct Access(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Token {
-        hash: blake3::Hash,
-        cookie: blake3::Hash,
-        /// Its own for each token: while the token changes, processes have two, and a browser keeps a cookie of each.
-        cookie_name: String,
-    },
+    Token(Token),
     Loopback,
     Application,
+}
+
+#[derive(Clone)]
+struct Token {
+    hash: blake3::Hash,
+    cookie: blake3::Hash,
+    /// Its own for each token: while the token changes, processes have two, and a browser keeps a cookie of each.
+    cookie_name: String,
 }
 
 /// A token that could be guessed.
@@ -64,11 +67,11 @@ impl Access {
             "tollgate-console 2026 the cookie of a token",
             token.as_bytes(),
         );
-        Ok(Self(Kind::Token {
+        Ok(Self(Kind::Token(Token {
             hash: blake3::hash(token.as_bytes()),
             cookie: blake3::Hash::from_bytes(cookie),
             cookie_name: format!("{COOKIE}-{:.8}", blake3::hash(&cookie).to_hex()),
-        }))
+        })))
     }
 
     /// Whoever is on this machine: peers with a loopback address that ask for `localhost` or such an address, and through no proxy.
@@ -91,54 +94,42 @@ impl Access {
         match &self.0 {
             Kind::Application => Ok(()),
             Kind::Loopback => loopback(head).map_err(Refusal::Forbidden),
-            Kind::Token {
-                hash,
-                cookie,
-                cookie_name,
-            } => {
+            Kind::Token(token) => {
                 // Both are compared as hashes, in constant time.
                 let bearer = field(&head.headers, header::AUTHORIZATION.as_str());
                 let bearer = bearer.and_then(|it| it.strip_prefix("Bearer "));
-                let has_token = bearer.is_some_and(|token| blake3::hash(token.as_bytes()) == *hash);
                 let is_own = |(name, value): (&str, &str)| {
-                    name == cookie_name
-                        && blake3::Hash::from_hex(value).is_ok_and(|it| it == *cookie)
+                    name == token.cookie_name
+                        && blake3::Hash::from_hex(value).is_ok_and(|it| it == token.cookie)
                 };
-                match has_token || cookies(&head.headers).any(is_own) {
-                    true => Ok(()),
-                    false => Err(Refusal::LogIn),
-                }
+                let has_token = bearer.is_some_and(|it| token.is(it));
+                let may = has_token || cookies(&head.headers).any(is_own);
+                may.then_some(()).ok_or(Refusal::LogIn)
             }
         }
     }
 
     /// Whether anybody, with a token or without, may see what has no secrets: the page before its log-in.
     pub(crate) fn shows_log_in(&self) -> bool {
-        matches!(self.0, Kind::Token { .. })
+        matches!(self.0, Kind::Token(_))
     }
 
     /// The cookie for who has this token. It is sent back on encrypted connections alone, if it was asked for on one.
     pub(crate) fn log_in(&self, token: &str, head: &Parts) -> Option<String> {
-        let Kind::Token {
-            hash,
-            cookie,
-            cookie_name,
-        } = &self.0
-        else {
+        let Kind::Token(own) = &self.0 else {
             return None;
         };
-        if blake3::hash(token.as_bytes()) != *hash {
+        if !own.is(token) {
             return None;
         }
         let origin = field(&head.headers, header::ORIGIN.as_str()).unwrap_or_default();
-        let secure = if origin.starts_with("https:") {
-            "; Secure"
-        } else {
-            ""
+        let secure = match origin.starts_with("https:") {
+            true => "; Secure",
+            false => "",
         };
+        let (name, cookie) = (&own.cookie_name, own.cookie.to_hex());
         Some(format!(
-            "{cookie_name}={}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}",
-            cookie.to_hex()
+            "{name}={cookie}; HttpOnly; SameSite=Strict; Max-Age=43200{secure}"
         ))
     }
 
@@ -149,30 +140,26 @@ impl Access {
     }
 }
 
+impl Token {
+    fn is(&self, text: &str) -> bool {
+        blake3::hash(text.as_bytes()) == self.hash
+    }
+}
+
 /// Whether a page of another origin may have caused a request. Browsers say so; a program that says nothing is no browser.
 pub(crate) fn refuse_other_sites(head: &Parts) -> Result<(), Refusal> {
-    let refusal = Err(Refusal::Forbidden("it comes from another site"));
-    if let Some(site) = field(&head.headers, "sec-fetch-site") {
-        let mode = field(&head.headers, "sec-fetch-mode");
-        let opens_page = head.method == Method::GET && mode == Some("navigate");
-        return match site == "same-origin"
-            || opens_page
-            || (site == "none" && head.method == Method::GET)
-        {
-            true => Ok(()),
-            false => refusal,
-        };
-    }
-    match head.headers.get(header::ORIGIN) {
-        None => Ok(()),
-        Some(origin) => {
+    let is_get = head.method == Method::GET;
+    let is_own = match field(&head.headers, "sec-fetch-site") {
+        Some("same-origin") => true,
+        Some("none") => is_get,
+        Some(_) => is_get && field(&head.headers, "sec-fetch-mode") == Some("navigate"),
+        None => head.headers.get(header::ORIGIN).is_none_or(|origin| {
             let origin = origin.to_str().ok().and_then(|it| it.split_once("://"));
-            match origin.is_some_and(|(_, authority)| Some(authority) == host(head)) {
-                true => Ok(()),
-                false => refusal,
-            }
-        }
-    }
+            origin.is_some_and(|(_, authority)| Some(authority) == host(head))
+        }),
+    };
+    let refusal = Refusal::Forbidden("it comes from another site");
+    is_own.then_some(()).ok_or(refusal)
 }
 
 fn loopback(head: &Parts) -> Result<(), &'static str> {
@@ -224,7 +211,7 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Kind::Token { .. } => "Access::token(..)",
+            Kind::Token(_) => "Access::token(..)",
             Kind::Loopback => "Access::loopback()",
             Kind::Application => "Access::by_application()",
         })

@@ -1,9 +1,6 @@
 //! What an operator changes, with a reason.
 
-use std::{
-    fmt::Display,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -82,10 +79,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
         Action::Switch { rule, limit, until } => {
             short(&[rule, limit])?;
             let entry = OperatorEntry::switch(rule, limit).because(because);
-            let entry = until_of(*until)?
-                .into_iter()
-                .fold(entry, OperatorEntry::until);
-            set(shared, entry, &author).await?;
+            set(shared, ending(entry, *until)?, &author).await?;
             format!("switched {rule} to {limit}")
         }
         Action::Override {
@@ -101,10 +95,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             };
             let entry = OperatorEntry::limit(rule, first, limit).because(because);
             let entry = others.iter().fold(entry, OperatorEntry::and_key);
-            let entry = until_of(*until)?
-                .into_iter()
-                .fold(entry, OperatorEntry::until);
-            set(shared, entry, &author).await?;
+            set(shared, ending(entry, *until)?, &author).await?;
             // Without the key.
             match limit.trim() {
                 "none" => format!("blocked a client of {rule}"),
@@ -152,7 +143,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
                 .parse()
                 .map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
             let layer = layer(shared, *source)?;
-            layer.handle().preview(rule, quota).map_err(refused)?;
+            layer.handle().preview(rule, quota).map_err(Wrong::input)?;
             let mut previews = lock(&shared.previews);
             previews.retain(|it| (it.source, &it.rule) != (*source, rule));
             let preview = Preview {
@@ -170,7 +161,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             layer(shared, *source)?
                 .handle()
                 .end_preview(rule)
-                .map_err(refused)?;
+                .map_err(Wrong::input)?;
             lock(&shared.previews).retain(|it| (it.source, &it.rule) != (*source, rule));
             let what = format!("ended the preview of {rule}");
             audit(who, because, &what);
@@ -190,17 +181,17 @@ async fn set(shared: &Shared, entry: OperatorEntry, author: &Author) -> Result<(
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = &shared.parts.fleet {
         let set = fleet.set(&[entry], bindings, author).await;
-        return set.map(drop).map_err(refused);
+        return set.map(drop).map_err(Wrong::input);
     }
     let set = rules(shared)?.handle(author.clone()).set(entry);
-    set.map(drop).map_err(refused)
+    set.map(drop).map_err(Wrong::input)
 }
 
 async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Result<(), Wrong> {
     #[cfg(feature = "redis")]
     if let Some((fleet, bindings)) = shared.parts.fleet.as_ref().filter(|_| !is_local) {
         let ended = fleet.end(&[id], bindings, author).await;
-        return ended.map(drop).map_err(refused);
+        return ended.map(drop).map_err(Wrong::input);
     }
     if !is_local {
         return Err(Wrong::input(
@@ -208,11 +199,7 @@ async fn end(shared: &Shared, id: u64, is_local: bool, author: &Author) -> Resul
         ));
     }
     let ended = rules(shared)?.handle(author.clone()).end(&[id]);
-    ended.map(drop).map_err(refused)
-}
-
-fn refused(why: impl Display) -> Wrong {
-    Wrong::input(why.to_string())
+    ended.map(drop).map_err(Wrong::input)
 }
 
 fn rules(shared: &Shared) -> Result<&LiveRules, Wrong> {
@@ -239,12 +226,12 @@ fn short(texts: &[&str]) -> Result<(), Wrong> {
     }
 }
 
-/// When it ends, from milliseconds since the Unix epoch.
-fn until_of(until: Option<u64>) -> Result<Option<SystemTime>, Wrong> {
+/// An entry that ends then, in milliseconds since the Unix epoch.
+fn ending(entry: OperatorEntry, until: Option<u64>) -> Result<OperatorEntry, Wrong> {
     let Some(until) = until else {
-        return Ok(None);
+        return Ok(entry);
     };
-    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(until));
-    time.map(Some)
-        .ok_or_else(|| Wrong::input("the end is too far away"))
+    let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(until));
+    let end = end.ok_or_else(|| Wrong::input("the end is too far away"))?;
+    Ok(entry.until(end))
 }

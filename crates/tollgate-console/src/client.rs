@@ -8,7 +8,7 @@ use tollgate::{
     Check, Key, Quota,
     decision::{Outcome, Retry, Verdict},
     key::PeerAddr,
-    rules::{Inspection, Mode},
+    rules::Mode,
 };
 
 use crate::{
@@ -126,17 +126,20 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
     let mut rules = Vec::new();
     for (source, (name, of)) in shared.parts.sources.iter().enumerate() {
         let keys = client.keys(shared, source).await;
-        let inspection = match of {
-            Source::Layer(layer) => Some(layer.inspection()),
-            Source::Limiter(_) => None,
+        let (limiter, checks): (_, Vec<Check>) = match of {
+            Source::Layer(layer) => {
+                let inspection = layer.inspection();
+                let check = |(rule, key): &(String, Key)| inspection.check_of(rule, key);
+                let checks = keys.iter().filter_map(check).collect();
+                (inspection.limiter().clone(), checks)
+            }
+            Source::Limiter(limiter) => {
+                let limiter = limiter.limiter();
+                let check = |(rule, key): &(String, Key)| limiter.check(rule, key).ok();
+                let checks = keys.iter().filter_map(check).collect();
+                (limiter, checks)
+            }
         };
-        let limiter = inspection
-            .as_ref()
-            .map_or_else(|| of.limiter(), |it| it.limiter().clone());
-        let checks = keys
-            .iter()
-            .filter_map(|(rule, key)| check(inspection.as_ref(), &limiter, rule, key));
-        let checks: Vec<Check> = checks.collect();
         if checks.is_empty() {
             continue;
         }
@@ -175,19 +178,6 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
     Ok(json!({ "rules": rules }))
 }
 
-/// The check of a rule for a client, under the plan that the client has by itself.
-fn check(
-    inspection: Option<&Inspection>,
-    limiter: &tollgate::Limiter,
-    rule: &str,
-    key: &Key,
-) -> Option<Check> {
-    match inspection {
-        Some(inspection) => inspection.check_of(rule, key),
-        None => limiter.check(rule, key).ok(),
-    }
-}
-
 /// A verdict and its quota, for the page.
 pub(crate) fn verdict_json(verdict: &Verdict, quota: &Quota) -> Value {
     let outcome = match (verdict.outcome(), verdict.retry()) {
@@ -223,9 +213,7 @@ pub(crate) async fn reset(shared: &Shared, rule: &str, text: &str) -> Result<boo
                 && let Ok(answer) = limiter.reset(rule, &key)
             {
                 found = true;
-                had_state |= answer
-                    .await
-                    .map_err(|wrong| Wrong::input(wrong.to_string()))?;
+                had_state |= answer.await.map_err(Wrong::input)?;
             }
         }
     }

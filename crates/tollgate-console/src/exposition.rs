@@ -52,14 +52,12 @@ impl Scrape {
         };
         for line in text.lines().filter(|line| line.starts_with("tollgate_")) {
             let end = line.find(['{', ' ']).unwrap_or(line.len());
-            let Some((name, label)) = WANTED.iter().find(|(name, _)| *name == &line[..end]) else {
-                continue;
-            };
-            let Some(value) = line
+            let wanted = WANTED.iter().find(|(name, _)| *name == &line[..end]);
+            let value = line
                 .rsplit(' ')
                 .next()
-                .and_then(|value| value.parse::<f64>().ok())
-            else {
+                .and_then(|it| it.parse::<f64>().ok());
+            let Some(((name, label), value)) = wanted.zip(value) else {
                 continue;
             };
             let of_label = line
@@ -103,12 +101,13 @@ impl Scrapes {
         let (Some(first), Some(last)) = (self.all.front(), self.all.back()) else {
             return HashMap::new();
         };
-        let before: HashMap<&str, f64> = first.of(name).collect();
-        let grown =
-            |label: &str, value: f64| value - before.get(label).copied().unwrap_or_default();
-        last.of(name)
-            .map(|(label, value)| (label, grown(label, value).max(0.0)))
-            .collect()
+        let mut growth: HashMap<&str, f64> = last.of(name).collect();
+        for (label, before) in first.of(name) {
+            growth
+                .entry(label)
+                .and_modify(|it| *it = (*it - before).max(0.0));
+        }
+        growth
     }
 
     /// Below which time this share of what was measured lies, in milliseconds. `None`: there was nothing.

@@ -13,7 +13,7 @@ use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 use crate::{
     console::{Shared, lock},
     problems::{problems, used},
-    samples::{Tally, share_shadowed},
+    samples::{Samples, share_shadowed},
     viewers::Shown,
 };
 
@@ -39,14 +39,13 @@ pub(crate) fn sample(shared: &Shared, since: u64, shown: Shown) -> Value {
             sample["problems"] = problems(shared).into();
             sample["meters"] = lock(&shared.scrapes).shown();
             let samples = lock(&shared.samples);
-            let last = samples.seconds.back();
+            let last = samples.seconds.front();
             sample["sum"] = json!(last.map(|(_, sum)| *sum).unwrap_or_default());
         }
         Shown::Rules => {
             let samples = lock(&shared.samples);
             sample["rules"] = used(shared, &samples).into();
-            sample["previews"] =
-                previews(shared, |source, name| samples.recent(source, name, 59)).into();
+            sample["previews"] = previews(shared, &samples).into();
             sample["near"] = json!(lock(&shared.scrapes).near_limit());
         }
     }
@@ -99,10 +98,8 @@ pub(crate) fn state(shared: &Shared) -> Value {
     }
     let entries = document.iter().flat_map(|document| document.entries());
     let minutes = samples.minutes.each().map(|(at, sum)| json!([at, sum]));
-    let seconds = samples
-        .seconds
-        .iter()
-        .map(|(at, sum)| json!([at / 1_000, sum]));
+    let seconds = samples.seconds.iter().rev();
+    let seconds = seconds.map(|(at, sum)| json!([at / 1_000, sum]));
     json!({
         "version": version(shared),
         "scope": scope(shared),
@@ -172,7 +169,7 @@ fn status(shared: &Shared) -> Value {
 }
 
 /// The previews that run, with what their shadows would have denied.
-fn previews(shared: &Shared, recent: impl Fn(usize, &str) -> Tally) -> Vec<Value> {
+fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
     let mut previews = lock(&shared.previews);
     // Other rules have taken the place of those that had it.
     previews.retain(|preview| {
@@ -185,7 +182,7 @@ fn previews(shared: &Shared, recent: impl Fn(usize, &str) -> Tally) -> Vec<Value
         })
     });
     let shown = previews.iter().map(|preview| {
-        let counted = recent(preview.source, &shadow_name(&preview.rule));
+        let counted = samples.recent(preview.source, &shadow_name(&preview.rule), 59);
         let (denied, decided) = share_shadowed(&counted);
         json!({
             "source": preview.source,

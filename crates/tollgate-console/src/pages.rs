@@ -21,7 +21,7 @@ use crate::{
     explain,
     journal::Operator,
     overview,
-    response::{Wrong, answer, redirect, refuse, respond},
+    response::{Answer, Wrong, answer, redirect, refuse, respond},
     sampler,
     viewers::Shown,
 };
@@ -82,7 +82,7 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
     let path = head.uri.path().trim_start_matches('/').to_owned();
     let access = &shared.parts.access;
     let admitted = refuse_other_sites(&head).and_then(|()| access.check(&head));
-    let is_get = head.method == Method::GET;
+    let (is_get, is_post) = (head.method == Method::GET, head.method == Method::POST);
     if let Err(Refusal::Forbidden(why)) = admitted {
         tracing::warn!(target: "tollgate", "the console refuses a request: {why}");
         return refuse(StatusCode::FORBIDDEN, why);
@@ -92,7 +92,7 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
         return respond(StatusCode::OK, kind, *text);
     }
     match (admitted, &*path) {
-        (_, "login") if head.method == Method::POST && access.shows_log_in() => {
+        (_, "login") if is_post && access.shows_log_in() => {
             let logged_in = log_in(access, &head, body).await;
             logged_in.unwrap_or_else(|wrong| answer(Err(wrong)))
         }
@@ -101,58 +101,53 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
         }
         (_, "") if is_get => redirect(&first_page(&head)),
         (Err(_), _) => refuse(StatusCode::UNAUTHORIZED, "log in first"),
-        (Ok(()), path) if is_get => get(shared, path, head.uri.query().unwrap_or_default()),
-        (Ok(()), path) if head.method == Method::POST => post(shared, path, &head, body).await,
-        _ => refuse(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "it is read by GET, and changed by POST",
-        ),
+        (Ok(()), "events") if is_get => events(shared, head.uri.query().unwrap_or_default()),
+        (Ok(()), path) if is_get && PAGES.contains(&path) => respond(StatusCode::OK, HTML, PAGE),
+        (Ok(()), "logout") if is_post => {
+            let mut response = answer(Ok(json!({})));
+            Access::log_out(&head).for_each(|cookie| set_cookie(&mut response, &cookie));
+            response
+        }
+        (Ok(()), path) => answer(match head.method {
+            Method::GET => get(shared, path),
+            Method::POST => post(shared, path, &head, body).await,
+            _ => Err(Wrong::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "it is read by GET, and changed by POST",
+            )),
+        }),
     }
 }
 
-fn get(shared: &Shared, path: &str, query: &str) -> Response {
+fn get(shared: &Shared, path: &str) -> Answer {
     match path {
-        "state" => answer(Ok(overview::state(shared))),
-        "top" => answer(Ok(client::top(shared))),
-        "events" => events(shared, query),
-        path if PAGES.contains(&path) => respond(StatusCode::OK, HTML, PAGE),
-        _ => not_found(),
+        "state" => Ok(overview::state(shared)),
+        "top" => Ok(client::top(shared)),
+        _ => Err(not_found()),
     }
 }
 
-async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Response {
+async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Answer {
     #[derive(Deserialize)]
     struct Text {
         client: String,
     }
-    let answered = match path {
-        "act" => match read(head, body).await {
-            Ok(ordered) => {
-                let operator = head.extensions.get::<Operator>().map(|it| &*it.0);
-                action::act(shared, &ordered, operator).await
-            }
-            Err(wrong) => Err(wrong),
-        },
-        "client" => match read::<Text>(head, body).await {
-            Ok(text) => client::look_up(shared, &text.client).await,
-            Err(wrong) => Err(wrong),
-        },
-        "explain" => match read(head, body).await {
-            Ok(request) => explain::explain(shared, &request).await,
-            Err(wrong) => Err(wrong),
-        },
-        "logout" => {
-            let mut response = answer(Ok(json!({})));
-            Access::log_out(head).for_each(|cookie| set_cookie(&mut response, &cookie));
-            return response;
+    match path {
+        "act" => {
+            let operator = head.extensions.get::<Operator>().map(|it| &*it.0);
+            action::act(shared, &read(head, body).await?, operator).await
         }
-        _ => return not_found(),
-    };
-    answer(answered)
+        "client" => {
+            let text: Text = read(head, body).await?;
+            client::look_up(shared, &text.client).await
+        }
+        "explain" => explain::explain(shared, &read(head, body).await?).await,
+        _ => Err(not_found()),
+    }
 }
 
-fn not_found() -> Response {
-    refuse(StatusCode::NOT_FOUND, "the console has no such page")
+fn not_found() -> Wrong {
+    Wrong::new(StatusCode::NOT_FOUND, "the console has no such page")
 }
 
 /// Where the pages are, from where the router is: its address may end without a slash.

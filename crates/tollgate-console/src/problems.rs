@@ -14,24 +14,29 @@ const NAMED: usize = 10;
 const DENIALS: u64 = 10;
 const PERCENT: u64 = 5;
 
-/// `level` is `bad`, `warn` or `note`.
-fn problem(level: &str, text: impl Into<String>) -> Value {
-    json!({ "level": level, "text": text.into() })
+/// What was found, by level.
+#[derive(Default)]
+struct Problems(Vec<Value>);
+
+impl Problems {
+    fn bad(&mut self, text: &str) {
+        self.0.push(json!({ "level": "bad", "text": text }));
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.0.push(json!({ "level": "warn", "text": text }));
+    }
 }
 
 pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
-    let mut found = Vec::new();
+    let mut found = Problems::default();
     #[cfg(feature = "redis")]
-    if let Some(trouble) = shared
-        .parts
-        .store
-        .as_ref()
-        .and_then(|store| store.connection_error())
+    if let Some(store) = &shared.parts.store
+        && let Some(trouble) = store.connection_error()
     {
-        let text = format!(
+        found.bad(&format!(
             "Redis does not decide, and each rule answers as it does when its store fails: {trouble}"
-        );
-        found.push(problem("bad", text));
+        ));
     }
     if let Some(rules) = &shared.parts.rules {
         of_rules(&rules.status(), &mut found);
@@ -43,11 +48,10 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
         for rule in limiter.rules().rules() {
             let recent = samples.recent(source, rule.name(), 1);
             add(&mut all, &recent);
-            for (share, list) in [
+            for ((denied, decided), list) in [
                 (share_denied(&recent), &mut denying),
                 (share_shadowed(&recent), &mut shadows),
             ] {
-                let (denied, decided) = share;
                 if denied >= DENIALS && denied * 100 >= decided * PERCENT {
                     list.push((denied, decided, source, rule.name().to_owned()));
                 }
@@ -57,17 +61,15 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     drop(samples);
     if all[FALLBACK] > 0 {
         let (checks, passed) = (all[FALLBACK], all[DEGRADED]);
-        let text = format!(
+        found.bad(&format!(
             "The store fails: {checks} checks of the last two minutes were decided without it, {passed} of them let through uncounted"
-        );
-        found.push(problem("bad", text));
+        ));
     }
     let misses = lock(&shared.scrapes).deadline_misses();
     if misses > 0.0 {
-        let text = format!(
+        found.warn(&format!(
             "{misses:.0} calls to Redis had no reply within the deadline in the last ten seconds"
-        );
-        found.push(problem("warn", text));
+        ));
     }
     denying.sort_by(|one, other| other.cmp(one));
     for (denied, decided, source, rule) in denying.iter().take(NAMED) {
@@ -76,24 +78,22 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
         if let Some(client) = mostly_one(shared, *source, rule) {
             text.push_str(&format!("; most denials are of one client, {client}"));
         }
-        found.push(problem("warn", text));
+        found.warn(&text);
     }
     if denying.len() > NAMED {
-        found.push(problem(
-            "warn",
-            format!(
-                "{} other rules deny more than {PERCENT} %",
-                denying.len() - NAMED
-            ),
-        ));
+        let others = denying.len() - NAMED;
+        found.warn(&format!("{others} other rules deny more than {PERCENT} %"));
     }
     shadows.sort_by(|one, other| other.cmp(one));
-    for (denied, decided, _, rule) in shadows.iter().take(NAMED) {
-        let share = share(*denied, *decided);
-        let text = format!("{rule} is a shadow and would deny {share}");
-        found.push(problem("note", text));
-    }
-    found
+    let notes = shadows
+        .iter()
+        .take(NAMED)
+        .map(|(denied, decided, _, rule)| {
+            let share = share(*denied, *decided);
+            json!({ "level": "note", "text": format!("{rule} is a shadow and would deny {share}") })
+        });
+    found.0.extend(notes);
+    found.0
 }
 
 /// `15 %: 1,403 of 8,815 checks`.
@@ -114,23 +114,20 @@ fn grouped(number: u64) -> String {
     }
 }
 
-fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {
+fn of_rules(status: &RulesStatus, found: &mut Problems) {
     if let Some(rejection) = &status.last_rejection {
-        let text = format!(
+        found.bad(&format!(
             "The latest rules are rejected, and revision {} stays in force:\n{rejection}",
             status.revision
-        );
-        found.push(problem("bad", text));
-    }
-    if let Some(error) = &status.source_error {
-        found.push(problem(
-            "bad",
-            format!("The source of the rules has none at present: {error}"),
         ));
     }
-    for wrong in status.wrong_lists.iter().chain(&status.lost) {
-        found.push(problem("bad", wrong));
+    if let Some(error) = &status.source_error {
+        found.bad(&format!(
+            "The source of the rules has none at present: {error}"
+        ));
     }
+    let wrong = status.wrong_lists.iter().chain(&status.lost);
+    wrong.for_each(|wrong| found.bad(wrong));
     let Some(fleet) = &status.fleet else {
         return;
     };
@@ -145,14 +142,13 @@ fn of_rules(status: &RulesStatus, found: &mut Vec<Value>) {
         if let Some(rejection) = &process.rejection {
             text.push_str(&format!(": {rejection}"));
         }
-        found.push(problem("warn", text));
+        found.warn(&text);
     }
     if fleet.ahead > 0 {
-        let text = format!(
+        found.bad(&format!(
             "{} of {} processes have newer rules than Redis: push again",
             fleet.ahead, fleet.processes
-        );
-        found.push(problem("bad", text));
+        ));
     }
 }
 

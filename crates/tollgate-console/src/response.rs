@@ -1,5 +1,7 @@
 //! Responses that browsers treat with care.
 
+use std::fmt::Display;
+
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
@@ -17,8 +19,8 @@ impl Wrong {
         Self(status, message.into())
     }
 
-    pub(crate) fn input(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+    pub(crate) fn input(message: impl Display) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, message.to_string())
     }
 }
 

@@ -13,7 +13,7 @@ const MINUTE: u64 = 60_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     rules: HashMap<(usize, String), RuleSamples>,
-    /// When each was taken, and what was counted since the one before.
+    /// When each was taken, and what was counted since the one before. The latest comes first.
     pub(crate) seconds: VecDeque<(u64, Tally)>,
     pub(crate) minutes: Minutes,
     sampled_at: u64,
@@ -31,23 +31,16 @@ struct RuleSamples {
 pub(crate) struct Minutes(VecDeque<(u64, Tally)>);
 
 impl Minutes {
+    /// Adds to the present minute, and forgets those of more than an hour ago. A clock that is set back begins anew.
     fn add(&mut self, minute: u64, more: &Tally) {
+        self.0
+            .retain(|(at, _)| *at <= minute && minute - at < MINUTES);
         if more.iter().all(|count| *count == 0) {
             return;
         }
         match self.0.back_mut() {
             Some((last, sum)) if *last == minute => add(sum, more),
             _ => self.0.push_back((minute, *more)),
-        }
-        // A clock that is set back begins minutes again.
-        if self.0.len() as u64 > MINUTES {
-            self.0.pop_front();
-        }
-    }
-
-    fn forget_before(&mut self, minute: u64) {
-        while self.0.front().is_some_and(|(first, _)| *first < minute) {
-            self.0.pop_front();
         }
     }
 
@@ -83,20 +76,17 @@ impl Samples {
                     .iter()
                     .zip(&rule.total)
                     .any(|(now, before)| now < before);
-                for (index, now) in total.iter().enumerate() {
-                    rule.last[index] = if is_anew {
-                        *now
-                    } else {
-                        now - rule.total[index]
-                    };
-                }
-                if is_first {
-                    rule.last = Tally::default();
-                }
+                let before = if is_anew {
+                    Tally::default()
+                } else {
+                    rule.total
+                };
+                rule.last = match is_first {
+                    true => Tally::default(),
+                    false => std::array::from_fn(|index| total[index] - before[index]),
+                };
                 rule.total = total;
                 rule.minutes.add(minute, &rule.last);
-                rule.minutes
-                    .forget_before((minute + 1).saturating_sub(MINUTES));
                 add(&mut all, &rule.last);
                 rules.insert(key, rule);
             }
@@ -104,12 +94,8 @@ impl Samples {
         // Rules that are gone are forgotten.
         self.rules = rules;
         self.minutes.add(minute, &all);
-        self.minutes
-            .forget_before((minute + 1).saturating_sub(MINUTES));
-        self.seconds.push_back((now, all));
-        while self.seconds.len() > SECONDS {
-            self.seconds.pop_front();
-        }
+        self.seconds.push_front((now, all));
+        self.seconds.truncate(SECONDS);
         let since = now.saturating_sub(std::mem::replace(&mut self.sampled_at, now));
         if is_first { 0 } else { since }
     }
