@@ -100,6 +100,7 @@
 //!
 //! [`Quota::gcra`]: crate::Quota::gcra
 
+mod aging;
 pub(crate) mod assessment;
 pub mod concurrent;
 pub mod fixed_window;

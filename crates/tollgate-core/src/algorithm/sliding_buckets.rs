@@ -62,8 +62,8 @@
 
 use crate::{
     algorithm::{
-        assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
-        sliding_log::{bound_of_one, deny_one},
+        aging::{Aging, deny_one},
+        assessment::{Algorithm, Assessment, DenyBound, Taken},
     },
     algorithm_kind::AlgorithmKind,
     quota::Quota,
@@ -101,80 +101,18 @@ impl SlidingBuckets {
         (now / self.width).max(state.newest)
     }
 
-    /// The sub-buckets that count when `number` is the newest, the oldest first.
-    fn counting<'a>(
-        &self,
-        state: &'a SlidingBucketsState,
-        number: u64,
-    ) -> impl DoubleEndedIterator<Item = (u64, u64)> + use<'a> {
-        let len = (state.units.len() as u64).max(1);
-        (number.saturating_sub(self.buckets)..=state.newest)
-            .filter_map(move |n| Some((n, u64::from(*state.units.get((n % len) as usize)?))))
-    }
-
-    fn used(&self, state: &SlidingBucketsState, number: u64) -> u64 {
-        self.counting(state, number).map(|(_, units)| units).sum()
-    }
-
-    /// When the sub-bucket with this number stops to count.
-    fn gone_at(&self, number: u64) -> Tick {
-        number.saturating_add(self.len()).saturating_mul(self.width)
-    }
-
-    fn newest_used(&self, state: &SlidingBucketsState, number: u64) -> Option<u64> {
-        self.counting(state, number)
-            .rev()
-            .find_map(|(n, units)| (units > 0).then_some(n))
-    }
-
     /// Where a repair leaves the newest sub-bucket: no further ahead than the next one.
     ///
     /// Not in the sub-bucket of `now`: what was taken at the start of the newest one would be let go a sub-bucket early.
     /// And not so near to the epoch that the oldest would lie before it.
-    fn repaired(&self, newest: u64, now: Tick) -> u64 {
+    fn repaired_newest(&self, newest: u64, now: Tick) -> u64 {
         let next = (now / self.width).saturating_add(1);
         newest.min(next.max(self.buckets))
     }
 
-    fn denial(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
-        // A state far ahead is repaired by this denial: its sub-buckets keep their ages.
-        let number = self.number(state, now);
-        let shift = state.newest - self.repaired(state.newest, now);
-        let used = self.used(state, number);
-        let must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
-        let goes = self.goes_with(state, number, must_go);
-        let retry = match goes.filter(|_| cost <= self.limit) {
-            Some(n) => {
-                let at = self.gone_at(n.saturating_sub(shift));
-                Retry::after_micros(at.saturating_sub(now))
-            }
-            None => Retry::Never,
-        };
-        let reset_at = self
-            .newest_used(state, number)
-            .map_or(0, |n| self.gone_at(n.saturating_sub(shift)));
-        Assessment {
-            fits: false,
-            remaining: self.limit.saturating_sub(used),
-            reset_after: reset_at.saturating_sub(now),
-            retry,
-        }
-    }
-
-    /// The sub-bucket with which so many units are gone. `None`: there are fewer.
-    fn goes_with(&self, state: &SlidingBucketsState, number: u64, mut must_go: u64) -> Option<u64> {
-        for (n, units) in self.counting(state, number) {
-            if units >= must_go {
-                return Some(n);
-            }
-            must_go -= units;
-        }
-        None
-    }
-
     /// Whether the newest sub-bucket holds units and lies where a repair at `now` would leave it.
     fn is_settled(&self, state: &SlidingBucketsState, now: Tick) -> bool {
-        self.newest_used(state, state.newest) == Some(self.repaired(state.newest, now))
+        self.newest_used(state, 0) == Some(self.repaired_newest(state.newest, now))
     }
 
     /// Makes `number` the newest sub-bucket.
@@ -196,6 +134,37 @@ impl SlidingBuckets {
     }
 }
 
+impl Aging for SlidingBuckets {
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn counting<'a>(
+        &'a self,
+        state: &'a SlidingBucketsState,
+        now: Tick,
+    ) -> impl DoubleEndedIterator<Item = (u64, u64)> + 'a {
+        let len = (state.units.len() as u64).max(1);
+        let oldest = self.number(state, now).saturating_sub(self.buckets);
+        (oldest..=state.newest)
+            .filter_map(move |n| Some((n, u64::from(*state.units.get((n % len) as usize)?))))
+    }
+
+    fn mark(&self, state: &SlidingBucketsState, now: Tick) -> u64 {
+        self.number(state, now)
+    }
+
+    /// Sub-buckets keep their ages.
+    fn repaired(&self, state: &SlidingBucketsState, number: u64, now: Tick) -> u64 {
+        let shift = state.newest - self.repaired_newest(state.newest, now);
+        number.saturating_sub(shift)
+    }
+
+    fn gone_at(&self, number: u64) -> Tick {
+        number.saturating_add(self.len()).saturating_mul(self.width)
+    }
+}
+
 impl Algorithm for SlidingBuckets {
     type State = SlidingBucketsState;
     const HAS_HEAP: bool = true;
@@ -214,32 +183,7 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn assess(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
-        let number = self.number(state, now);
-        let left = self.limit.saturating_sub(self.used(state, number));
-        if cost > left {
-            return self.denial(state, now, cost);
-        }
-        let newest = if cost > 0 {
-            Some(number)
-        } else {
-            self.newest_used(state, number)
-        };
-        let remaining = left - cost;
-        Assessment {
-            fits: true,
-            remaining,
-            reset_after: newest.map_or(0, |n| self.gone_at(n).saturating_sub(now)),
-            retry: if remaining == 0 && cost == 0 {
-                self.denial(state, now, 1).retry
-            } else if remaining < cost {
-                // Once more, without the units that must go; at last those that are taken now.
-                let goes = self.goes_with(state, number, cost - remaining);
-                let at = self.gone_at(goes.unwrap_or(number));
-                Retry::after_micros(at.saturating_sub(now))
-            } else {
-                Retry::Now
-            },
-        }
+        self.assess_aging(state, now, cost)
     }
 
     fn take(&self, state: &mut SlidingBucketsState, now: Tick, cost: u64) {
@@ -254,7 +198,7 @@ impl Algorithm for SlidingBuckets {
     }
 
     fn repair(&self, state: &mut SlidingBucketsState, now: Tick) {
-        let number = self.repaired(state.newest, now);
+        let number = self.repaired_newest(state.newest, now);
         if state.newest == number || state.units.is_empty() {
             return;
         }
@@ -304,7 +248,7 @@ impl Algorithm for SlidingBuckets {
 
     fn fresh_at(&self, state: &SlidingBucketsState) -> Tick {
         // The newest sub-bucket is the first one looked at, and only refunds leave it empty.
-        self.newest_used(state, state.newest)
+        self.newest_used(state, 0)
             .map_or(0, |number| self.gone_at(number))
     }
 
@@ -326,7 +270,7 @@ impl Algorithm for SlidingBuckets {
             return state.clone();
         }
         // Other sub-buckets: what counts now counts in the new window as if it had just been taken.
-        let used = before.used(state, before.number(state, now));
+        let used = before.used(state, now);
         let mut carried = SlidingBucketsState::default();
         self.take(&mut carried, now, used);
         carried
@@ -339,14 +283,15 @@ impl Algorithm for SlidingBuckets {
     fn deny_bound(&self, state: &SlidingBucketsState, now: Tick) -> Option<DenyBound> {
         // Only where even one unit fails: until the oldest units go, nothing changes.
         // Times are those of sub-buckets that a repair leaves in place, and none is empty after them.
-        bound_of_one(self.denial(state, now, 1), now).filter(|_| self.is_settled(state, now))
+        let is_settled = self.is_settled(state, now);
+        self.bound_of_one(state, now).filter(|_| is_settled)
     }
 
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
         // The bound says when one unit fits; when several do is for the state to say. So it is where time has gone back
         // so far that a denial has to repair.
         let newest = (bound.1 / self.width).saturating_sub(self.len());
-        let in_place = newest == self.repaired(newest, now);
+        let in_place = newest == self.repaired_newest(newest, now);
         deny_one(bound, now, cost).filter(|_| in_place)
     }
 

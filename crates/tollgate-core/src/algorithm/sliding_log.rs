@@ -45,7 +45,10 @@
 use std::collections::VecDeque;
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    algorithm::{
+        aging::{Aging, deny_one},
+        assessment::{Algorithm, Assessment, DenyBound, Taken},
+    },
     algorithm_kind::AlgorithmKind,
     quota::Quota,
     time::{Tick, micros},
@@ -81,27 +84,6 @@ impl SlidingLogState {
 }
 
 impl SlidingLog {
-    fn gone_at(&self, at: Tick) -> Tick {
-        at.saturating_add(self.period)
-    }
-
-    /// The entries that count, the oldest first. Entries of the future count, so that time that goes back never
-    /// refills.
-    fn counting<'a>(
-        &self,
-        state: &'a SlidingLogState,
-        now: Tick,
-    ) -> impl DoubleEndedIterator<Item = &'a Entry> {
-        let period = self.period;
-        state
-            .entries()
-            .filter(move |entry| entry.at.saturating_add(period) > now)
-    }
-
-    fn used(&self, state: &SlidingLogState, now: Tick) -> u64 {
-        self.counting(state, now).map(|entry| entry.units).sum()
-    }
-
     fn add(entries: &mut VecDeque<Entry>, now: Tick, units: u64) {
         match entries.back_mut() {
             // Units of one instant are summed: none overwrites another. A clock that stands or went back counts as the
@@ -110,33 +92,34 @@ impl SlidingLog {
             _ => entries.push_back(Entry { at: now, units }),
         }
     }
+}
 
-    /// The instant whose entry has to go before so many units are gone. `None`: there are fewer.
-    fn goes_with(&self, state: &SlidingLogState, now: Tick, mut must_go: u64) -> Option<Tick> {
-        let mut entries = self.counting(state, now);
-        let last = entries.find(|entry| {
-            must_go = must_go.saturating_sub(entry.units);
-            must_go == 0
-        });
-        last.map(|entry| entry.at)
+impl Aging for SlidingLog {
+    fn limit(&self) -> u64 {
+        self.limit
     }
 
-    fn denial(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
-        let used = self.used(state, now);
-        let must_go = (used + cost.min(self.limit)).saturating_sub(self.limit);
-        let goes = self.goes_with(state, now, must_go);
-        // An entry of the future is repaired by this denial: it moves to now.
-        let wait = |at: Tick| self.gone_at(at.min(now)).saturating_sub(now);
-        let newest = self.counting(state, now).next_back();
-        Assessment {
-            fits: false,
-            remaining: self.limit.saturating_sub(used),
-            reset_after: newest.map_or(0, |entry| wait(entry.at)),
-            retry: match goes.filter(|_| cost <= self.limit) {
-                Some(at) => Retry::after_micros(wait(at)),
-                None => Retry::Never,
-            },
-        }
+    fn counting<'a>(
+        &'a self,
+        state: &'a SlidingLogState,
+        now: Tick,
+    ) -> impl DoubleEndedIterator<Item = (u64, u64)> + 'a {
+        let entries = state.entries().map(|entry| (entry.at, entry.units));
+        entries.filter(move |(at, _)| self.gone_at(*at) > now)
+    }
+
+    fn mark(&self, state: &SlidingLogState, now: Tick) -> u64 {
+        let newest = state.entries().next_back();
+        newest.map_or(now, |entry| entry.at.max(now))
+    }
+
+    /// An entry of the future moves to now.
+    fn repaired(&self, _state: &SlidingLogState, at: Tick, now: Tick) -> Tick {
+        at.min(now)
+    }
+
+    fn gone_at(&self, at: Tick) -> Tick {
+        at.saturating_add(self.period)
     }
 }
 
@@ -152,33 +135,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn assess(&self, state: &SlidingLogState, now: Tick, cost: u64) -> Assessment {
-        let left = self.limit.saturating_sub(self.used(state, now));
-        if cost > left {
-            return self.denial(state, now, cost);
-        }
-        let newest = state.entries().next_back().map(|entry| entry.at);
-        let newest = if cost > 0 {
-            Some(newest.map_or(now, |at| at.max(now)))
-        } else {
-            newest
-        };
-        let remaining = left - cost;
-        let reset_after = newest.map_or(0, |at| self.gone_at(at).saturating_sub(now));
-        Assessment {
-            fits: true,
-            remaining,
-            reset_after,
-            retry: if remaining == 0 && cost == 0 {
-                self.denial(state, now, 1).retry
-            } else if remaining < cost {
-                // Else it is the units that are taken now which have to go, and they go last.
-                let goes = self.goes_with(state, now, cost - remaining);
-                let wait = |at| self.gone_at(at).saturating_sub(now);
-                Retry::after_micros(goes.map_or(reset_after, wait))
-            } else {
-                Retry::Now
-            },
-        }
+        self.assess_aging(state, now, cost)
     }
 
     fn take(&self, state: &mut SlidingLogState, now: Tick, cost: u64) {
@@ -249,11 +206,11 @@ impl Algorithm for SlidingLog {
         // does not come back. What a shorter one would let go at once counts in it as if it had just been taken.
         let mut entries = VecDeque::new();
         let mut moved = 0;
-        for entry in before.counting(state, now) {
-            if self.gone_at(entry.at) > now {
-                entries.push_back(*entry);
+        for (at, units) in before.counting(state, now) {
+            if self.gone_at(at) > now {
+                entries.push_back(Entry { at, units });
             } else {
-                moved += entry.units;
+                moved += units;
             }
         }
         if moved > 0 {
@@ -271,7 +228,7 @@ impl Algorithm for SlidingLog {
         if state.entries().next_back()?.at > now {
             return None;
         }
-        bound_of_one(self.denial(state, now, 1), now)
+        self.bound_of_one(state, now)
     }
 
     fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
@@ -286,25 +243,4 @@ impl Algorithm for SlidingLog {
             size_of::<VecDeque<Entry>>() + entries.capacity() * size_of::<Entry>()
         })
     }
-}
-
-/// Until when a denial of one unit holds, and until when anything counts: until the oldest units go, nothing changes. `None` where
-/// some units are left.
-pub(super) fn bound_of_one(one: Assessment, now: Tick) -> Option<DenyBound> {
-    match one.retry {
-        Retry::After(wait) if one.remaining == 0 => {
-            Some(DenyBound(now + micros(wait), now + one.reset_after))
-        }
-        _ => None,
-    }
-}
-
-/// Denies one unit by such a bound.
-pub(super) fn deny_one(bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment> {
-    (cost == 1 && now < bound.0).then(|| Assessment {
-        fits: false,
-        remaining: 0,
-        reset_after: bound.1.saturating_sub(now),
-        retry: Retry::after_micros(bound.0 - now),
-    })
 }
