@@ -81,128 +81,126 @@ fn is_eventual(rule: &Rule) -> bool {
     matches!(rule.consistency_of(), Consistency::Eventual { .. })
 }
 
+/// The message of the first that is wrong.
+fn refuse<const N: usize>(wrongs: [(bool, &str); N]) -> Wrong {
+    let wrong = wrongs.into_iter().find(|(is_wrong, _)| *is_wrong);
+    wrong.map_or(Ok(()), |(_, message)| Err(message.to_owned()))
+}
+
+/// The first of the rule's quotas that does not go together with a setting.
+fn refuse_quotas(rule: &Rule, conflict: impl Fn(&Quota) -> Option<String>) -> Wrong {
+    rule.all_quotas().find_map(conflict).map_or(Ok(()), Err)
+}
+
 fn validate_wait(rule: &Rule) -> Wrong {
     let max_waiting = rule.settings.max_waiting;
-    if max_waiting.per_key == 0 || max_waiting.in_all == 0 {
-        return Err(
-            "with room for 0 requests none could wait; take at least 1, or leave wait() out to deny at once"
-                .into(),
-        );
-    }
+    refuse([(
+        max_waiting.per_key == 0 || max_waiting.in_all == 0,
+        "with room for 0 requests none could wait; take at least 1, or leave wait() out to deny at once",
+    )])?;
     let Some(at_most) = rule.at_most_wait() else {
         return Ok(());
     };
     let remedy = "; take less than the timeout of your clients, such as 5 * SECOND, or leave wait() out to deny at once";
     validate_time("a wait of at most", at_most, remedy)?;
-    let mut conflicts = rule
-        .all_quotas()
-        .filter_map(|quota| wait_conflict(quota, at_most));
-    match conflicts.next() {
-        Some(conflict) => Err(conflict),
-        None if is_eventual(rule) => Err(
-            "requests wait in the order of the store, and under Consistency::Eventual each process decides by itself; take \
-             Consistency::Exact"
-                .into(),
-        ),
-        None => Ok(()),
-    }
+    refuse_quotas(rule, |quota| wait_conflict(quota, at_most))?;
+    refuse([(
+        is_eventual(rule),
+        "requests wait in the order of the store, and under Consistency::Eventual each process decides by itself; take \
+         Consistency::Exact",
+    )])
 }
 
 fn validate_debt(rule: &Rule) -> Wrong {
     let Some(at_most) = rule.settings.debt else {
         return Ok(());
     };
-    if at_most == 0 {
-        return Err(
+    refuse([
+        (
+            at_most == 0,
             "a debt of 0 units allows none; take what a request may cost more than it took first, or leave debt() out: what is not \
-             there lapses then"
-                .into(),
-        );
-    }
-    if rule.at_most_wait().is_some() {
-        return Err(
+             there lapses then",
+        ),
+        (
+            rule.at_most_wait().is_some(),
             "where requests wait, those behind know when they start, and a charge would come before them; leave wait() out, or \
-             debt()"
-                .into(),
-        );
-    }
-    if is_eventual(rule) {
-        return Err(
+             debt()",
+        ),
+        (
+            is_eventual(rule),
             "under Consistency::Eventual each process counts by itself, and the store does not know when a debt is paid; take \
-             Consistency::Exact or Consistency::Leased"
-                .into(),
-        );
-    }
+             Consistency::Exact or Consistency::Leased",
+        ),
+    ])?;
     if at_most > MAX_UNITS {
         return Err(format!("a debt of {at_most} units is above {MAX_UNITS}"));
     }
-    let mut conflicts = rule
-        .all_quotas()
-        .filter_map(|quota| debt_conflict(quota, at_most));
-    conflicts.next().map_or(Ok(()), Err)
+    refuse_quotas(rule, |quota| debt_conflict(quota, at_most))
 }
 
 fn validate_durable(rule: &Rule) -> Wrong {
     if !rule.is_durable() {
         return Ok(());
     }
-    let mut machines = rule
-        .all_quotas()
-        .filter(|quota| quota.has_state())
-        .map(Quota::algorithm);
-    if let Some(windowless) = machines.find(|it| *it != AlgorithmKind::FixedWindow) {
-        return Err(format!(
-            "a ledger has an account of each window, and a {windowless} has no windows; take Quota::fixed_window or \
-             Quota::calendar, or leave durable() out"
-        ));
-    }
-    if is_eventual(rule) {
-        return Err(
-            "under Consistency::Eventual each process counts by itself, and a store that has lost its states would not be noticed; take \
-             Consistency::Exact or Consistency::Leased for a durable rule"
-                .into(),
-        );
-    }
-    Ok(())
+    refuse_quotas(rule, |quota| {
+        let windowless = quota.algorithm();
+        let has_windows = windowless == AlgorithmKind::FixedWindow || !quota.has_state();
+        (!has_windows).then(|| {
+            format!(
+                "a ledger has an account of each window, and a {windowless} has no windows; take Quota::fixed_window or \
+                 Quota::calendar, or leave durable() out"
+            )
+        })
+    })?;
+    refuse([(
+        is_eventual(rule),
+        "under Consistency::Eventual each process counts by itself, and a store that has lost its states would not be noticed; take \
+         Consistency::Exact or Consistency::Leased for a durable rule",
+    )])
 }
 
 fn validate_credits(rule: &Rule) -> Wrong {
-    let wrong = if !rule.has_credits() {
+    if !rule.has_credits() {
         return Ok(());
-    } else if rule.has_slots() {
-        "slots come back when requests end, so no credits are used up; give the credits to a rule of a rate or a budget, such as \
-         Quota::fixed_window"
-    } else if !rule.is_limited() {
-        "a rule without a limit never needs credits; give it a quota, such as Quota::fixed_window(10_000, DAY)"
-    } else if rule.at_most_wait().is_some() {
-        "a request cannot both wait for the quota and take credits in its place; leave wait() out, or credits()"
-    } else if is_eventual(rule) {
-        "under Consistency::Eventual each process counts by itself, and several would spend one balance; take Consistency::Exact or \
-         Consistency::Leased"
-    } else {
-        return Ok(());
-    };
-    Err(wrong.into())
+    }
+    refuse([
+        (
+            rule.has_slots(),
+            "slots come back when requests end, so no credits are used up; give the credits to a rule of a rate or a budget, such as \
+             Quota::fixed_window",
+        ),
+        (
+            !rule.is_limited(),
+            "a rule without a limit never needs credits; give it a quota, such as Quota::fixed_window(10_000, DAY)",
+        ),
+        (
+            rule.at_most_wait().is_some(),
+            "a request cannot both wait for the quota and take credits in its place; leave wait() out, or credits()",
+        ),
+        (
+            is_eventual(rule),
+            "under Consistency::Eventual each process counts by itself, and several would spend one balance; take Consistency::Exact \
+             or Consistency::Leased",
+        ),
+    ])
 }
 
 fn validate_block(rule: &Rule) -> Wrong {
     let Some(block) = rule.block_setting() else {
         return Ok(());
     };
-    if rule.has_slots() {
-        return Err(
+    refuse([
+        (
+            rule.has_slots(),
             "a limit on how many run at once cannot block: who runs too many at once has not failed; give the block to a rule of a \
-             rate, such as Quota::sliding_log"
-                .into(),
-        );
-    }
-    if !rule.is_limited() {
-        return Err(
+             rate, such as Quota::sliding_log",
+        ),
+        (
+            !rule.is_limited(),
             "a rule without a limit denies nothing that a block could count; give it a quota, such as \
-             Quota::sliding_log(5, MINUTE)"
-                .into(),
-        );
-    }
+             Quota::sliding_log(5, MINUTE)",
+        ),
+    ])?;
     block.validate()
 }
 
@@ -210,24 +208,21 @@ fn validate_idempotency(rule: &Rule) -> Wrong {
     let Some(idempotency) = rule.idempotency() else {
         return Ok(());
     };
-    if rule.has_slots() {
-        return Err(
+    refuse([
+        (
+            rule.has_slots(),
             "a request that is repeated runs a second time, and holds a second slot; leave idempotent() out, or give it to a rule of \
-             a rate"
-                .into(),
-        );
-    }
-    if rule.at_most_wait().is_some() {
-        return Err(
-            "a repeat would pass before those that wait; leave wait() out, or idempotent()".into(),
-        );
-    }
-    if !rule.is_limited() {
-        return Err(
-            "a rule without a limit counts nothing that a repeat could be spared; leave idempotent() out"
-                .into(),
-        );
-    }
+             a rate",
+        ),
+        (
+            rule.at_most_wait().is_some(),
+            "a repeat would pass before those that wait; leave wait() out, or idempotent()",
+        ),
+        (
+            !rule.is_limited(),
+            "a rule without a limit counts nothing that a repeat could be spared; leave idempotent() out",
+        ),
+    ])?;
     idempotency.validate()
 }
 
