@@ -14,36 +14,22 @@ pub(crate) type DecisionFn = dyn Fn(&[Check], &Decision) + Send + Sync;
 
 /// The limiter of a client's own [`limit`](crate::ClientRateLimitLayer::limit): a [`Limiter`], or a [`LiveLimiter`], whose rules
 /// can be replaced while requests are sent.
-#[derive(Clone, Debug)]
-pub struct ClientLimiter(Kind);
-
-#[derive(Clone, Debug)]
-enum Kind {
-    Fixed(Limiter),
-    Live(LiveLimiter),
-}
+#[derive(Clone)]
+pub struct ClientLimiter(Arc<dyn Fn() -> Limiter + Send + Sync>);
 
 impl From<Limiter> for ClientLimiter {
     fn from(limiter: Limiter) -> Self {
-        Self(Kind::Fixed(limiter))
+        Self(Arc::new(move || limiter.clone()))
     }
 }
 
 impl From<LiveLimiter> for ClientLimiter {
     fn from(limiter: LiveLimiter) -> Self {
-        Self(Kind::Live(limiter))
+        Self(Arc::new(move || limiter.limiter()))
     }
 }
 
-impl ClientLimiter {
-    /// The limiter in force.
-    pub(crate) fn limiter(&self) -> Limiter {
-        match &self.0 {
-            Kind::Fixed(limiter) => limiter.clone(),
-            Kind::Live(limiter) => limiter.limiter(),
-        }
-    }
-}
+tollgate_core::debug_fields!(ClientLimiter, it => limiter: (it.0)());
 
 /// Rules on a store, and what each request counts against. It keeps the names of its rules in use.
 #[derive(Clone)]
@@ -68,7 +54,7 @@ impl ClientLimit {
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        let own = limiter.limiter();
+        let own = (limiter.0)();
         if let Some(rule) = own.rules().rules().iter().find(|rule| rule.has_slots()) {
             return Err(refuse_slots(rule));
         }
@@ -83,7 +69,7 @@ impl ClientLimit {
 
     /// The limiter in force.
     pub(crate) fn limiter(&self) -> Limiter {
-        self.limiter.limiter()
+        (self.limiter.0)()
     }
 
     /// The limit of a request that begins now.

@@ -1,17 +1,11 @@
 //! The future of a response: wait, send, retry.
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{future::poll_fn, sync::Arc};
 
 use http::{Request, Response};
 use http_body::Body;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::store::Checks;
+use tollgate_core::{Pending, store::Checks};
 use tower::BoxError;
 use tower_service::Service;
 
@@ -31,49 +25,12 @@ use crate::{
 /// # Cancel safety
 ///
 /// Dropping it frees the request's places in queues and in flight.
-#[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture<RB> {
-    // Boxed: the cost is negligible next to a network request, and the states (queues, limits, cooldowns, the inner
-    // future, retries) read as one function.
-    inner: Pin<Box<dyn Future<Output = Result<Response<RB>, BoxError>> + Send>>,
-}
-
-impl<RB> ResponseFuture<RB> {
-    pub(crate) fn new<S, B>(
-        ready: S,
-        request: Request<B>,
-        config: Arc<Config>,
-        limit: Option<RequestLimit>,
-    ) -> Self
-    where
-        S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Send + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: Body + Send + 'static,
-        RB: Send + 'static,
-    {
-        Self {
-            inner: Box::pin(respond(ready, request, config, limit)),
-        }
-    }
-}
-
-impl<RB> Future for ResponseFuture<RB> {
-    type Output = Result<Response<RB>, BoxError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.as_mut().poll(cx)
-    }
-}
-
-impl<RB> fmt::Debug for ResponseFuture<RB> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+// Boxed: the cost is negligible next to a network request, and the states (queues, limits, cooldowns, the inner future, retries) read as
+// one function.
+pub type ResponseFuture<RB> = Pending<Result<Response<RB>, BoxError>>;
 
 /// Sends a request with the service that was polled ready, and retries it.
-async fn respond<S, B, RB>(
+pub(crate) async fn respond<S, B, RB>(
     mut ready: S,
     request: Request<B>,
     config: Arc<Config>,

@@ -7,11 +7,15 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
+use tollgate_core::Pending;
 use tower::BoxError;
 use tower_service::Service;
 
 use crate::{
-    client_limit::ClientLimit, config::Config, future::ResponseFuture, replay_body::ReplayBody,
+    client_limit::ClientLimit,
+    config::Config,
+    future::{ResponseFuture, respond},
+    replay_body::ReplayBody,
 };
 
 /// Sends requests to `S` as fast as their servers allow. Made by [`ClientRateLimitLayer`](crate::ClientRateLimitLayer).
@@ -61,6 +65,6 @@ where
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         let limit = self.limit.as_ref().map(ClientLimit::of_request);
-        ResponseFuture::new(ready, request, Arc::clone(&self.config), limit)
+        Pending::new(respond(ready, request, Arc::clone(&self.config), limit))
     }
 }
