@@ -12,6 +12,11 @@ impl Mistakes {
         Self(vec![message.to_string()])
     }
 
+    /// What is wrong with a file.
+    pub(crate) fn of(file: &Path, why: impl fmt::Display) -> Self {
+        Self::one(format!("{}: {why}", file.display()))
+    }
+
     pub(crate) fn add(&mut self, message: impl fmt::Display) {
         self.0.push(message.to_string());
     }

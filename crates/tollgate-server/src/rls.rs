@@ -50,23 +50,14 @@ const WAY_BACK: Duration = Duration::from_millis(3);
 
 /// Answers Envoy. The frame of gRPC is written here: tonic's takes more time than all that is decided.
 pub(crate) struct RlsDoor<H> {
-    rls: Rls,
-    health: HealthServer<H>,
+    pub(crate) rls: Rls,
+    pub(crate) health: HealthServer<H>,
 }
 
 /// The service, without its frame.
-struct Rls {
+pub(crate) struct Rls {
     layer: RateLimitLayer,
     checks: Checks,
-}
-
-impl<H: Health> RlsDoor<H> {
-    pub(crate) fn new(layer: RateLimitLayer, health: HealthServer<H>) -> Self {
-        Self {
-            rls: Rls::new(layer),
-            health,
-        }
-    }
 }
 
 impl<H: Health> Door for RlsDoor<H> {
@@ -153,7 +144,7 @@ pub async fn answer_to(layer: &RateLimitLayer, bytes: &[u8]) -> Result<usize, St
 }
 
 impl Rls {
-    fn new(layer: RateLimitLayer) -> Self {
+    pub(crate) fn new(layer: RateLimitLayer) -> Self {
         let checks = Checks::new("grpc");
         Self { layer, checks }
     }
@@ -206,12 +197,10 @@ impl Rls {
             None => body,
         };
         RateLimitResponse {
-            overall_code: if is_allowed {
-                Answer::Ok
-            } else {
-                Answer::OverLimit
-            }
-            .into(),
+            overall_code: match is_allowed {
+                true => Answer::Ok.into(),
+                false => Answer::OverLimit.into(),
+            },
             statuses,
             response_headers_to_add: fields(&head.headers),
             raw_body,

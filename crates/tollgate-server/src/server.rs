@@ -1,7 +1,6 @@
 //! The server: rules on a store behind doors, from its start to its end.
 
 use std::{
-    fmt,
     path::Path,
     pin::pin,
     sync::{
@@ -33,7 +32,7 @@ use crate::{
     listener::{Door, Listener},
     mistakes::Mistakes,
     pages::Pages,
-    rls::{MAX_WAIT, RlsDoor},
+    rls::{MAX_WAIT, Rls, RlsDoor},
     settings::{DoorSettings, RedisSettings, Settings},
     tls::Tls,
 };
@@ -103,8 +102,8 @@ impl Server {
         }
         if let Some(settings) = settings.grpc {
             let (listener, layer) = server.bind(&settings, &layer).await?;
-            let door = RlsDoor::new(layer, health_server);
-            server.open(listener, Some(settings), door);
+            let (rls, health) = (Rls::new(layer), health_server);
+            server.open(listener, Some(settings), RlsDoor { rls, health });
         }
         for settings in settings.http {
             let (listener, layer) = server.bind(&settings, &layer).await?;
@@ -352,9 +351,9 @@ fn trusted(redis: &RedisSettings, address: &Address) -> Result<Option<Certificat
     let Some(file) = &redis.ca else {
         return Ok(Some(Certificates::of_system()));
     };
-    let wrong = |why: &dyn fmt::Display| Mistakes::one(format!("{}: {why}", file.display()));
-    let pem = std::fs::read(file).map_err(|why| wrong(&why))?;
+    let pem = std::fs::read(file).map_err(|why| Mistakes::of(file, why))?;
     let trusted = Certificates::of_authorities(pem);
-    trusted.client_config().map_err(|why| wrong(&why))?;
+    let usable = trusted.client_config();
+    usable.map_err(|why| Mistakes::of(file, why))?;
     Ok(Some(trusted))
 }

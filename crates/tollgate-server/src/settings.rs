@@ -1,6 +1,7 @@
 //! The settings file.
 
 use std::{
+    fmt::{self, Display},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -93,32 +94,39 @@ pub(crate) enum Style {
 }
 
 /// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
 pub(crate) enum Listen {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl<'de> Deserialize<'de> for Listen {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+impl TryFrom<String> for Listen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some(path) if !path.is_empty() => Ok(Self::Unix(path.into())),
             _ => text.parse().map(Self::Tcp).map_err(|_| {
-                D::Error::custom(format!(
-                    "{text:?} is no address to listen on; write \"127.0.0.1:8081\", \"[::1]:8081\" or \"unix:/run/tollgate.sock\""
-                ))
+                format!("{text:?} is no address to listen on; write \"127.0.0.1:8081\", \"[::1]:8081\" or \"unix:/run/tollgate.sock\"")
             }),
         }
     }
 }
 
-impl std::fmt::Display for Listen {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
+    }
+}
+
+impl Listen {
+    /// Whether only this machine reaches it by an address.
+    fn is_loopback(&self) -> bool {
+        matches!(self, Self::Tcp(address) if address.ip().is_loopback())
     }
 }
 
@@ -130,8 +138,7 @@ impl Settings {
     /// All that is wrong with it, a line each.
     pub fn read(file: impl AsRef<Path>) -> Result<Self, Mistakes> {
         let file = file.as_ref();
-        let text = std::fs::read_to_string(file)
-            .map_err(|wrong| Mistakes::one(format!("{}: {wrong}", file.display())))?;
+        let text = std::fs::read_to_string(file).map_err(|why| Mistakes::of(file, why))?;
         let mut mistakes = Mistakes::default();
         let mut settings: Self = match toml::from_str(&text) {
             Ok(settings) => settings,
@@ -188,37 +195,34 @@ impl Settings {
     }
 
     fn mistakes(&self) -> Vec<(std::ops::Range<usize>, String)> {
-        let mut all: Vec<(_, String)> = Vec::new();
+        let mut all = Vec::new();
         if self.doors().next().is_none() {
-            let message = "nothing listens; add [grpc] for Envoy, or [[http]] for other proxies, with listen = \"127.0.0.1:8081\"";
-            all.push((0..0, message.to_owned()));
+            all.push("nothing listens; add [grpc] for Envoy, or [[http]] for other proxies, with listen = \"127.0.0.1:8081\"".to_owned());
         }
         if self.rules.is_none() && !self.redis.as_ref().is_some_and(|redis| redis.rules) {
-            let message = "there are no rules; add rules = \"limits.toml\", or rules = true to [redis] for those that are pushed there";
-            all.push((0..0, message.to_owned()));
+            all.push("there are no rules; add rules = \"limits.toml\", or rules = true to [redis] for those that are pushed there".to_owned());
         }
-        match &self.console {
-            Some(Listen::Tcp(address)) if address.ip().is_loopback() => {}
-            Some(listen) => all.push((0..0, format!("the console is for this machine, and {listen} is not; write console = \"127.0.0.1:8082\""))),
-            None => {}
+        if let Some(listen) = self.console.as_ref().filter(|it| !it.is_loopback()) {
+            all.push(format!("the console is for this machine, and {listen} is not; write console = \"127.0.0.1:8082\""));
         }
         if self.drain_seconds > 600 {
-            all.push((0..0, "drain_seconds is at most 600".to_owned()));
+            all.push("drain_seconds is at most 600".to_owned());
         }
-        let styles = self.grpc.iter().map(|door| {
-            (
-                door,
-                door.style.is_none(),
-                "take style out: it is for [[http]]",
-            )
-        });
-        let of_http = self.http.iter().map(|door| {
-            (door, door.style.is_some(), "say how the proxy describes a request: style = \"nginx\", \"forwarded\" or \"envoy\"")
-        });
-        for (door, is_right, message) in styles.chain(of_http) {
+        let mut all: Vec<_> = all.into_iter().map(|message| (0..0, message)).collect();
+        for door in self.doors() {
             let messages = door.mistakes().into_iter();
-            let messages = messages.chain((!is_right).then(|| message.to_owned()));
             all.extend(messages.map(|message| (door.listen.span(), message)));
+        }
+        let mut of_style =
+            |door: &DoorSettings, message: &str| all.push((door.listen.span(), message.to_owned()));
+        for door in self.grpc.iter().filter(|it| it.style.is_some()) {
+            of_style(door, "take style out: it is for [[http]]");
+        }
+        for door in self.http.iter().filter(|it| it.style.is_none()) {
+            of_style(
+                door,
+                "say how the proxy describes a request: style = \"nginx\", \"forwarded\" or \"envoy\"",
+            );
         }
         all
     }
@@ -244,40 +248,34 @@ impl DoorSettings {
         let is_listed = |peer: IpAddr| self.allow.iter().any(|network| network.contains(&peer));
         let is_local = |peer: IpAddr| peer.is_loopback() || is_listed(peer);
         // With certificates of clients these alone decide, unless networks are named too.
-        let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        peer.is_none_or(|peer| {
-            is_local(peer.to_canonical()) || by_certificate && self.allow.is_empty()
-        })
+        let by_certificate = self.has_client_ca() && self.allow.is_empty();
+        peer.is_none_or(|peer| is_local(peer.to_canonical()) || by_certificate)
+    }
+
+    fn has_client_ca(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 
     fn mistakes(&self) -> Vec<String> {
         let mut all = Vec::new();
         let listen = self.listen.as_ref();
-        let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        match listen {
-            Listen::Tcp(address)
-                if !address.ip().is_loopback() && self.allow.is_empty() && !by_certificate =>
-            {
-                all.push(format!(
-                    "whoever reaches {listen} could use up the limits of clients; add allow = [\"10.0.0.0/8\"] with the networks of your \
-                     proxies, or tls = {{ cert, key, client_ca }}"
-                ));
-            }
-            Listen::Unix(_) if !self.allow.is_empty() || self.tls.is_some() => {
+        if matches!(listen, Listen::Unix(_)) {
+            if !self.allow.is_empty() || self.tls.is_some() {
                 all.push("peers on a Unix socket have no address; take allow and tls out, and mind who may open it".to_owned());
             }
-            _ => {}
+        } else if !listen.is_loopback() && self.allow.is_empty() && !self.has_client_ca() {
+            all.push(format!(
+                "whoever reaches {listen} could use up the limits of clients; add allow = [\"10.0.0.0/8\"] with the networks of your \
+                 proxies, or tls = {{ cert, key, client_ca }}"
+            ));
         }
         if let Some(all_addresses) = self.allow.iter().find(|network| network.prefix_len() == 0) {
             all.push(format!(
                 "allow = [\"{all_addresses}\"] is everybody; name the networks of your proxies"
             ));
         }
-        if self
-            .tls
-            .as_ref()
-            .is_some_and(|tls| !tls.san.is_empty() && tls.client_ca.is_none())
-        {
+        let has_san = self.tls.as_ref().is_some_and(|tls| !tls.san.is_empty());
+        if has_san && !self.has_client_ca() {
             all.push("san says which certificates of clients are good; add client_ca, with the authority that they come from".to_owned());
         }
         if !(1..=86_400).contains(&self.max_connection_age_seconds.unwrap_or(300)) {
@@ -314,10 +312,10 @@ impl RedisSettings {
         let Some(file) = &self.secret_file else {
             return Secret::from_env("TOLLGATE_SECRET").map_err(Mistakes::one);
         };
-        let text = std::fs::read_to_string(file)
-            .map_err(|wrong| Mistakes::one(format!("secret_file {}: {wrong}", file.display())))?;
-        Secret::from_text(&text)
-            .map_err(|wrong| Mistakes::one(format!("secret_file {}: {wrong}", file.display())))
+        let wrong =
+            |why: &dyn Display| Mistakes::one(format!("secret_file {}: {why}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|why| wrong(&why))?;
+        Secret::from_text(&text).map_err(|why| wrong(&why))
     }
 
     /// How the services write their clients there.

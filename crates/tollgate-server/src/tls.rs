@@ -1,7 +1,7 @@
 //! Encrypted connections, with certificates that change while the server runs.
 
 use std::{
-    fmt, io,
+    io,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
@@ -97,16 +97,12 @@ impl Tls {
     }
 }
 
-fn wrong(file: &Path, why: impl fmt::Display) -> Mistakes {
-    Mistakes::one(format!("{}: {why}", file.display()))
-}
-
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistakes> {
     let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    let all: Vec<_> = all.map_err(|why| wrong(file, why))?;
+    let all: Vec<_> = all.map_err(|why| Mistakes::of(file, why))?;
     let none = "there is no certificate in it; it is PEM, from -----BEGIN CERTIFICATE----- on";
     match all.is_empty() {
-        true => Err(wrong(file, none)),
+        true => Err(Mistakes::of(file, none)),
         false => Ok(all),
     }
 }
@@ -115,7 +111,9 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistakes> {
 fn authorities(file: &Path) -> Result<RootCertStore, Mistakes> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|why| wrong(file, why))?;
+        roots
+            .add(certificate)
+            .map_err(|why| Mistakes::of(file, why))?;
     }
     Ok(roots)
 }
@@ -130,13 +128,14 @@ fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
         Some(file) => {
             let roots = Arc::new(authorities(file)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|why| wrong(file, why))?)
+            let verifier = verifier.build().map_err(|why| Mistakes::of(file, why))?;
+            builder.with_client_cert_verifier(verifier)
         }
     };
-    let key =
-        PrivateKeyDer::from_pem_file(&settings.key).map_err(|why| wrong(&settings.key, why))?;
+    let key = PrivateKeyDer::from_pem_file(&settings.key);
+    let key = key.map_err(|why| Mistakes::of(&settings.key, why))?;
     let config = builder.with_single_cert(certificates(&settings.cert)?, key);
-    let mut config = config.map_err(|why| wrong(&settings.cert, why))?;
+    let mut config = config.map_err(|why| Mistakes::of(&settings.cert, why))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
