@@ -3,7 +3,6 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -26,8 +25,6 @@ use crate::{
 /// messages; the response ends when they are denied.
 pub(super) struct Call {
     pub(super) config: Arc<Config>,
-    /// How long a message may wait in the queue. `None`: it does not wait.
-    pub(super) max_wait: Option<Duration>,
     /// The checks of one message.
     pub(super) checks: Checks,
     /// The keys that the copy of the head does not have.
@@ -44,16 +41,10 @@ enum End {
 }
 
 impl Call {
-    pub(super) fn new(
-        config: Arc<Config>,
-        max_wait: Option<Duration>,
-        mut known: KnownChecks,
-        head: &Head<'_>,
-    ) -> Arc<Self> {
+    pub(super) fn new(config: Arc<Config>, mut known: KnownChecks, head: &Head<'_>) -> Arc<Self> {
         config.rules.keys_of(head, &mut known);
         Arc::new(Self {
             config,
-            max_wait,
             checks: known.checks,
             found: known.found,
             head: for_denial(head),

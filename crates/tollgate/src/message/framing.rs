@@ -31,62 +31,30 @@ impl Framing {
             messages: 0,
         };
         while let Some(byte) = frame.get(progress.length) {
-            let skipped = self.skip(frame.len() - progress.length);
-            if skipped > 0 {
-                progress.length += skipped;
-                continue;
-            }
-            if self.is_before_message() {
-                if progress.messages == most {
-                    break;
+            if self.seen == PREFIX {
+                // A number that does not fit is larger than the rest of the message.
+                let rest = u32::try_from(frame.len() - progress.length).unwrap_or(u32::MAX);
+                let skipped = rest.min(self.left);
+                self.left -= skipped;
+                progress.length += skipped as usize;
+            } else {
+                if self.seen == PREFIX - 1 {
+                    if progress.messages == most {
+                        break;
+                    }
+                    progress.messages += 1;
                 }
-                progress.messages += 1;
+                // The flags do not matter, and are shifted out.
+                self.left = self.left << 8 | u32::from(*byte);
+                self.seen += 1;
+                progress.length += 1;
             }
-            self.pass(*byte);
-            progress.length += 1;
+            // An empty message ends with its prefix.
+            if self.seen == PREFIX && self.left == 0 {
+                self.seen = 0;
+            }
         }
         progress
-    }
-
-    /// Whether the next byte completes a prefix.
-    fn is_before_message(self) -> bool {
-        self.seen == PREFIX - 1
-    }
-
-    /// Passes one byte.
-    fn pass(&mut self, byte: u8) {
-        match self.seen {
-            PREFIX => self.left -= 1,
-            // The flags do not matter.
-            0 => {
-                self.left = 0;
-                self.seen = 1;
-            }
-            _ => {
-                self.left = self.left << 8 | u32::from(byte);
-                self.seen += 1;
-            }
-        }
-        self.end_message();
-    }
-
-    /// Passes those of `bytes` that belong to the current message, and returns their number; 0 in a prefix.
-    fn skip(&mut self, bytes: usize) -> usize {
-        if self.seen != PREFIX {
-            return 0;
-        }
-        // A number that does not fit is larger than the rest of the message.
-        let skipped = u32::try_from(bytes).map_or(self.left, |bytes| bytes.min(self.left));
-        self.left -= skipped;
-        self.end_message();
-        skipped as usize
-    }
-
-    /// Ends the message when nothing is left of it; an empty message ends with its prefix.
-    fn end_message(&mut self) {
-        if self.seen == PREFIX && self.left == 0 {
-            self.seen = 0;
-        }
     }
 }
 
@@ -116,11 +84,15 @@ mod tests {
     #[test]
     fn the_longest_message_is_skipped() {
         let mut framing = Framing::default();
-        framing.advance(&[0, 255, 255, 255, 255], ALL);
-        assert_eq!(framing.skip(1 << 31), 1 << 31);
-        assert_eq!(framing.seen, PREFIX);
-        assert_eq!(framing.skip(usize::MAX), (1 << 31) - 1);
-        assert_eq!(framing.seen, 0);
+        framing.advance(&[1, 255, 255, 255, 255], ALL);
+        assert_eq!(framing.left, u32::MAX);
+        let kilobyte = [0; 1 << 10];
+        for _ in 0..(1_u32 << 22) - 1 {
+            framing.advance(&kilobyte, ALL);
+        }
+        assert_eq!((framing.seen, framing.left), (PREFIX, 1_023));
+        framing.advance(&kilobyte, ALL);
+        assert_eq!(framing.seen, 1);
     }
 
     proptest! {

@@ -6,7 +6,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -35,13 +34,13 @@ pin_project! {
         S: Service<Request<MessageBody<B>>>,
     {
         #[pin]
-        state: State<S, B>,
+        pub(super) state: State<S, B>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<S, B>
+    pub(super) enum State<S, B>
     where
         S: Service<Request<MessageBody<B>>>,
     {
@@ -59,35 +58,6 @@ pub(super) struct Waiting<S, B> {
     pub(super) ready: S,
     pub(super) request: Request<B>,
     pub(super) config: Arc<Config>,
-    pub(super) max_wait: Option<Duration>,
-}
-
-impl<S, B> MessageLimitFuture<S, B>
-where
-    S: Service<Request<MessageBody<B>>>,
-{
-    pub(super) fn inner(future: S::Future, call: Option<Arc<Call>>) -> Self {
-        Self {
-            state: State::Inner { future, call },
-        }
-    }
-
-    pub(super) fn rejected(response: Response<Bytes>) -> Self {
-        Self {
-            state: State::Rejected {
-                response: Some(Box::new(response)),
-            },
-        }
-    }
-
-    pub(super) fn looking_up(look_up: LookUp, waiting: Waiting<S, B>) -> Self {
-        Self {
-            state: State::LookingUp {
-                look_up,
-                waiting: Some(Box::new(waiting)),
-            },
-        }
-    }
 }
 
 /// Calls the service that was polled ready, with a body that counts messages if there are checks.
@@ -95,18 +65,21 @@ pub(super) fn call<S, B>(
     ready: &mut S,
     request: Request<B>,
     config: &Arc<Config>,
-    max_wait: Option<Duration>,
     checks: KnownChecks,
-) -> (S::Future, Option<Arc<Call>>)
+) -> State<S, B>
 where
     S: Service<Request<MessageBody<B>>>,
 {
     if checks.checks.is_empty() {
-        return (ready.call(request.map(MessageBody::unlimited)), None);
+        let future = ready.call(request.map(MessageBody::unlimited));
+        return State::Inner { future, call: None };
     }
-    let call = Call::new(Arc::clone(config), max_wait, checks, &Head::from(&request));
+    let call = Call::new(Arc::clone(config), checks, &Head::from(&request));
     let request = request.map(|body| MessageBody::counted(body, Arc::clone(&call)));
-    (ready.call(request), Some(call))
+    State::Inner {
+        future: ready.call(request),
+        call: Some(call),
+    }
 }
 
 impl<S, B, RB> Future for MessageLimitFuture<S, B>
@@ -122,17 +95,12 @@ where
             match state.as_mut().project() {
                 StateProj::LookingUp { look_up, waiting } => {
                     let checks = ready!(look_up.poll(cx));
-                    let Waiting {
-                        mut ready,
-                        request,
-                        config,
-                        max_wait,
-                    } = *waiting.take().expect("polled after completion");
+                    let mut waiting = waiting.take().expect("polled after completion");
+                    let (request, config) = (waiting.request, waiting.config);
                     match checks {
                         Ok(checks) => {
-                            let (future, call) =
-                                call(&mut ready, request, &config, max_wait, checks);
-                            state.set(State::Inner { future, call });
+                            let called = call(&mut waiting.ready, request, &config, checks);
+                            state.set(called);
                         }
                         Err(refusal) => {
                             let rejection = reject(&config, &Head::from(&request), &refusal);
@@ -145,25 +113,20 @@ where
                         let response = ready!(future.poll(cx))?;
                         return Poll::Ready(Ok(response.map(MessageLimitResponseBody::unlimited)));
                     };
-                    let denied = call.poll_denied(cx);
-                    let answer = match denied {
-                        Poll::Ready(_) => None,
-                        Poll::Pending => match future.poll(cx) {
-                            Poll::Ready(answer) => Some(answer),
-                            Poll::Pending if call.denied().is_none() => return Poll::Pending,
-                            Poll::Pending => None,
-                        },
+                    let answer = match call.poll_denied(cx) {
+                        Poll::Ready(_) => Poll::Pending,
+                        Poll::Pending => future.poll(cx),
                     };
                     // The client gets the denial, whatever the inner service makes of a stream that was cut off.
                     let response = match (call.denied(), answer) {
                         (Some(decision), _) => without_body(call.response(&decision)),
-                        (None, Some(answer)) => {
+                        (None, Poll::Ready(answer)) => {
                             let (mut head, body) = answer?.into_parts();
                             let body =
                                 MessageLimitResponseBody::open(&mut head, body, Arc::clone(call));
                             Response::from_parts(head, body)
                         }
-                        (None, None) => return Poll::Pending,
+                        (None, Poll::Pending) => return Poll::Pending,
                     };
                     return Poll::Ready(Ok(response));
                 }

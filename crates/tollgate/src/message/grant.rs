@@ -22,7 +22,7 @@ pub(super) enum Grant {
 pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
     let timer = Timer::start();
     let mut reply = None;
-    if call.max_wait.is_none() && !must_peek(call, messages) {
+    if call.config.settings.message_wait.is_none() && !must_peek(call, messages) {
         match acquire(call, messages) {
             // The usual answer needs no future.
             Step::Ready(decision) if decision.is_allowed() => {
@@ -51,7 +51,7 @@ async fn fitting(
         messages = fewer(call, &current, messages).unwrap_or(messages);
     }
     loop {
-        let decision = match (reply.take(), call.max_wait) {
+        let decision = match (reply.take(), call.config.settings.message_wait) {
             (Some(reply), _) => reply.await,
             (None, None) => acquire(call, messages).await,
             (None, Some(max_wait)) => {
@@ -128,15 +128,14 @@ fn costs(call: &Call, messages: u64) -> Checks {
 
 /// With how many messages to retry after this decision; `None` if fewer would not help.
 fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
-    if messages <= 1 || decision.outcome() != Outcome::Deny {
-        return None;
-    }
-    if decision.reason() == Some(Reason::Blocked) {
-        return None;
-    }
-    if decision.reason() == Some(Reason::StoreFailed) {
+    match decision.reason() {
+        _ if messages <= 1 || decision.outcome() != Outcome::Deny => return None,
+        Some(Reason::Blocked) => return None,
         // It does not say how many a share or a cap holds.
-        return is_above_shares(call, decision).then_some(messages / 2);
+        Some(Reason::StoreFailed) => {
+            return is_above_shares(call, decision).then_some(messages / 2);
+        }
+        _ => {}
     }
     let rules = call.config.rules.set();
     let denied = decision.verdicts().iter().filter(|verdict| {

@@ -1,6 +1,6 @@
 //! The layer: rules for messages on a store.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc};
 
 use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
@@ -27,7 +27,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MessageLimitLayer {
     config: Arc<LiveConfig>,
-    max_wait: Option<Duration>,
 }
 
 impl MessageLimitLayer {
@@ -63,7 +62,6 @@ impl MessageLimitLayer {
         let config = LiveConfig::new(replaced, store, refuse_unsupported, rules)?;
         Ok(Self {
             config: config.with(|settings| settings.protocol = Protocol::Grpc),
-            max_wait: None,
         })
     }
 
@@ -88,9 +86,8 @@ impl MessageLimitLayer {
     ///
     /// The body panics outside of a tokio runtime with its timer enabled, when there is something to wait for.
     #[cfg(feature = "tokio")]
-    pub fn wait_up_to(mut self, max_wait: Duration) -> Self {
-        self.max_wait = Some(max_wait);
-        self
+    pub fn wait_up_to(self, max_wait: std::time::Duration) -> Self {
+        self.set(|settings| settings.message_wait = Some(max_wait))
     }
 
     /// Which requests are counted. Default: all, as if each were gRPC.
@@ -110,7 +107,7 @@ impl MessageLimitLayer {
     /// A quota whose share cannot be counted.
     pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
         let config = self.config.with_instances(instances)?;
-        Ok(Self { config, ..self })
+        Ok(Self { config })
     }
 
     /// The handle that replaces the rules while calls are served. A call that has begun keeps its rules.
@@ -151,7 +148,7 @@ impl LayerDefaults {
             ..Settings::default()
         };
         let config = layer.config.with_settings(settings)?;
-        Ok(MessageLimitLayer { config, ..layer })
+        Ok(MessageLimitLayer { config })
     }
 }
 
@@ -187,6 +184,6 @@ impl<S> Layer<S> for MessageLimitLayer {
     type Service = MessageLimit<S>;
 
     fn layer(&self, inner: S) -> MessageLimit<S> {
-        MessageLimit::new(inner, Arc::clone(&self.config), self.max_wait)
+        MessageLimit::new(inner, Arc::clone(&self.config))
     }
 }

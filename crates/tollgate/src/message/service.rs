@@ -3,7 +3,6 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use http::{Request, Response};
@@ -15,7 +14,7 @@ use crate::{
     head::Head,
     message::{
         body::MessageBody,
-        future::{MessageLimitFuture, Waiting, call},
+        future::{MessageLimitFuture, State, Waiting, call},
         response_body::MessageLimitResponseBody,
     },
     protocol::WireProtocol,
@@ -35,15 +34,13 @@ use crate::{
 pub struct MessageLimit<S> {
     inner: S,
     config: ServiceConfig,
-    max_wait: Option<Duration>,
 }
 
 impl<S> MessageLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<LiveConfig>, max_wait: Option<Duration>) -> Self {
+    pub(super) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
         Self {
             inner,
             config: ServiceConfig::new(config),
-            max_wait,
         }
     }
 
@@ -93,29 +90,30 @@ where
                     .map_err(|refusal| reject(config, &head, &refusal)),
             }
         };
-        let look_ups = match asked {
-            Ok(Some(look_ups)) => look_ups,
-            Ok(None) => {
-                let (inner, max_wait) = (&mut self.inner, self.max_wait);
-                let (future, call) = call(inner, request, config, max_wait, checks.into());
-                return MessageLimitFuture::inner(future, call);
+        let state = match asked {
+            Ok(None) => call(&mut self.inner, request, config, checks.into()),
+            Ok(Some(look_ups)) => {
+                // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
+                let clone = self.inner.clone();
+                let waiting = Waiting {
+                    ready: std::mem::replace(&mut self.inner, clone),
+                    request,
+                    config: Arc::clone(config),
+                };
+                let config = Arc::clone(config);
+                let look_up = async move { config.rules.look_up(checks, look_ups).await };
+                State::LookingUp {
+                    look_up: Pending::new(look_up),
+                    waiting: Some(Box::new(waiting)),
+                }
             }
             Err(rejection) => {
                 // Dropping the instance frees what `poll_ready` has reserved.
                 self.inner = self.inner.clone();
-                return MessageLimitFuture::rejected(rejection);
+                let response = Some(Box::new(rejection));
+                State::Rejected { response }
             }
         };
-        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
-        let clone = self.inner.clone();
-        let waiting = Waiting {
-            ready: std::mem::replace(&mut self.inner, clone),
-            request,
-            config: Arc::clone(config),
-            max_wait: self.max_wait,
-        };
-        let config = Arc::clone(config);
-        let look_up = Pending::new(async move { config.rules.look_up(checks, look_ups).await });
-        MessageLimitFuture::looking_up(look_up, waiting)
+        MessageLimitFuture { state }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
     pub(crate) instances: NonZeroU32,
+    /// How long a message may wait in the queue. `None`: it does not wait.
+    pub(crate) message_wait: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -52,6 +54,7 @@ impl Default for Settings {
             max_waiting: (MAX_REQUESTS, MAX_HEAD_BYTES),
             look_up_deadline: look_ups::DEADLINE,
             instances: NonZeroU32::MIN,
+            message_wait: None,
         }
     }
 }
