@@ -54,35 +54,20 @@ struct Meters {
 }
 
 #[cfg(feature = "metrics")]
+tollgate_core::metric_names! {
+    counter SHED "tollgate_shed_requests_total" "Requests that were shed, by class."
+    gauge LOAD "tollgate_shed_load" "The share of the capacity in use when the last request came; 1 is all of it."
+    gauge IN_FLIGHT "tollgate_shed_requests_in_flight" "Requests whose response body has not ended, when the last one came."
+    gauge LIMIT "tollgate_shed_limit" "Requests in flight that are the whole capacity, configured or found."
+    gauge DELAY "tollgate_shed_worker_delay_seconds" "The time until a task that is ready is polled."
+}
+
+#[cfg(feature = "metrics")]
 impl Meters {
     fn new(name: &Arc<str>, capacity: &Capacity) -> Self {
-        use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+        use metrics::{counter, gauge};
 
-        const SHED: &str = "tollgate_shed_requests_total";
-        const LOAD: &str = "tollgate_shed_load";
-        const IN_FLIGHT: &str = "tollgate_shed_requests_in_flight";
-        const LIMIT: &str = "tollgate_shed_limit";
-        const DELAY: &str = "tollgate_shed_worker_delay_seconds";
-        describe_counter!(SHED, Unit::Count, "Requests that were shed, by class.");
-        describe_gauge!(
-            LOAD,
-            "The share of the capacity in use when the last request came; 1 is all of it."
-        );
-        describe_gauge!(
-            IN_FLIGHT,
-            Unit::Count,
-            "Requests whose response body has not ended, when the last one came."
-        );
-        describe_gauge!(
-            LIMIT,
-            Unit::Count,
-            "Requests in flight that are the whole capacity, configured or found."
-        );
-        describe_gauge!(
-            DELAY,
-            Unit::Seconds,
-            "The time until a task that is ready is polled."
-        );
+        describe();
         let of_layer = |metric: &'static str| gauge!(metric, "layer" => Arc::clone(name));
         Self {
             shed: Priority::ALL.map(
