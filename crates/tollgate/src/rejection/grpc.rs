@@ -1,6 +1,6 @@
 //! Denials in gRPC: `Trailers-Only` responses with standard error details.
 
-use std::{sync::OnceLock, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD};
 use bytes::Bytes;
@@ -8,20 +8,18 @@ use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use tollgate_core::{Quota, Reason, Retry, Rule, RuleSet};
+use tollgate_core::{Quota, Reason, Retry, Rule};
 
 use crate::{
     head::Head,
-    header::{
-        PerQuota,
-        name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
-    },
+    header::name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
     key::{NoKey, service_and_method},
     protocol::{Protocol, WireProtocol},
     rejection::{
         denial::Denial,
         details::{DenialDetails, Exceeded},
         protobuf::{Message, any, retry_info},
+        responses::Responses,
     },
 };
 
@@ -32,13 +30,6 @@ const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 /// The maximum length of a `QuotaFailure`: with the other details, in base64, less than 4 KiB. Clients accept 8 KiB of header
 /// fields in total.
 const MAX_QUOTA_FAILURE: usize = 2_560;
-
-/// Denials in gRPC for one rule set, prepared once.
-#[derive(Debug)]
-pub(crate) struct GrpcRejection {
-    /// The `QuotaFailure` of a denial by one quota.
-    used_up: PerQuota<OnceLock<Message>>,
-}
 
 /// A status with its message, whose characters need no percent-encoding: printable ASCII without `%`.
 #[derive(Clone, Copy, Debug)]
@@ -52,19 +43,12 @@ const UNIMPLEMENTED: Status = Status(
 );
 const UNAUTHENTICATED: u8 = 16;
 
-impl GrpcRejection {
-    /// Prepares the details.
-    pub(crate) fn new(rules: &RuleSet) -> Self {
-        Self {
-            used_up: PerQuota::on_demand(rules),
-        }
-    }
-
+impl Responses {
     /// The response, without `Retry-After` and the quota's fields. `protocol` is gRPC or gRPC-Web.
     ///
     /// A response without a body and with the status in its header fields is `Trailers-Only`: clients may retry it, unlike one
     /// that has begun.
-    pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
+    pub(super) fn grpc(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
         let mut response = Response::new(Bytes::new());
         // Room for these, `Retry-After` and two fields about the quota.
         let mut fields = HeaderMap::with_capacity(8);
@@ -103,7 +87,7 @@ impl GrpcRejection {
             status = status.message(3, &any(RETRY_INFO, &retry_info(wait)));
         }
         if !denial.hides_quota() {
-            status = match self.prepared(denial) {
+            status = match self.prepared_failure(denial) {
                 Some(failure) => status.and(failure),
                 None => status.and(&quota_failure(&DenialDetails::of(denial).exceeded)),
             };
@@ -116,13 +100,13 @@ impl GrpcRejection {
     }
 
     /// The prepared `QuotaFailure`, for a denial by one quota.
-    fn prepared(&self, denial: &Denial<'_>) -> Option<&Message> {
+    fn prepared_failure(&self, denial: &Denial<'_>) -> Option<&Message> {
         let (rule, plan) = denial.only_quota()?;
         let make = |rule: &Rule, quota: &Quota| {
             let status = StatusCode::TOO_MANY_REQUESTS;
             quota_failure(&DenialDetails::used_up(rule, quota, status).exceeded)
         };
-        self.used_up.find_or_make(denial.rules(), rule, plan, make)
+        self.failures.find_or_make(denial.rules(), rule, plan, make)
     }
 }
 

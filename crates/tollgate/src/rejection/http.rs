@@ -1,45 +1,26 @@
 //! Denials over HTTP.
 
-use std::sync::OnceLock;
-
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
+    HeaderMap, HeaderValue, Method, Response, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Quota, Rule, RuleSet};
+use tollgate_core::{Quota, Rule};
 
 use crate::{
-    header::{PerQuota, template::Values},
+    header::template::Values,
     rejection::{
         bodies::{OpenBody, json, problem, text},
         denial::Denial,
         details::DenialDetails,
-        style::{Rejection, Style},
+        responses::Responses,
+        style::Style,
     },
 };
 
-/// A rejection for one rule set, prepared once.
-#[derive(Debug)]
-pub(crate) struct HttpRejection {
-    rejection: Rejection,
-    /// The bodies of a denial by one quota, with the configured status.
-    used_up: PerQuota<OnceLock<OpenBody>>,
-    status: StatusCode,
-}
-
-impl HttpRejection {
-    /// `status` is that of an exceeded quota.
-    pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
-        Self {
-            rejection,
-            used_up: PerQuota::on_demand(rules),
-            status,
-        }
-    }
-
+impl Responses {
     /// The response, without `Retry-After` and the quota's fields. A HEAD request gets no body.
-    pub(crate) fn respond(&self, denial: &Denial<'_>) -> Response<Bytes> {
+    pub(super) fn http(&self, denial: &Denial<'_>) -> Response<Bytes> {
         let mut response = match &self.rejection.0 {
             Style::Custom(respond) => respond(denial),
             style => self.built_in(style, denial),
@@ -78,7 +59,7 @@ impl HttpRejection {
             let values = values.with_reason(denial.reason().as_str());
             return template.json(&values).into();
         }
-        match (self.prepared(denial), opener(&self.rejection.0)) {
+        match (self.prepared_body(denial), opener(&self.rejection.0)) {
             (Some(prepared), _) => prepared.close(wait),
             (None, Some(open)) => open(&DenialDetails::of(denial)).close(wait),
             (None, None) => Bytes::new(),
@@ -86,13 +67,13 @@ impl HttpRejection {
     }
 
     /// The prepared body, for a denial by one quota.
-    fn prepared(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
+    fn prepared_body(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
         let is_usual = denial.status() == self.status && !denial.hides_quota();
         let open = opener(&self.rejection.0).filter(|_| is_usual)?;
         let (rule, plan) = denial.only_quota()?;
         let make =
             |rule: &Rule, quota: &Quota| open(&DenialDetails::used_up(rule, quota, self.status));
-        self.used_up.find_or_make(denial.rules(), rule, plan, make)
+        self.bodies.find_or_make(denial.rules(), rule, plan, make)
     }
 }
 

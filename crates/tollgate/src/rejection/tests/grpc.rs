@@ -15,7 +15,7 @@ use crate::{
     head::Head,
     key::NoKey,
     protocol::Protocol,
-    rejection::{Denial, grpc::GrpcRejection},
+    rejection::{Denial, Rejection, Responses},
 };
 
 const DETAILS: &str = "grpc-status-details-bin";
@@ -30,7 +30,7 @@ fn scene() -> Scene {
 
 fn respond(scene: &Scene, denial: &Denial<'_>) -> Response<bytes::Bytes> {
     let protocol = Protocol::Auto.of(&Head::from(&scene.head));
-    GrpcRejection::new(&scene.rules).respond(denial, protocol)
+    Responses::new(Rejection::default(), &scene.rules, TOO_MANY).respond(denial, protocol)
 }
 
 fn fields(headers: &HeaderMap) -> Vec<(&str, &str)> {

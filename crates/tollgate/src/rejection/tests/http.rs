@@ -13,7 +13,8 @@ use super::scene::{SOON, Scene, TOO_MANY, denied};
 use crate::{
     head::Head,
     key::NoKey,
-    rejection::{Denial, Rejection, http::HttpRejection},
+    protocol::WireProtocol,
+    rejection::{Denial, Rejection, Responses},
 };
 
 #[test]
@@ -243,9 +244,9 @@ fn a_prepared_body_equals_one_made_from_the_denial() {
         let decision = scene.decide([denied(0, plan, SOON)]);
         let denial = scene.denial(&decision);
         // Prepared for another status, so made anew.
-        let anew = HttpRejection::new(rejection.clone(), &scene.rules, StatusCode::FORBIDDEN);
+        let anew = Responses::new(rejection.clone(), &scene.rules, StatusCode::FORBIDDEN);
         assert_eq!(
-            anew.respond(&denial).into_body(),
+            anew.respond(&denial, WireProtocol::Http).into_body(),
             scene.respond(rejection, &denial).into_body()
         );
     }
@@ -262,8 +263,8 @@ fn the_status_of_a_problem_is_that_of_the_response() {
         StatusCode::FORBIDDEN,
     );
     for prepared_for in [TOO_MANY, StatusCode::FORBIDDEN] {
-        let response =
-            HttpRejection::new(Rejection::problem(), &scene.rules, prepared_for).respond(&denial);
+        let responses = Responses::new(Rejection::problem(), &scene.rules, prepared_for);
+        let response = responses.respond(&denial, WireProtocol::Http);
         assert_eq!(response.status(), 403);
         let body: Value = serde_json::from_slice(response.body()).expect("JSON");
         assert_eq!(body["status"], 403);

@@ -9,7 +9,8 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
-    rejection::{Denial, Rejection, http::HttpRejection},
+    protocol::WireProtocol,
+    rejection::{Denial, Rejection, Responses},
 };
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
@@ -46,7 +47,7 @@ impl Scene {
     }
 
     pub(super) fn respond(&self, rejection: Rejection, denial: &Denial<'_>) -> Response<Bytes> {
-        HttpRejection::new(rejection, &self.rules, TOO_MANY).respond(denial)
+        Responses::new(rejection, &self.rules, TOO_MANY).respond(denial, WireProtocol::Http)
     }
 
     pub(super) fn body(&self, rejection: Rejection, denial: &Denial<'_>) -> String {
