@@ -77,16 +77,8 @@ impl fmt::Display for ClientRateLimitError {
     }
 }
 
-/// The same text as `Display`, because it is what `main` prints; and the source.
-impl fmt::Debug for ClientRateLimitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
-    }
-}
+// The same text as `Display`, because it is what `main` prints; and the source.
+tollgate_core::debug_fields!(ClientRateLimitError as Error);
 
 impl Error for ClientRateLimitError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

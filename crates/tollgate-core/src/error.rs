@@ -266,16 +266,8 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// As it is displayed, with what caused it: it comes out of `main`.
-impl fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)?;
-        match self.source() {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
-    }
-}
+// As it is displayed, with what caused it: it comes out of `main`.
+crate::debug_fields!(StoreError as Error);
 
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

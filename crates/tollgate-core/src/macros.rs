@@ -1,7 +1,7 @@
 //! What the crates of tollgate would write again and again.
 
-/// `Debug` of a type that shows these fields and hides the others: keys, secrets, closures. Of an error it is what is displayed.
-/// For the crates of tollgate.
+/// `Debug` of a type that shows these fields and hides the others: keys, secrets, closures. Of an error it is what is displayed,
+/// with its source. For the crates of tollgate.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_fields {
@@ -9,6 +9,15 @@ macro_rules! debug_fields {
         impl ::std::fmt::Debug for $type {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 ::std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+    ($type:ident as Error) => {
+        impl ::std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(self, f)?;
+                let source = ::std::error::Error::source(self);
+                source.map_or(Ok(()), |source| write!(f, ": {source}"))
             }
         }
     };

@@ -65,16 +65,8 @@ impl fmt::Display for MessageLimitError {
     }
 }
 
-/// The same text as `Display`, because it is what `main` prints; and the source.
-impl fmt::Debug for MessageLimitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)?;
-        match self.source() {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
-        }
-    }
-}
+// The same text as `Display`, because it is what `main` prints; and the source.
+tollgate_core::debug_fields!(MessageLimitError as Error);
 
 impl Error for MessageLimitError {
     #[cfg(feature = "tonic")]
