@@ -166,6 +166,11 @@ impl Rule {
         Arc::make_mut(&mut self.settings)
     }
 
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(self.set());
+        self
+    }
+
     /// Adds a plan: another quota under the same name, chosen per request. It has to be of the same algorithm, or
     /// [`unlimited`](Quota::unlimited). A window, a log and sub-buckets have to have the same period, and as many sub-buckets:
     /// units that are charged for an hour must not be forgotten after a minute. A bucket may have any rate and burst.
@@ -174,9 +179,8 @@ impl Rule {
     /// them together what the largest limit allows, or of buckets the
     /// [largest burst and the fastest rate](crate::algorithm::gcra#two-limits-on-one-state). Two kinds of requests that are
     /// to be limited apart, such as reads and writes, are two rules.
-    pub fn plan(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        self.set().plans.push((name.into(), quota));
-        self
+    pub fn plan(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        self.with(|settings| settings.plans.push((name.into(), quota)))
     }
 
     /// Makes other quotas of its own and of those of its plans: a part of each, say.
@@ -201,9 +205,8 @@ impl Rule {
     }
 
     /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
-    pub fn threshold(mut self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
-        self.set().thresholds.push((name.into(), quota));
-        self
+    pub fn threshold(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
+        self.with(|settings| settings.thresholds.push((name.into(), quota)))
     }
 
     /// A rule that reads the state of this one: a threshold of it.
@@ -225,27 +228,23 @@ impl Rule {
 
     /// Its thresholds, each with its name.
     /// The units that a request costs where nothing computes them: 1 by default, and at least that.
-    pub fn cost(mut self, units: u64) -> Self {
-        self.set().cost = units;
-        self
+    pub fn cost(self, units: u64) -> Self {
+        self.with(|settings| settings.cost = units)
     }
 
     /// Decides and counts as if alone, reports, and denies nothing.
-    pub fn shadow(mut self) -> Self {
-        self.set().mode = Mode::Shadow;
-        self
+    pub fn shadow(self) -> Self {
+        self.with(|settings| settings.mode = Mode::Shadow)
     }
 
     /// Switches the rule off.
-    pub fn off(mut self) -> Self {
-        self.set().mode = Mode::Off;
-        self
+    pub fn off(self) -> Self {
+        self.with(|settings| settings.mode = Mode::Off)
     }
 
     /// How exactly processes count together; for stores that are shared.
-    pub fn consistency(mut self, consistency: Consistency) -> Self {
-        self.set().consistency = consistency;
-        self
+    pub fn consistency(self, consistency: Consistency) -> Self {
+        self.with(|settings| settings.consistency = consistency)
     }
 
     /// Delays a request that does not fit now and will within `at_most`, instead of denying it: see
@@ -258,9 +257,8 @@ impl Rule {
     /// A layer waits, and so does [`Limiter::acquire_within`](crate::Limiter::acquire_within);
     /// [`Limiter::acquire`](crate::Limiter::acquire) says how long to wait. Units of a place in the queue come back only as long as
     /// it is the last: see [`Ticket`](crate::Ticket).
-    pub fn wait(mut self, at_most: Duration) -> Self {
-        self.set().wait = Some(at_most);
-        self
+    pub fn wait(self, at_most: Duration) -> Self {
+        self.with(|settings| settings.wait = Some(at_most))
     }
 
     /// How long requests [wait](Self::wait) for this rule at most; `None` if they are denied at once.
@@ -308,9 +306,8 @@ impl Rule {
     /// assert_eq!(denied.retry(), Retry::After(Duration::from_millis(48_600)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn debt(mut self, at_most: u64) -> Self {
-        self.set().debt = Some(at_most);
-        self
+    pub fn debt(self, at_most: u64) -> Self {
+        self.with(|settings| settings.debt = Some(at_most))
     }
 
     /// How many units a key may [owe](Self::debt); 0 without debt.
@@ -331,9 +328,8 @@ impl Rule {
     /// The numbers of a verdict are those of the quota, and so is the time to retry. Shadows know no balance, and a
     /// [block](Self::block) holds for those who have one, too. Not for [slots](Quota::concurrent), rules that [wait](Self::wait), and
     /// [`Eventual`](crate::Consistency::Eventual).
-    pub fn credits(mut self) -> Self {
-        self.set().credits = true;
-        self
+    pub fn credits(self) -> Self {
+        self.with(|settings| settings.credits = true)
     }
 
     /// Whether keys may have a balance: [`credits`](Self::credits).
@@ -364,18 +360,16 @@ impl Rule {
     /// let rule = Rule::new("units-per-tenant", Quota::fixed_window(1_000_000, DAY)).durable(tenant);
     /// # let _ = rule;
     /// ```
-    pub fn durable(mut self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        self.set().durable = NameFn::new(account);
-        self
+    pub fn durable(self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.durable = NameFn::new(account))
     }
 
     /// Denies requests while the ledger of this [durable](Self::durable) rule is further behind than its bounds, as if the store failed.
     /// Default: they pass, and units for which there is no room are lost to the ledger, and counted.
     ///
     /// Call it after `durable`: it does nothing to a rule that is not.
-    pub fn deny_unwritten(mut self) -> Self {
-        self.set().denies_unwritten = true;
-        self
+    pub fn deny_unwritten(self) -> Self {
+        self.with(|settings| settings.denies_unwritten = true)
     }
 
     /// How its usage is written, if it is.
@@ -403,12 +397,8 @@ impl Rule {
     /// let rule = Rule::new("search", Quota::gcra(60, MINUTE)).daily_usage(client);
     /// assert!(rule.has_daily_usage());
     /// ```
-    pub fn daily_usage(
-        mut self,
-        account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static,
-    ) -> Self {
-        self.set().daily_usage = NameFn::new(account);
-        self
+    pub fn daily_usage(self, account: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.daily_usage = NameFn::new(account))
     }
 
     /// How its clients are called in [daily usage](Self::daily_usage).
@@ -432,18 +422,16 @@ impl Rule {
     /// let rule = Rule::new("exports", Quota::concurrent(3)).wait(5 * SECOND).max_waiting(10, 500);
     /// # let _ = rule;
     /// ```
-    pub fn max_waiting(mut self, per_key: usize, in_all: usize) -> Self {
-        self.set().max_waiting = MaxWaiting { per_key, in_all };
-        self
+    pub fn max_waiting(self, per_key: usize, in_all: usize) -> Self {
+        self.with(|settings| settings.max_waiting = MaxWaiting { per_key, in_all })
     }
 
     /// Blocks a key for a time, which grows, after too many denials: see [`Block`]. Not for [slots](Quota::concurrent), nor for a rule
     /// without a limit.
     ///
     /// A shadow counts and reports as if it blocked. [`Limiter::reset`](crate::Limiter::reset) lifts a block and forgets its level.
-    pub fn block(mut self, block: Block) -> Self {
-        self.set().block = Some(block);
-        self
+    pub fn block(self, block: Block) -> Self {
+        self.with(|settings| settings.block = Some(block))
     }
 
     /// When it blocks keys, if it does.
@@ -486,15 +474,13 @@ impl Rule {
     /// assert!(repeat.is_allowed() && repeat.is_repeat());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn idempotent(mut self, period: Duration) -> Self {
-        self.set().idempotent = Some(period);
-        self
+    pub fn idempotent(self, period: Duration) -> Self {
+        self.with(|settings| settings.idempotent = Some(period))
     }
 
     /// How often a request may repeat one with the same [id](Self::idempotent) at no cost: up to 255 times. Default: 3.
-    pub fn free_repeats(mut self, repeats: u8) -> Self {
-        self.set().free_repeats = repeats;
-        self
+    pub fn free_repeats(self, repeats: u8) -> Self {
+        self.with(|settings| settings.free_repeats = repeats)
     }
 
     pub(crate) fn idempotency(&self) -> Option<Idempotency> {
@@ -512,18 +498,16 @@ impl Rule {
     }
 
     /// What to answer when the store fails.
-    pub fn on_store_error(mut self, answer: OnStoreError) -> Self {
-        self.set().on_store_error = answer;
-        self
+    pub fn on_store_error(self, answer: OnStoreError) -> Self {
+        self.with(|settings| settings.on_store_error = answer)
     }
 
     /// Keeps the keys that come most often, with their requests, denials and units of the last minutes, for
     /// [`Limiter::top_keys`](crate::Limiter::top_keys). A key is shown by the first letters of what stands for it in the store.
     ///
     /// It takes about 33 KB once the rule is used, and some nanoseconds of each check.
-    pub fn top_keys(mut self) -> Self {
-        self.set().keeps_top_keys = true;
-        self
+    pub fn top_keys(self) -> Self {
+        self.with(|settings| settings.keeps_top_keys = true)
     }
 
     /// Keeps the [top keys](Self::top_keys), and shows each by what `label` calls it: an account's number, an address with its
@@ -547,16 +531,15 @@ impl Rule {
     /// assert_eq!((top[0].at_least, top[0].at_most), (5, 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn label(mut self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
-        self.set().label = NameFn::new(label);
-        self.top_keys()
+    pub fn label(self, label: impl Fn(&KeyBuf) -> String + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.label = NameFn::new(label))
+            .top_keys()
     }
 
     /// What the rule counts by: `ip`, `api_key`, `tenant`. It is the label `subject_type` of the rule's metrics, a fixed word and
     /// nothing of a request. Default: in a layer what the rule's key says of itself, elsewhere `none`.
-    pub fn subject_type(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.set().subject_type = Some(name.into());
-        self
+    pub fn subject_type(self, name: impl Into<Arc<str>>) -> Self {
+        self.with(|settings| settings.subject_type = Some(name.into()))
     }
 
     /// The [type of subject](Self::subject_type), if it was named.
@@ -567,9 +550,8 @@ impl Rule {
 
     /// What the rule counts, in the plural: `tokens`, `bytes`, `words`. A layer says so where it tells clients about the limit. Default:
     /// `requests`, and `units` where a request costs something other than 1.
-    pub fn unit(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.set().unit = Some(name.into());
-        self
+    pub fn unit(self, name: impl Into<Arc<str>>) -> Self {
+        self.with(|settings| settings.unit = Some(name.into()))
     }
 
     /// The [unit](Self::unit), if it was named.
