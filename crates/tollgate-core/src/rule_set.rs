@@ -20,8 +20,8 @@ pub struct RuleSet {
     rules: Box<[Rule]>,
     /// How many of `rules` were given; the rest are thresholds.
     given: usize,
-    /// For a threshold, the index of its rule.
-    refers_to: Box<[Option<u16>]>,
+    /// For each threshold, the index of its rule.
+    refers_to: Box<[u16]>,
     all_enforced: bool,
     has_slots: bool,
     has_waits: bool,
@@ -29,14 +29,8 @@ pub struct RuleSet {
     has_none: bool,
     has_blocks: bool,
     has_top_keys: bool,
-    names: Names,
-}
-
-/// The indices of rules by name.
-enum Names {
-    /// There are so few that looking at each is faster.
-    Few,
-    Many(HashMap<Arc<str>, u16>),
+    /// The indices of rules by name. `None`: there are so few that looking at each is faster.
+    names: Option<HashMap<Arc<str>, u16>>,
 }
 
 /// The most rules that are looked at one after the other.
@@ -57,6 +51,7 @@ impl RuleSet {
                 "there is no rule; give at least one",
             ));
         }
+        let mut refers_to = Vec::new();
         for index in 0..given {
             validate(&rules[index])?;
             if rules[index].is_threshold() {
@@ -68,6 +63,8 @@ impl RuleSet {
             let rule = rules[index].clone();
             for (name, quota) in &rule.settings.thresholds {
                 rules.push(rule.threshold_rule(name, *quota)?);
+                // More than 65 535 rules are refused.
+                refers_to.push(index as u16);
             }
         }
         if rules.len() > usize::from(u16::MAX) {
@@ -76,11 +73,19 @@ impl RuleSet {
                 format!("{} rules are above {}", rules.len(), u16::MAX),
             ));
         }
-        let names = Names::new(&rules)?;
-        let refers_to = rules.iter().map(|rule| rule.reference(&rules, &names));
+        let mut names = HashMap::with_capacity(rules.len());
+        for (index, rule) in rules.iter().enumerate() {
+            let before = names.insert(Arc::clone(rule.shared_name()), index as u16);
+            if before.is_some() {
+                return Err(rule.error(
+                    RuleErrorKind::RuleSet,
+                    "there are two rules of this name in one rule set; give each a name of its own",
+                ));
+            }
+        }
         Ok(Self {
             version: next_serial(),
-            refers_to: refers_to.collect(),
+            refers_to: refers_to.into(),
             all_enforced: rules.iter().all(Rule::is_enforced),
             has_slots: rules.iter().any(Rule::has_slots),
             has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
@@ -88,9 +93,9 @@ impl RuleSet {
             has_none: rules.iter().any(Rule::may_be_none),
             has_blocks: rules.iter().any(|rule| rule.block_setting().is_some()),
             has_top_keys: rules.iter().any(Rule::keeps_top_keys),
+            names: (rules.len() > FEW).then_some(names),
             rules: rules.into(),
             given,
-            names,
         })
     }
 
@@ -120,7 +125,10 @@ impl RuleSet {
     /// The index of the rule or threshold with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.names.position(&self.rules, name)
+        match &self.names {
+            None => self.rules.iter().position(|rule| rule.name() == name),
+            Some(names) => names.get(name).copied().map(usize::from),
+        }
     }
 
     /// The index of the rule with this name that was given: no threshold.
@@ -142,8 +150,8 @@ impl RuleSet {
     /// The indices of the thresholds that read the rule at this index.
     pub fn thresholds_of(&self, rule: usize) -> impl Iterator<Item = usize> {
         // Thresholds follow in the order of their rules.
-        let rules = &self.refers_to[self.given..];
-        let until = |n: usize| rules.partition_point(|of| of.is_some_and(|of| usize::from(of) < n));
+        let rules = &self.refers_to;
+        let until = |n: usize| rules.partition_point(|of| usize::from(*of) < n);
         self.given + until(rule)..self.given + until(rule + 1)
     }
 
@@ -155,7 +163,8 @@ impl RuleSet {
 
     /// For a threshold, the index of the rule it reads.
     pub fn refers_to(&self, rule: usize) -> Option<usize> {
-        self.refers_to.get(rule).copied().flatten().map(usize::from)
+        let threshold = rule.checked_sub(self.given)?;
+        self.refers_to.get(threshold).copied().map(usize::from)
     }
 
     /// Whether requests hold slots of any rule.
@@ -199,33 +208,6 @@ impl RuleSet {
     }
 }
 
-impl Names {
-    fn new(rules: &[Rule]) -> Result<Self, RuleError> {
-        let mut names = HashMap::with_capacity(rules.len());
-        for (index, rule) in rules.iter().enumerate() {
-            // A rule set has fewer than 65 536 rules.
-            let before = names.insert(Arc::clone(rule.shared_name()), index as u16);
-            if before.is_some() {
-                return Err(rule.error(
-                    RuleErrorKind::RuleSet,
-                    "there are two rules of this name in one rule set; give each a name of its own",
-                ));
-            }
-        }
-        Ok(match rules.len() {
-            ..=FEW => Self::Few,
-            _ => Self::Many(names),
-        })
-    }
-
-    fn position(&self, rules: &[Rule], name: &str) -> Option<usize> {
-        match self {
-            Self::Few => rules.iter().position(|rule| rule.name() == name),
-            Self::Many(names) => names.get(name).copied().map(usize::from),
-        }
-    }
-}
-
 crate::debug_fields!(RuleSet, it => version: it.version, rules: it.rules);
 
 impl Rule {
@@ -250,15 +232,6 @@ impl Rule {
             )));
         }
         Ok(self.as_threshold(Arc::clone(name), quota))
-    }
-
-    /// The index of the rule whose threshold it is.
-    fn reference(&self, rules: &[Self], names: &Names) -> Option<u16> {
-        let Mode::Threshold { of } = self.mode() else {
-            return None;
-        };
-        // A rule set has fewer than 65 536 rules.
-        Some(names.position(rules, of)? as u16)
     }
 }
 
