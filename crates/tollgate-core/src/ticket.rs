@@ -187,8 +187,8 @@ impl Ticket {
     }
 
     /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
-    pub fn settle_each(mut self, cost: impl FnMut(&Check) -> Option<u64>) {
-        self.settle_to(cost);
+    pub fn settle_each(mut self, mut cost: impl FnMut(&Check) -> Option<u64>) {
+        self.settle_as(|hold| settlement_to(hold, cost(&hold.check)));
         self.holds.clear();
         self.durable = None;
     }
@@ -223,71 +223,35 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         match self.on_drop {
-            Some(OnDrop::Settle(how)) => self.settle_all(how),
-            Some(OnDrop::Cost(cost)) => self.settle_to(|_| Some(cost)),
-            None => self.settle_to(|_| None),
+            Some(OnDrop::Settle(how)) => self.settle_as(|_| Some(how)),
+            Some(OnDrop::Cost(cost)) => self.settle_as(|hold| settlement_to(hold, Some(cost))),
+            None => self.settle_as(|hold| settlement_to(hold, None)),
         }
     }
 }
 
 impl Ticket {
-    /// Settles all checks alike.
-    fn settle_all(&self, how: Settlement) {
-        if let Some(durable) = &self.durable {
-            for hold in &self.holds {
-                durable.settled(hold, how);
-            }
-        }
-        self.settle_in_store(how);
-    }
-
-    /// Those that get everything back do not count towards a block.
-    fn settle_in_store(&self, how: Settlement) {
-        let stays = |hold: &Hold| match how {
-            Settlement::Cancel => false,
-            Settlement::Refund(units) => units < hold.check.cost(),
-            Settlement::Charge(_) => true,
-        };
-        if self.holds.iter().all(|hold| !hold.counts) {
-            return self.send(&self.holds, how);
-        }
-        let holds = self.holds.iter().map(|hold| Hold {
-            counts: hold.counts && stays(hold),
-            ..*hold
-        });
-        let holds: SmallVec<[Hold; 4]> = holds.collect();
-        self.send(&holds, how);
-    }
-
-    /// In one settlement where all checks took as much, which is the rule. A `None` leaves what a check took.
-    fn settle_to(&self, mut cost: impl FnMut(&Check) -> Option<u64>) {
-        let hows = self.holds.iter();
-        let hows = hows.map(|hold| settlement_to(hold, cost(&hold.check)));
-        let hows: SmallVec<[Option<Settlement>; 4]> = hows.collect();
-        if let Some(durable) = &self.durable {
-            for (hold, how) in self.holds.iter().zip(&hows) {
-                if let Some(how) = *how {
-                    durable.settled(hold, how);
-                }
-            }
-        }
+    /// In one settlement where all checks are settled alike, which is the rule. A `None` leaves what a check took.
+    fn settle_as(&self, how_of: impl FnMut(&Hold) -> Option<Settlement>) {
+        let hows: SmallVec<[Option<Settlement>; 4]> = self.holds.iter().map(how_of).collect();
         for (index, one) in hows.iter().enumerate() {
             let Some(how) = *one else { continue };
+            if let Some(durable) = &self.durable {
+                durable.settled(&self.holds[index], how);
+            }
             if hows[..index].contains(one) {
                 continue;
             }
-            if hows.iter().all(|other| other == one) {
-                return self.settle_in_store(how);
-            }
             let part = self.holds.iter().zip(&hows);
             let part = part.map(|(hold, other)| match other == one {
-                true => *hold,
+                // What gets everything back does not count towards a block.
+                true => Hold {
+                    counts: hold.counts && leaves_some(hold, how),
+                    ..*hold
+                },
                 false => place_of(hold),
             });
-            let mut part: SmallVec<[Hold; 4]> = part.collect();
-            for hold in &mut part {
-                hold.counts &= how != Settlement::Cancel;
-            }
+            let part: SmallVec<[Hold; 4]> = part.collect();
             self.send(&part, how);
         }
     }
@@ -312,6 +276,15 @@ impl Ticket {
         if all.iter().any(|hold| hold.check.cost() > 0) {
             self.store.settle(&all, how);
         }
+    }
+}
+
+/// Whether a settlement leaves something of what was taken.
+fn leaves_some(hold: &Hold, how: Settlement) -> bool {
+    match how {
+        Settlement::Cancel => false,
+        Settlement::Refund(units) => units < hold.check.cost(),
+        Settlement::Charge(_) => true,
     }
 }
 
