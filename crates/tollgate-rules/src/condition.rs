@@ -11,22 +11,21 @@ use tollgate::{
 };
 
 use crate::{
-    bindings::{Predicate, Side},
+    bindings::Side,
     descriptor::{Descriptor, DescriptorPattern, for_edge},
     node::{Node, Value},
     reader::Reader,
     rule_key::{NamedClient, RuleKey},
 };
 
-/// Whether it holds for a client, whatever else is in the request. `None`: that decides.
-type OfClient = dyn Fn(&NamedClient<'_>) -> Option<bool> + Send + Sync;
-
-/// What has to hold besides the path, the methods and the words.
-#[derive(Clone)]
-struct Other {
-    holds: Arc<Predicate>,
-    of_client: Arc<OfClient>,
+/// What a condition is asked about: a request, or a client, whatever else is in its requests.
+pub(crate) enum Subject<'a> {
+    Request(&'a Head<'a>),
+    Client(&'a NamedClient<'a>),
 }
+
+/// Whether it holds. `None`: of the client alone it is not known.
+type Holds = dyn Fn(&Subject<'_>) -> Option<bool> + Send + Sync;
 
 /// A condition, and what is known of it.
 #[derive(Clone, Default)]
@@ -37,8 +36,10 @@ pub(crate) struct Condition {
     pub(crate) methods: Vec<Method>,
     /// The words that describe its requests: the domain of Envoy's filter and the entries of a descriptor; `None` is any word.
     pub(crate) words: Option<Vec<Option<String>>>,
+    /// The three above, as one.
+    routes: Vec<Arc<Holds>>,
     /// All of them hold as well.
-    others: Vec<Other>,
+    others: Vec<Arc<Holds>>,
 }
 
 impl Condition {
@@ -121,13 +122,10 @@ impl Condition {
             nodes.map(|node| Self::read(reader, node)).collect()
         };
         for not in nested("not") {
-            let holds = not.predicate();
-            let of_client =
-                move |client: &NamedClient<'_>| not.of_client(client).map(|holds| !holds);
-            condition.add_with(Arc::new(move |head| !holds(head)), of_client);
+            condition.add_with(move |subject| not.holds(subject).map(|holds| !holds));
         }
         for all in nested("all") {
-            condition.add_with(all.predicate(), move |client| all.of_client(client));
+            condition.add_with(move |subject| all.holds(subject));
         }
         if fields.get("any").is_some() {
             let any = nested("any");
@@ -135,28 +133,35 @@ impl Condition {
                 let message = "any of no conditions never holds; write at least one";
                 fields.wrong("any", message);
             }
-            let each: Vec<_> = any.iter().map(Self::predicate).collect();
-            let holds = Arc::new(move |head: &Head<'_>| each.iter().any(|holds| holds(head)));
-            condition.add_with(holds, move |client| {
-                let fails = |one: &Self| one.of_client(client).map(|holds| !holds);
+            condition.add_with(move |subject| {
+                let fails = |one: &Self| one.holds(subject).map(|holds| !holds);
                 all_of(any.iter().map(fails)).map(|none_holds| !none_holds)
             });
         }
+        let path = condition
+            .path
+            .clone()
+            .map(|path| of_head(path_matches(path)));
+        let methods = Some(condition.methods.clone()).filter(|methods| !methods.is_empty());
+        let methods = methods.map(|methods| of_head(method_in(methods)));
+        let words = condition
+            .words
+            .clone()
+            .map(|words| of_head(words_are(words)));
+        condition.routes = [path, methods, words].into_iter().flatten().collect();
         condition
     }
 
     fn add(&mut self, holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) {
-        self.add_with(Arc::new(holds), |_| None);
+        self.others.push(of_head(holds));
     }
 
     /// The same, with what is known of a client alone.
     pub(crate) fn add_with(
         &mut self,
-        holds: Arc<Predicate>,
-        of_client: impl Fn(&NamedClient<'_>) -> Option<bool> + Send + Sync + 'static,
+        holds: impl Fn(&Subject<'_>) -> Option<bool> + Send + Sync + 'static,
     ) {
-        let of_client = Arc::new(of_client);
-        self.others.push(Other { holds, of_client });
+        self.others.push(Arc::new(holds));
     }
 
     fn add_bound(&mut self, reader: Reader<'_>, node: &Node) {
@@ -171,7 +176,7 @@ impl Condition {
             return reader.wrong(&node.span, message);
         }
         if let Some(bound) = reader.bound(node, "bound condition", known) {
-            self.add_with(bound, |_| None);
+            self.add(move |head| bound(head));
         }
     }
 
@@ -250,8 +255,11 @@ impl Condition {
             return reader.wrong(&by.span, message);
         }
         if let (Some(list), Some(key)) = (list, key) {
-            let holds = Arc::new(in_list(key.extractor(), &list));
-            self.add_with(holds, move |client| key.is_listed(&list, client));
+            let has = in_list(key.extractor(), &list);
+            self.add_with(move |subject| match subject {
+                Subject::Request(head) => Some(has(head)),
+                Subject::Client(client) => key.is_listed(&list, client),
+            });
         }
     }
 
@@ -267,32 +275,22 @@ impl Condition {
         if let Some(words) = &self.words {
             rule = rule.when(words_are(words.clone()));
         }
-        for other in &self.others {
-            let holds = Arc::clone(&other.holds);
-            rule = rule.when(move |head| holds(head));
+        for holds in self.others.clone() {
+            rule = rule.when(move |head| holds(&Subject::Request(head)) == Some(true));
         }
         rule
     }
 
     /// Whether it holds for a request.
-    pub(crate) fn predicate(&self) -> Arc<Predicate> {
-        let path = self.path.clone();
-        let methods = (!self.methods.is_empty()).then(|| method_in(self.methods.clone()));
-        let words = self.words.clone().map(words_are);
-        let others = self.others.clone();
-        Arc::new(move |head| {
-            path.as_ref().is_none_or(|path| path.matches(head))
-                && methods.as_ref().is_none_or(|holds| holds(head))
-                && words.as_ref().is_none_or(|holds| holds(head))
-                && others.iter().all(|other| (other.holds)(head))
-        })
+    pub(crate) fn predicate(&self) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+        let condition = self.clone();
+        move |head| condition.holds(&Subject::Request(head)) == Some(true)
     }
 
-    /// Whether it holds for a client, whatever else is in the request. `None`: that decides.
-    pub(crate) fn of_client(&self, client: &NamedClient<'_>) -> Option<bool> {
-        let is_of_head = self.path.is_some() || !self.methods.is_empty() || self.words.is_some();
-        let others = self.others.iter().map(|other| (other.of_client)(client));
-        all_of(others.chain(is_of_head.then_some(None)))
+    /// Whether it holds. `None`: of the client alone it is not known.
+    pub(crate) fn holds(&self, subject: &Subject<'_>) -> Option<bool> {
+        let all = self.routes.iter().chain(&self.others);
+        all_of(all.map(|holds| holds(subject)))
     }
 
     /// Which of two conditions is more specific; the greater one is: by the path, then by whether it names methods, then by whether it
@@ -319,6 +317,14 @@ impl Condition {
         };
         shares_paths && shares_method
     }
+}
+
+/// What only a request says.
+fn of_head(holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Arc<Holds> {
+    Arc::new(move |subject| match subject {
+        Subject::Request(head) => Some(holds(head)),
+        Subject::Client(_) => None,
+    })
 }
 
 /// Whether all hold. What is not known does not matter next to one that fails.

@@ -10,7 +10,7 @@ use tollgate::{
 use tollgate_core::{Quota, Tick, types::UnknownName};
 
 use crate::{
-    condition::Condition,
+    condition::Subject,
     document_error::DocumentError,
     entry::Client,
     node::{Node, Value},
@@ -224,7 +224,7 @@ impl RuleDocument {
         if explaining.mode == Mode::Off {
             return Ok(explaining.ends(Explained::Off));
         }
-        let why_not = explaining.why_not(|condition| condition.of_client(&client));
+        let why_not = explaining.why_not(&Subject::Client(&client));
         let mut explained = explaining.counted(key.as_ref());
         // What is used is of interest whichever requests use it; of a limit of none nothing is.
         let is_blocked = explained.quota.is_none() && explained.origin == QuotaOrigin::Rule;
@@ -243,8 +243,7 @@ impl RuleDocument {
         if let Cost::Computed(cost) = &rule.cost {
             explaining.explanation.units = cost(head);
         }
-        let holds = |condition: &Condition| Some((condition.predicate())(head));
-        if let Some(why_not) = explaining.why_not(holds) {
+        if let Some(why_not) = explaining.why_not(&Subject::Request(head)) {
             return explaining.ends(why_not);
         }
         if rule.key.is_of_handler() {
@@ -330,15 +329,15 @@ impl<'a> Explaining<'a> {
         self.explanation
     }
 
-    /// Why the rule does not look at the request's key. `holds` may not know of a condition.
-    fn why_not(&self, holds: impl Fn(&Condition) -> Option<bool>) -> Option<Explained> {
+    /// Why the rule does not look at the request's key.
+    fn why_not(&self, subject: &Subject<'_>) -> Option<Explained> {
         if !self.rule.is_here {
             return Some(Explained::Elsewhere);
         }
         if self.mode == Mode::Off {
             return Some(Explained::Off);
         }
-        let applies = holds(&self.rule.condition);
+        let applies = self.rule.condition.holds(subject);
         if applies == Some(false) {
             return Some(Explained::ConditionFails);
         }
@@ -346,13 +345,14 @@ impl<'a> Explaining<'a> {
         let behind = self.document.behind[self.index].iter();
         for other in behind.filter(|it| self.document.switched(**it, self.now).mode != Mode::Off) {
             let other = &self.document.rules[*other];
-            match holds(&other.condition) {
+            match other.condition.holds(subject) {
                 Some(true) => return Some(Explained::Displaced(other.name.clone())),
                 Some(false) => {}
                 None => is_known = false,
             }
         }
-        match self.rule.unless.as_ref().map_or(Some(false), holds) {
+        let unless = self.rule.unless.as_ref();
+        match unless.map_or(Some(false), |unless| unless.holds(subject)) {
             Some(true) => Some(Explained::Exempt),
             Some(false) if is_known => None,
             _ => Some(Explained::DependsOnRequest),

@@ -16,7 +16,7 @@ use tollgate_core::{Quota, Tick};
 
 use crate::{
     audit::DenialAudit,
-    bindings::{HashKey, Predicate},
+    bindings::HashKey,
     document_tables::MakeShed,
     entry::{Client, Effect, Override, Switch},
     key_label::KeyLabel,
@@ -331,7 +331,7 @@ impl RuleDocument {
         }
         // A rule of a group leaves to the more specific ones what they count.
         let behind = self.behind[index].iter();
-        let others: Vec<Arc<Predicate>> = behind
+        let others: Vec<_> = behind
             .filter(|other| self.switched(**other, now).mode != Mode::Off)
             .map(|other| self.rules[*other].condition.predicate())
             .collect();

@@ -11,7 +11,7 @@ use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, MINUTE, Quota, RuleEr
 
 use crate::{
     bindings::{PlanFn, QuotaFn, Side},
-    condition::Condition,
+    condition::{Condition, Subject},
     descriptor::Descriptor,
     key_label::KeyLabel,
     node::Node,
@@ -77,7 +77,10 @@ impl RuleEntry {
             // Descriptors without such an entry are none of its requests.
             let holds =
                 move |head: &Head<'_>| of_descriptor.iter().all(|key| Descriptor::has(head, key));
-            when.add_with(Arc::new(holds), |_| Some(true));
+            when.add_with(move |subject| match subject {
+                Subject::Request(head) => Some(holds(head)),
+                Subject::Client(_) => Some(true),
+            });
         }
         // What is wrong is noted, also where there is no name and no limit.
         let own = limit.unwrap_or(Quota::unlimited());
@@ -89,8 +92,7 @@ impl RuleEntry {
         };
         of_requests = when.select(of_requests);
         if let Some(unless) = &unless {
-            let holds = unless.predicate();
-            of_requests = of_requests.exempt(move |head| holds(head));
+            of_requests = of_requests.exempt(unless.predicate());
         }
         let cost = match fields.get("cost") {
             Some(node) => Cost::read(reader, node),
@@ -187,8 +189,7 @@ impl RuleEntry {
             fields.wrong("exact_when", message);
         }
         if let Some(exact) = condition("exact_when") {
-            let holds = exact.predicate();
-            of_requests = of_requests.exact_when(move |head| holds(head));
+            of_requests = of_requests.exact_when(exact.predicate());
         }
         let answers = fields.read("on_store_error", |node| {
             StoreErrorAnswers::read(reader, node)
@@ -199,8 +200,8 @@ impl RuleEntry {
         if is_of_handler {
             refuse_for_layer(&fields, cost.as_ref(), &answers);
         }
-        for (holds, answer) in answers.by_condition {
-            of_requests = of_requests.on_store_error_when(move |head| holds(head), answer);
+        for (when, answer) in &answers.by_condition {
+            of_requests = of_requests.on_store_error_when(when.predicate(), *answer);
         }
         let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
         let missing = fields.read("missing", |node| missing(reader, node));

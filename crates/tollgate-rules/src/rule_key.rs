@@ -1,14 +1,14 @@
 //! What a rule of a document counts by: `by = "header:x-api-key"`.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use http::{HeaderName, HeaderValue, Method, Uri, header::COOKIE, request::Parts};
+use http::{HeaderName, HeaderValue, Method, header::COOKIE, request::Parts};
 use tollgate::{
     Head, Key,
     condition::{PathPattern, in_list},
     key::{
-        Extracted, KeyBuf, KeyExtractor, PeerAddr, authorization, constant, cookie, grpc_method,
-        grpc_service, header, method, path, query,
+        Extracted, KeyBuf, KeyExtractor, PeerAddr, authorization, computed, constant, cookie,
+        grpc_method, grpc_service, header, method, path, query,
     },
     key_list::KeyList,
 };
@@ -64,14 +64,11 @@ struct Part {
     text: TextForm,
 }
 
-/// Makes a request carry a text. `None`: none can.
-type Prepare = dyn Fn(&str, &mut Parts) -> Option<()> + Send + Sync;
-
 /// How a text becomes a key.
 #[derive(Clone)]
 enum TextForm {
     /// By a request that carries it.
-    Request(Arc<Prepare>),
+    Request,
     /// By code.
     Bound(Arc<ParseKey>),
     /// The part is of each key, and has no text.
@@ -188,12 +185,10 @@ impl RuleKey {
         };
         let (_, text) = client.iter().find(|(name, _)| is_same(name))?;
         match &part.text {
-            TextForm::Request(prepare) => {
-                let (mut head, ()) = http::Request::new(()).into_parts();
-                prepare(text, &mut head)?;
+            TextForm::Request => {
                 // The list sees an address as a whole, and a key only its network.
                 let has = in_list(Arc::clone(&part.extractor), list);
-                Some(has(&Head::from(&head)))
+                Some(has(&Head::from(&part.request(text)?)))
             }
             TextForm::Bound(parse) => Some(list.has_key(parse(text)?.as_ref())),
             TextForm::Constant | TextForm::None => None,
@@ -270,32 +265,27 @@ impl Part {
         if kind == "descriptor" && reader.side == Side::Service {
             return reader.refuse(&node.span, for_edge(reader, &format!("{written:?}")));
         }
-        let (extractor, text): (Arc<dyn KeyExtractor>, TextForm) = match (kind, name) {
-            ("client_ip", None) => (Arc::new(bindings.client_address()), by_request(address)),
-            ("authorization", None) => (Arc::new(authorization()), of_header("authorization")),
-            ("header", Some(name)) => (Arc::new(header(name)), of_header(name)),
-            ("cookie", Some(name)) => (Arc::new(cookie(name)), of_cookie(name)),
-            ("query", Some(name)) => (Arc::new(query(name)), of_query(name)),
-            ("path", None) => (Arc::new(path()), by_request(of_path)),
+        let extractor: Arc<dyn KeyExtractor> = match (kind, name) {
+            ("client_ip", None) => Arc::new(bindings.client_address()),
+            ("authorization", None) => Arc::new(authorization()),
+            ("header", Some(name)) => Arc::new(header(name)),
+            ("cookie", Some(name)) => Arc::new(cookie(name)),
+            ("query", Some(name)) => Arc::new(query(name)),
+            ("path", None) => Arc::new(path()),
             ("path", Some(name)) => {
                 return Self::of_parameter(reader, node, written, name, pattern);
             }
-            ("method", None) => (Arc::new(method()), by_request(of_method)),
-            ("grpc_service", None) => (Arc::new(grpc_service()), by_request(of_service)),
-            ("grpc_method", None) => (Arc::new(grpc_method()), by_request(of_path)),
-            ("constant", None) => (Arc::new(constant("all")), TextForm::Constant),
+            ("method", None) => Arc::new(method()),
+            ("grpc_service", None) => Arc::new(grpc_service()),
+            ("grpc_method", None) => Arc::new(grpc_method()),
+            ("constant", None) => Arc::new(constant("all")),
             ("descriptor", Some(name)) => {
                 let key = name.to_owned();
-                let client = tollgate::key::computed(move |head| Descriptor::client(head, &key));
-                (Arc::new(client), of_descriptor(name))
+                Arc::new(computed(move |head| Descriptor::client(head, &key)))
             }
-            // A handler mostly has one text, and makes this key of it.
-            (HANDLER, None) => (
-                Arc::new(constant(HANDLER)),
-                TextForm::Bound(Arc::new(|text| Some(Key::of(text)))),
-            ),
+            (HANDLER, None) => Arc::new(constant(HANDLER)),
             #[cfg(feature = "axum")]
-            ("route", None) => (Arc::new(tollgate::key::matched_path()), TextForm::None),
+            ("route", None) => Arc::new(tollgate::key::matched_path()),
             (_, Some(_)) if BUILT_IN.contains(&kind) => {
                 let part = node.part(reader.text, kind.len()..written.len());
                 return reader.refuse(&part, format!("{kind:?} takes no name; remove it"));
@@ -325,7 +315,13 @@ impl Part {
             name: written.to_owned(),
             kind: built_in.find(|known| *known == kind).unwrap_or_default(),
             extractor,
-            text,
+            text: match kind {
+                "constant" => TextForm::Constant,
+                // A handler mostly has one text, and makes this key of it.
+                HANDLER => TextForm::Bound(Arc::new(|text| Some(Key::of(text)))),
+                "route" => TextForm::None,
+                _ => TextForm::Request,
+            },
         })
     }
 
@@ -349,7 +345,7 @@ impl Part {
         }
         let is_catch_all = pattern.as_str().contains(&format!("{{*{name}}}"));
         let (pattern, parameter, of_text) = (pattern.clone(), name.to_owned(), name.to_owned());
-        let extractor = tollgate::key::computed(move |head| {
+        let extractor = computed(move |head| {
             let value = pattern.parameter(head, &parameter)?;
             Some(Key::of([&*parameter, &value]))
         });
@@ -369,18 +365,49 @@ impl Part {
     }
 
     fn key_of(&self, text: &str, key: &mut KeyBuf) -> Option<()> {
-        let (mut head, ()) = http::Request::new(()).into_parts();
-        match &self.text {
-            TextForm::Bound(parse) => {
-                key.append(parse(text)?.as_ref());
-                return Some(());
-            }
-            TextForm::Request(prepare) => prepare(text, &mut head)?,
-            TextForm::Constant => {}
-            TextForm::None => return None,
+        if let TextForm::Bound(parse) = &self.text {
+            key.append(parse(text)?.as_ref());
+            return Some(());
         }
+        let head = self.request(text)?;
         let extracted = self.extractor.extract(&Head::from(&head), key);
         matches!(extracted, Extracted::Key).then_some(())
+    }
+
+    /// The head of a request that carries a text as this part of its key. `None`: none can.
+    fn request(&self, text: &str) -> Option<Parts> {
+        let (mut head, ()) = http::Request::new(()).into_parts();
+        let (_, name) = self.name.split_once(':').unwrap_or(("", &self.name));
+        match self.kind {
+            "client_ip" => {
+                let address = text.parse::<IpAddr>().ok()?;
+                head.extensions.insert(PeerAddr((address, 0).into()));
+            }
+            "authorization" | "header" => {
+                let name = HeaderName::try_from(name).ok()?;
+                head.headers.insert(name, HeaderValue::from_str(text).ok()?);
+            }
+            "cookie" if text.contains(';') => return None,
+            "cookie" => {
+                let cookie = HeaderValue::from_str(&format!("{name}={text}")).ok()?;
+                head.headers.insert(COOKIE, cookie);
+            }
+            "query" => {
+                let query = format!("/?{}={}", percent(name), percent(text));
+                head.uri = query.parse().ok()?;
+            }
+            "path" | "grpc_method" if !text.starts_with('/') => return None,
+            "path" | "grpc_method" => (head.method, head.uri) = (Method::POST, text.parse().ok()?),
+            "grpc_service" => {
+                head.method = Method::POST;
+                head.uri = format!("/{text}/Method").parse().ok()?;
+            }
+            "method" => head.method = Method::from_bytes(text.as_bytes()).ok()?,
+            "descriptor" => Descriptor::new("", [(name, text)]).describe(&mut head),
+            "constant" => {}
+            _ => return None,
+        }
+        Some(head)
     }
 
     /// Why no request has this text as its key, although it could be written. The text is not shown: it is a client's.
@@ -422,71 +449,6 @@ impl Part {
             _ => "write the value that clients send",
         }
     }
-}
-
-fn by_request(
-    prepare: impl Fn(&str, &mut Parts) -> Option<()> + Send + Sync + 'static,
-) -> TextForm {
-    TextForm::Request(Arc::new(prepare))
-}
-
-fn address(text: &str, head: &mut Parts) -> Option<()> {
-    let address = text.parse::<std::net::IpAddr>().ok()?;
-    head.extensions.insert(PeerAddr((address, 0).into()));
-    Some(())
-}
-
-fn of_header(name: &str) -> TextForm {
-    let name = HeaderName::from_bytes(name.as_bytes()).ok();
-    by_request(move |text, head| {
-        let value = HeaderValue::from_str(text).ok()?;
-        head.headers.insert(name.clone()?, value);
-        Some(())
-    })
-}
-
-fn of_cookie(name: &str) -> TextForm {
-    let name = name.to_owned();
-    by_request(move |text, head| {
-        if text.contains(';') {
-            return None;
-        }
-        let value = HeaderValue::from_str(&format!("{name}={text}")).ok()?;
-        head.headers.insert(COOKIE, value);
-        Some(())
-    })
-}
-
-fn of_query(name: &str) -> TextForm {
-    let name = percent(name);
-    by_request(move |text, head| {
-        let uri = format!("/?{name}={}", percent(text));
-        head.uri = uri.parse::<Uri>().ok()?;
-        Some(())
-    })
-}
-
-fn of_descriptor(name: &str) -> TextForm {
-    let name = name.to_owned();
-    by_request(move |text, head| {
-        Descriptor::new("", [(&*name, text)]).describe(head);
-        Some(())
-    })
-}
-
-fn of_path(text: &str, head: &mut Parts) -> Option<()> {
-    head.method = Method::POST;
-    head.uri = text.parse::<Uri>().ok().filter(|_| text.starts_with('/'))?;
-    Some(())
-}
-
-fn of_service(text: &str, head: &mut Parts) -> Option<()> {
-    of_path(&format!("/{text}/Method"), head)
-}
-
-fn of_method(text: &str, head: &mut Parts) -> Option<()> {
-    head.method = Method::from_bytes(text.as_bytes()).ok()?;
-    Some(())
 }
 
 /// Whether a text has a byte as `%7E`.

@@ -7,7 +7,7 @@ use tollgate::{Head, Missing, key::KeyBuf};
 use tollgate_core::{Block, Consistency, LeaseShare, MAX_UNITS, OnStoreError, Quota};
 
 use crate::{
-    bindings::{CostFn, Predicate, ResponseCostFn},
+    bindings::{CostFn, ResponseCostFn},
     condition::Condition,
     node::{Node, Value},
     reader::{Fields, Reader},
@@ -198,7 +198,7 @@ pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency
 #[derive(Clone, Default)]
 pub(crate) struct StoreErrorAnswers {
     pub(crate) own: OnStoreError,
-    pub(crate) by_condition: Vec<(Arc<Predicate>, OnStoreError)>,
+    pub(crate) by_condition: Vec<(Condition, OnStoreError)>,
 }
 
 impl StoreErrorAnswers {
@@ -221,11 +221,10 @@ impl StoreErrorAnswers {
                 continue;
             };
             if let Some(when) = fields.get("when") {
-                let holds = Condition::read(reader, when).predicate();
+                let when = Condition::read(reader, when);
                 let answer = fields.read("answer", |node| by_condition(reader, node));
-                answers
-                    .by_condition
-                    .extend(answer.map(|answer| (holds, answer)));
+                let answer = answer.map(|answer| (when, answer));
+                answers.by_condition.extend(answer);
             } else if index + 1 < nodes.len() {
                 let message = "this answer applies to all requests, so none after it ever applies; put it last, or add when";
                 reader.wrong(&node.span, message);
