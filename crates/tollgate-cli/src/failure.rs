@@ -1,13 +1,13 @@
-//! Why a command has no report, and what the program's exit code says.
+//! Why a command has no report, with what would help.
 
-use std::{fmt::Display, process::ExitCode};
+use std::fmt::Display;
 
 use tollgate_rules::{
     DocumentError,
     redis::{PushError, PushErrorKind},
 };
 
-use crate::printable;
+use crate::report::{self, Exit};
 
 /// The text about exit codes at the end of each help page.
 pub(crate) const EXIT_CODES: &str = "\
@@ -16,25 +16,6 @@ Exit codes:
   1  done, and the answer is no: mistakes, differences, denied, something found
   2  the command line is wrong
   3  it could not be done: rules that cannot be read, a server that does not answer, a right that is missing";
-
-/// What the program's exit code says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Done, and the answer is yes.
-    Yes = 0,
-    /// Done, and the answer is no.
-    No = 1,
-    /// The command line is wrong.
-    Usage = 2,
-    /// It could not be done.
-    Failed = 3,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
-}
 
 /// Why a command has no report, with what would help.
 #[derive(Debug)]
@@ -56,7 +37,7 @@ impl Failure {
 
     /// The value of an option is wrong.
     pub(crate) fn argument(option: &str, value: &str, why: impl Display) -> Self {
-        let value = printable::line(value, 200);
+        let value = report::line(value, 200);
         Self::usage(format!("--{option} {value}: {why}"))
     }
 

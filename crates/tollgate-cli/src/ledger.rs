@@ -15,12 +15,10 @@ use tollgate_ledger::{
 };
 
 use crate::{
-    change_args::BecauseArgs,
+    args::BecauseArgs,
     failure::Failure,
-    printable,
-    report::{Report, ascii},
+    report::{self, Report, Table, ascii},
     rule_args::StateArgs,
-    table::Table,
 };
 
 const REPORT_EXAMPLES: &str = "\
@@ -241,7 +239,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let each = |drift: &Drift| {
         let of = if drift.is_balance { "credits of " } else { "" };
         table.row([
-            printable::line(&drift.account, 60),
+            report::line(&drift.account, 60),
             format!("{of}{}", drift.rule),
             drift.written.to_string(),
             drift.counted.to_string(),
@@ -340,7 +338,7 @@ impl Rows {
     fn row<R: ReportRow>(&mut self, row: &R, text: impl Fn(&R) -> String) -> ControlFlow<()> {
         let written = match self.format {
             Format::Text => {
-                let (values, text) = (row.json(), printable::line(&text(row), 2_000));
+                let (values, text) = (row.json(), report::line(&text(row), 2_000));
                 let mut times = ["at", "day", "window_begin"].into_iter();
                 let time = times.find_map(|name| values[name].as_str());
                 writeln!(self.out, "{:<27} {text}", time.unwrap_or_default())

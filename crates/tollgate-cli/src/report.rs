@@ -1,8 +1,32 @@
-//! What a command has to say.
+//! What a command has to say: text, tables and times for people, JSON for programs, an exit code.
 
+use std::{
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use jiff::Timestamp;
 use serde_json::Value;
+use unicode_width::UnicodeWidthChar as _;
 
-use crate::{failure::Exit, printable};
+/// What the program's exit code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done, and the answer is yes.
+    Yes = 0,
+    /// Done, and the answer is no.
+    No = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// It could not be done.
+    Failed = 3,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
 
 /// What a command has to say, to people and to programs.
 #[derive(Debug)]
@@ -46,7 +70,7 @@ impl Report {
         if self.is_verbatim {
             return self.text.clone();
         }
-        let text = printable::lines(&self.text);
+        let text = lines(&self.text);
         match text.ends_with('\n') || text.is_empty() {
             true => text,
             false => text + "\n",
@@ -77,6 +101,188 @@ pub(crate) fn ascii(text: &str) -> String {
     out
 }
 
+/// The most columns of one cell.
+const WIDEST: usize = 72;
+
+/// A table: a row of titles, and rows of cells, which may be any text.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// By column, whether it has numbers: they stand at the right.
+    numbers: Vec<bool>,
+    /// The titles, and then the others.
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Titles that begin with `#` are of numbers.
+    pub(crate) fn new<const N: usize>(titles: [&'static str; N]) -> Self {
+        let numbers = titles.map(|title| title.starts_with('#')).into();
+        let titles = titles.map(|title| title.trim_start_matches('#').to_owned());
+        let rows = vec![titles.into()];
+        Self { numbers, rows }
+    }
+
+    /// A row of as many cells as there are titles.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        let cells = cells.map(|cell| line(&cell, WIDEST));
+        self.rows.push(cells.into());
+    }
+
+    /// A list of objects, whose names are the titles.
+    pub(crate) fn json(&self) -> Value {
+        let object = |row: &Vec<String>| {
+            let cells = row.iter().zip(&self.rows[0]).map(|(cell, title)| {
+                let number = cell.parse::<u64>().map(Value::from);
+                let cell = number.unwrap_or_else(|_| cell.as_str().into());
+                (title.replace(' ', "_"), cell)
+            });
+            Value::Object(cells.collect())
+        };
+        self.rows.iter().skip(1).map(object).collect()
+    }
+
+    /// A line for each row.
+    pub(crate) fn text(&self) -> String {
+        let mut widths = vec![0; self.numbers.len()];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = columns_of(cell).max(*width);
+            }
+        }
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let fill = " ".repeat(widths[column] - columns_of(cell));
+                line += &match self.numbers[column] {
+                    true => format!("{fill}{cell}  "),
+                    false => format!("{cell}{fill}  "),
+                };
+            }
+            text += &format!("{}\n", line.trim_end());
+        }
+        text
+    }
+}
+
+/// `1.5 s`, `3 min 20 s`: two units at most.
+pub(crate) fn duration(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    let seconds = duration.as_secs();
+    match seconds {
+        _ if micros < 1_000 => format!("{micros} µs"),
+        0 => format!("{} ms", decimal(micros, 1_000)),
+        1..60 => format!("{} s", decimal(micros, 1_000_000)),
+        60..3_600 => two(seconds, (60, "min"), (1, "s")),
+        3_600..86_400 => two(seconds, (3_600, "h"), (60, "min")),
+        _ => two(seconds, (86_400, "d"), (3_600, "h")),
+    }
+}
+
+/// With one digit behind the point, if it is not 0.
+fn decimal(micros: u128, unit: u128) -> String {
+    let tenths = micros * 10 / unit;
+    match tenths % 10 {
+        0 => format!("{}", tenths / 10),
+        digit => format!("{}.{digit}", tenths / 10),
+    }
+}
+
+fn two(seconds: u64, (large, name): (u64, &str), (small, small_name): (u64, &str)) -> String {
+    match seconds % large / small {
+        0 => format!("{} {name}", seconds / large),
+        rest => format!("{} {name} {rest} {small_name}", seconds / large),
+    }
+}
+
+/// How long from a time in microseconds since the Unix epoch on, and the time of day then, in UTC: with the date from a day on.
+pub(crate) fn from(at: u64, after: Duration) -> String {
+    let then = Timestamp::try_from(then(at, after)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let of_day = match after.as_secs() {
+        ..86_400 => "%H:%M:%SZ",
+        _ => "%Y-%m-%dT%H:%MZ",
+    };
+    format!("{}, {}", duration(after), then.strftime(of_day))
+}
+
+/// The time that long after one in microseconds since the Unix epoch.
+pub(crate) fn then(at: u64, after: Duration) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(at).saturating_add(after)
+}
+
+/// In UTC, to the second.
+pub(crate) fn time(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
+    let rounded = Timestamp::from_second(time.as_second()).unwrap_or(time);
+    rounded.to_string()
+}
+
+/// On one line, at most `columns` wide. Characters that a terminal would obey, or that change the order of the text around them, are
+/// escaped.
+pub(crate) fn line(text: &str, columns: usize) -> String {
+    let (mut pieces, mut width) = (Vec::new(), 0);
+    for c in text.chars() {
+        let piece = match c {
+            '\n' => "\\n".to_owned(),
+            '\r' => "\\r".to_owned(),
+            '\t' => "\\t".to_owned(),
+            c if is_harmless(c) => c.to_string(),
+            c => c.escape_unicode().to_string(),
+        };
+        width += columns_of(&piece);
+        pieces.push(piece);
+        // The rest of a long text is not looked at.
+        if width > columns {
+            break;
+        }
+    }
+    if width <= columns {
+        return pieces.concat();
+    }
+    while width >= columns {
+        let Some(last) = pieces.pop() else { break };
+        width -= columns_of(&last);
+    }
+    pieces.concat() + "…"
+}
+
+/// Text of several lines, such as a message with a marker: each character keeps its column.
+pub(crate) fn lines(text: &str) -> String {
+    let keep = |c: char| c == '\n' || is_harmless(c);
+    text.chars()
+        .map(|c| if keep(c) { c } else { '\u{fffd}' })
+        .collect()
+}
+
+/// How many columns a text takes that is shown.
+pub(crate) fn columns_of(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// Not a control character, nothing without a width (marks that pile up, joiners, directions, tags), and not written from right to
+/// left, which would reverse the text next to it.
+fn is_harmless(c: char) -> bool {
+    let is_visible = c.width().is_some_and(|width| width > 0);
+    let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
+    let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..);
+    is_visible && !is_separator && !is_private && !is_right_to_left(c)
+}
+
+/// The blocks of scripts that are written from right to left.
+fn is_right_to_left(c: char) -> bool {
+    matches!(
+        c,
+        '\u{590}'..='\u{8ff}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{fb1d}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{feff}'
+            | '\u{10800}'..='\u{10fff}'
+            | '\u{1e800}'..='\u{1efff}'
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -94,5 +300,107 @@ mod tests {
         );
         let read: Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(read, value);
+    }
+
+    #[test]
+    fn columns_stand_under_each_other_whatever_is_in_them() {
+        let mut table = Table::new(["rule", "#left", "why"]);
+        table.row(["api".into(), "12".into(), "quota".into()]);
+        table.row(["日本\n".into(), "5".into(), String::new()]);
+        assert_eq!(
+            table.text(),
+            "rule    left  why\napi       12  quota\n日本\\n     5\n"
+        );
+    }
+
+    #[test]
+    fn a_time_of_day_has_its_date_from_a_day_on() {
+        let (at, day) = (1_000_000_000_000_000, Duration::from_secs(86_400));
+        let just_below = day - Duration::from_secs(1);
+        assert_eq!(from(at, just_below), "23 h 59 min, 01:46:39Z");
+        assert_eq!(from(at, day), "1 d, 2001-09-10T01:46Z");
+    }
+
+    #[test]
+    fn a_duration_has_at_most_two_units() {
+        for (micros, text) in [
+            (0, "0 µs"),
+            (999, "999 µs"),
+            (1_000, "1 ms"),
+            (1_550, "1.5 ms"),
+            (999_999, "999.9 ms"),
+            (1_500_000, "1.5 s"),
+            (60_000_000, "1 min"),
+            (200_000_000, "3 min 20 s"),
+            (3_599_000_000, "59 min 59 s"),
+            (3_660_000_000, "1 h 1 min"),
+            (7_198_000_000, "1 h 59 min"),
+            (86_399_000_000, "23 h 59 min"),
+            (90_000_000_000, "1 d 1 h"),
+            (172_798_000_000, "1 d 23 h"),
+        ] {
+            assert_eq!(duration(Duration::from_micros(micros)), text);
+        }
+    }
+
+    /// What a client, or any writer of a store, may send.
+    const HOSTILE: &[&str] = &[
+        "\u{1b}[2J\u{1b}]0;owned\u{7}",
+        "two\nlines\r\nand\rmore\tand\u{b}\u{c}",
+        "\u{9b}31m\u{7f}\u{0}",
+        "abc\u{202e}cba\u{2066}\u{200f}",
+        "שלום مرحبا",
+        "e\u{301}\u{301}\u{301}\u{200b}\u{feff}",
+        "\u{2028}\u{2029}\u{85}",
+        "\u{e0041}\u{e000}",
+    ];
+
+    #[test]
+    fn no_text_breaks_a_line_or_is_obeyed() {
+        for text in HOSTILE {
+            let shown = line(text, 200);
+            assert!(shown.chars().all(is_harmless), "{shown:?}");
+            assert!(shown.contains('\\'), "{shown:?}");
+            let shown = lines(text);
+            assert!(
+                shown.chars().all(|c| c == '\n' || is_harmless(c)),
+                "{shown:?}"
+            );
+            let breaks = |text: &str| text.matches('\n').count();
+            assert_eq!(breaks(&shown), breaks(text));
+        }
+    }
+
+    #[test]
+    fn what_is_harmless_stays_as_it_is() {
+        for text in [
+            "search-per-key",
+            "größe → 5 µs",
+            "日本語",
+            "a \"b\" \\ c",
+            "",
+        ] {
+            assert_eq!(line(text, 40), text);
+            assert_eq!(lines(text), text);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_one_that_just_fits_is_not() {
+        assert_eq!(line("abcde", 5), "abcde");
+        assert_eq!(line("abcdef", 5), "abcd…");
+        assert_eq!(line("aaaaaa", 5), "aaaa…");
+        let long = line(&"x".repeat(65_536), 64);
+        assert_eq!((columns_of(&long), long.ends_with('…')), (64, true));
+        for columns in 1..20 {
+            for text in HOSTILE {
+                assert!(
+                    columns_of(&line(text, columns)) <= columns,
+                    "{text:?} in {columns}"
+                );
+            }
+        }
+        // Two columns each.
+        assert_eq!(line("日本語", 5), "日本…");
     }
 }

@@ -14,8 +14,8 @@ use tollgate_rules::{
 };
 
 use crate::{
+    args::{KeyArgs, RedisArgs, SecretArgs},
     failure::Failure,
-    redis_args::{KeyArgs, RedisArgs, SecretArgs},
 };
 
 /// Names that the service's code binds, which rules may use in addition to the built-in ones.

@@ -3,7 +3,11 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::{failure::Failure, report::Report, table::Table, web};
+use crate::{
+    failure::Failure,
+    report::{Report, Table},
+    web,
+};
 
 const EXAMPLES: &str = "\
 Examples:

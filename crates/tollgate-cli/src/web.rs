@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use tokio::time::timeout;
 
-use crate::{failure::Failure, printable};
+use crate::{failure::Failure, report};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest page that is read.
@@ -26,7 +26,7 @@ pub(crate) fn client() -> HttpClient {
 /// A URL that can be asked; `example` is one that is right.
 pub(crate) fn uri(url: &str, example: &str) -> Result<Uri, Failure> {
     let wrong = |why: &str| {
-        let url = printable::line(url, 200);
+        let url = report::line(url, 200);
         Err(Failure::usage(format!(
             "{url}: {why}; write it as {example}"
         )))

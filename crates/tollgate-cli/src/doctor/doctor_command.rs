@@ -11,6 +11,7 @@ use serde_json::json;
 use tollgate_redis::{Place, Secret};
 
 use crate::{
+    args::RedisArgs,
     doctor::{
         access::access,
         finding::{Findings, Level},
@@ -19,10 +20,8 @@ use crate::{
         servers::{Server, Servers, words},
     },
     failure::Failure,
-    redis_args::RedisArgs,
-    report::Report,
+    report::{self, Report},
     rule_args::{self, BoundNames},
-    time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -233,7 +232,7 @@ fn compare(here: SystemTime, there: SystemTime, uncertain: Duration, found: &mut
         Ok(ahead) => (ahead, "ahead of"),
         Err(behind) => (behind.duration(), "behind"),
     };
-    let [off, may_be] = [offset, uncertain].map(time_text::duration);
+    let [off, may_be] = [offset, uncertain].map(report::duration);
     let says = format!("the server is {off} {way} this machine, give or take {may_be}");
     let remedy = "keep both on NTP without steps (chronyc tracking): a step of the server's clock locks clients out or lets them in, and \
                   `until` of overrides is by the clocks of the services";

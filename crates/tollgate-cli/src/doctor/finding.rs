@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
-use crate::printable;
+use crate::report;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,10 +92,10 @@ impl Findings {
                 "" => String::new(),
                 server => format!("{server}: "),
             };
-            let says = printable::line(&format!("{server}{}", finding.says), 1_000);
+            let says = report::line(&format!("{server}{}", finding.says), 1_000);
             text += &format!("{level:8} {check:12} {says}\n");
             if !finding.remedy.is_empty() {
-                let remedy = printable::line(&finding.remedy, 1_000);
+                let remedy = report::line(&finding.remedy, 1_000);
                 text += &format!("{:21} → {remedy}\n", "");
             }
         }

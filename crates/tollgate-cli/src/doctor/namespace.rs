@@ -9,7 +9,7 @@ use crate::{
         finding::Findings,
         servers::{Server, words},
     },
-    printable,
+    report,
 };
 
 /// What instances say of themselves: how many there are, which quotas they have, and how they write keys.
@@ -56,7 +56,7 @@ pub(crate) async fn instances(
     let writers = by_rule.remove("").unwrap_or_default();
     for (rule, quotas) in by_rule.iter().filter(|(_, quotas)| quotas.len() > 1) {
         let (count, quotas) = (quotas.len(), listed(quotas));
-        let rule = printable::line(rule, 70);
+        let rule = report::line(rule, 70);
         found.warning("quotas", format!(
             "processes have {count} quotas for the rule {rule}: {quotas}\n\
              normal while a new version is deployed; if it lasts, give the rule one quota, another name, or the services \
@@ -67,7 +67,7 @@ pub(crate) async fn instances(
 }
 
 fn listed(words: &BTreeSet<&str>) -> String {
-    let words = words.iter().map(|words| printable::line(words, 200));
+    let words = words.iter().map(|words| report::line(words, 200));
     words.collect::<Vec<_>>().join(" and ")
 }
 

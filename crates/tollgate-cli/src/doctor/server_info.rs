@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{doctor::finding::Findings, time_text};
+use crate::{doctor::finding::Findings, report};
 
 /// The share of its memory at which an alarm is due.
 const ALARM: u64 = 70;
@@ -125,7 +125,7 @@ impl ServerInfo {
             ),
             Some(longest) if longest < LONG => found.fine("persistence", says),
             Some(longest) => {
-                let lasts = time_text::duration(longest);
+                let lasts = report::duration(longest);
                 found.warning("persistence", format!(
                     "{says}, and a quota lasts {lasts}: after a restart every client has the whole of it again\n\
                      appendonly yes with appendfsync everysec, and stop-writes-on-bgsave-error no"

@@ -10,13 +10,11 @@ use tollgate_ledger::Ledger;
 use tollgate_rules::AuditKind;
 
 use crate::{
-    change_args::{BecauseArgs, UntilArgs, YesArgs},
+    args::{BecauseArgs, UntilArgs, YesArgs},
     failure::Failure,
-    key::{client_args::NamedClient, states::States},
-    printable,
-    report::Report,
+    key::states::{NamedClient, States},
+    report::{self, Report},
     rule_args::StateArgs,
-    time_text,
 };
 
 /// Whose balance.
@@ -69,10 +67,10 @@ type Answer = Result<Step<Result<Balance, StoreError>>, RuleError>;
 
 pub(crate) async fn grant(args: &GrantArgs) -> Result<Report, Failure> {
     let (credits, units) = (&args.credits, args.units);
-    let now = time_text::then(Clock::system().now(), std::time::Duration::ZERO);
+    let now = report::then(Clock::system().now(), std::time::Duration::ZERO);
     let until = args.until.time(now)?;
     let until = until.ok_or_else(|| Failure::usage("--until: credits have an end, as 365d"))?;
-    let what = format!("is granted {units} units until {}", time_text::time(until));
+    let what = format!("is granted {units} units until {}", report::time(until));
     let grant = |limiter: &Limiter, rule: &str, key: &Key| {
         limiter.grant(rule, key, units, until, &credits.id)
     };
@@ -106,13 +104,13 @@ fn report(said: &str, balance: &Balance, yes: bool) -> Report {
 /// A balance in words.
 pub(crate) fn shown(balance: &Balance) -> String {
     match balance.until {
-        Some(until) => format!("{} credits until {}", balance.units, time_text::time(until)),
+        Some(until) => format!("{} credits until {}", balance.units, report::time(until)),
         None => "no credits".to_owned(),
     }
 }
 
 pub(crate) fn balance_json(balance: &Balance) -> serde_json::Value {
-    json!({ "units": balance.units, "until": balance.until.map(time_text::time) })
+    json!({ "units": balance.units, "until": balance.until.map(report::time) })
 }
 
 impl CreditArgs {
@@ -147,7 +145,7 @@ impl CreditArgs {
         };
         let what = format!("{what}, by the id {:?}", self.id);
         let question = format!("{}: the client {what}", client.rule);
-        self.yes.ask(&printable::line(&question, 500))?;
+        self.yes.ask(&report::line(&question, 500))?;
         let (redis, keys) = (&self.states.redis, &self.states.keys);
         let partition = keys.one_partition(redis)?;
         let clients = slice::from_ref(&client);

@@ -11,13 +11,11 @@ use tollgate::Key;
 use tollgate_rules::Bindings;
 
 use crate::{
+    args::SecretArgs,
     failure::Failure,
-    key::{client_args::known_rules, states::is_asked},
-    printable,
-    redis_args::SecretArgs,
-    report::Report,
+    key::states::{is_asked, known_rules},
+    report::{self, Report, Table},
     rule_args::StateArgs,
-    table::Table,
 };
 
 /// Whose letters, and among which clients.
@@ -98,7 +96,7 @@ pub(crate) async fn find(args: &FindArgs) -> Result<Report, Failure> {
             let mut shown = [letters(rule, &key), hash].into_iter().flatten();
             if let Some(shown) = shown.find(|shown| shown.starts_with(&args.prefix)) {
                 let name = parts.join(", ");
-                table.row([rule.to_owned(), shown.clone(), printable::line(&name, 80)]);
+                table.row([rule.to_owned(), shown.clone(), report::line(&name, 80)]);
                 found.push(json!({ "rule": rule, "key": shown, "client": parts }));
             }
         }

@@ -2,8 +2,6 @@
 
 mod load_args;
 mod load_command;
-mod observed;
-mod schedule;
 mod target;
 
 pub(crate) use self::{load_args::LoadArgs, load_command::run};

@@ -2,13 +2,9 @@
 
 mod line_format;
 mod log_file;
-mod log_time;
 mod reading;
-mod replay_args;
 mod replay_command;
 mod replay_report;
-mod svg;
-mod timeline;
 mod trial;
 
-pub(crate) use self::{replay_args::ReplayArgs, replay_command::run};
+pub(crate) use self::replay_command::{ReplayArgs, run};

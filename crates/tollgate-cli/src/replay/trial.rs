@@ -17,7 +17,10 @@ use tollgate_core::{ManualClock, MemoryStore, Tick};
 use tollgate_rules::RuleDocument;
 use tower::{Layer as _, Service as _, service_fn};
 
-use crate::replay::{line_format::LineFormat, reading::Broken, timeline::Logged};
+use crate::replay::{
+    line_format::LineFormat,
+    reading::{Broken, Logged},
+};
 
 /// The memory of one rule's states: as good as none is forgotten.
 const BYTES_PER_RULE: usize = 4 << 30;

@@ -15,11 +15,9 @@ use tollgate_rules::{
 };
 
 use crate::{
-    change_args::{BecauseArgs, UntilArgs, YesArgs},
+    args::{BecauseArgs, RedisArgs, UntilArgs, YesArgs},
     failure::Failure,
-    printable,
-    redis_args::RedisArgs,
-    report::Report,
+    report::{self, Report},
     rule_args::{self, BoundNames, SharedRules},
     rules::show::{described, is_set},
 };
@@ -270,7 +268,7 @@ impl Before<'_> {
             "{}\nin {} processes that follow the rules of {}",
             shown(lines),
             self.stored.fleet.processes,
-            printable::line(&self.args.redis.namespace, 70)
+            report::line(&self.args.redis.namespace, 70)
         ))
     }
 
@@ -344,7 +342,7 @@ impl SharedRules<'_> {
         match answer.and_then(|fleet| Ok(fleet?.processes)) {
             Ok(0) => {
                 // A script that asks for JSON has to see it as well.
-                let namespace = printable::line(&self.args.namespace, 70);
+                let namespace = report::line(&self.args.namespace, 70);
                 let _ = writeln!(
                     io::stderr(),
                     "warning: no process follows the rules of {namespace} in Redis, so nothing has changed for clients yet; a \
@@ -368,6 +366,6 @@ fn shown(lines: &[String]) -> String {
     if lines.is_empty() {
         return "nothing differs but who set it".to_owned();
     }
-    let lines = lines.iter().map(|line| printable::line(line, 300));
+    let lines = lines.iter().map(|line| report::line(line, 300));
     lines.collect::<Vec<_>>().join("\n")
 }

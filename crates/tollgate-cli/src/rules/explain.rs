@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
-    failure::Failure, printable, redis_args::SecretArgs, report::Report, request_args::RequestArgs,
-    rule_args::RuleArgs, table::Table, time_text,
+    args::{RequestArgs, SecretArgs},
+    failure::Failure,
+    report::{self, Report, Table},
+    rule_args::RuleArgs,
 };
 
 const EXAMPLES: &str = "\
@@ -69,7 +71,7 @@ fn notes(explained: &[Explanation]) -> String {
             note_settings(rule, &mut note);
         }
         for switch in &rule.switches {
-            note(format!("switched, {}", printable::line(switch, 300)));
+            note(format!("switched, {}", report::line(switch, 300)));
         }
     }
     match explained.iter().any(Explanation::counts) {
@@ -89,7 +91,7 @@ fn note_settings(rule: &Explanation, note: &mut impl FnMut(String)) {
     } else if let Some(hash) = rule.key_hash {
         note(format!("the client is {hash:032x}"));
     }
-    if let Some(at_most) = of_limiter.at_most_wait().map(time_text::duration) {
+    if let Some(at_most) = of_limiter.at_most_wait().map(report::duration) {
         note(format!(
             "a request that does not fit waits for up to {at_most}"
         ));
@@ -101,7 +103,7 @@ fn note_settings(rule: &Explanation, note: &mut impl FnMut(String)) {
         ));
     }
     if let Some((period, repeats)) = of_limiter.idempotent_for() {
-        let period = time_text::duration(period);
+        let period = report::duration(period);
         note(format!(
             "with an id, a request may be repeated {repeats} times within {period}"
         ));
@@ -110,7 +112,7 @@ fn note_settings(rule: &Explanation, note: &mut impl FnMut(String)) {
         note("takes credits, if the limit has too little left".to_owned());
     }
     if let Some(condition) = &rule.counts_if {
-        let condition = printable::line(condition, 300);
+        let condition = report::line(condition, 300);
         note(format!(
             "gives the units back unless the response is {condition}"
         ));
@@ -120,7 +122,7 @@ fn note_settings(rule: &Explanation, note: &mut impl FnMut(String)) {
 /// For programs. The key itself is not part of it.
 pub(crate) fn explained_json(explained: &Explanation) -> Value {
     let (until, reason) = match &explained.origin {
-        QuotaOrigin::Override { until, reason, .. } => (until.map(time_text::time), reason.clone()),
+        QuotaOrigin::Override { until, reason, .. } => (until.map(report::time), reason.clone()),
         _ => (None, None),
     };
     json!({

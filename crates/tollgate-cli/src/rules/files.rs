@@ -7,12 +7,10 @@ use serde_json::{Value, json};
 use tollgate_rules::{DocumentError, RuleDocument, operators::import_envoy};
 
 use crate::{
+    args::SecretArgs,
     failure::{Failure, hints},
-    printable,
-    redis_args::SecretArgs,
-    report::Report,
+    report::{self, Report, Table},
     rule_args::{self, BoundNames},
-    table::Table,
 };
 
 const CHECK_EXAMPLES: &str = "\
@@ -93,12 +91,12 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
         let read = rule_args::read(path).await;
         match read.and_then(|text| text.parse(&bindings)) {
             Ok(document) => {
-                text += &format!("{}: no mistakes\n", printable::line(&shown, 200));
+                text += &format!("{}: no mistakes\n", report::line(&shown, 200));
                 let (table, rules) = rules_of(&document, "  rule");
                 text += &table;
                 let warnings: Vec<String> = document.warnings().collect();
                 for warning in &warnings {
-                    text += &format!("warning: {}\n", printable::line(warning, 500));
+                    text += &format!("warning: {}\n", report::line(warning, 500));
                 }
                 documents.push(
                     json!({ "path": shown, "ok": true, "rules": rules, "warnings": warnings }),
@@ -121,7 +119,7 @@ pub(crate) async fn diff(args: &DiffArgs) -> Result<Report, Failure> {
     let after = rule_args::read(&args.after).await?;
     let changes = after.changes_from(&before, &bindings)?;
     let is_same = changes.is_empty();
-    let lines = changes.iter().map(|change| printable::line(change, 1_000));
+    let lines = changes.iter().map(|change| report::line(change, 1_000));
     let text = match is_same {
         true => "no difference".to_owned(),
         false => lines.collect::<Vec<_>>().join("\n"),

@@ -3,7 +3,6 @@
 mod change;
 mod explain;
 mod files;
-mod history;
 mod push;
 mod show;
 
@@ -46,7 +45,7 @@ pub(crate) enum RulesCommand {
     #[command(after_help = change::CLEAR_EXAMPLES)]
     Clear(change::ChangeArgs),
     /// Who changed the rules in Redis, when and why, and which processes have them in force.
-    History(history::HistoryArgs),
+    History(show::HistoryArgs),
 }
 
 pub(crate) async fn run(command: RulesCommand) -> Result<Report, Failure> {
@@ -61,6 +60,6 @@ pub(crate) async fn run(command: RulesCommand) -> Result<Report, Failure> {
         RulesCommand::Switch(args) => change::switch(&args).await,
         RulesCommand::End(args) => change::end(&args).await,
         RulesCommand::Clear(args) => change::clear(&args).await,
-        RulesCommand::History(args) => history::run(&args).await,
+        RulesCommand::History(args) => show::history(&args).await,
     }
 }

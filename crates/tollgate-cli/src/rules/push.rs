@@ -7,11 +7,9 @@ use serde_json::json;
 use tollgate_rules::{Bindings, Format, RuleText};
 
 use crate::{
-    change_args::{ByArgs, YesArgs},
+    args::{ByArgs, RedisArgs, YesArgs},
     failure::Failure,
-    printable,
-    redis_args::RedisArgs,
-    report::Report,
+    report::{self, Report},
     rule_args::{self, BoundNames, SharedRules},
     rules::{change::ends, show::described},
 };
@@ -110,7 +108,7 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     for entry in &set {
         if let Some(why) = &entry.problem {
             let line = format!("no longer fits: {}: {why}", described(entry));
-            text += &format!("\n{}", printable::line(&line, 500));
+            text += &format!("\n{}", report::line(&line, 500));
             unfit.push(entry.id);
         }
     }
@@ -143,7 +141,7 @@ fn would_change(
         false => format!("the rules are right; they would change revision {before}:"),
     };
     for change in &changes {
-        text += &format!("\n  {}", printable::line(change, 1_000));
+        text += &format!("\n  {}", report::line(change, 1_000));
     }
     let json = json!({ "pushed": false, "before": before, "changes": changes });
     Ok(Report::new(text, json, true))

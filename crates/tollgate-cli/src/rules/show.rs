@@ -1,4 +1,4 @@
-//! `tollgate rules show`: what is in force in all processes that follow Redis.
+//! `tollgate rules show` and `history`: what is in force in all processes that follow Redis, and who changed it.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -8,14 +8,11 @@ use tollgate_rules::{
 };
 
 use crate::{
+    args::RedisArgs,
     failure::Failure,
-    printable,
-    redis_args::RedisArgs,
-    report::Report,
+    report::{self, Report, Table},
     rule_args::{BoundNames, SharedRules},
     rules::files::rules_of,
-    table::Table,
-    time_text,
 };
 
 const EXAMPLES: &str = "\
@@ -43,7 +40,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
         return Ok(Report::new("there are no rules in Redis", json, true));
     };
     let author = &stored.pushed_by;
-    let pushed = time_text::time(stored.pushed_at);
+    let pushed = report::time(stored.pushed_at);
     let mut text = format!(
         "revision {}; the rules are of revision {}, pushed by {author} at {pushed}\n{}\n\n",
         stored.revision, stored.pushed_revision, stored.fleet,
@@ -69,7 +66,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
     }
     for entry in &entries {
         if let Some(problem) = &entry.problem {
-            let (id, problem) = (entry.id.unwrap_or(0), printable::line(problem, 300));
+            let (id, problem) = (entry.id.unwrap_or(0), report::line(problem, 300));
             text += &format!("\n{id} is not in force: {problem}");
         }
     }
@@ -114,7 +111,7 @@ fn cells(entry: &EntryStatus) -> [String; 7] {
         entry.rules.clone(),
         entry.limit.clone(),
         client.unwrap_or_default(),
-        entry.until.map_or("never".to_owned(), time_text::time),
+        entry.until.map_or("never".to_owned(), report::time),
         by.map_or("(the rules)", Author::actor).to_owned(),
         entry.reason.clone().unwrap_or_default(),
     ]
@@ -127,11 +124,93 @@ fn entry_json(entry: &EntryStatus) -> Value {
         "rules": entry.rules,
         "limit": entry.limit,
         "client": entry.client.map(|hash| format!("{hash:032x}")),
-        "until": entry.until.map(time_text::time),
+        "until": entry.until.map(report::time),
         "reason": entry.reason,
         "set_by": entry.author.as_ref().map(|author| author.actor()),
         "set_because": entry.author.as_ref().map(|author| author.reason()),
-        "set_at": entry.set_at.map(time_text::time),
+        "set_at": entry.set_at.map(report::time),
         "problem": entry.problem,
     })
+}
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  tollgate rules history --redis redis://cache.internal --namespace shop
+  tollgate rules history --redis redis://cache.internal --namespace shop --most 5 --json";
+
+#[derive(Args, Debug)]
+#[command(after_help = HISTORY_EXAMPLES)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    /// How many records.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    most: u16,
+}
+
+pub(crate) async fn history(args: &HistoryArgs) -> Result<Report, Failure> {
+    let redis = args.redis.rules(&args.redis.secret.secret()?)?;
+    let stored = args.redis.in_time(redis.document()).await??;
+    let audit = redis.audit(args.most.into());
+    let records = args.redis.in_time(audit).await??;
+    let fleet = args.redis.in_time(redis.fleet()).await??;
+    let revision = stored.map_or(0, |(revision, _)| revision);
+    let mut text = match (revision, fleet.ahead) {
+        (0, 0) => "there are no rules in Redis\n".to_owned(),
+        (0, ahead) => format!(
+            "there are no rules in Redis; {ahead} of {} processes keep those that were there: push again\n",
+            fleet.processes
+        ),
+        _ => format!("revision {revision} is stored; {fleet}\n"),
+    };
+    let (mut lagging, mut history) = (Vec::new(), Vec::new());
+    for process in &fleet.lagging_processes {
+        let name = report::line(&process.name, 60);
+        let time = report::duration(process.lagging_for);
+        text += &format!("  {name} has revision {}, for {time}", process.revision);
+        if let Some(why) = &process.rejection {
+            text += &format!(": {}", report::line(why, 300));
+        }
+        text += "\n";
+        lagging.push(json!({
+            "name": process.name,
+            "revision": process.revision,
+            "lagging_seconds": process.lagging_for.as_secs(),
+            "rejection": process.rejection,
+        }));
+    }
+    for record in &records {
+        let (at, kind) = (report::time(record.at), record.kind.name());
+        let (author, reason) = (record.author.actor(), record.author.reason());
+        let shown = report::line(author, 100);
+        text += &format!("\n{at}  {kind} by {shown}");
+        if record.after > 0 {
+            text += &format!("  {} → {}", record.before, record.after);
+        }
+        if !reason.is_empty() {
+            text += &format!("  ({})", report::line(reason, 300));
+        }
+        text += "\n";
+        for line in &record.lines {
+            text += &format!("  {}\n", report::line(line, 300));
+        }
+        history.push(json!({
+            "at": at,
+            "kind": kind,
+            "actor": author,
+            "reason": reason,
+            "before": record.before,
+            "after": record.after,
+            "changes": record.lines,
+        }));
+    }
+    let json = json!({
+        "revision": revision,
+        "processes": fleet.processes,
+        "ahead": fleet.ahead,
+        "lagging": lagging,
+        "history": history,
+    });
+    Ok(Report::new(text, json, true))
 }

@@ -1,0 +1,457 @@
+//! Arguments that several commands have: which Redis, who changes something and why, a request.
+
+use std::{
+    fmt::Display,
+    io::{self, Write as _},
+    net::IpAddr,
+    path::PathBuf,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
+
+use clap::Args;
+use http::{HeaderName, HeaderValue, Method, Request, request::Parts};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Unit};
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tollgate::key::PeerAddr;
+use tollgate_redis::{Address, Keys, Partition, RedisStore, Secret, SetupError};
+use tollgate_rules::{
+    AuditKind, Author,
+    operators::{Descriptor, Explanation},
+    redis::{Certificates, RedisRules},
+};
+
+use crate::{failure::Failure, report};
+
+/// How long Redis may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Which Redis, and how the service writes to it.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Redis")]
+pub(crate) struct RedisArgs {
+    /// Its address, as the service has it: redis://host, redis-sentinel://…, redis-cluster://… or unix://path; with
+    /// rediss instead of redis it is encrypted.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "REDIS_URL",
+        hide_env_values = true
+    )]
+    redis: String,
+
+    /// The namespace of the service.
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_NAMESPACE")]
+    pub(crate) namespace: String,
+
+    /// For rediss://: the authorities that certificates may come from, in a PEM file. Default: those of the system.
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_CA")]
+    ca: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// How the service writes keys.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KeyArgs {
+    /// The service writes keys as they are: `Keys::plain`.
+    #[arg(long)]
+    plain_keys: bool,
+
+    /// The partition of the service: one, key, or by-rule:NAME. Default: wherever a state may be, on a cluster too.
+    #[arg(long, value_name = "PARTITION")]
+    pub(crate) partition: Option<Partition>,
+}
+
+/// Where the secret of the service is. It is never an argument, which every user of the machine can read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SecretArgs {
+    /// The environment variable with the service's secret.
+    #[arg(long, value_name = "VARIABLE", default_value = "TOLLGATE_SECRET")]
+    secret_env: String,
+
+    /// A file with the service's secret, in the place of the variable.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl KeyArgs {
+    /// The partition of the service, for what changes a state.
+    pub(crate) fn one_partition(&self, redis: &RedisArgs) -> Result<Partition, Failure> {
+        match (&self.partition, redis.redis.contains("-cluster://")) {
+            (Some(partition), _) => Ok(partition.clone()),
+            (None, false) => Ok(Partition::One),
+            (None, true) => Err(Failure::usage(
+                "it happens where the service has its states: say by which --partition, one or key or by-rule:NAME",
+            )),
+        }
+    }
+}
+
+impl RedisArgs {
+    pub(crate) fn address(&self) -> Result<Address, Failure> {
+        let address: Result<Address, SetupError> = self.redis.parse();
+        address.map_err(|wrong| Failure::usage(format!("--redis: {wrong}")))
+    }
+
+    /// Whom an encrypted connection trusts. `None`: the address does not ask for encryption.
+    pub(crate) fn certificates(&self) -> Result<Option<Certificates>, Failure> {
+        let is_encrypted = self.address()?.parts().is_encrypted;
+        if is_encrypted {
+            // It may have been done before.
+            let _ = default_provider().install_default();
+        }
+        let Some(file) = &self.ca else {
+            return Ok(is_encrypted.then(Certificates::of_system));
+        };
+        if !is_encrypted {
+            return Err(Failure::usage(
+                "--ca is for encrypted connections; write the address as rediss://host",
+            ));
+        }
+        let wrong = |why: &dyn Display| Failure::usage(format!("--ca {}: {why}", file.display()));
+        let pem = std::fs::read(file).map_err(|why| wrong(&why))?;
+        let trusted = Certificates::of_authorities(pem);
+        trusted.client_config().map_err(|why| wrong(&why))?;
+        Ok(Some(trusted))
+    }
+
+    /// The rules in Redis.
+    pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
+        Ok(match self.certificates()? {
+            None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
+            Some(it) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, it)?,
+        })
+    }
+
+    /// The states in Redis, by one partition.
+    pub(crate) async fn store(
+        &self,
+        keys: &KeyArgs,
+        partition: Partition,
+    ) -> Result<RedisStore, Failure> {
+        let keys = match keys.plain_keys {
+            true => Keys::plain(),
+            false => Keys::hashed(self.secret.secret()?),
+        };
+        let mut builder = RedisStore::builder(&*self.redis, &self.namespace, keys);
+        if let Some(trusted) = self.certificates()? {
+            builder = builder.tls(trusted.client_config()?);
+        }
+        // It is no instance of the service, whose shares it must not make smaller.
+        let builder = builder
+            .without_heartbeats()
+            .partition(partition)
+            .deadline(PATIENCE)
+            // Its end has to be seen before ours: it says what was waited for.
+            .connect_timeout(CONNECT_PATIENCE);
+        builder.connect_within(PATIENCE).await.map_err(|wrong| {
+            Failure::failed(format!(
+                "{wrong}\n`tollgate doctor` says what is wrong with a Redis"
+            ))
+        })
+    }
+
+    /// Writes what was done to a client into the audit. Keys without a secret have none.
+    pub(crate) async fn record(
+        &self,
+        kind: AuditKind,
+        client: &Explanation,
+        what: &str,
+        author: &Author,
+    ) -> Result<(), Failure> {
+        let Some(secret) = self.secret.find()? else {
+            return Ok(());
+        };
+        let redis = self.rules(&secret)?;
+        let record = redis.record(kind, &client.rule, client.key_hash, what, author);
+        Ok(self.in_time(record).await??)
+    }
+
+    /// What it answers in time.
+    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
+            Failure::failed(format!(
+                "Redis has not answered within {PATIENCE:?}; is the address right, and does the server answer redis-cli?"
+            ))
+        })
+    }
+}
+
+impl SecretArgs {
+    /// The secret, if there is one.
+    pub(crate) fn find(&self) -> Result<Option<Secret>, Failure> {
+        let is_there = self.secret_file.is_some() || std::env::var_os(&self.secret_env).is_some();
+        is_there.then(|| self.secret()).transpose()
+    }
+
+    /// The secret.
+    pub(crate) fn secret(&self) -> Result<Secret, Failure> {
+        let Some(path) = &self.secret_file else {
+            return Secret::from_env(&self.secret_env)
+                .map_err(|wrong| Failure::usage(format!("{wrong}; or name a --secret-file")));
+        };
+        let wrong = |why: String| Failure::usage(format!("--secret-file {}{why}", path.display()));
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|why| wrong(format!(" cannot be read: {why}")))?;
+        Secret::from_text(&text).map_err(|why| wrong(format!(": {why}")))
+    }
+}
+
+/// Who changes something, where it is not said.
+const UNKNOWN: &str = "unknown";
+
+/// Who, for the audit.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ByArgs {
+    /// Who does it, for the audit.
+    #[arg(long, value_name = "NAME", env = "USER", default_value = UNKNOWN)]
+    by: String,
+}
+
+/// Why, for the audit.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BecauseArgs {
+    #[command(flatten)]
+    by: ByArgs,
+
+    /// Why, for the audit and for whoever looks at it later.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) because: String,
+}
+
+/// Whether to ask.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct YesArgs {
+    /// Does it without a question.
+    #[arg(long, short = 'y')]
+    yes: bool,
+}
+
+/// When it ends.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct UntilArgs {
+    /// When it ends: a time with its zone, as 2026-12-04T18:00:00Z, or how long it lasts, as 2h or 3d. Default: never.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Until>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    At(Timestamp),
+    In(SignedDuration),
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(at) = text.parse() {
+            return Ok(Self::At(at));
+        }
+        let days = SpanRelativeTo::days_are_24_hours();
+        let duration = text.parse().and_then(|span: Span| span.to_duration(days));
+        let duration = duration.ok().filter(SignedDuration::is_positive);
+        duration.map(Self::In).ok_or_else(|| {
+            "write a time with its zone, as 2026-12-04T18:00:00Z or 2026-12-04T18:00+01:00, or how long it lasts, as 90min, 2h or 3d"
+                .to_owned()
+        })
+    }
+}
+
+impl UntilArgs {
+    /// When it ends, by the clock that says that it is `now`.
+    pub(crate) fn time(self, now: SystemTime) -> Result<Option<SystemTime>, Failure> {
+        let until = match self.until {
+            None => return Ok(None),
+            Some(Until::At(at)) => Ok(at),
+            // Whole seconds are easier to read.
+            Some(Until::In(duration)) => Timestamp::try_from(now)
+                .and_then(|now| now.checked_add(duration)?.round(Unit::Second)),
+        };
+        let until = until.map_err(|_| {
+            Failure::usage("--until: no calendar has that day; leave it out for ever")
+        })?;
+        Ok(Some(until.into()))
+    }
+}
+
+impl ByArgs {
+    pub(crate) fn author(&self) -> Author {
+        match self.by.trim() {
+            // A container often sets USER to nothing.
+            "" => Author::new(UNKNOWN),
+            by => Author::new(by),
+        }
+    }
+}
+
+impl BecauseArgs {
+    pub(crate) fn author(&self) -> Result<Author, Failure> {
+        match self.because.trim() {
+            "" => Err(Failure::usage(
+                "--because: say why in some words, as --because 'ticket 4711'",
+            )),
+            because => Ok(self.by.author().because(because)),
+        }
+    }
+}
+
+impl YesArgs {
+    /// Says what will be done, and asks. The question goes to the standard error.
+    ///
+    /// # Errors
+    ///
+    /// The answer is not yes.
+    pub(crate) fn ask(self, what: &str) -> Result<(), Failure> {
+        if self.yes {
+            return Ok(());
+        }
+        let _ = write!(io::stderr(), "{}\ngo on? [y/N] ", report::lines(what));
+        let mut answer = String::new();
+        // What cannot be read is no yes.
+        let _ = io::stdin().read_line(&mut answer);
+        if ["y", "yes"].contains(&&*answer.trim().to_lowercase()) {
+            return Ok(());
+        }
+        Err(Failure::refused(match answer.is_empty() {
+            true => "nothing has changed: nobody has answered; --yes does it without a question",
+            false => "nothing has changed",
+        }))
+    }
+}
+
+/// The longest header that is taken.
+const LONGEST: usize = 1 << 20;
+
+/// A request.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The request")]
+pub(crate) struct RequestArgs {
+    /// Its method; default: GET.
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+
+    /// Its path, with the query if there is one; default: /.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+
+    /// A header; may be given several times.
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+
+    /// The client's address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) client_ip: Option<String>,
+
+    /// An entry of Envoy's descriptor, with --at edge; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = |pair: &str| parse_pair(pair, "tenant=acme"))]
+    pub(crate) descriptor: Vec<(String, String)>,
+
+    /// The domain of Envoy's filter, with --at edge.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+}
+
+impl RequestArgs {
+    /// Whether anything of a request is given.
+    pub(crate) fn is_given(&self) -> bool {
+        let given = [&self.method, &self.path, &self.client_ip, &self.domain];
+        given.iter().any(|it| it.is_some())
+            || !self.headers.is_empty()
+            || !self.descriptor.is_empty()
+    }
+
+    pub(crate) fn head(&self) -> Result<Parts, Failure> {
+        let (mut head, ()) = Request::new(()).into_parts();
+        if let Some(method) = &self.method {
+            let wrong = |_| Failure::argument("method", method, "it is no method, as POST is");
+            head.method = Method::from_bytes(method.as_bytes()).map_err(wrong)?;
+        }
+        if let Some(path) = &self.path {
+            let uri = path.parse().ok().filter(|_| path.starts_with('/'));
+            let right = "a path begins with a slash, and has spaces and other letters escaped, as /search?q=a%20b";
+            head.uri = uri.ok_or_else(|| Failure::argument("path", path, right))?;
+        }
+        for header in &self.headers {
+            let (name, value) = parse_header(header)?;
+            head.headers.append(name, value);
+        }
+        if let Some(client) = &self.client_ip {
+            let right = "write an address, as 192.0.2.7 or 2001:db8::1";
+            let address = client.parse::<IpAddr>();
+            let address = address.map_err(|_| Failure::argument("client-ip", client, right))?;
+            head.extensions.insert(PeerAddr((address, 0).into()));
+        }
+        if self.domain.is_some() || !self.descriptor.is_empty() {
+            let domain = self.domain.as_deref().unwrap_or_default();
+            let entries = self.descriptor.iter().map(|(key, value)| (key, value));
+            Descriptor::new(domain, entries).describe(&mut head);
+        }
+        Ok(head)
+    }
+}
+
+/// A name and a value, as `example`.
+pub(crate) fn parse_pair(pair: &str, example: &str) -> Result<(String, String), String> {
+    match pair.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(format!("write it as {example}")),
+    }
+}
+
+pub(crate) fn parse_header(header: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+    let (name, value) = header.split_once(':').unwrap_or((header, ""));
+    let wrong = |what: &str| {
+        let why = format!("{what}; write it as 'x-api-key: acme'");
+        Failure::argument("header", name, why)
+    };
+    if header.len() > LONGEST {
+        return Err(wrong("it has more than a megabyte"));
+    }
+    if name == header {
+        return Err(wrong("it has no colon"));
+    }
+    let header = HeaderName::from_bytes(name.trim().as_bytes());
+    let header = header.map_err(|_| wrong("this is not the name of a header"))?;
+    let value = HeaderValue::from_bytes(value.trim().as_bytes());
+    let control = "a value has no control characters, such as line feeds";
+    Ok((header, value.map_err(|_| wrong(control))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_time_or_how_long_it_lasts() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        for (text, seconds) in [
+            ("2h", Some(8_200)),
+            ("90min", Some(6_400)),
+            ("3d", Some(260_200)),
+            ("1970-01-01T01:00:00Z", Some(3_600)),
+            ("1970-01-01T01:00+01:00", Some(0)),
+            ("friday", None),
+            ("2026-12-04", None),
+            ("-2h", None),
+            ("0s", None),
+            ("", None),
+        ] {
+            let until = text.parse::<Until>().ok();
+            let until = until.map(|until| UntilArgs { until: Some(until) });
+            let at = until.and_then(|until| until.time(now).ok().flatten());
+            let after = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+            assert_eq!(after.map(|after| after.as_secs()), seconds, "{text}");
+        }
+        let forever = "90000000h"
+            .parse::<Until>()
+            .map(|until| UntilArgs { until: Some(until) });
+        let wrong = forever.expect("a duration").time(now);
+        assert!(wrong.is_err_and(|wrong| wrong.message.contains("no calendar")));
+    }
+}
