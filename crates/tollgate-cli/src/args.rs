@@ -21,7 +21,7 @@ use tollgate_rules::{
     redis::{Certificates, RedisRules},
 };
 
-use crate::{failure::Failure, report};
+use crate::report::{self, Failure};
 
 /// How long Redis may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);

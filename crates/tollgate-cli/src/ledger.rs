@@ -16,8 +16,7 @@ use tollgate_ledger::{
 
 use crate::{
     args::BecauseArgs,
-    failure::Failure,
-    report::{self, Report, Table, ascii},
+    report::{self, Failure, Report, Table, ascii},
     rule_args::StateArgs,
 };
 
@@ -234,7 +233,7 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
         repairs: args.repair,
         ..Reconciliation::default()
     };
-    let mut table = Table::new(["account", "rule", "ledger", "counter"]);
+    let mut table = Table::new("account | rule | ledger | counter");
     let mut drifts = Vec::new();
     let each = |drift: &Drift| {
         let of = if drift.is_balance { "credits of " } else { "" };

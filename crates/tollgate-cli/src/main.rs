@@ -4,7 +4,6 @@
 
 mod args;
 mod doctor;
-mod failure;
 mod key;
 mod ledger;
 mod load;
@@ -25,10 +24,7 @@ use clap_complete::{Shell, generate};
 use serde_json::json;
 use tokio::runtime;
 
-use crate::{
-    failure::{EXIT_CODES, Failure},
-    report::{Exit, Report, json_text},
-};
+use crate::report::{EXIT_CODES, Exit, Failure, Report, json_text};
 
 const COMPLETION_EXAMPLES: &str = "\
 Examples:

@@ -15,7 +15,7 @@ use tollgate_rules::{
 
 use crate::{
     args::{KeyArgs, RedisArgs, SecretArgs},
-    failure::Failure,
+    report::Failure,
 };
 
 /// Names that the service's code binds, which rules may use in addition to the built-in ones.

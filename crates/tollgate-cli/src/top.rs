@@ -4,8 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    failure::Failure,
-    report::{Report, Table},
+    report::{Failure, Report, Table},
     web,
 };
 
@@ -42,14 +41,8 @@ pub(crate) async fn run(args: &TopArgs) -> Result<Report, Failure> {
 /// Tables for people and programs: at most `most` keys of each rule. `None`: it is another document.
 fn tables(text: &str, most: usize) -> Option<(String, Value)> {
     let document: Value = serde_json::from_str(text).ok()?;
-    let mut table = Table::new([
-        "rule",
-        "key",
-        "label",
-        "#requests",
-        "#denied, at least",
-        "#units, at least",
-    ]);
+    let mut table =
+        Table::new("rule | key | label | #requests | #denied, at least | #units, at least");
     let mut rules = Vec::new();
     for rule in document["rules"].as_array()? {
         let name = rule["rule"].as_str()?;

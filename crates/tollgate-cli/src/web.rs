@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use tokio::time::timeout;
 
-use crate::{failure::Failure, report};
+use crate::report::{self, Failure};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest page that is read.

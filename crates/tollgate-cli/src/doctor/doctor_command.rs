@@ -13,14 +13,12 @@ use tollgate_redis::{Place, Secret};
 use crate::{
     args::RedisArgs,
     doctor::{
-        access::access,
+        access::{Server, Servers, access, words},
         finding::{Findings, Level},
         namespace::instances,
         server_info::ServerInfo,
-        servers::{Server, Servers, words},
     },
-    failure::Failure,
-    report::{self, Report},
+    report::{self, Failure, Report},
     rule_args::{self, BoundNames},
 };
 

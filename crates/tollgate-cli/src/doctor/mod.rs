@@ -7,6 +7,5 @@ mod doctor_command;
 mod finding;
 mod namespace;
 mod server_info;
-mod servers;
 
 pub(crate) use self::doctor_command::{DoctorArgs, run};

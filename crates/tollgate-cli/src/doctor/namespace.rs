@@ -6,8 +6,8 @@ use tollgate_redis::Secret;
 
 use crate::{
     doctor::{
+        access::{Server, words},
         finding::Findings,
-        servers::{Server, words},
     },
     report,
 };

@@ -12,9 +12,8 @@ use tollgate_rules::{
 
 use crate::{
     args::{BecauseArgs, KeyArgs, RedisArgs, UntilArgs, YesArgs},
-    failure::Failure,
     key::states::{ClientArgs, NamedClient, States, is_asked},
-    report::{self, Report, Table},
+    report::{self, Failure, Report, Table},
     rule_args::SharedRules,
     rules::{ChangeArgs, ends, is_set, limit_of},
 };
@@ -188,7 +187,7 @@ pub(crate) async fn reset(reset: &ResetArgs) -> Result<Report, Failure> {
     ))?;
     let (redis, keys) = (&args.states.redis, &args.states.keys);
     let forgotten = forget(redis, keys, &explained, &args.only).await?;
-    let mut table = Table::new(["rule", "by partition", "state"]);
+    let mut table = Table::new("rule | by partition | state");
     let mut json = Vec::new();
     for it in &forgotten {
         let said = match it.had_state {

@@ -11,9 +11,8 @@ use tollgate_rules::AuditKind;
 
 use crate::{
     args::{BecauseArgs, UntilArgs, YesArgs},
-    failure::Failure,
     key::states::{NamedClient, States},
-    report::{self, Report},
+    report::{self, Failure, Report},
     rule_args::StateArgs,
 };
 

@@ -12,9 +12,8 @@ use tollgate_rules::Bindings;
 
 use crate::{
     args::SecretArgs,
-    failure::Failure,
     key::states::{is_asked, known_rules},
-    report::{self, Report, Table},
+    report::{self, Failure, Report, Table},
     rule_args::StateArgs,
 };
 
@@ -83,7 +82,7 @@ pub(crate) async fn find(args: &FindArgs) -> Result<Report, Failure> {
         let check = limiter.check(rule, key).ok()?;
         Some(check.key().prefix().to_string())
     };
-    let (mut table, mut found) = (Table::new(["rule", "key", "client"]), Vec::new());
+    let (mut table, mut found) = (Table::new("rule | key | client"), Vec::new());
     for rule in document.names().filter(|name| is_asked(&args.only, name)) {
         for name in &names {
             let parts: Vec<&str> = name.split('\t').collect();

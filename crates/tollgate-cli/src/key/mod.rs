@@ -8,7 +8,10 @@ mod status;
 
 use clap::Subcommand;
 
-use crate::{failure::Failure, key::states::ClientArgs, report::Report};
+use crate::{
+    key::states::ClientArgs,
+    report::{Failure, Report},
+};
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

@@ -20,8 +20,7 @@ use tollgate_rules::{
 
 use crate::{
     args::{KeyArgs, RedisArgs, RequestArgs},
-    failure::Failure,
-    report,
+    report::{self, Failure},
     rule_args::StateArgs,
     rules::explained_json,
 };

@@ -8,12 +8,11 @@ use tollgate_redis::Partition;
 use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
-    failure::Failure,
     key::{
         credits::{balance_json, shown},
         states::{ClientArgs, Said, States, has_state, outcome, undecided, verdict_json},
     },
-    report::{self, Report, Table},
+    report::{self, Failure, Report, Table},
     rules::explained_json,
 };
 
@@ -42,15 +41,7 @@ pub(crate) async fn status(args: &ClientArgs) -> Result<Report, Failure> {
             all.extend(look(args, &explained, partition).await?);
         }
     }
-    let mut table = Table::new([
-        "rule",
-        "key",
-        "limit",
-        "from",
-        "#left",
-        "all back in",
-        "a request now",
-    ]);
+    let mut table = Table::new("rule | key | limit | from | #left | all back in | a request now");
     let (mut json, mut denying, mut notes) = (Vec::new(), Vec::new(), String::new());
     for rule in &explained {
         let mut note = |text: &str| notes.push_str(&format!("\n{}: {text}", rule.rule));
@@ -219,9 +210,7 @@ pub(crate) async fn check(args: &ClientArgs) -> Result<Report, Failure> {
             "Redis has not decided; `tollgate doctor` says why. A service would answer by the rules' on_store_error",
         ));
     }
-    let mut table = Table::new([
-        "rule", "key", "limit", "from", "#units", "#left", "decision",
-    ]);
+    let mut table = Table::new("rule | key | limit | from | #units | #left | decision");
     let (mut rules, mut denying) = (Vec::new(), Vec::new());
     for said in states.verdicts(&decision) {
         let Said {

@@ -14,12 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    failure::Failure,
-    load::{
-        load_args::{Clients, LoadArgs, key},
-        target::{Answer, Kind, Target},
-    },
-    report::{self, Report, Table},
+    load::target::{Answer, Clients, Kind, LoadArgs, Target, key},
+    report::{self, Failure, Report, Table},
 };
 
 /// The longest Retry-After that is obeyed here.
@@ -168,14 +164,7 @@ fn report(
     for (answer, number) in &answers {
         text += &format!("  {answer}: {number}\n");
     }
-    let mut table = Table::new([
-        "time to the answer",
-        "#50 %",
-        "#90 %",
-        "#99 %",
-        "#99.9 %",
-        "#longest",
-    ]);
+    let mut table = Table::new("time to the answer | #50 % | #90 % | #99 % | #99.9 % | #longest");
     let [since_due, since_sent] =
         times.map(|times| [0.5, 0.9, 0.99, 0.999, 1.0].map(|at| times.value_at_quantile(at)));
     for (name, times) in [

@@ -1,7 +1,6 @@
 //! `tollgate load`: a burst of requests that shows which limit is in force.
 
-mod load_args;
 mod load_command;
 mod target;
 
-pub(crate) use self::{load_args::LoadArgs, load_command::run};
+pub(crate) use self::{load_command::run, target::LoadArgs};

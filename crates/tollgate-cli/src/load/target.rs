@@ -1,4 +1,4 @@
-//! The server that is asked, and what it says.
+//! Which requests are sent and when, the server that is asked, and what it says: an open loop, which no slow answer holds up.
 
 use std::{
     error::Error,
@@ -6,15 +6,200 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Empty};
 use tokio::{net::lookup_host, sync::Semaphore, time::timeout};
 
 use crate::{
-    failure::Failure,
-    load::load_args::LoadArgs,
+    args::parse_header,
+    report::Failure,
     web::{self, HttpClient},
 };
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate load http://127.0.0.1:3000/search --rate 60 --burst 100
+  tollgate load http://127.0.0.1:3000/search --rate 200 --keys 50 --skew 1.1 --key-header x-api-key
+  tollgate load http://127.0.0.1:3000/search --rate 10 --to 100 --seconds 30
+  tollgate load http://127.0.0.1:8080/ --rate 60 --denied 503     # nginx, unless limit_req_status says otherwise
+
+Requests are sent when they are due, whether or not others were answered. A time counts from when the request was due, so that a
+server that stalls shows all of it. Exit code 1 if a client that obeyed Retry-After was denied, or a request failed.";
+
+/// How many requests are sent at most.
+const MOST: u64 = 1_000_000;
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LoadArgs {
+    /// Where, as http://127.0.0.1:3000/search.
+    pub(crate) url: String,
+
+    /// Requests a second.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0)]
+    rate: f64,
+
+    /// Requests a second at the end: the rate goes there evenly. Default: as at the start.
+    #[arg(long, value_name = "NUMBER")]
+    to: Option<f64>,
+
+    /// Requests at once, before the others.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    burst: u64,
+
+    /// How long.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+
+    /// How many clients there are, each with a key of its own in a header.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) keys: Option<u32>,
+
+    /// How unequal they are, alike in each run: the n-th comes in proportion to 1 / n^SKEW; 0: all as often.
+    #[arg(long, value_name = "SKEW", default_value_t = 1.0)]
+    pub(crate) skew: f64,
+
+    /// The header with the key.
+    #[arg(long, value_name = "NAME", default_value = "x-api-key")]
+    key_header: HeaderName,
+
+    /// The method.
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: Method,
+
+    /// A header; may be given several times.
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+
+    /// The status of a denial; may be given several times.
+    #[arg(long, value_name = "STATUS", default_value = "429")]
+    pub(crate) denied: Vec<u16>,
+
+    /// How many connections there are at most.
+    #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub(crate) connections: u32,
+
+    /// How often a client that obeys Retry-After tries, after the load.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+    pub(crate) obey: u32,
+
+    /// The server may be loaded, although it is not on this machine.
+    #[arg(long)]
+    pub(crate) target_is_mine: bool,
+}
+
+impl LoadArgs {
+    pub(crate) fn schedule(&self) -> Result<Schedule, Failure> {
+        let (from, to) = (self.rate, self.to.unwrap_or(self.rate));
+        let is_rate = |rate| (0.0..=1e6).contains(&rate);
+        if !is_rate(from) || !is_rate(to) || !(0.0..=10.0).contains(&self.skew) {
+            return Err(Failure::usage(
+                "--rate and --to are requests a second, from 0 to 1000000, and --skew is a number from 0 to 10",
+            ));
+        }
+        let lasts = Duration::from_secs(self.seconds);
+        let schedule = Schedule {
+            burst: self.burst.min(MOST + 1),
+            from,
+            to,
+            lasts,
+        };
+        match schedule.requests() {
+            1..=MOST => Ok(schedule),
+            number => Err(Failure::usage(format!(
+                "these are {number} requests, and it takes 1 to {MOST}; change --rate, --seconds or --burst"
+            ))),
+        }
+    }
+
+    /// The headers of all requests.
+    pub(crate) fn headers(&self) -> Result<HeaderMap, Failure> {
+        self.headers
+            .iter()
+            .map(|header| parse_header(header))
+            .collect()
+    }
+
+    /// The header with the key of a client.
+    pub(crate) fn key_of(&self, client: u32) -> Option<(HeaderName, HeaderValue)> {
+        self.keys?;
+        let value = HeaderValue::try_from(key(client)).ok()?;
+        Some((self.key_header.clone(), value))
+    }
+}
+
+/// What a client is called.
+pub(crate) fn key(client: u32) -> String {
+    format!("load-{}", client + 1)
+}
+
+/// How many requests are due by when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    /// At once, at the start.
+    pub(crate) burst: u64,
+    /// A second, at the start and at the end.
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) lasts: Duration,
+}
+
+impl Schedule {
+    pub(crate) fn requests(&self) -> u64 {
+        let after = (self.from + self.to) / 2.0 * self.lasts.as_secs_f64();
+        // A sum that is whole but for rounding is whole.
+        self.burst + (after + 1e-9) as u64
+    }
+
+    /// When the request with this number is due, from 0.
+    pub(crate) fn due(&self, number: u64) -> Duration {
+        let after = number.saturating_sub(self.burst) as f64;
+        // By then, `from · t + growth · t² / 2` requests are due.
+        let growth = (self.to - self.from) / self.lasts.as_secs_f64();
+        let due = match after {
+            0.0 => 0.0,
+            after if growth == 0.0 => after / self.from,
+            after => {
+                (2.0 * after)
+                    / (self.from
+                        + (self.from * self.from + 2.0 * growth * after)
+                            .max(0.0)
+                            .sqrt())
+            }
+        };
+        Duration::from_secs_f64(due).min(self.lasts)
+    }
+}
+
+/// Clients of which the first comes most often: the one with number `n` in proportion to `1 / n^skew`.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    /// The sums of their shares, up to each.
+    sums: Vec<f64>,
+    random: fastrand::Rng,
+}
+
+impl Clients {
+    pub(crate) fn new(number: u32, skew: f64) -> Self {
+        let shares = (1..=number).map(|client| f64::from(client).powf(-skew));
+        let sums = shares.scan(0.0, |sum, share| {
+            *sum += share;
+            Some(*sum)
+        });
+        Self {
+            sums: sums.collect(),
+            random: fastrand::Rng::with_seed(1),
+        }
+    }
+
+    /// Whose request is next, from 0.
+    pub(crate) fn next(&mut self) -> u32 {
+        let at = self.random.f64() * self.sums.last().copied().unwrap_or_default();
+        let client = self.sums.partition_point(|sum| *sum <= at);
+        client.min(self.sums.len().saturating_sub(1)) as u32
+    }
+}
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -160,6 +345,50 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_due_as_the_rate_says() {
+        let lasts = Duration::from_secs(10);
+        let constant = Schedule {
+            burst: 5,
+            from: 20.0,
+            to: 20.0,
+            lasts,
+        };
+        assert_eq!(constant.requests(), 205);
+        assert_eq!(
+            (constant.due(4), constant.due(5), constant.due(105)),
+            (Duration::ZERO, Duration::ZERO, lasts / 2)
+        );
+        let ramp = Schedule {
+            burst: 0,
+            from: 0.0,
+            to: 100.0,
+            lasts,
+        };
+        assert_eq!(ramp.requests(), 500);
+        // A quarter of them in the first half.
+        assert_eq!(ramp.due(125), lasts / 2);
+        let down = Schedule {
+            from: 100.0,
+            to: 0.0,
+            ..ramp
+        };
+        assert_eq!((down.due(375), down.due(500)), (lasts / 2, lasts));
+    }
+
+    #[test]
+    fn clients_come_as_the_skew_says() {
+        let mut clients = Clients::new(3, 1.0);
+        let mut counts = [0_u32; 3];
+        for _ in 0..110_000 {
+            counts[clients.next() as usize] += 1;
+        }
+        // 6 : 3 : 2.
+        for (count, share) in counts.into_iter().zip([60_000, 30_000, 20_000]) {
+            assert!(count.abs_diff(share) < 1_000, "{counts:?}");
+        }
+    }
 
     #[test]
     fn a_denial_says_when_to_come_back_in_seconds_or_as_a_date() {

@@ -1,10 +1,10 @@
 //! `tollgate replay`: what rules would have done with the requests of an access log.
 
 mod line_format;
-mod log_file;
 mod reading;
+mod replay_args;
 mod replay_command;
 mod replay_report;
 mod trial;
 
-pub(crate) use self::replay_command::{ReplayArgs, run};
+pub(crate) use self::{replay_args::ReplayArgs, replay_command::run};

@@ -1,53 +1,156 @@
-//! Reading logs: their requests, in the order in which they came.
+//! Reading logs, plain or compressed: their requests, in the order in which they came.
 //!
 //! A log is in the order of ends, and not quite. A line is held back until none can come that belongs before it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+};
 
-use http::StatusCode;
+use flate2::read::MultiGzDecoder;
+use http::{StatusCode, request::Parts};
+use indicatif::ProgressBar;
 use tollgate_core::Tick;
 
-use crate::replay::{line_format::LineFormat, log_file::LogFile};
+use crate::replay::line_format::LineFormat;
+
+/// The longest line that is read.
+const LONGEST: usize = 1 << 20;
+const BUFFER: usize = 1 << 17;
+
+/// A line; or why it cannot be read.
+type Line<T> = Result<T, &'static str>;
+
+/// The lines of a log, one after the other.
+pub(crate) struct LogFile {
+    pub(crate) name: String,
+    /// How many lines it has had so far.
+    pub(crate) lines: u64,
+    /// Why it ended before its end.
+    pub(crate) broke_off: Option<String>,
+    from: Box<dyn BufRead>,
+    /// Lines that tell the format.
+    sample: VecDeque<Line<Vec<u8>>>,
+    line: Vec<u8>,
+}
+
+impl LogFile {
+    /// A file, or `-` for the standard input, and its first lines, which are read again. `bar` goes on with what is read.
+    pub(crate) fn open(path: &Path, bar: &ProgressBar, sample: usize) -> io::Result<Self> {
+        let raw: Box<dyn Read> = match path.as_os_str() == "-" {
+            true => Box::new(bar.wrap_read(io::stdin())),
+            false => Box::new(bar.wrap_read(File::open(path)?)),
+        };
+        let mut raw = BufReader::with_capacity(BUFFER, raw);
+        let is_gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let mut file = Self {
+            name: name.display().to_string(),
+            lines: 0,
+            broke_off: None,
+            from: match is_gzip {
+                true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
+                false => Box::new(raw),
+            },
+            sample: VecDeque::new(),
+            line: Vec::new(),
+        };
+        for _ in 0..sample {
+            let Some(line) = file.read().map(|line| line.map(<[u8]>::to_vec)) else {
+                break;
+            };
+            file.sample.push_back(line);
+        }
+        Ok(file)
+    }
+
+    /// Its first lines.
+    pub(crate) fn sample(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.sample.iter().flatten()
+    }
+
+    /// The next line, without white space around it.
+    pub(crate) fn next(&mut self) -> Option<Line<&[u8]>> {
+        let line = match self.sample.pop_front() {
+            None => {
+                let line = self.read()?.map(<[u8]>::len);
+                line.map(|_| self.line.trim_ascii())
+            }
+            Some(line) => line.map(|line| {
+                self.line = line;
+                &*self.line
+            }),
+        };
+        self.lines += 1;
+        Some(line)
+    }
+
+    fn read(&mut self) -> Option<Line<&[u8]>> {
+        self.line.clear();
+        let mut read = (&mut self.from)
+            .take(LONGEST as u64)
+            .read_until(b'\n', &mut self.line);
+        let is_too_long = self.line.len() == LONGEST && !self.line.ends_with(b"\n");
+        if is_too_long {
+            read = self.from.skip_until(b'\n');
+        }
+        if let Err(wrong) = &read {
+            self.broke_off = Some(wrong.to_string());
+        }
+        match read {
+            Ok(0) if !is_too_long => None,
+            Err(_) => None,
+            Ok(_) if is_too_long => Some(Err("it is longer than a mebibyte")),
+            Ok(_) => Some(Ok(self.line.trim_ascii())),
+        }
+    }
+}
 
 /// How many lines are read and handed on at once.
 const BATCH: usize = 2_048;
 
 /// What has been read.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct Reading {
     pub(crate) from: Option<Tick>,
     pub(crate) to: Tick,
     /// Lines that came long after later ones.
     pub(crate) late: u64,
     /// Requests that were answered with 429 then.
     pub(crate) denied_then: u64,
-    pub(crate) broken: Broken,
+    /// Lines without a request.
+    pub(crate) broken: u64,
+    /// The first of them, and why.
+    pub(crate) first_broken: Vec<(Place, &'static str)>,
 }
 
-/// Lines without a request.
-#[derive(Debug, Default)]
-pub(crate) struct Broken {
-    pub(crate) lines: u64,
-    /// The first of them, and why: file, number.
-    pub(crate) first: Vec<(usize, u64, &'static str)>,
-}
-
-impl Broken {
-    pub(crate) fn note(&mut self, file: usize, number: u64, why: &'static str) {
-        self.lines += 1;
-        if self.first.len() < 5 {
-            self.first.push((file, number, why));
+impl Reading {
+    fn note(&mut self, place: Place, why: &'static str) {
+        self.broken += 1;
+        if self.first_broken.len() < 5 {
+            self.first_broken.push((place, why));
         }
     }
 }
 
-/// Hands on the lines of all files, until nobody takes them.
+/// Where a request is in the logs, and when it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) at: Tick,
+    pub(crate) file: usize,
+    /// The number of the line in the file, from 1.
+    pub(crate) number: u64,
+}
+
+/// Hands on the requests of all files, each with its head, until nobody takes them.
 pub(crate) fn read(
     files: &mut [LogFile],
     format: &LineFormat,
-    mut hand_on: impl FnMut(Vec<Logged>) -> bool,
-) -> Read {
-    let (mut read, mut ready) = (Read::default(), Vec::new());
+    mut hand_on: impl FnMut(Vec<(Logged, Parts)>) -> bool,
+) -> Reading {
+    let (mut read, mut ready) = (Reading::default(), Vec::new());
     let mut timeline = Timeline::new(format.has_durations());
     // How far each file is; `None`: at its end.
     let mut fronts: Vec<Option<Tick>> = vec![Some(0); files.len()];
@@ -69,23 +172,23 @@ pub(crate) fn read(
             if line == Ok(b"") {
                 continue;
             }
+            let (at, file) = (0, index);
+            let mut place = Place { at, file, number };
             let answered = line.and_then(|line| Ok((line, format.answered(line)?)));
             let (line, answered) = match answered {
                 Ok(answered) => answered,
                 Err(why) => {
-                    read.broken.note(index, number, why);
+                    read.note(place, why);
                     continue;
                 }
             };
-            let at = answered.time.at;
-            fronts[index] = Some(at);
+            place.at = answered.time.at;
+            fronts[index] = Some(place.at);
             read.denied_then += u64::from(answered.status == StatusCode::TOO_MANY_REQUESTS);
             let logged = Logged {
-                at,
+                place,
                 took: answered.took,
                 status: answered.status,
-                file: index,
-                number,
                 line: line.into(),
             };
             timeline.push(logged, answered.time.is_whole_second);
@@ -95,9 +198,16 @@ pub(crate) fn read(
             None => timeline.finish(&mut ready),
         }
         if let (Some(first), Some(last)) = (ready.first(), ready.last()) {
-            read.from.get_or_insert(first.at);
-            read.to = last.at;
-            if !hand_on(std::mem::take(&mut ready)) {
+            read.from.get_or_insert(first.place.at);
+            read.to = last.place.at;
+            let mut requests = Vec::with_capacity(ready.len());
+            for logged in ready.drain(..) {
+                match format.head(&logged.line) {
+                    Ok(head) => requests.push((logged, head)),
+                    Err(why) => read.note(logged.place, why),
+                }
+            }
+            if !hand_on(requests) {
                 break;
             }
         }
@@ -111,20 +221,17 @@ const SECOND: Tick = 1_000_000;
 const DISORDER: Tick = 10 * SECOND;
 /// The longest requests that are waited for, from the start and at most.
 const LONG: Tick = 60 * SECOND;
-const LONGEST: Tick = 600 * SECOND;
+const LONGEST_WAIT: Tick = 600 * SECOND;
 /// How many lines are held back at most.
 const MOST: usize = 1 << 19;
 
 /// A line, at the time of its request.
 #[derive(Debug)]
 pub(crate) struct Logged {
-    pub(crate) at: Tick,
+    pub(crate) place: Place,
     pub(crate) took: Tick,
     pub(crate) status: StatusCode,
-    pub(crate) file: usize,
-    /// Its number in the file, from 1.
-    pub(crate) number: u64,
-    pub(crate) line: Box<[u8]>,
+    line: Box<[u8]>,
 }
 
 /// Lines that are held back.
@@ -153,10 +260,11 @@ impl Timeline {
     /// Takes the next line of a file. Its `at` is the time of its end.
     pub(crate) fn push(&mut self, logged: Logged, is_whole_second: bool) {
         self.held += 1;
-        self.longest = self.longest.max(logged.took).min(LONGEST);
+        self.longest = self.longest.max(logged.took).min(LONGEST_WAIT);
         match is_whole_second {
             true => {
-                let group = self.groups.entry((logged.at / SECOND, logged.file));
+                let second = logged.place.at / SECOND;
+                let group = self.groups.entry((second, logged.place.file));
                 group.or_default().push(logged);
             }
             false => self.settle(logged),
@@ -164,15 +272,14 @@ impl Timeline {
     }
 
     fn settle(&mut self, mut logged: Logged) {
-        logged.at = logged.at.saturating_sub(logged.took);
-        if logged.at < self.released {
+        let at = &mut logged.place.at;
+        *at = at.saturating_sub(logged.took);
+        if *at < self.released {
             self.late += 1;
-            logged.at = self.released;
+            *at = self.released;
         }
-        self.seconds
-            .entry(logged.at / SECOND)
-            .or_default()
-            .push(logged);
+        let second = *at / SECOND;
+        self.seconds.entry(second).or_default().push(logged);
     }
 
     /// Gives out what no later line can come before, where all files have come to `front`.
@@ -199,7 +306,7 @@ impl Timeline {
         for ((second, _), group) in std::mem::replace(&mut self.groups, later) {
             let lines = group.len() as Tick;
             for (index, mut logged) in group.into_iter().enumerate() {
-                logged.at = second * SECOND + index as Tick * SECOND / lines;
+                logged.place.at = second * SECOND + index as Tick * SECOND / lines;
                 self.settle(logged);
             }
         }
@@ -208,9 +315,9 @@ impl Timeline {
     fn release_before(&mut self, second: Tick, out: &mut Vec<Logged>) {
         let later = self.seconds.split_off(&second);
         for (_, mut lines) in std::mem::replace(&mut self.seconds, later) {
-            lines.sort_by_key(|logged| logged.at);
+            lines.sort_by_key(|logged| logged.place.at);
             self.held -= lines.len();
-            self.released = lines.last().map_or(self.released, |last| last.at);
+            self.released = lines.last().map_or(self.released, |last| last.place.at);
             out.append(&mut lines);
         }
     }

@@ -11,22 +11,20 @@ use tollgate::Key;
 use tollgate_core::Tick;
 
 use crate::{
-    failure::Failure,
     replay::{
-        log_file::LogFile,
-        reading::Read,
-        replay_command::ReplayArgs,
+        reading::{LogFile, Reading},
+        replay_args::ReplayArgs,
         trial::{RuleResult, Trial, TrialResult},
     },
-    report::{self, Report, Table},
+    report::{self, Failure, Report, Table},
 };
 
 /// What a report is made from.
 pub(crate) struct Reporting<'a> {
     pub(crate) args: &'a ReplayArgs,
     pub(crate) files: &'a [LogFile],
-    pub(crate) trials: &'a [Trial<'a>],
-    pub(crate) read: &'a Read,
+    pub(crate) trials: &'a [Trial],
+    pub(crate) read: &'a Reading,
 }
 
 impl Reporting<'_> {
@@ -51,7 +49,7 @@ impl Reporting<'_> {
             "requests": result.requests,
             "from": from,
             "to": to,
-            "broken": read.broken.lines + result.broken.lines,
+            "broken": read.broken,
             "late": read.late,
             "notes": notes,
             "denied": denied,
@@ -86,17 +84,9 @@ impl Reporting<'_> {
 
     /// Each rule, by the documents that it is in, one below the other.
     fn rule_table(&self, results: &[TrialResult]) -> Table {
-        let mut table = Table::new([
-            "rule",
-            "of",
-            "limit",
-            "mode",
-            "#requests",
-            "#denied",
-            "#clients denied",
-            "#only here",
-            "first denial",
-        ]);
+        let mut table = Table::new(
+            "rule | of | limit | mode | #requests | #denied | #clients denied | #only here | first denial",
+        );
         let all = results.iter().flat_map(|result| &result.rules);
         for name in all.map(|rule| &rule.rule).collect::<BTreeSet<_>>() {
             for (index, result) in results.iter().enumerate() {
@@ -132,14 +122,14 @@ impl Reporting<'_> {
     /// What does not go into tables, a line each.
     fn notes(&self, result: &TrialResult) -> Vec<String> {
         let (read, mut notes) = (self.read, Vec::new());
-        let broken = [&read.broken, &result.broken];
-        let lines: u64 = broken.iter().map(|broken| broken.lines).sum();
-        if lines > 0 {
+        if read.broken > 0 {
+            let lines = read.broken;
             notes.push(format!(
                 "{lines} lines were not understood; the first of them:"
             ));
-            for (file, number, why) in broken.iter().flat_map(|broken| &broken.first) {
-                notes.push(format!("  {}:{number}: {why}", self.files[*file].name));
+            for (place, why) in &read.first_broken {
+                let file = &self.files[place.file].name;
+                notes.push(format!("  {file}:{}: {why}", place.number));
             }
         }
         let trials = self.trials.iter().enumerate();
@@ -189,7 +179,7 @@ impl Reporting<'_> {
 
     /// The clients that are denied most often, each with the first line.
     fn client_table(&self, results: &[TrialResult]) -> Table {
-        let mut table = Table::new(["rule", "of", "client", "#denied", "first", "line"]);
+        let mut table = Table::new("rule | of | client | #denied | first | line");
         for (index, result) in results.iter().enumerate() {
             let mut clients: Vec<_> = result.clients.iter().collect();
             clients.sort_by_key(|(_, client)| (u64::MAX - client.times, client.first));
@@ -232,15 +222,9 @@ fn by_step<'a>(
 }
 
 fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
-    let mut table = Table::new([
-        "rule",
-        "denies nobody down to",
-        "the limit then",
-        "#denied at 80 %",
-        "#50 %",
-        "#20 %",
-        "#10 %",
-    ]);
+    let mut table = Table::new(
+        "rule | denies nobody down to | the limit then | #denied at 80 % | #50 % | #20 % | #10 %",
+    );
     for (rule, steps) in by_step(result, lower) {
         let steps: Vec<&RuleResult> = steps.collect();
         let harmless = steps.iter().take_while(|step| step.denied == 0).count();

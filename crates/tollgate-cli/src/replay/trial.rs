@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use tollgate::{Key, RateLimitLayer, RequestRule, RuleError};
@@ -17,21 +17,10 @@ use tollgate_core::{ManualClock, MemoryStore, Tick};
 use tollgate_rules::RuleDocument;
 use tower::{Layer as _, Service as _, service_fn};
 
-use crate::replay::{
-    line_format::LineFormat,
-    reading::{Broken, Logged},
-};
+use crate::replay::reading::{Logged, Place};
 
 /// The memory of one rule's states: as good as none is forgotten.
 const BYTES_PER_RULE: usize = 4 << 30;
-
-/// Where a request is in the logs, and when it came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) at: Tick,
-    pub(crate) file: usize,
-    pub(crate) number: u64,
-}
 
 /// A client that a rule has denied.
 #[derive(Clone, Debug)]
@@ -63,8 +52,10 @@ pub(crate) struct TrialResult {
     pub(crate) requests: u64,
     /// All that did not reach the service.
     pub(crate) denied: u64,
-    pub(crate) broken: Broken,
 }
+
+/// Requests, which all trials share.
+pub(crate) type Requests = Arc<Vec<(Logged, Parts)>>;
 
 /// A request that the service answers later.
 type OnItsWay<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -77,16 +68,15 @@ struct Heard {
 }
 
 /// A set of rules to try.
-pub(crate) struct Trial<'a> {
+pub(crate) struct Trial {
     pub(crate) document: Arc<RuleDocument>,
     /// The rules that do not count, and why.
     pub(crate) left_out: BTreeMap<String, String>,
-    pub(crate) format: &'a LineFormat,
 }
 
-impl Trial<'_> {
+impl Trial {
     /// Tries them on lines, which come in the order of their times.
-    pub(crate) fn run(&self, lines: &Receiver<Arc<Vec<Logged>>>) -> Result<TrialResult, RuleError> {
+    pub(crate) fn run(&self, requests: &Receiver<Requests>) -> Result<TrialResult, RuleError> {
         let heard: Arc<Mutex<Heard>> = Arc::default();
         let clock = ManualClock::new(0);
         let store = MemoryStore::builder()
@@ -113,39 +103,29 @@ impl Trial<'_> {
         // By their end: a response settles its request and gives slots back.
         let mut on_their_way: BTreeMap<(Tick, u64), OnItsWay<'_>> = BTreeMap::new();
         let (mut result, mut expires) = (TrialResult::default(), 0);
-        while let Ok(batch) = lines.recv() {
-            for logged in &*batch {
+        while let Ok(batch) = requests.recv() {
+            for (logged, head) in &*batch {
+                let place = logged.place;
                 while let Some(ended) = on_their_way
                     .first_entry()
-                    .filter(|it| it.key().0 <= logged.at)
+                    .filter(|it| it.key().0 <= place.at)
                 {
                     let ((at, _), mut response) = ended.remove_entry();
                     clock.set(at);
                     // Its end has come, so that it is ready.
                     let _ = response.as_mut().poll(&mut context);
                 }
-                clock.set(logged.at);
-                if expires <= logged.at {
-                    layer.handle().replace(self.rules(logged.at, &heard)?)?;
-                    expires = self.document.expires_after(logged.at).unwrap_or(Tick::MAX);
+                clock.set(place.at);
+                if expires <= place.at {
+                    layer.handle().replace(self.rules(place.at, &heard)?)?;
+                    expires = self.document.expires_after(place.at).unwrap_or(Tick::MAX);
                 }
-                let Logged {
-                    at, file, number, ..
-                } = *logged;
-                let place = Place { at, file, number };
-                let head = match self.format.head(&logged.line) {
-                    Ok(head) => head,
-                    Err(why) => {
-                        result.broken.note(file, number, why);
-                        continue;
-                    }
-                };
                 lock(&heard).place = place;
                 reached.set(false);
-                answer.set((logged.status, at.saturating_add(logged.took)));
+                answer.set((logged.status, place.at.saturating_add(logged.took)));
                 // The service behind it is always ready.
                 let _ = service.poll_ready(&mut context);
-                let response = service.call(Request::from_parts(head, Empty::new()));
+                let response = service.call(Request::from_parts(head.clone(), Empty::new()));
                 if logged.took == 0 {
                     let _ = pin!(response).poll(&mut context);
                 } else {

@@ -16,8 +16,7 @@ use tollgate_rules::{
 
 use crate::{
     args::{BecauseArgs, RedisArgs, UntilArgs, YesArgs},
-    failure::Failure,
-    report::{self, Report},
+    report::{self, Failure, Report},
     rule_args::{self, BoundNames, SharedRules},
     rules::show::{described, is_set},
 };

@@ -1,18 +1,17 @@
 //! `tollgate rules`: rules in files, and those that services share through Redis.
 
 mod change;
-mod explain;
 mod files;
 mod push;
 mod show;
 
 use clap::Subcommand;
 
-use crate::{failure::Failure, report::Report};
+use crate::report::{Failure, Report};
 
 pub(crate) use self::{
     change::{ChangeArgs, ends, limit_of},
-    explain::explained_json,
+    files::explained_json,
     show::is_set,
 };
 
@@ -23,7 +22,7 @@ pub(crate) enum RulesCommand {
     /// Says what differs between two documents, rule by rule.
     Diff(files::DiffArgs),
     /// Says which rules a request meets, by which quota and why, and what it costs. Takes nothing.
-    Explain(explain::ExplainArgs),
+    Explain(files::ExplainArgs),
     /// Makes rules of the configuration of another limiter.
     Import(files::ImportArgs),
     /// Puts rules in force in all processes that follow Redis.
@@ -52,7 +51,7 @@ pub(crate) async fn run(command: RulesCommand) -> Result<Report, Failure> {
     match command {
         RulesCommand::Check(args) => files::check(&args).await,
         RulesCommand::Diff(args) => files::diff(&args).await,
-        RulesCommand::Explain(args) => explain::run(&args).await,
+        RulesCommand::Explain(args) => files::explain(&args).await,
         RulesCommand::Import(args) => files::import(&args),
         RulesCommand::Push(args) => push::run(&args).await,
         RulesCommand::Show(args) => show::run(&args).await,

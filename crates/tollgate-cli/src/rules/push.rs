@@ -8,8 +8,7 @@ use tollgate_rules::{Bindings, Format, RuleText};
 
 use crate::{
     args::{ByArgs, RedisArgs, YesArgs},
-    failure::Failure,
-    report::{self, Report},
+    report::{self, Failure, Report},
     rule_args::{self, BoundNames, SharedRules},
     rules::{change::ends, show::described},
 };

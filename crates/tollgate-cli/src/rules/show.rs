@@ -9,8 +9,7 @@ use tollgate_rules::{
 
 use crate::{
     args::RedisArgs,
-    failure::Failure,
-    report::{self, Report, Table},
+    report::{self, Failure, Report, Table},
     rule_args::{BoundNames, SharedRules},
     rules::files::rules_of,
 };
@@ -58,9 +57,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<Report, Failure> {
     if entries.is_empty() {
         text += "\nno override and no switch is set";
     } else {
-        let mut table = Table::new([
-            "#number", "rule", "limit", "client", "until", "set by", "because",
-        ]);
+        let mut table = Table::new("#number | rule | limit | client | until | set by | because");
         entries.iter().for_each(|entry| table.row(cells(entry)));
         text += &format!("\n{}", table.text());
     }
