@@ -16,8 +16,7 @@ use crate::{
     entry::{Override, Switch},
     format::Format,
     hidden_keys::HiddenKeys,
-    node::{Node, Value},
-    problems::{Problems, SHOWN},
+    node::{Node, Problems, SHOWN, Value},
     reader::Reader,
     rule_document::RuleDocument,
     rule_entry::RuleEntry,
@@ -177,8 +176,8 @@ fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Co
         };
         let reader = part.reader(bindings);
         let Value::Table(lists) = &node.value else {
-            let example = reader.example("lists.partners = { file = \"partners.txt\" }");
-            reader.expected::<()>(node, &format!("lists by their names, as {example}"));
+            let what = "lists by their names, as «lists.partners = { file = \"partners.txt\" }»";
+            reader.expected::<()>(node, what);
             continue;
         };
         let said = document.said.entry("lists").or_default();
@@ -226,14 +225,14 @@ impl<'a> Assembly<'a> {
             let Some(fields) = reader.fields(&part.root, "a document", "") else {
                 continue;
             };
-            let right = reader.example("version = 1");
             if fields.get("version").is_none() {
-                let message = format!("the version of the format is missing; begin with {right}");
+                let message = "the version of the format is missing; begin with «version = 1»";
                 reader.wrong(&(0..0), message);
             }
             let version = fields.number("version", "a version", 1, u64::MAX);
             if let Some(version) = version.filter(|version| *version != 1) {
-                let message = format!("there is no version {version} of the format; write {right}");
+                let message =
+                    format!("there is no version {version} of the format; write «version = 1»");
                 fields.wrong("version", message);
             }
             let schema = "where the schema is, as \"./limits.schema.json\"";

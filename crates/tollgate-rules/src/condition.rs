@@ -114,7 +114,7 @@ impl Condition {
         }
         if reader.side == Side::Service {
             for name in ["domain", "descriptor"] {
-                fields.wrong(name, for_edge(reader, name));
+                fields.wrong(name, for_edge(name));
             }
         }
         let nested = |name: &str| -> Vec<Self> {
@@ -170,9 +170,7 @@ impl Condition {
             && name.contains('/')
             && !known.contains_key(name)
         {
-            let route = reader.example(r#"methods = ["POST"], path = "/login""#);
-            let message =
-                format!("this is no name of a bound condition; write a route as {{ {route} }}");
+            let message = r#"this is no name of a bound condition; write a route as { «methods = ["POST"], path = "/login"» }"#;
             return reader.wrong(&node.span, message);
         }
         if let Some(bound) = reader.bound(node, "bound condition", known) {
@@ -228,12 +226,10 @@ impl Condition {
         let lists = &reader.bindings.lists;
         let list = match &node.value {
             Value::Text(name) if lists.is_empty() => {
-                let file = reader.example(r#"lists = { NAME = { file = "NAME.txt" } }"#);
                 let file = match reader.bindings.is_push {
                     true => String::new(),
                     false => format!(
-                        "name its file at the top, {}, or ",
-                        file.replace("NAME", name)
+                        "name its file at the top, «lists = {{ {name} = {{ file = \"{name}.txt\" }} }}», or "
                     ),
                 };
                 let message = format!(
@@ -244,8 +240,7 @@ impl Condition {
             _ => reader.bound(node, "bound list", lists),
         };
         let Some(by) = by else {
-            let right = reader.example("by = \"client_ip\"");
-            let message = format!("the key to look up in the list is missing; add {right}");
+            let message = "the key to look up in the list is missing; add «by = \"client_ip\"»";
             return reader.wrong(&node.span, message);
         };
         let key = RuleKey::read(reader, by, None);

@@ -121,9 +121,8 @@ impl DescriptorPattern {
                 Some((key.text.clone(), Some(ValuePattern(parts.collect()))))
             }
             _ => {
-                let entry = reader.example("{ kind = \"alert\" }");
-                let what = format!("the key of an entry, or with its value {entry}");
-                reader.expected(node, &what)
+                let what = "the key of an entry, or with its value «{ kind = \"alert\" }»";
+                reader.expected(node, what)
             }
         });
         // All of them, so that each mistake is noted.
@@ -156,10 +155,9 @@ impl DescriptorPattern {
 }
 
 /// What a service cannot know.
-pub(crate) fn for_edge(reader: Reader<'_>, what: &str) -> String {
-    let at = reader.example("at = \"edge\"");
+pub(crate) fn for_edge(what: &str) -> String {
     format!(
-        "{what} is what Envoy tells tollgate-server, and a service never has it; give the rule {at} where services read this document \
-         too"
+        "{what} is what Envoy tells tollgate-server, and a service never has it; give the rule «at = \"edge\"» where services read \
+         this document too"
     )
 }

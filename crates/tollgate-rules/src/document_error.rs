@@ -4,7 +4,7 @@ use std::{cell::Cell, error::Error, fmt, ops::Range};
 
 use crate::{
     hidden_keys::HiddenKeys,
-    problems::{MOST, Problem, SHOWN, floor},
+    node::{MOST, Problem, SHOWN, floor},
 };
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
@@ -77,18 +77,13 @@ impl DocumentError {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (origin, number, message) = (&self.origin, self.line.to_string(), &self.message);
         let Some((line, marked)) = &self.shown else {
-            return write!(f, "{}: {}", self.origin, self.message);
+            return write!(f, "{origin}: {message}");
         };
-        let number = self.line.to_string();
         let margin = " ".repeat(number.len());
-        writeln!(
-            f,
-            "{}:{}:{}: {}",
-            self.origin, self.line, self.column, self.message
-        )?;
-        writeln!(f, "{margin} |")?;
-        writeln!(f, "{number} | {line}")?;
+        writeln!(f, "{origin}:{number}:{}: {message}", self.column)?;
+        writeln!(f, "{margin} |\n{number} | {line}")?;
         let before = " ".repeat(marked.start);
         write!(f, "{margin} | {before}{}", "^".repeat(marked.len().max(1)))
     }

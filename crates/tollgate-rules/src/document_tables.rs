@@ -32,11 +32,8 @@ pub(crate) fn read_client_ip(reader: Reader<'_>, node: &Node) -> Option<ClientIp
         // At most 64.
         client = client.hops(fields.number("hops", "a number of proxies", 1, 64)? as usize);
     } else if fields.get("trusted_proxies").is_none() {
-        let proxies = reader.example("trusted_proxies = [\"10.0.0.0/8\"]");
-        let hops = reader.example("hops = 1");
-        let message = format!(
-            "any client may write a header; add {proxies} with the networks of your proxies, or {hops} with their number"
-        );
+        let message = "any client may write a header; add «trusted_proxies = [\"10.0.0.0/8\"]» with the networks of your proxies, or \
+                       «hops = 1» with their number";
         return reader.refuse(&node.span, message);
     }
     client = match header?.as_str() {
@@ -59,8 +56,7 @@ pub(crate) fn read_list(
 ) -> Option<Arc<ListFile>> {
     let bindings = reader.bindings;
     if !matches!(node.value, Value::Table(_)) {
-        let file = reader.example("file = \"partners.txt\"");
-        return reader.expected(node, &format!("a list as {{ {file} }}"));
+        return reader.expected(node, "a list as { «file = \"partners.txt\"» }");
     }
     let fields = reader.fields(node, "a list", "list")?;
     let path = fields.text("file", "the name of a file as \"partners.txt\"");
@@ -126,16 +122,11 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
     }
     let has_header = priority.is_some() || request_id.is_some();
     if trusted.is_none() && has_header {
-        let trusted = reader.example("trusted = [\"10.0.0.0/8\"]");
-        let message = format!(
-            "any client may write a header; add {trusted} with the networks of your gateways"
-        );
+        let message = "any client may write a header; add «trusted = [\"10.0.0.0/8\"]» with the networks of your gateways";
         return reader.refuse(&node.span, message);
     }
     if trusted.is_some() && !has_header {
-        let header = reader.example("priority_header = \"x-priority\"");
-        let message =
-            format!("nothing is read from peers that are trusted; add {header}, or remove trusted");
+        let message = "nothing is read from peers that are trusted; add «priority_header = \"x-priority\"», or remove trusted";
         return reader.refuse(&node.span, message);
     }
     let make = move || {
@@ -180,11 +171,8 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {
             let has = |name| fields.get(name).is_some();
             let is_found = has("least") || has("most");
             if is_found == has("worker_delay") || has("least") != has("most") {
-                let found = reader.example("{ least = 8, most = 500 }");
-                let delay = reader.example("{ worker_delay = \"50ms\" }");
-                let message = format!(
-                    "a capacity is worker_delay, or both least and most; write {found} or {delay}"
-                );
+                let message = "a capacity is worker_delay, or both least and most; write «{ least = 8, most = 500 }» or \
+                               «{ worker_delay = \"50ms\" }»";
                 return reader.refuse(&node.span, message);
             }
             if let Some(full) = fields.duration("worker_delay") {

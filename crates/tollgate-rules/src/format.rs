@@ -1,13 +1,16 @@
-//! The syntax of a document. TOML is read here.
+//! The syntax of a document. TOML is read here, and JSON: what serde_json accepts, with the place of each value.
 
-use std::{fmt, path::Path};
+use std::{fmt, iter, ops::Range, path::Path};
 
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    json_tree,
-    node::{Name, Node, Value},
-    problems::Problems,
+    node::{Name, Node, Problems, Value, floor},
     yaml_tree,
 };
 
@@ -41,7 +44,7 @@ impl Format {
         match self {
             Self::Toml => parse_toml(text, problems),
             Self::Yaml => yaml_tree::parse(text, problems),
-            Self::Json => json_tree::parse(text, problems),
+            Self::Json => parse_json(text, problems),
         }
     }
 
@@ -59,11 +62,7 @@ impl Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Toml => "TOML",
-            Self::Yaml => "YAML",
-            Self::Json => "JSON",
-        })
+        f.write_str(["TOML", "YAML", "JSON"][*self as usize])
     }
 }
 
@@ -77,11 +76,11 @@ fn parse_toml(text: &str, problems: &Problems) -> Node {
     }
     Node {
         span: 0..text.len(),
-        value: self::table(table.get_ref()),
+        value: toml_table(table.get_ref()),
     }
 }
 
-fn table(table: &DeTable<'_>) -> Value {
+fn toml_table(table: &DeTable<'_>) -> Value {
     let mut entries: Vec<(Name, Node)> = table
         .iter()
         .map(|(name, value)| {
@@ -91,7 +90,7 @@ fn table(table: &DeTable<'_>) -> Value {
                 text,
             };
             let span = value.span();
-            let value = node(value.get_ref());
+            let value = toml_value(value.get_ref());
             (name, Node { span, value })
         })
         .collect();
@@ -99,7 +98,7 @@ fn table(table: &DeTable<'_>) -> Value {
     Value::Table(entries)
 }
 
-fn node(value: &DeValue<'_>) -> Value {
+fn toml_value(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.clone().into_owned()),
         DeValue::Integer(integer) => {
@@ -114,10 +113,232 @@ fn node(value: &DeValue<'_>) -> Value {
         DeValue::Array(list) => {
             let nodes = list.iter().map(|value| Node {
                 span: value.span(),
-                value: node(value.get_ref()),
+                value: toml_value(value.get_ref()),
             });
             Value::List(nodes.collect())
         }
-        DeValue::Table(entries) => table(entries),
+        DeValue::Table(entries) => toml_table(entries),
+    }
+}
+
+/// How deep tables and lists may lie in each other.
+const DEPTH: usize = 32;
+
+/// The tree of a document. An empty table where it cannot be read.
+fn parse_json(text: &str, problems: &Problems) -> Node {
+    let nothing = Node {
+        span: 0..text.len(),
+        value: Value::Table(Vec::new()),
+    };
+    // Windows begins texts with it.
+    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if json.trim().is_empty() {
+        return nothing;
+    }
+    let root = serde_json::from_str(json).map_err(|wrong| syntax(text, json, &wrong));
+    match root.and_then(|root| json_node(text, root, 0)) {
+        Ok(node) => node,
+        Err((span, message)) => {
+            problems.add(span, format!("this is not JSON: {message}"));
+            nothing
+        }
+    }
+}
+
+type Wrong = (Range<usize>, String);
+
+/// A value whose syntax is right.
+fn json_node(text: &str, raw: &RawValue, depth: usize) -> Result<Node, Wrong> {
+    let written = raw.get();
+    let span = span(text, written);
+    let value = match written.as_bytes() {
+        [b'{' | b'[', ..] if depth == DEPTH => {
+            let message = "tables and lists lie more than 32 deep in each other";
+            return Err((span.start..span.start + 1, message.to_owned()));
+        }
+        [b'{', ..] => {
+            let Fields(fields) = decode(text, raw)?;
+            let fields = fields.into_iter().map(|(name, value)| {
+                let span = self::span(text, name.get());
+                let name = Name {
+                    span,
+                    text: decode(text, name)?,
+                };
+                Ok((name, json_node(text, value, depth + 1)?))
+            });
+            Value::Table(fields.collect::<Result<_, _>>()?)
+        }
+        [b'[', ..] => {
+            let nodes: Vec<&RawValue> = decode(text, raw)?;
+            let nodes = nodes.into_iter().map(|raw| json_node(text, raw, depth + 1));
+            Value::List(nodes.collect::<Result<_, _>>()?)
+        }
+        [b'"', ..] => Value::Text(decode(text, raw)?),
+        b"true" => Value::Bool(true),
+        b"false" => Value::Bool(false),
+        b"null" => Value::Null,
+        _ => match written.parse() {
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::Float(written.to_owned()),
+        },
+    };
+    Ok(Node { span, value })
+}
+
+/// Where a part of the text lies in it.
+fn span(text: &str, part: &str) -> Range<usize> {
+    let begin = part.as_ptr().addr() - text.as_ptr().addr();
+    begin..begin + part.len()
+}
+
+/// Of what is looked through already, only the characters of a text may be wrong.
+fn decode<'a, T: Deserialize<'a>>(text: &str, raw: &'a RawValue) -> Result<T, Wrong> {
+    serde_json::from_str(raw.get()).map_err(|wrong| (span(text, raw.get()), words(&wrong)))
+}
+
+/// The fields of a table, each name as often as it is there.
+struct Fields<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Fields<'de>, A::Error> {
+                let fields = iter::from_fn(|| table.next_entry().transpose());
+                fields.collect::<Result<_, _>>().map(Fields)
+            }
+        }
+
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+/// Where and what is wrong, in the words of the parser.
+fn syntax(text: &str, json: &str, wrong: &serde_json::Error) -> Wrong {
+    let before_line: usize = json
+        .split_inclusive('\n')
+        .take(wrong.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
+    let at = match wrong.is_eof() {
+        true => text.len(),
+        // It counts from 1, and what ends a line as the beginning of the next one.
+        false => text.len() - json.len() + (before_line + wrong.column()).saturating_sub(1),
+    };
+    // It counts bytes, and may name one within a character.
+    let at = floor(text, at);
+    let here = text[at..].chars().next();
+    let hint = match here {
+        Some('/' | '#') => "; JSON has no comments",
+        Some('}' | ']') if text[..at].trim_end().ends_with(',') => "; remove the comma before it",
+        _ => "",
+    };
+    let message = words(wrong) + hint;
+    (at..at + here.map_or(0, char::len_utf8), message)
+}
+
+/// What the parser says, without the place.
+fn words(wrong: &serde_json::Error) -> String {
+    let said = wrong.to_string();
+    let words = said.rsplit_once(" at line ").map(|(words, _)| words);
+    words.unwrap_or(&said).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Number};
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, String> {
+        let problems = Problems::default();
+        let node = parse_json(text, &problems);
+        match problems.into_sorted().pop() {
+            None => Ok(node.value),
+            Some(problem) => Err(format!("{:?} {}", problem.span, problem.message)),
+        }
+    }
+
+    fn plain(value: &Value) -> serde_json::Value {
+        match value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(boolean) => (*boolean).into(),
+            Value::Integer(number) => Number::from_i128(*number).expect("a number").into(),
+            // Exactly: serde_json is one bit off where its feature `float_roundtrip` is not on.
+            Value::Float(text) => text.parse::<f64>().expect("a number").into(),
+            Value::Time(_) => unreachable!("JSON has no times"),
+            Value::Text(text) => text.clone().into(),
+            Value::List(nodes) => nodes.iter().map(|node| plain(&node.value)).collect(),
+            Value::Table(fields) => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, node)| (name.text.clone(), plain(&node.value)));
+                serde_json::Value::Object(fields.collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    #[test]
+    fn each_escape_is_its_character() {
+        for (text, value) in [
+            (r#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{c}\n\r\t"),
+            (r#""\u00e4\uD83D\uDE00""#, "\u{e4}\u{1f600}"),
+            // The last character before the halves, and the first one behind them.
+            (r#""\ud7ff\u0041\ue000""#, "\u{d7ff}A\u{e000}"),
+            // Windows begins texts with a mark of three bytes.
+            ("\u{feff}\"a\"", "a"),
+        ] {
+            assert_eq!(read(text), Ok(Value::Text(value.to_owned())), "{text}");
+        }
+        for half in [r#""\ude00""#, r#""\ud83d\u0041""#] {
+            assert!(read(half).is_err(), "{half}");
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            (-1e6..1e6_f64).prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(4, 64, 8, |inner| {
+            let list = prop::collection::vec(inner.clone(), 0..8);
+            let table = prop::collection::btree_map(any::<String>(), inner, 0..8);
+            prop_oneof![
+                list.prop_map(Into::into),
+                table.prop_map(|fields| fields.into_iter().collect::<Map<_, _>>().into()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_json_writes_is_read_as_it_was(value in any_json(), is_pretty: bool) {
+            let text = match is_pretty {
+                true => serde_json::to_string_pretty(&value),
+                false => serde_json::to_string(&value),
+            };
+            let read = read(&text.expect("JSON")).expect("it is JSON");
+            prop_assert_eq!(plain(&read), value);
+        }
+
+        #[test]
+        fn what_is_no_json_has_its_place(text in "[\\[\\]{}:,\"\\\\u019.eE+ \\-atrfnlä\n\t'/]{1,24}") {
+            let problems = Problems::default();
+            parse_json(&text, &problems);
+            for problem in problems.into_sorted() {
+                prop_assert!(text.get(problem.span.clone()).is_some(), "{:?}", problem);
+            }
+        }
     }
 }

@@ -90,25 +90,18 @@ mod document_changes;
 mod document_error;
 mod document_tables;
 mod entry;
-mod entry_status;
 mod envoy_import;
 mod explanation;
-mod file_changes;
-mod file_source;
 mod followers;
 mod format;
 pub mod guide;
 mod hidden_keys;
-mod json_tree;
 mod key_label;
 mod list_file;
 mod live_rules;
 mod node;
 mod operator_entries;
 pub mod operators;
-mod problems;
-#[cfg(feature = "redis")]
-mod pushed_document;
 mod reader;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -131,7 +124,6 @@ pub use self::{
     audit::{AuditKind, AuditRecord, AuditSink, Author},
     bindings::Bindings,
     document_error::{DocumentError, Mistake},
-    file_source::FileSource,
     format::Format,
     list_file::ListFile,
     live_rules::{LiveRules, LiveRulesBuilder, LiveRulesHandle, RulesUpdates},
@@ -140,7 +132,7 @@ pub use self::{
     rule_text::RuleText,
     rules_status::{Fleet, FleetStatus, LaggingProcess, RulesStatus},
     schema::SCHEMA,
-    source::{Source, SourceError},
+    source::{FileSource, Source, SourceError},
 };
 
 /// Runs the program in the README.

@@ -25,14 +25,13 @@ use crate::{
     audit::{AuditSink, AuditSinks, Author},
     bindings::Bindings,
     document_error::DocumentError,
-    file_source::{FileSource, read},
     format::Format,
     operator_entries::OperatorEntry,
     rule_document::RuleDocument,
     rule_text::RuleText,
     rules_in_force::{Giver, RulesInForce},
     rules_status::RulesStatus,
-    source::Source,
+    source::{FileSource, Source},
 };
 
 /// How long after an error a source is asked again.
@@ -199,12 +198,11 @@ impl LiveRulesBuilder {
     ///
     /// As there.
     pub fn watch(self, path: impl AsRef<Path>) -> Result<LiveRules, DocumentError> {
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
         let runtime = runtime(path.display())?;
         // Watched before it is read, so that no change is missed in between.
-        let mut source = FileSource::new(&path)?;
-        let mut rules = RulesInForce::new(self.bindings, self.sinks, source.read()?, false)?;
-        rules.read = Some(Box::new(move || read(&path)));
+        let mut source = FileSource::new(path)?;
+        let rules = RulesInForce::new(self.bindings, self.sinks, source.read()?, false)?;
         let rules = LiveRules::new(rules);
         rules.start(&runtime, source);
         Ok(rules)
@@ -371,19 +369,6 @@ impl LiveRules {
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format);
         self.shared.apply(Ok(text), Giver::Process)
-    }
-
-    /// Reads the file or folder now, without waiting for an event, and says what changed in the first layer. Nothing does for
-    /// rules of another source. It ends a text of [`set_text`](Self::set_text) also where the file is the same.
-    ///
-    /// # Errors
-    ///
-    /// All that is wrong with the documents. The rules stay as they are.
-    pub fn reload(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        match &self.shared.read {
-            Some(read) => self.shared.apply(read(), Giver::Reload),
-            None => Ok(Vec::new()),
-        }
     }
 
     /// The document in force.

@@ -31,10 +31,7 @@ impl EntryKind {
     /// In one word: `override`, `switch`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Override => "override",
-            Self::Switch => "switch",
-        }
+        ["override", "switch"][self as usize]
     }
 }
 
@@ -398,7 +395,7 @@ fn signed(by: &Author, at: Tick) -> [(&'static str, Value); 3] {
 #[cfg(feature = "redis")]
 mod reading {
     use super::*;
-    use crate::problems::Problems;
+    use crate::node::Problems;
 
     impl OperatorEntries {
         /// Reads what [`text`](Self::text) has written.

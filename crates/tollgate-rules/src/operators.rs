@@ -4,10 +4,10 @@
 //! documents of other formats.
 
 #[cfg(feature = "redis")]
-pub use crate::redis::exchange::StoredRules;
+pub use crate::redis::redis_source::StoredRules;
 pub use crate::{
     descriptor::Descriptor,
-    entry_status::{EntryOrigin, EntryStatus},
+    document_changes::{EntryOrigin, EntryStatus},
     envoy_import::import_envoy,
     explanation::{Explained, Explanation, QuotaOrigin},
     operator_entries::EntryKind,

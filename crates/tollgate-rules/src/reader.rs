@@ -9,8 +9,7 @@ use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean, types::ParseQuo
 use crate::{
     bindings::{Bindings, Side},
     format::Format,
-    node::{Name, Node, Value},
-    problems::{Problems, SHOWN},
+    node::{Name, Node, Problems, SHOWN, Value},
     schema::table_of,
     term::Term,
 };
@@ -50,8 +49,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes a mistake. An example of TOML in its message, `«wait = "5s"»`, is shown in the syntax of the document.
     pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
-        self.problems.add(span.clone(), message);
+        let message = message.into();
+        let parts = message.split(['«', '»']).enumerate();
+        let parts = parts.map(|(index, part)| match index % 2 {
+            0 => part.to_owned(),
+            _ => self.example(part),
+        });
+        self.problems.add(span.clone(), parts.collect::<String>());
     }
 
     /// The same, where nothing can be read then.
@@ -85,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An example of TOML in the syntax of the document: `wait = "5s"` is `wait: "5s"` in YAML.
-    pub(crate) fn example(&self, toml: &str) -> String {
+    fn example(&self, toml: &str) -> String {
         match self.format {
             Format::Toml => toml.to_owned(),
             Format::Yaml => toml.replace(" = ", ": "),
@@ -159,10 +165,7 @@ impl<'a> Reader<'a> {
         if let Some(meant) = meant {
             message.push_str(&format!("; did you mean {meant:?}?"));
         } else if self.side == Side::Edge && (what == "key" || what.starts_with("bound ")) {
-            let at = self.example("at = \"service\"");
-            message.push_str(&format!(
-                "; if services bind it in code, give the rule {at}"
-            ));
+            message.push_str("; if services bind it in code, give the rule «at = \"service\"»");
         }
         self.wrong(span, message);
         meant

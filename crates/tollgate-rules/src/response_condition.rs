@@ -92,9 +92,7 @@ pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
         all.push(any.map(|any| of(move |response| any.iter().any(|holds| holds(response)))));
     }
     if node.fields().is_empty() {
-        let example = reader.example("{ status = [401, 403] }");
-        let message =
-            format!("all responses count; write which, such as {example}, or leave this out");
+        let message = "all responses count; write which, such as «{ status = [401, 403] }», or leave this out";
         reader.wrong(&node.span, message);
     }
     let all: Vec<Arc<ResponseFn>> = all.into_iter().collect::<Option<_>>()?;

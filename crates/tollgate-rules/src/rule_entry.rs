@@ -120,12 +120,10 @@ impl RuleEntry {
         }
         match fields.duration("wait") {
             Some(at_most) => rule = rule.wait(at_most),
-            None => {
-                let wait = reader.example("wait = \"5s\"");
-                let message =
-                    format!("no request of this rule waits; add {wait}, or leave this out");
-                fields.wrong("max_waiting", message);
-            }
+            None => fields.wrong(
+                "max_waiting",
+                "no request of this rule waits; add «wait = \"5s\"», or leave this out",
+            ),
         }
         if let Some(bounds) = fields.table("max_waiting", "max_waiting") {
             let (per_key, in_all) = (requests(&bounds, "per_key"), requests(&bounds, "in_all"));
@@ -168,9 +166,7 @@ impl RuleEntry {
             rule = rule.plan(plan.name, plan.quota);
         }
         if plans.is_empty() {
-            let plans = reader.example("plans = { gold = \"200/s\" }");
-            let message =
-                format!("plan selects one of the rule's plans, and it has none; add {plans}");
+            let message = "plan selects one of the rule's plans, and it has none; add «plans = { gold = \"200/s\" }»";
             fields.wrong("plan", message);
         }
         let quota = fields.read("quota_by", |node| {
@@ -183,9 +179,7 @@ impl RuleEntry {
         let consistency = consistency.unwrap_or_default();
         rule = rule.consistency(consistency);
         if consistency == Consistency::Exact {
-            let leased = reader.example("consistency = { leased = \"10%\" }");
-            let message =
-                format!("the rule is exact for all requests; leave this out, or add {leased}");
+            let message = "the rule is exact for all requests; leave this out, or add «consistency = { leased = \"10%\" }»";
             fields.wrong("exact_when", message);
         }
         if let Some(exact) = condition("exact_when") {
@@ -252,17 +246,14 @@ impl RuleEntry {
             rule = rule.deny_unwritten();
         }
         if fields.get("durable").is_none() {
-            let durable = reader.example("durable = \"key\"");
-            let message = format!(
-                "only what a durable rule uses has to be written; add {durable}, or leave this out"
-            );
+            let message = "only what a durable rule uses has to be written; add «durable = \"key\"», or leave this out";
             fields.wrong("deny_unwritten", message);
         }
         if let Some(unit) = fields.text("unit", "what is counted, as \"tokens\"") {
             rule = rule.unit(unit);
         }
         if side == Side::Edge {
-            refuse_for_service(reader, &fields, &own, key.as_ref());
+            refuse_for_service(&fields, &own, key.as_ref());
         }
         let entry = Self {
             content: node.content(),
@@ -291,14 +282,20 @@ impl RuleEntry {
         let Err(wrong) = RuleSet::new([self.rule.clone()]) else {
             return true;
         };
-        if let Some((plan, message)) = self.wrong_plan(plans) {
-            fields.reader.wrong(&plan.node.span, without_name(&message));
+        // As a document writes it.
+        let grow = "[MINUTE, 10 * MINUTE, HOUR]";
+        let message = without_name(&wrong.to_string());
+        let message = message.replace(grow, "[\"1min\", \"10min\", \"1h\"]");
+        let is_about = |plan: &&Plan<'_>| message.starts_with(&format!("plan {:?}", plan.name));
+        if let Some(plan) = plans.iter().find(is_about) {
+            fields.reader.wrong(&plan.node.span, message);
             return false;
         }
         let field = match wrong.kind() {
-            RuleErrorKind::Name if wrong.to_string().contains("a unit ") => "unit",
+            RuleErrorKind::Name if message.contains("a unit ") => "unit",
             RuleErrorKind::Name => "name",
             RuleErrorKind::Cost => "cost",
+            RuleErrorKind::Plan => "plans",
             RuleErrorKind::Mode => "consistency",
             RuleErrorKind::Wait => "wait",
             RuleErrorKind::Debt => "debt",
@@ -308,30 +305,8 @@ impl RuleEntry {
             _ => "limit",
         };
         let field = fields.get(field).map_or("limit", |_| field);
-        // As a document writes it.
-        let grow = "[MINUTE, 10 * MINUTE, HOUR]";
-        let message = wrong
-            .to_string()
-            .replace(grow, "[\"1min\", \"10min\", \"1h\"]");
-        fields.wrong(field, without_name(&message));
+        fields.wrong(field, message);
         false
-    }
-
-    /// The first plan that does not go with the rule's own quota and the plans before it.
-    fn wrong_plan<'a>(&self, plans: &'a [Plan<'a>]) -> Option<(&'a Plan<'a>, String)> {
-        let wrong = |plans: &[Plan<'_>]| {
-            let own = tollgate_core::Rule::new("rule", self.limit);
-            let rule = plans
-                .iter()
-                .fold(own, |rule, plan| rule.plan(plan.name, plan.quota));
-            let wrong = RuleSet::new([rule]).err();
-            wrong.filter(|wrong| wrong.kind() == RuleErrorKind::Plan)
-        };
-        // What does not go together does not with more plans either: so it is found in a few steps among thousands.
-        let counts: Vec<usize> = (1..=plans.len()).collect();
-        let right = counts.partition_point(|count| wrong(&plans[..*count]).is_none());
-        let plan = plans.get(right)?;
-        Some((plan, wrong(&plans[..=right])?.to_string()))
     }
 
     /// A warning, where requests have no plan. It is no mistake: code may check by a plan that it names.
@@ -475,16 +450,11 @@ fn refuse_for_layer(fields: &Fields<'_>, cost: Option<&Cost>, answers: &StoreErr
 }
 
 /// Notes what only a service can do.
-fn refuse_for_service(
-    reader: Reader<'_>,
-    fields: &Fields<'_>,
-    limit: &Quota,
-    key: Option<&RuleKey>,
-) {
-    let at = reader.example("at = \"service\"");
+fn refuse_for_service(fields: &Fields<'_>, limit: &Quota, key: Option<&RuleKey>) {
     let refuse = |field: &str, what: &str| {
         let message = format!(
-            "{what} for services: a proxy asks once, before the request goes on, and waits for milliseconds; give the rule {at}"
+            "{what} for services: a proxy asks once, before the request goes on, and waits for milliseconds; give the rule \
+             «at = \"service\"»"
         );
         fields.wrong(field, message);
     };

@@ -263,7 +263,7 @@ impl Part {
             return reader.refuse(&node.span, message);
         }
         if kind == "descriptor" && reader.side == Side::Service {
-            return reader.refuse(&node.span, for_edge(reader, &format!("{written:?}")));
+            return reader.refuse(&node.span, for_edge(&format!("{written:?}")));
         }
         let extractor: Arc<dyn KeyExtractor> = match (kind, name) {
             ("client_ip", None) => Arc::new(bindings.client_address()),
@@ -334,9 +334,8 @@ impl Part {
         pattern: Option<&PathPattern>,
     ) -> Option<Self> {
         let Some(pattern) = pattern else {
-            let when = reader.example(&format!("when = {{ path = \"/users/{{{name}}}\" }}"));
             let message = format!(
-                "{written:?} is a parameter of the rule's path, and it has none; add {when}"
+                "{written:?} is a parameter of the rule's path, and it has none; add «when = {{ path = \"/users/{{{name}}}\" }}»"
             );
             return reader.refuse(&node.span, message);
         };

@@ -150,11 +150,7 @@ fn mixed(mut n: u64) -> u64 {
 }
 
 /// The words for answers that depend on the request: they count nothing.
-pub(crate) const ANSWERS: &[(&str, OnStoreError)] = &[
-    ("allow", OnStoreError::Allow),
-    ("deny", OnStoreError::Deny),
-    ("degraded", OnStoreError::Degraded),
-];
+pub(crate) const ANSWERS: &[(&str, OnStoreError)] = STORE_ERRORS.split_at(1).1;
 /// The words for answers to a store failure.
 pub(crate) const STORE_ERRORS: &[(&str, OnStoreError)] = &[
     ("local_share", OnStoreError::LocalShare),
@@ -171,11 +167,8 @@ pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency
             "eventual" => "{ eventual = { interval = \"100ms\", max_unreported = 50 } }",
             _ => return reader.word(node, "consistency", &[("exact", Consistency::Exact)]),
         };
-        let table = reader.example(table);
-        return reader.refuse(
-            &node.span,
-            format!("{text} needs its numbers; write {table}"),
-        );
+        let message = format!("{text} needs its numbers; write «{table}»");
+        return reader.refuse(&node.span, message);
     }
     let (name, value) = reader.only_field(node, "a consistency", "consistency_table")?;
     if name == "leased" {
@@ -210,9 +203,7 @@ impl StoreErrorAnswers {
             return Some(answers);
         };
         if nodes.is_empty() {
-            let example = reader.example("{ when = { methods = [\"GET\"] }, answer = \"allow\" }");
-            let message =
-                format!("there is no answer in the list; write one as \"deny\", or {example}");
+            let message = "there is no answer in the list; write one as \"deny\", or «{ when = { methods = [\"GET\"] }, answer = \"allow\" }»";
             reader.wrong(&node.span, message);
         }
         for (index, node) in nodes.iter().enumerate() {
@@ -262,8 +253,8 @@ pub(crate) fn read_plans<'a>(
     own: Option<&Quota>,
 ) -> Option<Vec<Plan<'a>>> {
     let Value::Table(entries) = &node.value else {
-        let plans = reader.example("plans = { gold = \"200/s\", internal = \"unlimited\" }");
-        return reader.expected(node, &plans);
+        let plans = "«plans = { gold = \"200/s\", internal = \"unlimited\" }»";
+        return reader.expected(node, plans);
     };
     let mut names = HashSet::new();
     let plans = entries.iter().filter_map(|(name, node)| {
@@ -307,9 +298,9 @@ pub(crate) fn requests(fields: &Fields<'_>, name: &str) -> Option<usize> {
 
 pub(crate) fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
     if !matches!(node.value, Value::Table(_)) {
-        let block = r#"after = 5, within = "10min", for = ["1min", "10min", "1h"]"#;
-        let block = reader.example(block);
-        return reader.expected(node, &format!("a block as {{ {block} }}"));
+        let block =
+            r#"a block as { «after = 5, within = "10min", for = ["1min", "10min", "1h"]» }"#;
+        return reader.expected(node, block);
     }
     let fields = reader.fields(node, "a block", "block")?;
     let after = fields.number("after", "a number of denials", 1, 1_000);

@@ -28,15 +28,10 @@ use crate::{
 /// How long after the store refused it, the end of an override or a switch is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Reads the document at once.
-pub(crate) type Read = dyn Fn() -> Result<RuleText, DocumentError> + Send + Sync;
-
 /// The document in force, and the layers and limiters that follow it.
 pub(crate) struct RulesInForce {
     bindings: Bindings,
     sinks: AuditSinks,
-    /// `None`: the source says itself when there is a document.
-    pub(crate) read: Option<Box<Read>>,
     /// What the source knows of other processes.
     pub(crate) fleet: OnceLock<Fleet>,
     state: Mutex<State>,
@@ -76,8 +71,6 @@ pub(crate) struct State {
 pub(crate) enum Giver {
     /// The source gave it. It may be the same as before.
     Source,
-    /// The service asks for the source's document, whatever is in force.
-    Reload,
     /// The service has it from elsewhere.
     Process,
 }
@@ -119,7 +112,6 @@ impl RulesInForce {
         Ok(Self {
             bindings,
             sinks,
-            read: None,
             fleet: OnceLock::new(),
             state: Mutex::new(State {
                 local: OperatorEntries::default(),

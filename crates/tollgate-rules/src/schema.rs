@@ -3,9 +3,8 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
-    json_tree,
-    node::{Node, Value},
-    problems::Problems,
+    format::Format,
+    node::{Node, Problems, Value},
 };
 
 /// The JSON Schema (2020-12) of documents, for editors and other programs: `schema/limits.schema.json` in the repository.
@@ -29,7 +28,8 @@ pub(crate) struct Table {
 
 /// The table that the schema calls so; `""` is the document itself.
 pub(crate) fn table_of(name: &str) -> &'static Table {
-    static TREE: LazyLock<Node> = LazyLock::new(|| json_tree::parse(SCHEMA, &Problems::default()));
+    static TREE: LazyLock<Node> =
+        LazyLock::new(|| Format::Json.parse(SCHEMA, &Problems::default()));
     static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
         let definitions = TREE.get("$defs").map_or(&[][..], Node::fields).iter();
         let definitions = definitions.map(|(name, node)| (&*name.text, node));

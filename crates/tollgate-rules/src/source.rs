@@ -1,11 +1,20 @@
-//! Where documents come from.
+//! Where documents come from: a source of one's own, a text, a file or a folder.
 
 use std::{
     error::Error,
+    fs,
     future::{Future, pending},
+    io,
+    path::{Path, PathBuf},
 };
 
+use tokio::task::spawn_blocking;
+
 use crate::{
+    assembly::OneText,
+    document_error::DocumentError,
+    format::Format,
+    list_file::{FileChanges, folder, utf8},
     rule_text::RuleText,
     rules_status::{Fleet, RulesStatus},
 };
@@ -90,5 +99,248 @@ impl Source for RuleText {
             Some(text) => Ok(text),
             None => pending().await,
         }
+    }
+}
+
+/// A file, or all files of a folder that are called `.toml`, `.yaml` or `.json` and are no JSON Schema.
+///
+/// The folder is watched and not the file, so that renamed files and swapped links are seen, as Kubernetes and editors make
+/// them. A change is read after 200 ms without another one, or after 600 ms. The contents are read every 30 s as well, for file systems without
+/// events.
+#[derive(Debug)]
+pub struct FileSource {
+    path: PathBuf,
+    changes: FileChanges,
+    is_read: bool,
+}
+
+impl FileSource {
+    /// Watches a path, and has not read it yet.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be watched: its folder is not there, say.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
+        let path = path.as_ref();
+        let changes = FileChanges::new(path).map_err(|wrong| {
+            DocumentError::of_whole(path.display(), format!("it cannot be watched: {wrong}"))
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            changes,
+            is_read: false,
+        })
+    }
+
+    /// Reads it now.
+    pub(crate) fn read(&mut self) -> Result<RuleText, DocumentError> {
+        self.is_read = true;
+        read(&self.path)
+    }
+}
+
+impl Source for FileSource {
+    async fn next(&mut self) -> Result<RuleText, SourceError> {
+        if self.is_read {
+            self.changes.next().await;
+        }
+        let path = self.path.clone();
+        let read = spawn_blocking(move || read(&path)).await;
+        // Here and not before: a call that is dropped has not read it.
+        self.is_read = true;
+        Ok(read??)
+    }
+}
+
+impl RuleText {
+    /// Reads a file, or all files of a folder that are called `.toml`, `.yaml` or `.json`: once, for programs that do not follow them. It
+    /// blocks.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read. What is wrong with the rules is an error of [`parse`](Self::parse).
+    pub fn read_path(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
+        read(path.as_ref())
+    }
+}
+
+/// Reads a file, or the files of a folder that are documents, in the order of their names. A JSON Schema in the folder is none.
+///
+/// # Errors
+///
+/// A file that cannot be read.
+fn read(path: &Path) -> Result<RuleText, DocumentError> {
+    let unreadable = |wrong: io::Error| cannot_be_read(path, &wrong);
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(RuleText::of_texts(vec![read_text(path)?]));
+    }
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let is_hidden = path
+            .file_name()
+            .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if !is_hidden && path.is_file() && Format::of_path(&path).is_some() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let texts: Result<Vec<OneText>, _> = paths.iter().map(|path| read_text(path)).collect();
+    let mut texts = texts?;
+    texts.retain(|text| !text.format.is_schema(&text.text));
+    if texts.is_empty() {
+        let message = "the folder has no document; add one called .toml, .yaml or .json";
+        return Err(DocumentError::of_whole(path.display(), message));
+    }
+    Ok(RuleText::of_texts(texts))
+}
+
+fn read_text(path: &Path) -> Result<OneText, DocumentError> {
+    let origin = path.display();
+    let Some(format) = Format::of_path(path) else {
+        let message = "its name does not say the format; call it .toml, .yaml or .json";
+        return Err(DocumentError::of_whole(origin, message));
+    };
+    let bytes = fs::read(path).map_err(|wrong| cannot_be_read(path, &wrong))?;
+    let text = utf8(&bytes).map_err(|wrong| DocumentError::of_whole(&origin, wrong))?;
+    Ok(OneText {
+        folder: Some(folder(path)),
+        ..OneText::new(origin.to_string(), text, format)
+    })
+}
+
+fn cannot_be_read(path: &Path, wrong: &io::Error) -> DocumentError {
+    let message = format!("the rules cannot be read: {wrong}");
+    DocumentError::of_whole(path.display(), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::Arc,
+        time::{Duration, SystemTime},
+    };
+
+    use tokio::{
+        sync::Notify,
+        time::{Instant, sleep},
+    };
+
+    use super::*;
+    use crate::{
+        bindings::Bindings,
+        list_file::{MOST_QUIET, POLL, QUIET},
+        live_rules::LiveRules,
+    };
+
+    /// Rules of a file in a folder without a watcher. The clock stands still while a task can run.
+    struct Followed {
+        path: PathBuf,
+        changed: Arc<Notify>,
+        rules: LiveRules,
+        _folder: tempfile::TempDir,
+    }
+
+    fn document(limit: &str) -> String {
+        format!(
+            "version = 1\n\n[[rules]]\nname = \"api\"\nlimit = \"{limit}\"\nby = \"constant\"\n"
+        )
+    }
+
+    impl Followed {
+        async fn start() -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("limits.toml");
+            fs::write(&path, document("3/h")).expect("written");
+            let changed = Arc::new(Notify::new());
+            let source = FileSource {
+                path: path.clone(),
+                changes: FileChanges::of(Arc::clone(&changed)),
+                is_read: false,
+            };
+            let rules = LiveRules::follow(source, Bindings::new()).await;
+            Self {
+                path,
+                changed,
+                rules: rules.expect("valid"),
+                _folder: folder,
+            }
+        }
+
+        fn write(&self, text: &str) {
+            fs::write(&self.path, text).expect("written");
+        }
+
+        /// How long it takes until a second document is in force. None was rejected meanwhile.
+        async fn in_force_after(&self) -> Duration {
+            let begin = Instant::now();
+            while self.rules.status().revision < 2 {
+                let status = self.rules.status();
+                assert_eq!(status.rejected, 0, "{status}");
+                assert!(begin.elapsed() < 10 * POLL, "{status}");
+                sleep(Duration::from_millis(10)).await;
+            }
+            begin.elapsed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_written_in_two_halves_is_read_whole() {
+        let followed = Followed::start().await;
+        let whole = document("4/h");
+        followed.write(&whole[..whole.len() / 2]);
+        followed.changed.notify_one();
+        sleep(QUIET - Duration::from_millis(20)).await;
+        followed.write(&whole);
+        followed.changed.notify_one();
+        let took = followed.in_force_after().await;
+        assert!(took >= QUIET && took < 2 * QUIET, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_that_never_rests_is_read_within_a_second() {
+        let followed = Followed::start().await;
+        followed.write(&document("4/h"));
+        let changed = Arc::clone(&followed.changed);
+        tokio::spawn(async move {
+            loop {
+                changed.notify_one();
+                sleep(QUIET / 2).await;
+            }
+        });
+        let took = followed.in_force_after().await;
+        assert!(
+            took >= MOST_QUIET && took < Duration::from_secs(1),
+            "{took:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_contents_with_the_same_time_and_length_are_seen() {
+        let followed = Followed::start().await;
+        let set_time = || {
+            let file = fs::File::options().write(true).open(&followed.path);
+            let set = file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
+            set.expect("a time");
+            let found = fs::metadata(&followed.path).expect("it is there");
+            (found.modified().expect("a time"), found.len())
+        };
+        let before = set_time();
+        followed.write(&document("4/h"));
+        assert_eq!(set_time(), before);
+        followed.changed.notify_one();
+        let took = followed.in_force_after().await;
+        assert!(took < 2 * QUIET, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_without_an_event_is_found_by_looking() {
+        let followed = Followed::start().await;
+        // The source has begun to wait.
+        sleep(Duration::from_secs(1)).await;
+        followed.write(&document("4/h"));
+        let took = followed.in_force_after().await;
+        assert!(took < POLL + QUIET, "{took:?}");
     }
 }

@@ -8,10 +8,7 @@ use serde::{
 };
 use serde_saphyr::{Location, Spanned};
 
-use crate::{
-    node::{Name, Node, Value},
-    problems::Problems,
-};
+use crate::node::{Name, Node, Problems, Value};
 
 /// How deep tables and lists may lie in each other.
 const DEPTH: usize = 32;

@@ -3,19 +3,82 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
-    envoy_import::tree::{Descriptor, Limit},
-    node::Value,
+    bindings::Bindings,
+    document_error::DocumentError,
+    envoy_import::tree::{Descriptor, Limit, read_root},
+    format::Format,
+    hidden_keys::HiddenKeys,
+    node::{Problems, Value},
+    reader::Reader,
+    rule_text::RuleText,
+    yaml_tree,
 };
 
+/// What a configuration of envoyproxy/ratelimit says, as a document of rules in TOML for `tollgate-server`. `files` are names, for
+/// errors, and texts; files of one domain are put together.
+///
+/// A limit is a rule with the key and the window that it had, and limits of single values are overrides. What differs is a comment
+/// in the document. Keys and values are compared one by one, not joined by `_`.
+///
+/// ```
+/// use tollgate_rules::{Bindings, Format, RuleDocument, operators::import_envoy};
+///
+/// let yaml = "
+/// domain: sms
+/// descriptors:
+///   - key: kind
+///     value: alert
+///     descriptors:
+///       - key: to
+///         rate_limit: { unit: day, requests_per_unit: 5 }
+/// ";
+/// let text = import_envoy([("sms.yaml", yaml)])?;
+/// assert!(text.contains("limit = \"fixed_window 5/d\"\nby = [\"descriptor:to\"]"), "{text}");
+/// let rules = RuleDocument::parse(&text, Format::Toml, &Bindings::new().at_edge())?;
+/// assert_eq!(rules.names().collect::<Vec<_>>(), ["sms:kind:alert/to"]);
+/// # Ok::<(), tollgate_rules::DocumentError>(())
+/// ```
+///
+/// # Errors
+///
+/// What cannot be read, and what rules cannot say, with its line.
+pub fn import_envoy<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<String, DocumentError> {
+    let mut domains: Vec<(String, Vec<Descriptor>)> = Vec::new();
+    let (mut wrong, bindings) = (DocumentError::none(), Bindings::new());
+    for (origin, text) in files {
+        let problems = Problems::default();
+        let root = yaml_tree::parse(text, &problems);
+        let reader = Reader::new(text, Format::Yaml, &problems, &bindings);
+        if problems.is_empty() {
+            read_root(reader, &root, &mut domains);
+        }
+        // The importer of a file may read its keys.
+        let keys = HiddenKeys::default();
+        wrong.add(origin, text, &problems.into_sorted(), &keys);
+    }
+    if !wrong.mistakes().is_empty() {
+        return Err(wrong);
+    }
+    let mut rules = Rules::new();
+    for (domain, descriptors) in &domains {
+        rules.add(domain, &mut Vec::new(), descriptors);
+    }
+    // It says what no reader could: a name that is there twice, say.
+    RuleText::named("the rules made of it", &*rules.text, Format::Toml).parse(&bindings)?;
+    Ok(rules.text)
+}
+
 /// A document that is being written.
-pub(super) struct Rules {
-    pub(super) text: String,
+struct Rules {
+    text: String,
     names: HashSet<String>,
 }
 
 /// A step on the way to a limit: a node of a level.
 #[derive(Clone, Copy)]
-pub(super) struct Step<'a> {
+struct Step<'a> {
     level: &'a [Descriptor],
     index: usize,
 }
@@ -45,7 +108,7 @@ impl<'a> Step<'a> {
 }
 
 impl Rules {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             text: "version = 1\n".to_owned(),
             names: HashSet::new(),
@@ -53,12 +116,7 @@ impl Rules {
     }
 
     /// Adds the rules of a level and below, at the end of a way.
-    pub(super) fn add<'a>(
-        &mut self,
-        domain: &str,
-        way: &mut Vec<Step<'a>>,
-        level: &'a [Descriptor],
-    ) {
+    fn add<'a>(&mut self, domain: &str, way: &mut Vec<Step<'a>>, level: &'a [Descriptor]) {
         let mut bases: HashMap<&str, Option<Base>> = HashMap::new();
         for (index, node) in level.iter().enumerate() {
             let base = bases.entry(&node.key);

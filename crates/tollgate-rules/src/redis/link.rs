@@ -14,7 +14,7 @@ use ::redis::{
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 use futures_core::Stream;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tollgate_redis::{AddressParts, Place};
 
 #[cfg(feature = "tls")]
@@ -206,13 +206,10 @@ fn late() -> RedisError {
     RedisError::from((ErrorKind::Io, "there is no connection in time"))
 }
 
-/// For how long a master is taken for the one that the sentinels name. A process looks about as often.
-const NAMED_FOR: Duration = Duration::from_secs(4);
-
 /// A connection for commands.
 pub(crate) struct Link {
     servers: Arc<Servers>,
-    connection: Option<(Connection, Instant)>,
+    connection: Option<Connection>,
 }
 
 impl Link {
@@ -225,13 +222,7 @@ impl Link {
 
     /// Sends a command.
     pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, PushError> {
-        let mut reply = self.reply(command).await;
-        // It was the master, and changed nothing; the sentinels name another one.
-        if self.servers.address.master.is_some() && reply.as_ref().is_err_and(is_replica) {
-            self.connection = None;
-            reply = self.reply(command).await;
-        }
-        reply.map_err(|wrong| {
+        self.reply(command).await.map_err(|wrong| {
             // What the server says itself leaves the connection as it was.
             if wrong.code().is_none() {
                 self.connection = None;
@@ -254,27 +245,16 @@ impl Link {
     }
 
     async fn reply<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        // A master that was replaced may go on answering.
-        if self.servers.address.master.is_some() {
-            self.connection
-                .take_if(|(_, made)| made.elapsed() > NAMED_FOR);
-        }
-        let connection = match &mut self.connection {
-            Some((connection, _)) => connection,
-            None => {
-                let made = Box::pin(self.servers.connect()).await?;
-                &mut self.connection.insert((made, Instant::now())).0
-            }
+        // A master that was replaced may go on answering: the sentinels are asked again, as often as a process looks.
+        let kept = self.connection.take();
+        let connection = match kept.filter(|_| self.servers.address.master.is_none()) {
+            Some(connection) => connection,
+            None => Box::pin(self.servers.connect()).await?,
         };
+        let connection = self.connection.insert(connection);
         let reply = connection.req_packed_command(command).await?;
         Ok(from_redis_value(reply.extract_error()?)?)
     }
-}
-
-/// Whether a server that is a replica has refused to write. Older servers wrap what a script's command was told.
-fn is_replica(wrong: &RedisError) -> bool {
-    wrong.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-        || wrong.detail().is_some_and(|what| what.contains("READONLY"))
 }
 
 /// Publications of a channel.

@@ -77,18 +77,15 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod changes;
-pub(crate) mod exchange;
 mod link;
 mod push_error;
-mod redis_audit;
 mod redis_rules;
-mod redis_source;
+pub(crate) mod redis_source;
 
 #[cfg(feature = "tls")]
 pub use self::{certificates::Certificates, link::client_of};
 pub use self::{
     push_error::{PushError, PushErrorKind},
-    redis_audit::RedisAudit,
-    redis_rules::RedisRules,
+    redis_rules::{RedisAudit, RedisRules},
     redis_source::RedisSource,
 };

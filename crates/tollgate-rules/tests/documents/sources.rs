@@ -215,6 +215,7 @@ async fn the_schema_may_lie_next_to_documents_that_name_it() {
     // A document that takes the schema of schemas for its own is one.
     let other = named("d").replace("./limits", "https://json-schema.org/limits");
     write("d.json", &other);
-    rules.reload().expect("four documents");
+    let count = || rules.document().names().count();
+    until("there are four documents", || count() == 4).await;
     assert_eq!(rules.document().names().count(), 4);
 }
