@@ -80,8 +80,6 @@ pub(crate) const INTERVAL: Tick = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) quota: Quota,
-    /// `None` where the quota counts in windows.
-    pub(crate) arrival: Option<Gcra>,
     /// `None` also where the quota has no lease: it is exact then.
     pub(crate) lease: Option<LeaseTerms>,
     pub(crate) report: Option<ReportTerms>,
@@ -95,14 +93,13 @@ impl Terms {
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow
         );
         let of_windows = matches!(consistency, Consistency::Exact | Consistency::Leased(_));
-        let arrival = Gcra::new(&scene.quota);
-        if arrival.is_none() && !(is_window && of_windows) {
+        let is_bucket = Gcra::new(&scene.quota).is_some();
+        if !(is_bucket || is_window && of_windows) {
             return None;
         }
         let quota = &scene.quota;
         Some(Self {
             quota: *quota,
-            arrival,
             lease: match consistency {
                 Consistency::Leased(permille) => LeaseTerms::new(quota, permille).ok(),
                 _ => None,

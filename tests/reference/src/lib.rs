@@ -7,12 +7,14 @@ use tollgate_core::Tick;
 use tollgate_prefilter::LeaseTerms;
 
 mod bucket_grantor;
+mod limit_state;
 mod overdraft;
 mod slot_grantor;
 mod window_grantor;
 
 pub use self::{
     bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},
+    limit_state::{BucketLimit, LimitState, WindowLimit},
     slot_grantor::{SlotGrantor, SlotRecord, SlotState},
     window_grantor::{WindowGrantor, WindowState},
 };

@@ -21,7 +21,7 @@ use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 /// are out are spent in a window that does not count them, at most the reserve.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowGrantor<A> {
-    quota: A,
+    pub(crate) quota: A,
     terms: LeaseTerms,
     window: Tick,
 }

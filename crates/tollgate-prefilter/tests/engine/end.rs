@@ -4,6 +4,7 @@ use tollgate_core::{AlgorithmKind, Consistency};
 
 use crate::{
     run::{Run, TRUST},
+    store::assess,
     world::{Content, Event},
 };
 
@@ -114,7 +115,7 @@ impl<'a> End<'a> {
                 return;
             }
             let left = self.0.reference.left_in_bucket(&world.quota, now);
-            let in_store = i128::from(self.0.store.assess(now, 0).remaining);
+            let in_store = i128::from(assess(&self.0.store, now, 0).remaining);
             let says = || format!("the exact bucket has {left}, the store {in_store} {when}");
             return self.0.must(left >= in_store, says);
         }

@@ -10,11 +10,12 @@ use tollgate_prefilter::{
     Begin, BoundRules, Engine, EngineEvent, EngineOptions, FollowUp, LeaseTerms, Next, NoReply,
     Query, ReturnedLease,
 };
+use tollgate_test_reference::LimitState;
 
 use crate::{
     end::End,
     reference::Reference,
-    store::{State, carry_out},
+    store::{assess, carry_out, take_back},
     world::{Content, Event, Kind, LENGTH, Message, Request, Waits, World},
 };
 
@@ -28,7 +29,7 @@ pub(crate) const TRUST: Tick = 1_100_000;
 pub(crate) struct Run<'a> {
     pub(crate) world: &'a World,
     pub(crate) now: Tick,
-    pub(crate) store: State,
+    pub(crate) store: LimitState,
     pub(crate) processes: Vec<Process>,
     pub(crate) messages: Vec<Message>,
     pub(crate) requests: Vec<Request>,
@@ -51,7 +52,7 @@ impl<'a> Run<'a> {
             world,
             // In the store's time, five seconds after a window began.
             now: 1_700_000_040_000_000 + 5_000_000 - AHEAD,
-            store: State::new(&world.quota, terms.ok()),
+            store: LimitState::new(&world.quota, terms.ok()).expect("it is granted"),
             processes: (0..world.processes)
                 .map(|_| Process::new(world, &rules))
                 .collect(),
@@ -350,7 +351,7 @@ impl<'a> Run<'a> {
             }
             Content::Reset(returned, _) => {
                 for returned in returned {
-                    self.store.take_back(now, *returned);
+                    take_back(&mut self.store, now, *returned);
                 }
                 self.store.reset(now);
                 let mut excused = 0;
@@ -396,7 +397,7 @@ impl<'a> Run<'a> {
             Settlement::Cancel => self.store.refund(now, receipt.taken, receipt.check.cost()),
             Settlement::Refund(units) => self.store.refund(now, receipt.taken, units),
             Settlement::Charge(units) => {
-                let units = units.min(self.store.assess(now, 0).remaining);
+                let units = units.min(assess(&self.store, now, 0).remaining);
                 self.store.take(now, units);
                 self.reference.admit(usize::MAX, now, units);
             }

@@ -7,13 +7,10 @@ use crate::{
     script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{
-    Check, Quota, Rule, RuleSet, SECOND,
-    algorithm::{Algorithm, Assessment, FixedWindow, SlidingWindow},
-    calendar::CalendarUnit,
-    store::Fingerprint,
+    Check, Quota, Rule, RuleSet, SECOND, calendar::CalendarUnit, store::Fingerprint,
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
-use tollgate_test_reference::{BucketGrantor, BucketState, WindowGrantor, WindowState};
+use tollgate_test_reference::LimitState;
 use tollgate_test_servers::numbers::Numbers;
 use tollgate_test_servers::redis_client::Integers as _;
 
@@ -23,68 +20,11 @@ const STEPS: u64 = 400;
 const HISTORIES: u64 = 30;
 const MARGIN: Duration = Duration::from_secs(10_000_000_000);
 
-/// The state machine that a quota is held to.
-#[derive(Debug)]
-enum Twin {
-    Bucket(BucketGrantor, BucketState),
-    Fixed(
-        WindowGrantor<FixedWindow>,
-        WindowState<<FixedWindow as Algorithm>::State>,
-        FixedWindow,
-    ),
-    Sliding(
-        WindowGrantor<SlidingWindow>,
-        WindowState<<SlidingWindow as Algorithm>::State>,
-        SlidingWindow,
-    ),
-}
-
-impl Twin {
-    fn new(quota: &Quota, terms: LeaseTerms) -> Self {
-        if let Some(grantor) = BucketGrantor::new(quota, terms) {
-            return Self::Bucket(grantor, BucketState::default());
-        }
-        let window = "the terms are those of a window";
-        if let Some(quota) = FixedWindow::new(quota) {
-            let grantor = WindowGrantor::new(quota, &terms).expect(window);
-            return Self::Fixed(grantor, WindowState::default(), quota);
-        }
-        let quota = SlidingWindow::new(quota).expect("a sliding window");
-        let grantor = WindowGrantor::new(quota, &terms).expect(window);
-        Self::Sliding(grantor, WindowState::default(), quota)
-    }
-
-    fn reset(&mut self, now: u64) {
-        match self {
-            Self::Bucket(grantor, state) => grantor.reset(state, now),
-            Self::Fixed(grantor, state, _) => grantor.reset(state, now),
-            Self::Sliding(grantor, state, _) => grantor.reset(state, now),
-        }
-    }
-
-    /// The tick from which on the state need not be kept.
-    fn fresh_at(&self) -> u64 {
-        match self {
-            Self::Bucket(grantor, state) => grantor.fresh_at(state),
-            Self::Fixed(_, state, quota) => quota.fresh_at(&state.counts),
-            Self::Sliding(_, state, quota) => quota.fresh_at(&state.counts),
-        }
-    }
-
-    fn acquire(&mut self, now: u64, cost: u64, query: &LeaseQuery) -> (Assessment, Option<Grant>) {
-        match self {
-            Self::Bucket(grantor, state) => grantor.acquire(state, now, cost, query),
-            Self::Fixed(grantor, state, _) => grantor.acquire(state, now, cost, query),
-            Self::Sliding(grantor, state, _) => grantor.acquire(state, now, cost, query),
-        }
-    }
-}
-
 /// Runs a history, and says how often units were granted that the bucket did not have, and how often to a request that was denied.
 fn history(server: &mut Server, quota: Quota, seed: u64) -> [u64; 2] {
     let mut numbers = Numbers(seed);
     let terms = LeaseTerms::new(&quota, 20 + numbers.below(480) as u16).expect("it is granted");
-    let mut twin = Twin::new(&quota, terms);
+    let mut twin = LimitState::new(&quota, Some(terms)).expect("they are its terms");
     let rules = RuleSet::new([Rule::new("rule", quota)]).expect("a valid rule");
     let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
     let encoder = Encoder::new(&rules, keyspace).expect("no plans");
