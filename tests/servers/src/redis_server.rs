@@ -1,8 +1,12 @@
 //! A server of the test's own, for tests that wait for it without keeping others from running.
 
-use std::{io, path::Path, process::Command, time::Duration};
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    process::Command,
+    time::Duration,
+};
 
-use redis::FromRedisValue;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -49,46 +53,6 @@ impl RedisServer {
         server
     }
 
-    /// The port that it listens on.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.0.port()
-    }
-
-    /// The folder that the server runs in.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.0.dir()
-    }
-
-    /// The process, for tests that stop it.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
-    /// Where it is, as `RedisStore::builder` takes it.
-    #[must_use]
-    pub fn url(&self) -> String {
-        self.0.url()
-    }
-
-    /// The same for this user.
-    #[must_use]
-    pub fn url_of(&self, user: &str, password: &str) -> String {
-        self.0.url_of(user, password)
-    }
-
-    /// The reply to a command, for which the thread waits.
-    ///
-    /// # Panics
-    ///
-    /// It is an error, or of another type.
-    #[must_use]
-    pub fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
-        self.0.ask(command)
-    }
-
     /// The raw answers to a command, as the protocol (version 2) writes them.
     pub async fn command(&self, command: &[&str]) -> String {
         self.commands(&[command]).await
@@ -106,11 +70,6 @@ impl RedisServer {
     pub async fn is_in_role(&self, role: &str) -> bool {
         let answer = send(self.port(), &[&["ROLE"]]).await;
         answer.is_ok_and(|answer| answer.contains(role))
-    }
-
-    /// `kill -9`.
-    pub fn kill(&mut self) {
-        self.0.kill();
     }
 
     /// Starts it anew on the same port, after [`kill`](Self::kill).
@@ -145,6 +104,20 @@ impl RedisServer {
     /// Lets it go on.
     pub fn resume(&self) {
         signal("-CONT", self.pid());
+    }
+}
+
+impl Deref for RedisServer {
+    type Target = blocking_server::RedisServer;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for RedisServer {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 

@@ -19,8 +19,36 @@ use tollgate_test_servers::redis_server::RedisServer;
 
 pub(super) struct Bench {
     pub(super) node: Node,
-    events: Arc<Mutex<Vec<NodeEvent>>>,
+    events: Events,
     script: Arc<Script>,
+}
+
+/// What happens to a node or a cluster.
+#[derive(Clone, Default)]
+pub(super) struct Events(Arc<Mutex<Vec<NodeEvent>>>);
+
+impl Events {
+    /// Options with short pauses, which report to it.
+    pub(super) fn options(&self) -> NodeOptions {
+        let sink = self.clone();
+        NodeOptions {
+            longest_pause: Duration::from_millis(200),
+            seed: 7,
+            events: Arc::new(move |_, event| sink.0.lock().unwrap().push(event.clone())),
+            breaker: quick(),
+            ..NodeOptions::default()
+        }
+    }
+
+    pub(super) fn count(&self, wanted: impl Fn(&NodeEvent) -> bool) -> usize {
+        let events = self.0.lock().unwrap();
+        events.iter().filter(|event| wanted(event)).count()
+    }
+}
+
+/// Adds to a key, and so counts how often it runs.
+pub(super) fn counting() -> Arc<Script> {
+    Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])"))
 }
 
 /// A breaker with short pauses.
@@ -42,20 +70,13 @@ impl Bench {
     }
 
     pub(super) fn start_with(url: &str, change: impl FnOnce(&mut NodeOptions)) -> Self {
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&events);
-        let mut options = NodeOptions {
-            longest_pause: Duration::from_millis(200),
-            seed: 7,
-            events: Arc::new(move |_, event| sink.lock().unwrap().push(event.clone())),
-            breaker: quick(),
-            ..NodeOptions::default()
-        };
+        let events = Events::default();
+        let mut options = events.options();
         change(&mut options);
         Self {
             node: Node::start(url.parse().unwrap(), options).unwrap(),
             events,
-            script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
+            script: counting(),
         }
     }
 
@@ -69,15 +90,6 @@ impl Bench {
         (0..calls)
             .map(|_| self.node.call(Command::new(&self.script, &[key], &["1"])))
             .collect()
-    }
-
-    /// What became of calls that were all made at once.
-    pub(super) async fn answers(&self, calls: Vec<AnswerFuture>) -> Vec<Result<i64, CallError>> {
-        let mut answers = Vec::new();
-        for call in calls {
-            answers.push(answer(call).await);
-        }
-        answers
     }
 
     /// As [`take`](Self::take), for what became of it.
@@ -101,22 +113,32 @@ impl Bench {
         eventually("a call is answered", || async { self.take(key).await.ok() }).await
     }
 
-    /// Waits until the breaker is closed and a call is answered.
-    pub(super) async fn is_well(&self) {
-        eventually("the breaker is closed", || async {
-            let _ = self.take("is-well").await;
-            (self.node.breaker() == BreakerState::Closed).then_some(())
+    /// Takes until the breaker is open.
+    pub(super) async fn opens(&self) {
+        self.takes_until("k", BreakerState::Open).await;
+    }
+
+    /// Takes until the breaker is closed.
+    pub(super) async fn closes(&self, key: &str) {
+        self.takes_until(key, BreakerState::Closed).await;
+    }
+
+    async fn takes_until(&self, key: &str, state: BreakerState) {
+        eventually(&format!("the breaker is {state:?}"), || async {
+            let _ = self.take(key).await;
+            (self.node.breaker() == state).then_some(())
         })
         .await;
+    }
+
+    /// Waits until the breaker is closed and a call is answered.
+    pub(super) async fn is_well(&self) {
+        self.closes("is-well").await;
         self.recovers("is-well").await;
     }
 
-    pub(super) fn events(&self) -> Vec<NodeEvent> {
-        self.events.lock().unwrap().clone()
-    }
-
     pub(super) fn count(&self, wanted: impl Fn(&NodeEvent) -> bool) -> usize {
-        self.events().iter().filter(|event| wanted(event)).count()
+        self.events.count(wanted)
     }
 
     /// Waits for an event.
@@ -125,7 +147,16 @@ impl Bench {
     }
 }
 
-async fn answer(call: AnswerFuture) -> Result<i64, CallError> {
+/// The answers to calls that were made at once.
+pub(super) async fn answers(calls: Vec<AnswerFuture>) -> Vec<Result<i64, CallError>> {
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(answer(call).await);
+    }
+    answers
+}
+
+pub(super) async fn answer(call: AnswerFuture) -> Result<i64, CallError> {
     let answer = tokio::time::timeout(2 * SLACK, call).await;
     match answer.expect("a call ends shortly after its deadline") {
         Ok(Value::Integer(count)) => Ok(count),

@@ -2,10 +2,7 @@
 
 use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{
-    connection::{breaker::BreakerState, error::CallErrorKind},
-    internal_tests::connection::bench::{Bench, eventually},
-};
+use crate::{connection::error::CallErrorKind, internal_tests::connection::bench::Bench};
 
 #[tokio::test]
 async fn while_it_is_open_requests_do_no_io_and_probes_write() {
@@ -17,11 +14,7 @@ async fn while_it_is_open_requests_do_no_io_and_probes_write() {
     });
     bench.recovers("k").await;
     server.stop();
-    eventually("the breaker opens", || async {
-        let _ = bench.take("k").await;
-        (bench.node.breaker() == BreakerState::Open).then_some(())
-    })
-    .await;
+    bench.opens().await;
     server.resume();
     // What had been sent is run in the first round of the server, and this is answered in it or later.
     server.command(&["PING"]).await;

@@ -1,10 +1,6 @@
 //! A cluster with what happens to it, and a script that counts how often it runs.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use tollgate_test_servers::redis_cluster::RedisCluster;
 
@@ -15,20 +11,16 @@ use crate::{
         error::CallError,
         node::AnswerFuture,
         options::{NodeEvent, NodeOptions},
-        resp::Value,
     },
-    internal_tests::connection::bench::{eventually, quick},
+    internal_tests::connection::bench::{Events, answer, answers, counting, eventually},
     keys::keyspace::hash_slot,
 };
 
 pub(super) struct ClusterBench {
     pub(super) cluster: Cluster,
-    events: Arc<Mutex<Vec<NodeEvent>>>,
+    events: Events,
     script: Arc<Script>,
 }
-
-/// Longer than any machine takes to run a task that is ready, however busy it is.
-const SLACK: Duration = Duration::from_secs(60);
 
 impl ClusterBench {
     /// A cluster whose calls have time enough for a busy machine.
@@ -37,21 +29,17 @@ impl ClusterBench {
     }
 
     pub(super) fn start_with(url: &str, change: impl FnOnce(&mut NodeOptions)) -> Self {
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&events);
+        let events = Events::default();
         let mut options = NodeOptions {
             deadline: Duration::from_secs(1),
             longest_pause: Duration::from_millis(500),
-            seed: 7,
-            breaker: quick(),
-            events: Arc::new(move |_, event| sink.lock().unwrap().push(event.clone())),
-            ..NodeOptions::default()
+            ..events.options()
         };
         change(&mut options);
         Self {
             cluster: Cluster::start(url.parse().unwrap(), options).unwrap(),
             events,
-            script: Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])")),
+            script: counting(),
         }
     }
 
@@ -66,12 +54,7 @@ impl ClusterBench {
 
     /// One unit of each key, all at once.
     pub(super) async fn take_all(&self, keys: &[String]) -> Vec<Result<i64, CallError>> {
-        let calls: Vec<_> = keys.iter().map(|key| self.call(key)).collect();
-        let mut answers = Vec::new();
-        for call in calls {
-            answers.push(answer(call).await);
-        }
-        answers
+        answers(keys.iter().map(|key| self.call(key)).collect()).await
     }
 
     /// Takes units of each key until all of them are answered in one go.
@@ -91,16 +74,7 @@ impl ClusterBench {
     }
 
     pub(super) fn count_events(&self, wanted: impl Fn(&NodeEvent) -> bool) -> usize {
-        let events = self.events.lock().unwrap();
-        events.iter().filter(|event| wanted(event)).count()
-    }
-}
-
-async fn answer(call: AnswerFuture) -> Result<i64, CallError> {
-    let answer = tokio::time::timeout(SLACK, call).await;
-    match answer.expect("a call ends shortly after its deadline")? {
-        Value::Integer(count) => Ok(count),
-        other => panic!("{other:?}"),
+        self.events.count(wanted)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         stream::Security,
     },
     internal_tests::connection::{
-        bench::{Bench, eventually},
+        bench::{Bench, answers, eventually},
         cluster_bench::{ClusterBench, keys},
     },
 };
@@ -85,7 +85,7 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
     bench.recovers("k").await;
     bench.is_well().await;
     let calls = bench.call("many", 500);
-    let answers = bench.answers(calls).await;
+    let answers = answers(calls).await;
     assert!(answers.iter().any(Result::is_ok));
     encrypted.server.restart().await;
     bench.is_well().await;

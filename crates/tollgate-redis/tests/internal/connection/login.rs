@@ -25,11 +25,7 @@ async fn a_probe_that_may_not_write_its_key_keeps_no_request_from_the_server() {
     .await;
     server.restart().await;
     server.command(&user).await;
-    eventually("the breaker is closed", || async {
-        let _ = bench.take("limits:k").await;
-        (bench.node.breaker() == BreakerState::Closed).then_some(())
-    })
-    .await;
+    bench.closes("limits:k").await;
 }
 
 #[tokio::test]

@@ -3,10 +3,7 @@
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tollgate_test_servers::redis_server::RedisServer;
 
-use crate::{
-    connection::breaker::BreakerState,
-    internal_tests::connection::bench::{Bench, eventually},
-};
+use crate::internal_tests::connection::bench::{Bench, eventually};
 
 #[tokio::test]
 async fn a_breaker_closes_before_a_server_that_only_refuses_to_write() {
@@ -15,17 +12,9 @@ async fn a_breaker_closes_before_a_server_that_only_refuses_to_write() {
     bench.recovers("k").await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     server.stop();
-    eventually("the breaker opens", || async {
-        let _ = bench.take("k").await;
-        (bench.node.breaker() == BreakerState::Open).then_some(())
-    })
-    .await;
+    bench.opens().await;
     server.resume();
-    eventually("the breaker is closed", || async {
-        let _ = bench.take("k").await;
-        (bench.node.breaker() == BreakerState::Closed).then_some(())
-    })
-    .await;
+    bench.closes("k").await;
 }
 
 #[tokio::test]
@@ -40,11 +29,7 @@ async fn a_server_that_is_busy_with_a_script_is_left_alone_until_the_script_ends
         .write_all(b"EVAL \"while true do end\" 0\r\n")
         .await
         .unwrap();
-    eventually("the breaker opens", || async {
-        let _ = bench.take("k").await;
-        (bench.node.breaker() == BreakerState::Open).then_some(())
-    })
-    .await;
+    bench.opens().await;
     eventually("the script is killed", || async {
         let killed = server.command(&["SCRIPT", "KILL"]).await;
         killed.starts_with("+OK").then_some(())

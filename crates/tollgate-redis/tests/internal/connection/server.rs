@@ -10,7 +10,7 @@ use crate::{
         error::CallErrorKind,
         options::NodeEvent,
     },
-    internal_tests::connection::bench::{Bench, count_of, eventually},
+    internal_tests::connection::bench::{Bench, answers, count_of, eventually},
 };
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn calls_before_a_server_that_stands_still_end_and_few_of_them_run_when_it
     let asked = eventually("the connection is dropped", || async {
         let calls = bench.call("zombies", 500);
         assert!(bench.node.waiting() <= 256);
-        let ended = bench.answers(calls).await;
+        let ended = answers(calls).await;
         assert!(ended.iter().all(Result::is_err));
         let lost = bench.count(|event| matches!(event, NodeEvent::Lost { .. })) > 0;
         lost.then_some(ended.len())
