@@ -18,8 +18,9 @@ everything | quick | lints | tests | edge | servers | schedules | docs) ;;
   ;;
 esac
 
-# The same random cases each time, and not many. `cargo test` by itself takes others at each run, and more.
-export PROPTEST_RNG_SEED=20260722 PROPTEST_CASES=100
+# The same random cases each time, and not many. `cargo test` by itself takes others at each run, and more. They are drawn by
+# xorshift: ChaCha, which is the default, is most of what a property of an algorithm takes where it is not optimized.
+export PROPTEST_RNG_SEED=20260722 PROPTEST_CASES=100 PROPTEST_RNG_ALGORITHM=xs
 export TOLLGATE_PYTHON="$PWD/target/python/bin/python"
 
 # In an empty folder there is nothing to build upon, and what the next build could build upon costs a fifth of the time. A test that
