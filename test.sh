@@ -122,7 +122,7 @@ failures() {
 # Clippy is a whole compiler: what builds the tests finds the lints. `cargo clippy` would compile everything once more.
 #
 # Of the whole workspace each time: `-p` would choose other features, and compile all dependencies again.
-linted() { RUSTC_WORKSPACE_WRAPPER=clippy-driver cargo "$@" --workspace --all-features; }
+linted() { RUSTC_WORKSPACE_WRAPPER="$PWD/tests/lints.sh" cargo "$@" --workspace --all-features; }
 
 # What the tests drive is installed meanwhile.
 build() {

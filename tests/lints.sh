@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# The compiler of the test command, as RUSTC_WORKSPACE_WRAPPER: clippy, which is a whole compiler and finds the lints as well.
+#
+# Of programs that no test starts it makes no machine code, which is most of the work: they are checked, as `cargo check` does. A
+# test that is to start one of them would not find it.
+set -euo pipefail
+
+arguments=("$@")
+examples='--crate-name (hello|leased|requeue|rest_and_grpc|script|shop|waiters) '
+if [[ ${CARGO_PKG_NAME:-} == tollgate-benches || " $* " =~ $examples ]] && [[ " $* " != *" --test "* ]]; then
+  # Of a library there is metadata too, and this does not fit.
+  arguments=("${arguments[@]/#--emit=dep-info,link/--emit=dep-info,metadata}")
+fi
+exec clippy-driver "${arguments[@]}"
