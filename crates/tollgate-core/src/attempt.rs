@@ -82,28 +82,38 @@ impl<'a> Attempt<'a> {
     ///
     /// Dropping the answer does not give back what was taken.
     #[inline]
-    pub fn decide(&self) -> Step<Decision> {
+    pub fn decide(self) -> Step<Decision> {
         #[cfg(feature = "tokio")]
         let is_bounded = self.deadline.is_some();
         #[cfg(not(feature = "tokio"))]
         let is_bounded = false;
-        match is_bounded || self.limiter.has_waits() {
-            true => self.decide_by_rules(),
-            false => self.limiter.acquire_unreported(self.checks),
+        let (limiter, checks) = (self.limiter, self.checks);
+        match is_bounded || limiter.has_waits() {
+            false => limiter.acquire_unreported(checks),
+            // Not by itself: it would be put together in memory for each request, and passed by its address.
+            #[cfg(feature = "tokio")]
+            true => Self::by_rules(limiter, checks, self.patience, self.deadline, self.has_room),
+            #[cfg(not(feature = "tokio"))]
+            true => Self::by_rules(limiter, checks, self.patience, self.has_room),
         }
     }
 
-    fn decide_by_rules(&self) -> Step<Decision> {
-        let (limiter, checks) = (self.limiter, self.checks);
+    fn by_rules(
+        limiter: &Limiter,
+        checks: &[Check],
+        patience: Option<Duration>,
+        #[cfg(feature = "tokio")] deadline: Option<tokio::time::Instant>,
+        has_room: bool,
+    ) -> Step<Decision> {
         #[cfg(feature = "tokio")]
-        if let Some(deadline) = self.deadline {
+        if let Some(deadline) = deadline {
             return limiter.acquire_by(checks, deadline);
         }
-        if let Some(patience) = self.patience {
+        if let Some(patience) = patience {
             return limiter.acquire_with_patience(checks, patience);
         }
         if !limiter.waits_for_slots(checks) {
-            return match self.has_room {
+            return match has_room {
                 true => limiter.acquire_unreported(checks),
                 false => limiter.acquire_with_patience(checks, Duration::ZERO),
             };
@@ -138,24 +148,16 @@ impl<'a> Attempt<'a> {
     /// Whether the request waits after this decision of [`decide`](Self::decide): for its [delay](Decision::delay), or for slots.
     #[inline]
     #[must_use]
-    pub fn waits(&self, decision: &Decision) -> bool {
+    pub fn waits(self, decision: &Decision) -> bool {
         self.limiter.has_waits()
             && (!decision.delay().is_zero() || self.limiter.waits_for_slots_after(decision))
     }
 
     /// The request as it waits after this decision.
+    #[inline]
     #[cfg(feature = "tokio")]
-    pub fn wait(&self, decision: Decision) -> Waiting {
-        let place = (!decision.delay().is_zero()).then(|| {
-            let ticket = self.limiter.ticket(self.checks, &decision);
-            ticket.cancel_on_drop()
-        });
-        Waiting {
-            limiter: self.limiter.unregistered(),
-            checks: Checks::from_slice(self.checks),
-            decision,
-            place,
-        }
+    pub fn wait(self, decision: Decision) -> Waiting {
+        Waiting::new(self.limiter, self.checks, decision)
     }
 
     /// Takes the units as soon as they are there: see [`Limiter::acquire_within`].
@@ -223,6 +225,19 @@ pub struct Waiting {
 
 #[cfg(feature = "tokio")]
 impl Waiting {
+    fn new(limiter: &Limiter, checks: &[Check], decision: Decision) -> Self {
+        let place = (!decision.delay().is_zero()).then(|| {
+            let ticket = limiter.ticket(checks, &decision);
+            ticket.cancel_on_drop()
+        });
+        Self {
+            limiter: limiter.unregistered(),
+            checks: Checks::from_slice(checks),
+            decision,
+            place,
+        }
+    }
+
     /// Waits until the request may start, and takes what is only taken then: slots, and units of rules that do not wait. The decision
     /// is a denial where these do not fit, or if its rules let it wait no longer.
     ///

@@ -144,6 +144,7 @@ impl SharedSlots {
     }
 
     /// Whether it holds some, or its clones have.
+    #[inline]
     pub(crate) fn holds(&self) -> bool {
         self.holds.load(Ordering::Relaxed)
     }

@@ -15,9 +15,10 @@ use tollgate_core::Clock;
 ///
 /// Not a redirect: `r=0` could keep the client from following it. Not a response for shared caches: others would get the
 /// client's numbers. A 304 may have them: it updates the numbers of a cached response.
+#[inline]
 pub(crate) fn applies(status: StatusCode, headers: &HeaderMap) -> bool {
     (!status.is_redirection() || status == StatusCode::NOT_MODIFIED)
-        && (!headers.keys().any(is_about_caches) || !is_shared(status, headers))
+        && (headers.is_empty() || !is_shared(status, headers))
 }
 
 fn is_about_caches(name: &HeaderName) -> bool {
@@ -44,6 +45,9 @@ fn is_stored_by_nginx(headers: &HeaderMap) -> bool {
 
 /// Whether a shared cache may store the response and serve it to others (RFC 9111 §3 and §4.2).
 fn is_shared(status: StatusCode, headers: &HeaderMap) -> bool {
+    if !headers.keys().any(is_about_caches) {
+        return false;
+    }
     let heuristic = headers.contains_key(LAST_MODIFIED) && is_heuristically_cacheable(status);
     let expires = headers
         .get(EXPIRES)

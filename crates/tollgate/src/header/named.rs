@@ -97,7 +97,10 @@ impl Named {
         let mut line = Line::new();
         let mut expected = parts.usual.iter();
         let mut usual = true;
-        for status in QuotaStatus::all(verdicts, rules) {
+        for verdict in verdicts {
+            let Some(status) = QuotaStatus::of(verdict, rules) else {
+                continue;
+            };
             usual &= status.plan == 0 && expected.next() == Some(&status.rule);
             let Some(prefix) = parts
                 .prefixes

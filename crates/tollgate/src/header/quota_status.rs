@@ -25,7 +25,7 @@ impl QuotaStatus {
     /// `None` if there is nothing to report: the rule is not enforced, was not checked or has no limit, or the remaining units are
     /// unknown.
     #[inline]
-    fn of(verdict: &Verdict, rules: &RuleSet) -> Option<Self> {
+    pub(super) fn of(verdict: &Verdict, rules: &RuleSet) -> Option<Self> {
         if !verdict.has_numbers() || !verdict.knows_remaining() || !rules.enforces(verdict.rule()) {
             return None;
         }
@@ -60,6 +60,7 @@ impl QuotaStatus {
 
 /// After a denial, and if less is left than the request cost: the time until the same request passes, so that `Retry-After` is
 /// never earlier, even if cheaper requests would still pass. Otherwise: the time until the quota is full.
+#[inline]
 fn lasts(verdict: &Verdict) -> Duration {
     match verdict.retry() {
         Retry::After(delay) => delay,

@@ -1,9 +1,12 @@
 //! Admitting an allowed request, and what follows when its response comes.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{Extensions, Request, Response, response::Parts};
 use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Key, Pending, Verdict, store::Checks};
 
@@ -23,16 +26,17 @@ use crate::{
     },
 };
 
-/// An allowed request, whose response is still to come.
+/// A request that goes on to the service, and whose response is still to come.
 pub(crate) struct Admitted {
-    config: Arc<Config>,
-    checks: Checks,
-    decision: Decision,
+    pub(crate) config: Arc<Config>,
+    pub(crate) checks: Checks,
+    /// `None`: no rule counts it.
+    pub(crate) decision: Option<Decision>,
     entry: Option<Box<Entry>>,
 }
 
 /// What an allowed request carries to the handler, and what is left of it if there is no response. Most requests have none.
-pub(crate) struct Entry {
+struct Entry {
     /// If configured.
     admission: Option<Admission>,
     /// Where requests are counted towards a block: it counts this one.
@@ -77,155 +81,154 @@ pub(crate) fn answer_denied(
     Answered { response, held }
 }
 
-impl Entry {
+impl Admitted {
     #[inline]
-    pub(crate) fn of<B>(
-        config: &Arc<Config>,
-        checks: &Checks,
-        decision: &Decision,
-        request: &mut Request<B>,
-        waited: Option<Duration>,
-    ) -> Option<Box<Self>> {
-        let carries = config.attach_decision
-            || config.rules.counts_settled
-            || waited.is_some()
-            || (config.duplicates).is_due(request.extensions(), decision.at());
-        carries.then(|| Box::new(Self::new(config, checks, decision, request, waited)))
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        Self {
+            config,
+            checks: Checks::new(),
+            decision: None,
+            entry: None,
+        }
     }
 
-    fn new<B>(
-        config: &Arc<Config>,
-        checks: &Checks,
-        decision: &Decision,
+    /// Gives the request what it carries to the handler, after it has `waited`, if the response shows that. Returns the answer of
+    /// a challenge, in the place of the service's.
+    #[inline]
+    pub(crate) fn enter<B>(
+        &mut self,
         request: &mut Request<B>,
         waited: Option<Duration>,
-    ) -> Self {
-        let attach = || Admission::attach(config, checks, decision, request);
+    ) -> Option<Answered> {
+        let duplicates = &self.config.duplicates;
+        let is_due = |decision: &Decision| duplicates.is_due(request.extensions(), decision.at());
+        let has_entry = match &self.decision {
+            Some(decision) => self.config.has_entries || waited.is_some() || is_due(decision),
+            // A handler may check its own rules.
+            None => self.config.attach_decision,
+        };
+        match has_entry {
+            true => self.add_entry(request, waited),
+            false => None,
+        }
+    }
+
+    fn add_entry<B>(
+        &mut self,
+        request: &mut Request<B>,
+        waited: Option<Duration>,
+    ) -> Option<Answered> {
+        let config = &self.config;
+        let decision = &*(self.decision).get_or_insert_with(|| Decision::unlimited(0));
+        let attach = || Admission::attach(config, &self.checks, decision, request);
         let admission = config.attach_decision.then(attach);
-        let settlement = || Settlement::new(config, checks, decision, admission.clone());
-        Self {
+        let settlement = || Settlement::new(config, &self.checks, decision, admission.clone());
+        let entry = Entry {
             unsettled: config.rules.counts_settled.then(settlement),
             admission,
             waited,
             marked: (config.duplicates).mark(request.extensions_mut(), decision.at()),
-        }
-    }
-}
-
-impl Admitted {
-    #[inline]
-    pub(crate) fn new(
-        config: Arc<Config>,
-        checks: Checks,
-        decision: Decision,
-        entry: Option<Box<Entry>>,
-    ) -> Self {
-        Self {
-            config,
-            checks,
-            decision,
-            entry,
-        }
-    }
-
-    /// The answer of a challenge.
-    pub(crate) fn answer(mut self, mut answer: Response<Bytes>) -> Answered {
+        };
+        let answer = config.rules.challenge(&Head::from(&*request), decision);
+        self.entry = Some(Box::new(entry));
+        let (mut parts, body) = answer?.into_parts();
         // Its body is whole: nothing is left to wait for.
-        drop(self.on_response(&mut answer));
-        Answered::at_once(answer)
+        drop(self.on_response(&mut parts));
+        Some(Answered::at_once(Response::from_parts(parts, body)))
+    }
+
+    /// Whether a response with these extensions has any effect.
+    #[inline]
+    pub(crate) fn acts_on(&self, extensions: &Extensions) -> bool {
+        self.decision.is_some()
+            && (self.config.acts_on_responses || !extensions.is_empty() || self.entry.is_some())
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
     /// to be settled at the end of the body.
-    #[inline]
-    pub(crate) fn on_response<B>(&mut self, response: &mut Response<B>) -> Option<AtEnd> {
+    pub(crate) fn on_response(&mut self, response: &mut Parts) -> Option<AtEnd> {
         if let Some(entry) = &self.entry {
             if entry.marked {
                 self.config.duplicates.on_response();
             }
             if let Some(waited) = entry.waited {
-                server_timing::write(response.headers_mut(), waited);
+                server_timing::write(&mut response.headers, waited);
             }
-        }
-        if !self.config.acts_on_responses && response.extensions().is_empty() {
-            return None;
         }
         // First: a settlement would return them with its ticket.
-        let slots = self.decision.take_slots();
-        if response.extensions().get::<Refund>().is_some() {
-            self.settlement().refund();
-        } else if self.config.rules.settles_by_response {
-            let AtHead { changed, at_end } =
-                (self.settlement()).on_response(response.status(), response.headers());
-            self.write_headers(response, &changed);
-            if let Some(mut settlement) = at_end {
-                settlement.slots = slots;
-                return Some(AtEnd::Settle(settlement));
+        let slots = self.decision.as_ref().and_then(Decision::take_slots);
+        let is_refunded = response.extensions.get::<Refund>().is_some();
+        let is_settled = is_refunded || self.config.rules.settles_by_response;
+        match is_settled.then(|| self.settlement()).flatten() {
+            Some(settlement) if is_refunded => settlement.refund(),
+            Some(settlement) => {
+                let AtHead { changed, at_end } =
+                    settlement.on_response(response.status, &response.headers);
+                self.write_headers(response, &changed);
+                if let Some(mut settlement) = at_end {
+                    settlement.slots = slots;
+                    return Some(AtEnd::Settle(Mutex::new(Some(settlement))));
+                }
             }
-        } else if self.config.shows_quota || self.config.attach_decision {
-            self.write_headers(response, &[]);
+            None => self.write_headers(response, &[]),
         }
         slots.map(AtEnd::Release)
     }
 
     /// The inner service has failed.
     pub(crate) fn on_error(&mut self) {
-        if self.entry.as_ref().is_some_and(|entry| entry.marked) {
+        if let Some(entry) = &self.entry
+            && entry.marked
+        {
             self.config.duplicates.on_response();
         }
-        self.settlement().settle(&InnerResponse::error());
+        if let Some(settlement) = self.settlement() {
+            settlement.settle(&InnerResponse::error());
+        }
     }
 
-    fn settlement(&mut self) -> Settlement {
-        let unsettled = |entry: &mut Box<Entry>| entry.unsettled.take();
-        self.entry.as_mut().and_then(unsettled).unwrap_or_else(|| {
-            let admission = self.admission().cloned();
-            Settlement::new(&self.config, &self.checks, &self.decision, admission)
-        })
-    }
-
-    fn admission(&self) -> Option<&Admission> {
-        self.entry.as_ref()?.admission.as_ref()
-    }
-
-    /// The decisions of the handler's own checks; once.
-    fn in_handler(&self) -> Vec<Decision> {
-        self.admission()
-            .map_or_else(Vec::new, Admission::take_decisions)
+    /// The settlement of what the request has taken.
+    fn settlement(&mut self) -> Option<Settlement> {
+        let decision = self.decision.as_ref()?;
+        let unsettled = self.entry.as_mut().and_then(|entry| entry.unsettled.take());
+        Some(unsettled.unwrap_or_else(|| {
+            let admission = self
+                .entry
+                .as_ref()
+                .and_then(|entry| entry.admission.clone());
+            Settlement::new(&self.config, &self.checks, decision, admission)
+        }))
     }
 
     /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
-    fn write_headers<B>(&self, response: &mut Response<B>, changed: &[u16]) {
-        let is_hidden = response.extensions().get::<QuotaHidden>().is_some();
-        if self.config.settings.hide_quota {
-            if !self.in_handler().iter().all(Decision::is_allowed) {
-                // A handler's denial becomes a response of its own, as a `tonic::Status` does.
-                response.extensions_mut().insert(QuotaHidden);
-            }
-        } else if self.config.shows_quota
-            && !is_hidden
-            && applies(response.status(), response.headers())
+    fn write_headers(&self, response: &mut Parts, changed: &[u16]) {
+        let admission = self.entry.as_ref().and_then(|it| it.admission.as_ref());
+        // Those of the handler's own checks; once.
+        let in_handler = admission.map_or_else(Vec::new, Admission::take_decisions);
+        if self.config.settings.hide_quota && !in_handler.iter().all(Decision::is_allowed) {
+            // A handler's denial becomes a response of its own, as a `tonic::Status` does.
+            response.extensions.insert(QuotaHidden);
+        }
+        if !self.config.shows_quota
+            || response.extensions.get::<QuotaHidden>().is_some()
+            || !applies(response.status, &response.headers)
         {
-            self.write_fields(response.headers_mut(), changed);
+            return;
         }
-    }
-
-    fn write_fields(&self, map: &mut HeaderMap, changed: &[u16]) {
-        let in_handler = self.in_handler();
-        let verdicts = self.decision.verdicts();
-        if changed.is_empty() && in_handler.is_empty() {
-            return self.write_verdicts(map, verdicts);
-        }
-        let is_same = |verdict: &Verdict, rule: u16| usize::from(rule) == verdict.rule();
-        let kept = verdicts
-            .iter()
-            .filter(|verdict| !changed.iter().any(|rule| is_same(verdict, *rule)));
-        let all = one_per_rule(in_handler.iter().flat_map(Decision::verdicts).chain(kept));
-        self.write_verdicts(map, &all);
-    }
-
-    fn write_verdicts(&self, map: &mut HeaderMap, verdicts: &[Verdict]) {
-        let config = &*self.config;
+        let own = self.decision.as_ref().map_or(&[][..], Decision::verdicts);
+        let merged;
+        let verdicts = match changed.is_empty() && in_handler.is_empty() {
+            true => own,
+            false => {
+                let is_same = |verdict: &Verdict, rule: u16| usize::from(rule) == verdict.rule();
+                let has_changed = |it: &Verdict| changed.iter().any(|rule| is_same(it, *rule));
+                let kept = own.iter().filter(|verdict| !has_changed(verdict));
+                let in_handler = in_handler.iter().flat_map(Decision::verdicts);
+                merged = one_per_rule(in_handler.chain(kept));
+                &merged[..]
+            }
+        };
+        let (config, map) = (&*self.config, &mut response.headers);
         config.headers.write(map, verdicts, config.rules.set());
         if verdicts.len() > FEW_RULES {
             limit_size(config.settings.protocol, map);

@@ -1,9 +1,7 @@
 //! The response's body.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
-    sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
 };
 
@@ -27,14 +25,13 @@ pin_project! {
     #[project = KindProj]
     enum Kind<B> {
         /// The inner service's body, at whose end the request may be settled and return its slots.
-        Inner { #[pin] body: B, at_end: Option<Mutex<Option<AtEnd>>> },
+        Inner { #[pin] body: B, at_end: Option<AtEnd> },
         Full { bytes: Bytes },
     }
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self {
-        let at_end = at_end.map(|at_end| Mutex::new(Some(at_end)));
         Self {
             kind: Kind::Inner { body, at_end },
         }
@@ -45,20 +42,6 @@ impl<B> ResponseBody<B> {
             kind: Kind::Full { bytes },
         }
     }
-}
-
-/// Settles the request of a body that has ended without a frame: a server drops it then, and does not poll it. Slots go back with
-/// the body.
-fn settle(at_end: &Mutex<Option<AtEnd>>) {
-    let settlement = whole(at_end.lock()).take_if(|at_end| matches!(at_end, AtEnd::Settle(_)));
-    if let Some(settlement) = settlement {
-        settlement.end(None::<&Result<Frame<Bytes>, Infallible>>);
-    }
-}
-
-/// Nothing is changed under the lock but in one step.
-fn whole<T>(locked: Result<T, PoisonError<T>>) -> T {
-    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: Default> Default for ResponseBody<B> {
@@ -80,10 +63,8 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 let is_last = !matches!(&frame, Some(Ok(frame)) if frame.is_data());
                 // After the last frame, a server need not poll again.
-                if let Some(at_end) = at_end
-                    && (is_last || body.is_end_stream())
-                    && let Some(at_end) = whole(at_end.get_mut()).take()
-                {
+                let ends = |_: &mut AtEnd| is_last || body.is_end_stream();
+                if let Some(at_end) = at_end.take_if(ends) {
                     at_end.end(frame.as_ref());
                 }
                 Poll::Ready(frame)
@@ -101,7 +82,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
             Kind::Inner { body, at_end } => {
                 let has_ended = body.is_end_stream();
                 if has_ended && let Some(at_end) = at_end {
-                    settle(at_end);
+                    at_end.settle_at_once();
                 }
                 has_ended
             }

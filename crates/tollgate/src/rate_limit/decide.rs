@@ -34,9 +34,7 @@ pub(crate) enum Progress {
     Waits(Box<Waiting>),
 }
 
-/// Collects the checks of a request by its head and by whether it has a body. Without checks and look-ups, it passes.
-///
-/// `checks` is empty before the call. The caller owns it because it is large, so that it is not moved.
+/// Collects the checks of a request. Without checks and look-ups, it passes.
 #[inline]
 pub(crate) fn ask(
     config: &Config,

@@ -18,9 +18,8 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Entry, answer_denied},
+        admit::{Admitted, Answered, answer_denied},
         body::ResponseBody,
-        config::Config,
         decide::{Progress, delay},
         deny::reject,
         request_rules::KnownChecks,
@@ -36,18 +35,20 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        kind: Kind<S, B>,
+        stage: Stage<S, B>,
+        // The request for whose response the inner service runs. Not a part of the stage, which would be moved with it.
+        admitted: Option<Admitted>,
     }
 }
 
 pin_project! {
-    #[project = KindProj]
-    enum Kind<S, B>
+    #[project = StageProj]
+    enum Stage<S, B>
     where
         S: Service<Request<B>>,
     {
-        /// The inner service runs. `None`: no rule counts the request.
-        Inner { #[pin] future: S::Future, admitted: Option<Admitted> },
+        /// The inner service runs.
+        Inner { #[pin] future: S::Future },
         /// What is before that, or in its place.
         Before { state: Option<Box<State<S, B>>> },
     }
@@ -60,7 +61,7 @@ enum State<S, B> {
         request: Option<PendingRequest<S, B>>,
     },
     /// The request was admitted after a wait; the inner service becomes ready.
-    Readying(Option<(PendingRequest<S, B>, Box<Admitted>)>),
+    Readying(Option<PendingRequest<S, B>>),
     /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
     Answered(Answered),
 }
@@ -73,7 +74,7 @@ struct PendingRequest<S, B> {
     /// When the wait has begun.
     waits_since: Option<Instant>,
     request: Request<B>,
-    config: Arc<Config>,
+    admitted: Admitted,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -81,9 +82,10 @@ where
     S: Service<Request<B>>,
 {
     #[inline]
-    pub(crate) fn inner(future: S::Future, admitted: Option<Admitted>) -> Self {
+    pub(crate) fn inner(future: S::Future, admitted: Admitted) -> Self {
         Self {
-            kind: Kind::Inner { future, admitted },
+            stage: Stage::Inner { future },
+            admitted: Some(admitted),
         }
     }
 
@@ -91,11 +93,20 @@ where
         Self::before(State::Answered(answered))
     }
 
+    fn before(state: State<S, B>) -> Self {
+        Self {
+            stage: Stage::Before {
+                state: Some(Box::new(state)),
+            },
+            admitted: None,
+        }
+    }
+
     pub(crate) fn deciding(
         decided: Pending<(Progress, KnownChecks)>,
         ready: S,
         request: Request<B>,
-        config: Arc<Config>,
+        admitted: Admitted,
     ) -> Self {
         Self::before(State::Deciding {
             decided,
@@ -104,17 +115,9 @@ where
                 is_ready: true,
                 waits_since: None,
                 request,
-                config,
+                admitted,
             }),
         })
-    }
-
-    fn before(state: State<S, B>) -> Self {
-        Self {
-            kind: Kind::Before {
-                state: Some(Box::new(state)),
-            },
-        }
     }
 }
 
@@ -129,15 +132,10 @@ impl<S: Clone, B> PendingRequest<S, B> {
         self.service = self.service.clone();
         self.is_ready = false;
         self.waits_since = Some(Instant::now());
-        let place = self.config.wait_room.enter(head_bytes(&self.request));
+        let config = Arc::clone(&self.admitted.config);
+        let place = config.wait_room.enter(head_bytes(&self.request));
         let route = Route::of(self.request.extensions());
-        Pending::new(delay(
-            Arc::clone(&self.config),
-            checks,
-            waiting,
-            place,
-            route,
-        ))
+        Pending::new(delay(config, checks, waiting, place, route))
     }
 }
 
@@ -149,33 +147,40 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut kind = self.project().kind;
+        let mut this = self.project();
         loop {
-            let state = match kind.as_mut().project() {
-                KindProj::Inner { future, admitted } => {
-                    return Poll::Ready(match ready!(future.poll(cx)) {
-                        Ok(mut response) => {
-                            let settle = |it: &mut Admitted| it.on_response(&mut response);
-                            let at_end = admitted.as_mut().and_then(settle);
+            let state = match this.stage.as_mut().project() {
+                StageProj::Inner { future } => {
+                    let result = ready!(future.poll(cx));
+                    return Poll::Ready(match result {
+                        Ok(response) => {
+                            let (mut parts, body) = response.into_parts();
+                            let mut at_end = None;
+                            if let Some(admitted) = this.admitted
+                                && admitted.acts_on(&parts.extensions)
+                            {
+                                at_end = admitted.on_response(&mut parts);
+                            }
                             // It holds the configuration no longer.
-                            *admitted = None;
-                            Ok(response.map(|body| ResponseBody::inner(body, at_end)))
+                            *this.admitted = None;
+                            let body = ResponseBody::inner(body, at_end);
+                            Ok(Response::from_parts(parts, body))
                         }
                         Err(error) => {
-                            if let Some(mut admitted) = admitted.take() {
+                            if let Some(mut admitted) = this.admitted.take() {
                                 admitted.on_error();
                             }
                             Err(error)
                         }
                     });
                 }
-                KindProj::Before { state } => state,
+                StageProj::Before { state } => state,
             };
             match &mut **state.as_mut().expect("polled after completion") {
                 State::Deciding { decided, request } => {
                     let (progress, known) = ready!(Pin::new(&mut *decided).poll(cx));
                     let mut pending = request.take().expect("polled after completion");
-                    let config = Arc::clone(&pending.config);
+                    let config = &pending.admitted.config;
                     let head = Head::from(&pending.request);
                     let answered = match progress {
                         Progress::Waits(waiting) => {
@@ -185,51 +190,45 @@ where
                         }
                         Progress::Denied(decision) => {
                             let KnownChecks { checks, found } = &known;
-                            answer_denied(&config, &head, &decision, checks, found)
+                            answer_denied(config, &head, &decision, checks, found)
                         }
                         Progress::Refused(refusal) => {
-                            Answered::at_once(reject(&config, &head, &refusal))
+                            Answered::at_once(reject(config, &head, &refusal))
                         }
                         Progress::Allowed(decision) => {
-                            let checks = known.checks;
                             let shows_wait = config.settings.server_timing;
                             let since = pending.waits_since.filter(|_| shows_wait);
                             let waited = since.map(|since| since.elapsed());
-                            let request = &mut pending.request;
-                            let entry = Entry::of(&config, &checks, &decision, request, waited);
-                            let head = Head::from(&*request);
-                            let answer = config.rules.challenge(&head, &decision);
-                            let admitted = Admitted::new(config, checks, decision, entry);
-                            match answer {
-                                Some(answer) => admitted.answer(answer),
+                            (pending.admitted.checks, pending.admitted.decision) =
+                                (known.checks, Some(decision));
+                            match pending.admitted.enter(&mut pending.request, waited) {
                                 None if pending.is_ready => {
                                     let future = pending.service.call(pending.request);
-                                    let admitted = Some(admitted);
-                                    kind.set(Kind::Inner { future, admitted });
+                                    this.stage.set(Stage::Inner { future });
+                                    *this.admitted = Some(pending.admitted);
                                     continue;
                                 }
                                 None => {
-                                    let readying = Some((pending, Box::new(admitted)));
-                                    *state = Some(Box::new(State::Readying(readying)));
+                                    *state = Some(Box::new(State::Readying(Some(pending))));
                                     continue;
                                 }
+                                Some(answered) => answered,
                             }
                         }
                     };
                     *state = Some(Box::new(State::Answered(answered)));
                 }
-                State::Readying(readying) => {
-                    let (pending, _) = readying.as_mut().expect("polled after completion");
-                    let ready = ready!(pending.service.poll_ready(cx));
-                    let (mut pending, admitted) = readying.take().expect("it is there");
-                    let mut admitted = *admitted;
+                State::Readying(pending) => {
+                    let service = pending.as_mut().map(|pending| &mut pending.service);
+                    let ready = ready!(service.expect("polled after completion").poll_ready(cx));
+                    let mut pending = pending.take().expect("it is there");
                     if let Err(error) = ready {
-                        admitted.on_error();
+                        pending.admitted.on_error();
                         return Poll::Ready(Err(error));
                     }
                     let future = pending.service.call(pending.request);
-                    let admitted = Some(admitted);
-                    kind.set(Kind::Inner { future, admitted });
+                    this.stage.set(Stage::Inner { future });
+                    *this.admitted = Some(pending.admitted);
                 }
                 State::Answered(answered) => {
                     if let Some(held) = &mut answered.held {
@@ -249,15 +248,13 @@ where
     S: Service<Request<B>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.kind {
-            Kind::Inner { .. } => None,
-            Kind::Before { state } => state.as_deref(),
-        };
-        f.write_str(match state {
-            Some(State::Deciding { .. }) => "ResponseFuture::Deciding",
-            Some(State::Readying(_)) => "ResponseFuture::Readying",
-            Some(State::Answered(_)) => "ResponseFuture::Answered",
-            None => "ResponseFuture::Inner",
+        f.write_str(match &self.stage {
+            Stage::Inner { .. } => "ResponseFuture::Inner",
+            Stage::Before { state } => match state.as_deref() {
+                Some(State::Deciding { .. }) => "ResponseFuture::Deciding",
+                Some(State::Readying(_)) => "ResponseFuture::Readying",
+                Some(State::Answered(_)) | None => "ResponseFuture::Answered",
+            },
         })
     }
 }

@@ -62,8 +62,12 @@ struct CountingRule {
     key: Arc<dyn KeyExtractor>,
     /// `None`: computed for each request.
     terms: Option<Terms>,
+    /// Whether it applies to some requests, or not to some.
+    has_conditions: bool,
     /// Whether its quota, or whether it applies at all, depends on the key.
     depends_on_key: bool,
+    /// Whether it takes ids of requests.
+    has_id: bool,
 }
 
 /// What a rule asks about a request.
@@ -72,8 +76,7 @@ struct Terms {
     /// Its check, of no key yet.
     check: Check,
     quota: CheckQuota,
-    /// `None`: the quota has no limit.
-    limit: Option<u64>,
+    is_unlimited: bool,
 }
 
 /// The rule's own, whatever the request.
@@ -151,6 +154,8 @@ impl RequestRules {
                 number,
                 key: Arc::clone(key),
                 terms: (!settings.computes_terms()).then(terms),
+                has_conditions: settings.applies.is_some() || settings.exempt.is_some(),
+                has_id: settings.id.is_some(),
                 depends_on_key: settings.applies_to_key.is_some() || settings.has_plans_by_key(),
             })
         });
@@ -252,26 +257,19 @@ impl RequestRules {
             key: KeyBuf::new(),
             look_ups: None,
         };
-        self.each_that_may_apply(head, |rule| {
+        // Among many, an index finds those that may apply.
+        let candidates = self.index.as_ref().map(|index| index.candidates(head));
+        let rule_at = |n: usize| match &candidates {
+            None => self.counting.get(n),
+            Some(candidates) => Some(&self.counting[usize::from(*candidates.get(n)?)]),
+        };
+        for rule in (0..).map_while(rule_at) {
             if is_fragment && matches!(collecting.extract(rule), Extracted::Nothing(_)) {
-                return Ok(());
+                continue;
             }
-            collecting.add(rule)
-        })?;
-        Ok(collecting.look_ups)
-    }
-
-    /// Calls `then` with each rule whose conditions may be true, in their order. Among many, an index finds them.
-    #[inline]
-    fn each_that_may_apply(
-        &self,
-        head: &Head<'_>,
-        mut then: impl FnMut(&CountingRule) -> Result<(), Box<Refusal>>,
-    ) -> Result<(), Box<Refusal>> {
-        match &self.index {
-            Some(index) => index.each(head, |place| then(&self.counting[usize::from(place)])),
-            None => self.counting.iter().try_for_each(then),
+            collecting.add(rule)?;
         }
+        Ok(collecting.look_ups)
     }
 
     /// What a rule asks about this request. Where it has no limit for it, its cost is not computed.
@@ -281,7 +279,7 @@ impl RequestRules {
         let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
         let mut terms = Terms {
             quota,
-            limit,
+            is_unlimited: limit.is_none(),
             ..Terms::of(number, &request_rule.rule)
         };
         if limit.is_none() && !request_rule.has_plans_by_key() {
@@ -651,7 +649,7 @@ impl Terms {
         Self {
             check: unkeyed(number, rule.fixed_cost()),
             quota: OWN_QUOTA,
-            limit: rule.limit_under(0),
+            is_unlimited: rule.limit_under(0).is_none(),
         }
     }
 }
@@ -673,49 +671,43 @@ impl Collecting<'_> {
         rule.key.extract(self.head, &mut self.key)
     }
 
+    /// Whether the conditions of a rule are true.
+    fn applies(&self, rule: &CountingRule) -> bool {
+        let settings = rule.rule.settings();
+        if settings.applies.as_ref().is_some_and(|f| !f(self.head)) {
+            return false;
+        }
+        let is_exempt = settings.exempt.as_ref().is_some_and(|f| f(self.head));
+        if is_exempt {
+            self.rules.observer.skipped(rule.number);
+        }
+        !is_exempt
+    }
+
     /// Adds the check of a rule, if the rule applies.
+    #[inline]
     fn add(&mut self, rule: &CountingRule) -> Result<(), Box<Refusal>> {
-        let (rules, head) = (self.rules, self.head);
-        let (number, request_rule) = (rule.number, rule.rule.settings());
-        if request_rule.applies.as_ref().is_some_and(|f| !f(head)) {
+        if rule.has_conditions && !self.applies(rule) {
             return Ok(());
         }
-        if request_rule.exempt.as_ref().is_some_and(|f| f(head)) {
-            rules.observer.skipped(number);
-            return Ok(());
-        }
+        let (rules, number) = (self.rules, rule.number);
         let computed;
         let terms = match &rule.terms {
             Some(terms) => terms,
             None => {
-                computed = rules.terms_for(rule, head);
+                computed = rules.terms_for(rule, self.head);
                 &computed
             }
         };
-        if terms.limit.is_none() && !request_rule.has_plans_by_key() {
+        if terms.is_unlimited && !rule.rule.settings().has_plans_by_key() {
             rules.observer.skipped(number);
             return Ok(());
         }
-        match self.extract(rule) {
-            Extracted::Key => rules.observer.keyed(number),
-            // Its key would be asked for a limit of its own.
-            Extracted::Nothing(_) if terms.limit.is_none() => {
-                rules.observer.skipped(number);
-                return Ok(());
-            }
-            Extracted::Nothing(why) => {
-                let policy = terms.check.policy();
-                if !rules.resolve_missing(number, why, policy, &mut self.key)? {
-                    return Ok(());
-                }
-            }
-            Extracted::Later(answer) => {
-                let look_ups = self.look_ups.get_or_insert_default();
-                look_ups.push(self.checks.len(), answer);
-                self.checks.push(terms.check.with_quota(terms.quota));
-                identify(&rules.limiter, request_rule, head, self.checks);
-                return Ok(());
-            }
+        let extracted = self.extract(rule);
+        match matches!(extracted, Extracted::Key) {
+            true => rules.observer.keyed(number),
+            false if self.replaces_key(extracted, rule, terms)? => {}
+            false => return Ok(()),
         }
         if !rule.depends_on_key {
             let check = rules.limiter.with_key(terms.check, &self.key);
@@ -726,10 +718,38 @@ impl Collecting<'_> {
             rules.observer.skipped(number);
             return Ok(());
         }
-        if request_rule.id.is_some() {
-            identify(&rules.limiter, request_rule, head, self.checks);
+        if rule.has_id {
+            identify(&rules.limiter, rule.rule.settings(), self.head, self.checks);
         }
         Ok(())
+    }
+
+    /// A request has no key, or not yet. Returns whether it counts by another one, that of all who have none.
+    fn replaces_key(
+        &mut self,
+        extracted: Extracted,
+        rule: &CountingRule,
+        terms: &Terms,
+    ) -> Result<bool, Box<Refusal>> {
+        let (rules, number) = (self.rules, rule.number);
+        match extracted {
+            Extracted::Key => Ok(true),
+            // Its key would be asked for a limit of its own.
+            Extracted::Nothing(_) if terms.is_unlimited => {
+                rules.observer.skipped(number);
+                Ok(false)
+            }
+            Extracted::Nothing(why) => {
+                rules.resolve_missing(number, why, terms.check.policy(), &mut self.key)
+            }
+            Extracted::Later(answer) => {
+                let look_ups = self.look_ups.get_or_insert_default();
+                look_ups.push(self.checks.len(), answer);
+                self.checks.push(terms.check.with_quota(terms.quota));
+                identify(&rules.limiter, rule.rule.settings(), self.head, self.checks);
+                Ok(false)
+            }
+        }
     }
 }
 

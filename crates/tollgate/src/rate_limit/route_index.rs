@@ -45,8 +45,8 @@ struct Node {
 /// With fewer rules on paths, calling each condition costs no more.
 const LEAST: usize = 8;
 
-/// The rules that were found on a path, in order.
-type Found = SmallVec<[u16; 16]>;
+/// Rules whose condition can be true.
+type Candidates = SmallVec<[u16; 16]>;
 
 impl RouteIndex {
     /// The index of rules with these routes; `None`: so few have any that it is not worth it.
@@ -81,15 +81,10 @@ impl RouteIndex {
         self.trees[place].1.add(path, entry);
     }
 
-    /// Calls `candidate` with each rule whose condition can be true, in order.
-    #[inline]
-    pub(crate) fn each<E>(
-        &self,
-        head: &Head<'_>,
-        mut candidate: impl FnMut(u16) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// The rules whose condition can be true, in order.
+    pub(crate) fn candidates(&self, head: &Head<'_>) -> Candidates {
         let method = Methods::of(head.method);
-        let mut found = Found::new();
+        let mut found = Candidates::new();
         for (of, tree) in &self.trees {
             if *of == PathOf::Words {
                 if let Some(words) = head.extensions.get::<Words>() {
@@ -101,17 +96,12 @@ impl RouteIndex {
                 tree.find_below(0, path.split('/'), method, &mut found);
             }
         }
+        let anywhere = self.anywhere.iter();
+        let anywhere = anywhere.filter(|entry| entry.methods.meet(method));
+        found.extend(anywhere.map(|entry| entry.rule));
         found.sort_unstable();
         found.dedup();
-        let mut found = found.into_iter().peekable();
-        let anywhere = self.anywhere.iter();
-        for entry in anywhere.filter(|entry| entry.methods.meet(method)) {
-            while let Some(rule) = found.next_if(|rule| *rule < entry.rule) {
-                candidate(rule)?;
-            }
-            candidate(entry.rule)?;
-        }
-        found.try_for_each(candidate)
+        found
     }
 }
 
@@ -152,7 +142,7 @@ impl PathTree {
         node: usize,
         mut rest: impl Iterator<Item = &'p str> + Clone,
         method: Methods,
-        found: &mut Found,
+        found: &mut Candidates,
     ) {
         let node = &self.0[node];
         let mut add = |entries: &[Entry]| {
@@ -176,7 +166,6 @@ impl PathTree {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
 
     use http::{Method, Request};
     use proptest::{collection::vec, prelude::*, sample::select};
@@ -314,15 +303,6 @@ mod tests {
             .collect()
     }
 
-    fn candidates(index: &RouteIndex, head: &Parts) -> Vec<u16> {
-        let mut candidates = Vec::new();
-        let Ok(()) = index.each(&Head::from(head), |rule| {
-            candidates.push(rule);
-            Ok::<_, Infallible>(())
-        });
-        candidates
-    }
-
     fn head(method: Method, path: &str) -> Parts {
         let request = Request::builder().method(method).uri(path);
         request.body(()).expect("a request").into_parts().0
@@ -349,7 +329,7 @@ mod tests {
                     all.map(Condition::predicate).all(|holds| holds(&Head::from(&head)))
                 };
                 let expected: Vec<u16> = (0..rules.len() as u16).filter(applies).collect();
-                let candidates = candidates(&index, &head);
+                let candidates = index.candidates(&Head::from(&head));
                 prop_assert!(candidates.windows(2).all(|pair| pair[0] < pair[1]));
                 let holds = |rule: &u16| {
                     let rule = &rules[usize::from(*rule)];
@@ -396,11 +376,8 @@ mod tests {
             ("/r401/r402/x", &[401, 402]),
             ("/r1000", &[]),
         ] {
-            assert_eq!(
-                candidates(&index, &head(Method::GET, path)),
-                expected,
-                "{path}"
-            );
+            let found = index.candidates(&Head::from(&head(Method::GET, path)));
+            assert_eq!(&found[..], expected, "{path}");
         }
         // By words, some of which may be any.
         let by_words = (0..1_000).map(|n| {
@@ -420,8 +397,8 @@ mod tests {
         ] {
             let mut head = head(Method::GET, "/");
             head.extensions.insert(Words::from_iter(words));
-            let found = candidates(&index, &head);
-            assert_eq!(found, expected, "{words:?}");
+            let found = index.candidates(&Head::from(&head));
+            assert_eq!(&found[..], expected, "{words:?}");
             let holds = rules[7].settings().applies.as_ref().expect("a condition");
             assert_eq!(holds(&Head::from(&head)), found.len() == 3);
         }
@@ -438,7 +415,7 @@ mod tests {
         let rules = super::tests::rules(&conditions);
         let routes = rules.iter().map(|rule| &rule.settings().routes);
         let index = RouteIndex::new(routes).expect("there are many");
-        let candidates = candidates(&index, &head(Method::POST, "/a"));
-        assert_eq!(candidates, [1, 3, 5, 7, 9, 10]);
+        let candidates = index.candidates(&Head::from(&head(Method::POST, "/a")));
+        assert_eq!(candidates[..], [1, 3, 5, 7, 9, 10]);
     }
 }

@@ -3,22 +3,22 @@
 use std::{
     fmt,
     future::ready,
+    mem,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::{Check, Decision, Pending, Step, observe::Timer, store::Checks};
+use tollgate_core::{Pending, Step, observe::Timer};
 use tower_service::Service;
 
 use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, Entry, answer_denied},
+        admit::{Admitted, Answered, answer_denied},
         body::ResponseBody,
-        config::Config,
         decide::{Progress, ask, attempt, look_up, report, wait},
         deny::reject,
         future::ResponseFuture,
@@ -83,71 +83,23 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
-        let timer = Timer::start();
         // One configuration for all of the request.
-        let config = self.config.load();
-        let head = Head::from(&request);
+        let mut admitted = Admitted::new(self.config.load());
         let has_body = !request.body().is_end_stream();
-        let mut checks = Checks::new();
-        match ask(&config, &head, has_body, &mut checks) {
-            Ok(None) if checks.is_empty() && !config.attach_decision => {
-                return ResponseFuture::inner(self.inner.call(request), None);
-            }
-            Ok(None) => {}
-            Err(refusal) => {
-                return self.answer(Answered::at_once(reject(&config, &head, &refusal)));
-            }
-            Ok(Some(look_ups)) => {
-                let route = Route::of(head.extensions);
-                let decided = look_up(Arc::clone(&config), checks, look_ups, timer, route);
-                return self.decide_later(Pending::new(decided), request, config);
+        match decide(&mut admitted, &Head::from(&request), has_body) {
+            None => match admitted.enter(&mut request, None) {
+                // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
+                None => ResponseFuture::inner(self.inner.call(request), admitted),
+                Some(answered) => self.answer(answered),
+            },
+            Some(Instead::Answered(answered)) => self.answer(answered),
+            Some(Instead::Later(decided)) => {
+                // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
+                let clone = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, clone);
+                ResponseFuture::deciding(decided, ready, request, admitted)
             }
         }
-        let asked: &[Check] = &checks;
-        let attempt = attempt(&config, asked);
-        let decided = match asked.is_empty() {
-            true => Step::Ready(Decision::unlimited(0)),
-            false => attempt.decide(),
-        };
-        // It stays where it was written until the service is called: each move takes time.
-        let decision = match &decided {
-            Step::Ready(decision) if !attempt.waits(decision) => decision,
-            _ => {
-                let pending = match decided {
-                    // With its place in the queue, which goes back also if the future is never polled.
-                    Step::Ready(decision) => {
-                        let waits = Progress::Waits(Box::new(attempt.wait(decision)));
-                        Pending::new(ready((waits, checks.into())))
-                    }
-                    reply => {
-                        let (route, known) = (Route::of(head.extensions), checks.into());
-                        Pending::new(wait(Arc::clone(&config), known, reply, timer, route))
-                    }
-                };
-                return self.decide_later(pending, request, config);
-            }
-        };
-        if !asked.is_empty() {
-            report(&config, &head, asked, decision, timer);
-        }
-        if !decision.is_allowed() {
-            let answered = answer_denied(&config, &head, decision, asked, &[]);
-            return self.answer(answered);
-        }
-        let entry = Entry::of(&config, &checks, decision, &mut request, None);
-        if config.rules.has_challenges()
-            && let Some(answer) = config.rules.challenge(&Head::from(&request), decision)
-        {
-            let admitted = Admitted::new(config, checks, decision.clone(), entry);
-            return self.answer(admitted.answer(answer));
-        }
-        // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-        let inner = self.inner.call(request);
-        let Step::Ready(decision) = decided else {
-            unreachable!("it was looked at");
-        };
-        // Put together in its place, after the call: the future is not moved.
-        ResponseFuture::inner(inner, Some(Admitted::new(config, checks, decision, entry)))
     }
 }
 
@@ -162,19 +114,64 @@ impl<S: Clone> RateLimit<S> {
         self.inner = self.inner.clone();
         ResponseFuture::answered(answered)
     }
+}
 
-    fn decide_later<B>(
-        &mut self,
-        decided: Pending<(Progress, KnownChecks)>,
-        request: Request<B>,
-        config: Arc<Config>,
-    ) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
-        let clone = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, clone);
-        ResponseFuture::deciding(decided, ready, request, config)
+/// What comes in the place of the service, or before it.
+enum Instead {
+    Answered(Answered),
+    /// The store or a look-up of the key is in flight, or the request waits.
+    Later(Pending<(Progress, KnownChecks)>),
+}
+
+/// Decides a request by its head and by whether it has a body. `None`: it goes on to the service, and `admitted` has its checks and
+/// its decision. They are written where they stay, because they are large to move.
+fn decide(admitted: &mut Admitted, head: &Head<'_>, has_body: bool) -> Option<Instead> {
+    let timer = Timer::start();
+    let (config, checks) = (&admitted.config, &mut admitted.checks);
+    match ask(config, head, has_body, checks) {
+        Ok(None) if checks.is_empty() => return None,
+        Ok(None) => {}
+        Ok(Some(look_ups)) => {
+            let (config, checks) = (Arc::clone(config), mem::take(checks));
+            let decided = look_up(config, checks, look_ups, timer, Route::of(head.extensions));
+            return Some(Instead::Later(Pending::new(decided)));
+        }
+        Err(refusal) => {
+            let response = reject(config, head, &refusal);
+            return Some(Instead::Answered(Answered::at_once(response)));
+        }
     }
+    let attempt = attempt(config, checks);
+    let decided = attempt.decide();
+    if let Step::Ready(decision) = &decided
+        && !attempt.waits(decision)
+    {
+        report(config, head, checks, decision, timer);
+        if !decision.is_allowed() {
+            let answered = answer_denied(config, head, decision, checks, &[]);
+            return Some(Instead::Answered(answered));
+        }
+        // Not by `Step::ready`, which moves it twice more.
+        if let Step::Ready(decision) = decided {
+            admitted.decision = Some(decision);
+        }
+        return None;
+    }
+    Some(Instead::Later(match decided {
+        // With its place in the queue, which goes back also if the future is never polled.
+        Step::Ready(decision) => {
+            let waits = Progress::Waits(Box::new(attempt.wait(decision)));
+            Pending::new(ready((waits, mem::take(checks).into())))
+        }
+        reply @ Step::Wait(_) => {
+            let (config, known) = (Arc::clone(config), mem::take(checks).into());
+            Pending::new(wait(
+                config,
+                known,
+                reply,
+                timer,
+                Route::of(head.extensions),
+            ))
+        }
+    }))
 }
