@@ -10,7 +10,7 @@
 -- overdraft is what it may owe at most, from a charge until the next take.
 --
 -- As algorithm 16 it is that of a rule whose requests wait. Its state has 12 bytes more: for how long requests wait at
--- most, in µs, and before when units were taken that lapse, in steps of 2^20 µs (`cut` in `gcra.rs`). The arrival
+-- most, in µs, and before when units were taken that lapse, in steps of 2^20 µs (`cut` in `gcra_state.rs`). The arrival
 -- time may lie beyond the burst by that wait: a queue. A denial never cuts a queue.
 
 if purpose == 'take' then

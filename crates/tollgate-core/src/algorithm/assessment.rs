@@ -3,7 +3,8 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    algorithm::gcra::GcraState, held_slots::HeldSlots, key::Fingerprint, quota::Quota, time::Tick,
+    algorithm::gcra_state::GcraState, held_slots::HeldSlots, key::Fingerprint, quota::Quota,
+    time::Tick,
 };
 
 /// A quota made ready for its algorithm: pure functions of (state, now, cost).

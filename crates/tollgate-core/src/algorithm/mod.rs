@@ -105,6 +105,7 @@ pub(crate) mod assessment;
 pub mod concurrent;
 pub mod fixed_window;
 pub mod gcra;
+mod gcra_state;
 pub mod leaky_bucket;
 pub mod sliding_buckets;
 pub mod sliding_log;
@@ -116,7 +117,8 @@ pub use self::{
     assessment::{Algorithm, Assessment, DenyBound, Instant, Taken},
     concurrent::{Concurrent, ConcurrentState},
     fixed_window::{FixedWindow, FixedWindowState},
-    gcra::{Gcra, GcraState},
+    gcra::Gcra,
+    gcra_state::GcraState,
     sliding_buckets::{SlidingBuckets, SlidingBucketsState},
     sliding_log::{SlidingLog, SlidingLogState},
     sliding_window::{SlidingWindow, SlidingWindowState},

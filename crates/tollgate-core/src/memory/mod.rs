@@ -43,6 +43,7 @@ mod cells;
 mod decide;
 mod hasher;
 mod locked;
+mod open_records;
 mod plan;
 mod reservations;
 mod rule_store;

@@ -10,20 +10,17 @@ use crate::{
     key::Fingerprint,
     memory::{
         locked::Locked,
+        open_records::Record,
         rule_store::MemoryRuleStore,
         rule_table::{AnyRuleTable, with_table},
     },
     reservation::{Reservation, Reserved, foreign, gone},
     step::Step,
     store::rule_store::{ReservationStore, ReservedSettlement, RuleStore as _},
-    sync::{AtomicU64, Mutex, Ordering, lock},
-    time::{Tick, micros},
+    sync::{Ordering, lock},
+    time::micros,
 };
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher as _, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// The most records, so that memory is bounded.
 const MOST: usize = 65_536;
@@ -127,45 +124,5 @@ impl ReservationStore for MemoryRuleStore {
         record.ends = self.clock.now().saturating_add(micros(term));
         reservations.ends_at(record.ends);
         Step::Ready(Ok(()))
-    }
-}
-
-/// The open records of a memory store.
-#[derive(Default)]
-pub(super) struct Reservations {
-    pub(super) open: Mutex<HashMap<u128, Record>>,
-    /// When the first of them ends, or earlier; 0: there is none. Decisions read it without the lock.
-    pub(super) first_end: AtomicU64,
-    /// The slots of all records, which end by themselves at some time.
-    pub(super) slots: AtomicU64,
-    seed: RandomState,
-}
-
-pub(super) struct Record {
-    pub(super) ends: Tick,
-    pub(super) bytes: Vec<u8>,
-    /// They are counted while the record is open.
-    pub(super) slots: Vec<HeldSlots>,
-}
-
-impl Reservations {
-    pub(super) fn text(&self, id: u128) -> Reservation {
-        let hash = self.seed.hash_one(id);
-        Reservation::of_store(&format!("{id:032x}{hash:016x}"))
-    }
-
-    /// Frees the slots of a record that is not open any more.
-    pub(super) fn release(&self, record: Record) {
-        for slots in record.slots {
-            drop(slots);
-            self.slots.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn ends_at(&self, ends: Tick) {
-        let first = self.first_end.load(Ordering::Relaxed);
-        if first == 0 || ends < first {
-            self.first_end.store(ends, Ordering::Relaxed);
-        }
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     memory::{
         balances::Balances,
         hasher::Hasher,
+        open_records::Reservations,
         plan::Plan,
-        reservations::Reservations,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
         shard::SlotNumbers,
         table::{AnyTable, CarryOver, Packed, PackedTable, Table},
