@@ -279,6 +279,11 @@ fn wall_clock() -> Tick {
         .map_or(0, micros)
 }
 
+/// Whole milliseconds, rounded up as in answers to clients: a wait is not 0, and not over before they are.
+pub(crate) fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// Whole microseconds, rounded down, at most `u64::MAX`.
 pub(crate) fn micros(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000);

@@ -16,6 +16,7 @@ use crate::{
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
+    time::millis,
 };
 
 /// Chooses the denials that are logged: all of the first ten in a second, then one in ten, from the hundredth on one in a
@@ -66,7 +67,7 @@ pub(super) fn decided(
         answer = (!is_denied).then_some(if verdict.is_degraded() { "passed" } else { "allowed" }),
         reason = decision.reason().map(Reason::as_str),
         source = verdict.source().as_str(),
-        retry_after_ms = decision.retry_after().map(|delay| delay.as_millis() as u64),
+        retry_after_ms = decision.retry_after().map(millis),
         algorithm = rule.quota().algorithm().name(),
         plan = plan.as_deref(),
         subject_type = subject_type.as_deref(),

@@ -1,7 +1,5 @@
 //! A decision as records.
 
-use std::time::Duration;
-
 use crate::{
     check::Check,
     decision::{Decision, Outcome, Reason, Verdict},
@@ -9,6 +7,7 @@ use crate::{
     observe::shown::shown,
     rule::Rule,
     rule_set::RuleSet,
+    time::millis,
 };
 
 /// One rule's part of a decision, in words and numbers: for an access log, an audit, an event on a queue. With the feature
@@ -54,9 +53,9 @@ pub struct DecisionRecord {
     pub remaining: Option<u64>,
     /// The units [owed](Verdict::debt); `None` if there are none, or it is not known.
     pub debt: Option<u64>,
-    /// The time until the state equals a fresh one, in ms.
+    /// The time until the state equals a fresh one, in ms, rounded up.
     pub reset_after_ms: Option<u64>,
-    /// When the same cost fits, in ms; `None` if it fits now, never, or if it is not known.
+    /// When the same cost fits, in ms, rounded up as in the answer to the client; `None` if it fits now, never, or if it is not known.
     pub retry_after_ms: Option<u64>,
 }
 
@@ -78,7 +77,6 @@ impl Decision {
     fn record(&self, rule: &Rule, verdict: &Verdict, check: Option<&Check>) -> DecisionRecord {
         let is_enforced = rule.is_enforced();
         let numbers = verdict.has_numbers();
-        let millis = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let is_denied = is_enforced && verdict.outcome() == Outcome::Deny;
         DecisionRecord {
             at_ms: self.at() / 1_000,
@@ -157,8 +155,8 @@ mod tests {
         for record in first.into_iter().chain(second) {
             assert_eq!(record.at_ms, 1_700_000_123_456);
             assert_eq!(record.remaining, Some(0));
-            assert_eq!(record.reset_after_ms, Some(36_543));
-            assert_eq!(record.retry_after_ms, Some(36_543));
+            assert_eq!(record.reset_after_ms, Some(36_544));
+            assert_eq!(record.retry_after_ms, Some(36_544));
         }
     }
 
