@@ -126,7 +126,7 @@ impl Message {
     /// Processes the reply, or that none has come. What is to be sent then.
     pub(crate) fn finish(self, is_answered: bool, now: Tick) -> Vec<Self> {
         let reply = self.reply.filter(|_| is_answered);
-        let reply = reply.ok_or(NoReply::Unknown);
+        let reply = reply.ok_or(NoReply::NoAnswer);
         let Some(Next::Done(done)) = self.query.map(|query| query.finish(reply, now)) else {
             return Vec::new();
         };

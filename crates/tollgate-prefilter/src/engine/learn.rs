@@ -40,11 +40,11 @@ impl Query {
             Err(why) => {
                 for item in &leases {
                     match why {
-                        NoReply::NotRun | NoReply::NothingToSend => self.on_not_sent(item),
-                        NoReply::Unknown => self.on_lost(item),
+                        NoReply::NotSent | NoReply::NothingToSend => self.on_not_sent(item),
+                        NoReply::NoAnswer => self.on_lost(item),
                     }
                 }
-                if why != NoReply::Unknown {
+                if why != NoReply::NoAnswer {
                     // Denials that were not sent are counted with the next call.
                     let counted = std::mem::take(&mut self.counted);
                     for (check, counted) in self.checks.iter().zip(counted) {
@@ -62,8 +62,8 @@ impl Query {
         for (index, report) in std::mem::take(&mut self.reports).iter().enumerate() {
             let reply = match replies {
                 Ok(replies) => replies.get(index).copied(),
-                Err(NoReply::NotRun | NoReply::NothingToSend) => Some(ReportReply::Refused),
-                Err(NoReply::Unknown) => None,
+                Err(NoReply::NotSent | NoReply::NothingToSend) => Some(ReportReply::Refused),
+                Err(NoReply::NoAnswer) => None,
             };
             match reply {
                 Some(ReportReply::Counted { left, reset_after }) => {
@@ -236,7 +236,7 @@ impl Query {
     fn without_store(&self, why: NoReply, now: Tick) -> Decision {
         let outcome = match why {
             NoReply::NothingToSend => Outcome::NotDecided,
-            NoReply::NotRun | NoReply::Unknown => Outcome::Failed,
+            NoReply::NotSent | NoReply::NoAnswer => Outcome::Failed,
         };
         let known = |check: &Check| {
             let known = self.bound.block(check, |it| it.stands(check, now));

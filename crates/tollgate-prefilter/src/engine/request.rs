@@ -236,11 +236,11 @@ impl IndexSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoReply {
     /// The query certainly was not carried out.
-    NotRun,
+    NotSent,
     /// No check of the query has a limit, so it was not sent.
     NothingToSend,
     /// It is unknown whether it was carried out. It must not be sent again.
-    Unknown,
+    NoAnswer,
 }
 
 // Units that were taken: they come back, or more is charged.
@@ -411,7 +411,7 @@ impl Reset {
     pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
         let is_back = |index: usize| match reply {
             Ok(is_refused) => is_refused(index),
-            Err(why) => why != NoReply::Unknown,
+            Err(why) => why != NoReply::NoAnswer,
         };
         for (index, (check, returned)) in self.returned.iter().enumerate() {
             if is_back(index) {

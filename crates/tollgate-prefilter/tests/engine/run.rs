@@ -169,9 +169,9 @@ impl<'a> Run<'a> {
     fn happen_extra(&mut self, event: Event) {
         let now = self.now;
         match event {
-            Event::GiveUp(index) => self.no_reply(index, Some(NoReply::Unknown)),
+            Event::GiveUp(index) => self.no_reply(index, Some(NoReply::NoAnswer)),
             Event::Drop(index) => self.no_reply(index, None),
-            Event::NotRun(index) => self.no_reply(index, Some(NoReply::NotRun)),
+            Event::NotRun(index) => self.no_reply(index, Some(NoReply::NotSent)),
             Event::Abandon(index) => self.abandon(index),
             Event::Cancel(request) => self.settle(request, Settlement::Cancel),
             Event::Charge(request) => self.settle(request, Settlement::Charge(1)),
@@ -437,7 +437,7 @@ impl<'a> Run<'a> {
         let mut message = self.messages.remove(index);
         let request = message.request.take();
         let (process, bound) = (message.process, message.bound);
-        let is_unknown = why != Some(NoReply::NotRun);
+        let is_unknown = why != Some(NoReply::NotSent);
         if is_unknown && let Content::Query { reports, .. } = &message.content {
             let units: u64 = reports.iter().map(Check::cost).sum();
             self.processes[process].really_lost += units;

@@ -1,46 +1,33 @@
 //! What a call asks, as it is sent; and how several go out as one.
 //!
-//! A call of the script that decides carries checks, and each check names its key by number. So the keys of several calls can
+//! A call of the script that decides carries checks, and each check names its keys by their numbers. So the keys of several calls can
 //! stand in one command, one behind the other, with the numbers in the checks moved.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, ptr, sync::OnceLock, time::Duration};
 
 use sha1_smol::Sha1;
+use smallvec::SmallVec;
 
 /// A script with its keys and arguments, or a command.
 #[derive(Clone)]
 pub(crate) struct Command {
     /// `None`: its arguments are a command.
-    pub(super) script: Option<Arc<Script>>,
-    keys: usize,
-    args: usize,
-    /// The keys, then the arguments, each as it is sent.
-    bytes: Vec<u8>,
-    args_at: usize,
-    checks: Option<Checks>,
+    pub(super) script: Option<&'static Script>,
+    pub(crate) keys: Packed,
+    pub(crate) args: Packed,
+    /// Where in the bytes of the arguments numbers of keys stand, in order. `None`: the arguments are no checks.
+    pub(crate) key_places: Option<SmallVec<[usize; 4]>>,
+    /// How many answers come to the checks.
+    pub(crate) answers: usize,
+    /// Requests of one hash slot may travel together. Outside of a cluster all are in hash slot 0.
+    pub(super) hash_slot: u16,
     /// A bit for each rule that it is about. Two rules may share one.
     pub(crate) rules: u64,
-}
-
-/// The arguments behind the first one, if they are checks.
-#[derive(Clone, Copy)]
-struct Checks {
-    count: usize,
-    /// How many answers come to them.
-    answers: usize,
-    at: usize,
-    hash_slot: u16,
-    /// For how long they keep the server, as it is estimated.
-    time: Duration,
-    /// Whether it is one check that may repeat for the next key.
-    repeats: bool,
 }
 
 /// Where a check says which algorithm it is for, and the sliding log there, which takes a server longer than others.
 const ALGORITHM: usize = 13;
 const LOG: u8 = 20;
-/// And a fixed window of a durable rule: it has the number of one more key, which `calendar.lua` reads at the same place.
-const DURABLE: u8 = 24;
 
 /// Where a check says the limit of its quota.
 const LIMIT: Range<usize> = 22..30;
@@ -52,151 +39,84 @@ const LOG_UNIT_TIME: Duration = Duration::from_nanos(150);
 /// Logs of more units are refused.
 const MOST_UNITS: f64 = 1e6;
 
-/// Where a check keeps the number of its key, counted from 1, little endian.
-const KEY: Range<usize> = 3..5;
-
-/// Where a check says the role of its rule, and the role with which it has two more numbers of keys behind all others.
-const ROLE: usize = 1;
-const WITH_BALANCE: u8 = 3;
-
-/// In the first byte of a check: it has three more numbers of keys, at its end.
-const FURTHER_KEYS: u8 = 8;
-
-/// The flag of a check of a rule that blocks keys.
-const BLOCKS: u8 = 64;
-
 /// A check of the operation 0 or 1, without flags, has this many bytes. It may repeat.
 const REPEATABLE: usize = 34;
 const MOST_REPEATABLE: u8 = 1;
 
-/// Where a durable check with an id, and a durable charge, say since when the server has its states; others say it where these end.
-const SINCE_BEHIND_ID: usize = REPEATABLE + 17;
-const SINCE_OF_CHARGE: usize = REPEATABLE + 24;
-
 impl Command {
     /// Any script.
     pub(crate) fn new(
-        script: &Arc<Script>,
+        script: &'static Script,
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
     ) -> Self {
-        let mut command = Self::empty(Some(script), 128 * (keys.len() + args.len()));
-        for key in keys {
-            command.push_key(key.as_ref());
-        }
-        for arg in args {
-            command.push_arg(arg.as_ref());
-        }
+        let mut command = Self::empty(Some(script));
+        keys.iter().for_each(|key| command.keys.push(key.as_ref()));
+        args.iter().for_each(|arg| command.args.push(arg.as_ref()));
         command
     }
 
     /// A command that is about the connection.
     pub(super) fn of_words(words: &[&str]) -> Self {
-        let mut command = Self::empty(None, 0);
-        for word in words {
-            command.push_arg(word.as_bytes());
-        }
+        let mut command = Self::empty(None);
+        words.iter().for_each(|it| command.args.push(it.as_bytes()));
         command
     }
 
-    /// The script that decides: its first argument is what all the checks behind it have in common. Requests of one hash slot
-    /// may travel together; outside of a cluster that is hash slot 0.
-    pub(crate) fn checks<'a>(
-        script: &Arc<Script>,
-        hash_slot: u16,
-        keys: impl Iterator<Item = &'a [u8]>,
-        mut args: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Self {
-        // A usual key and a usual check, so that one allocation is enough as a rule.
-        let mut command = Self::empty(Some(script), 128 * args.len());
-        for key in keys {
-            command.push_key(key);
-        }
-        if let Some(common) = args.next() {
-            command.push_arg(common);
-        }
-        let (count, at) = (args.len(), command.bytes.len());
-        let mut answers = count;
-        let mut time = Duration::ZERO;
-        let mut repeats = command.keys == 1 && count == 1;
-        for check in args {
-            // The answer says more to a rule that blocks keys.
-            answers += usize::from(check.len() > REPEATABLE && check[0] & BLOCKS != 0);
-            repeats &= check.len() == REPEATABLE && check[0] <= MOST_REPEATABLE;
-            time = time.saturating_add(time_of(check));
-            command.push_arg(check);
-        }
-        command.checks = Some(Checks {
-            count,
-            answers,
-            at,
-            hash_slot,
-            time,
-            repeats,
-        });
+    /// The script that decides, without a check so far. Its first argument is what all the checks behind it have in common.
+    pub(crate) fn checks(script: &'static Script, common: &[u8]) -> Self {
+        let mut command = Self::empty(Some(script));
+        command.args.push(common);
+        command.key_places = Some(SmallVec::new());
         command
     }
 
-    fn empty(script: Option<&Arc<Script>>, room: usize) -> Self {
+    fn empty(script: Option<&'static Script>) -> Self {
         Self {
-            script: script.map(Arc::clone),
-            keys: 0,
-            args: 0,
-            bytes: Vec::with_capacity(room),
-            args_at: 0,
-            checks: None,
+            script,
+            keys: Packed::default(),
+            args: Packed::default(),
+            key_places: None,
+            answers: 0,
+            hash_slot: 0,
             rules: 0,
         }
     }
 
-    fn push_key(&mut self, key: &[u8]) {
-        push_argument(&mut self.bytes, key);
-        self.keys += 1;
-        self.args_at = self.bytes.len();
+    /// How many arguments at the beginning are there once for all checks.
+    fn common(&self) -> usize {
+        usize::from(self.key_places.is_some())
     }
 
-    fn push_arg(&mut self, arg: &[u8]) {
-        push_argument(&mut self.bytes, arg);
-        self.args += 1;
-    }
-
-    /// How many checks it carries; `None` if its arguments are something else.
-    pub(super) fn count(&self) -> Option<usize> {
-        self.checks.map(|checks| checks.count)
-    }
-
-    /// How many answers to checks come; `None` as for [`count`](Self::count).
-    pub(super) fn answers(&self) -> Option<usize> {
-        self.checks.map(|checks| checks.answers)
+    /// How many checks it carries.
+    pub(super) fn count(&self) -> usize {
+        self.key_places.as_ref().map_or(0, |_| self.args.len() - 1)
     }
 
     /// For how long it keeps a server, as it is estimated.
     pub(super) fn server_time(&self) -> Duration {
-        self.checks.map_or(CHECK_TIME, |checks| checks.time)
-    }
-
-    /// The hash slot of its keys. What has none may go anywhere.
-    pub(super) fn hash_slot(&self) -> u16 {
-        self.checks.map_or(0, |checks| checks.hash_slot)
+        match self.key_places {
+            Some(_) => self.args.iter().skip(1).map(time_of).sum(),
+            None => CHECK_TIME,
+        }
     }
 
     /// Whether one command can carry both: the same script, at the same time, on keys of the same hash slot.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
-        let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
-            return false;
-        };
-        let scripts = self.script.as_ref().zip(other.script.as_ref());
-        mine.hash_slot == theirs.hash_slot
-            && scripts.is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs))
-            && self.bytes[self.args_at..mine.at] == other.bytes[other.args_at..theirs.at]
+        let scripts = self.script.zip(other.script);
+        self.key_places.is_some()
+            && other.key_places.is_some()
+            && self.hash_slot == other.hash_slot
+            && scripts.is_some_and(|(mine, theirs)| ptr::eq(mine, theirs))
+            && self.args.iter().next() == other.args.iter().next()
     }
 
     /// Whether this is the same check as another, of another key.
     fn repeats(&self, other: &Self) -> bool {
-        let (Some(mine), Some(theirs)) = (self.checks, other.checks) else {
-            return false;
-        };
-        mine.repeats && theirs.repeats && self.bytes[mine.at..] == other.bytes[theirs.at..]
+        let is_repeatable = |it: &[u8]| it.len() == REPEATABLE && it[0] <= MOST_REPEATABLE;
+        (self.keys.len(), other.keys.len(), self.count()) == (1, 1, 1)
+            && self.args.iter().nth(1).is_some_and(is_repeatable)
+            && self.args == other.args
     }
 
     /// Appends requests that go with one another as one command: with the text of the script, or with its hash.
@@ -210,49 +130,49 @@ impl Command {
         let Some(first) = commands.clone().next() else {
             return;
         };
-        let Some(script) = &first.script else {
-            push_count(out, first.args);
-            out.extend_from_slice(&first.bytes);
-            return;
+        let Some(script) = first.script else {
+            push_count(out, first.args.len());
+            return first.push_args(0, 0, out);
         };
-        let keys = commands.clone().map(|command| command.keys).sum();
-        // What they have in common is there once.
-        let args = runs(commands.clone()).map(|(command, repeats)| match command.checks {
-            Some(checks) => checks.count + usize::from(repeats > 0),
-            None => command.args,
-        });
-        let common = usize::from(first.checks.is_some()).min(first.args);
+        let keys: usize = commands.clone().map(|command| command.keys.len()).sum();
+        let common = first.common();
+        let args = runs(commands.clone())
+            .map(|(command, repeats)| command.args.len() - common + usize::from(repeats > 0));
         push_count(out, 3 + keys + common + args.sum::<usize>());
         if with_body {
             push_argument(out, b"EVAL");
             push_argument(out, script.body.as_bytes());
         } else {
             push_argument(out, b"EVALSHA");
-            push_argument(out, &script.sha);
+            push_argument(out, script.sha().as_bytes());
         }
-        push_number(out, keys);
+        push_argument(out, itoa::Buffer::new().format(keys).as_bytes());
         for command in commands.clone() {
-            out.extend_from_slice(&command.bytes[..command.args_at]);
+            command.keys.iter().for_each(|key| push_argument(out, key));
         }
-        let Some(checks) = first.checks else {
-            out.extend_from_slice(&first.bytes[first.args_at..]);
-            return;
-        };
-        out.extend_from_slice(&first.bytes[first.args_at..checks.at]);
+        let once = first.args.iter().take(common);
+        once.for_each(|arg| push_argument(out, arg));
         let mut before = 0;
         for (command, repeats) in runs(commands) {
-            let at = command
-                .checks
-                .map_or(command.bytes.len(), |checks| checks.at);
-            let start = out.len();
-            out.extend_from_slice(&command.bytes[at..]);
-            if before > 0 {
-                move_keys(&mut out[start..], before);
-            }
-            before += command.keys + usize::from(repeats);
+            command.push_args(common, before, out);
+            before += command.keys.len() + usize::from(repeats);
             if repeats > 0 {
                 push_argument(out, &repeats.to_le_bytes());
             }
+        }
+    }
+
+    /// Appends the arguments behind the first ones. So many keys stand before its own.
+    fn push_args(&self, skipped: usize, keys_before: usize, out: &mut Vec<u8>) {
+        let mut places = self.key_places.iter().flatten().peekable();
+        let mut start = self.args.iter().take(skipped).map(<[u8]>::len).sum();
+        for arg in self.args.iter().skip(skipped) {
+            push_argument(out, arg);
+            let (begins, end) = (out.len() - arg.len() - END_OF_LINE.len(), start + arg.len());
+            while let Some(place) = places.next_if(|place| **place < end) {
+                move_key(&mut out[begins + place - start..], keys_before);
+            }
+            start = end;
         }
     }
 }
@@ -278,42 +198,6 @@ pub(super) fn push_asking(out: &mut Vec<u8>) {
     push_argument(out, b"ASKING");
 }
 
-/// Adds `by` to the number of the key in each of these checks, as they are sent.
-fn move_keys(mut checks: &mut [u8], by: usize) {
-    // `$`, the length, CR LF; then the check and CR LF.
-    while let Some(end) = checks.iter().position(|byte| *byte == b'\r') {
-        let digits = checks[1..end].iter();
-        let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
-        let (check, rest) = std::mem::take(&mut checks)[end + 2..].split_at_mut(length + 2);
-        let further = check.first().is_some_and(|what| what & FURTHER_KEYS != 0);
-        if let Some(key) = check.get_mut(KEY) {
-            move_key(key, by);
-        }
-        if check.get(ALGORITHM) == Some(&DURABLE) {
-            let place = match check[0] % FURTHER_KEYS {
-                0 if check[2] > 1 => SINCE_BEHIND_ID,
-                0 => REPEATABLE,
-                _ => SINCE_OF_CHARGE,
-            };
-            if let Some(key) = check.get_mut(place..place + 2) {
-                move_key(key, by);
-            }
-        }
-        let has_balance = check.get(ROLE) == Some(&WITH_BALANCE);
-        // Two bytes for each of three, and for each name of a balance; then CR LF.
-        let keys = if further { 6 } else { 0 } + if has_balance { 4 } else { 0 };
-        if let Some(start) = length.checked_sub(keys) {
-            for key in check[start..length].chunks_exact_mut(2) {
-                // 0 is none.
-                if key != [0, 0] {
-                    move_key(key, by);
-                }
-            }
-        }
-        checks = rest;
-    }
-}
-
 fn time_of(check: &[u8]) -> Duration {
     if check.get(ALGORITHM) != Some(&LOG) {
         return CHECK_TIME;
@@ -324,10 +208,49 @@ fn time_of(check: &[u8]) -> Duration {
     LOG_TIME + LOG_UNIT_TIME * limit.clamp(0.0, MOST_UNITS) as u32
 }
 
-fn move_key(key: &mut [u8], by: usize) {
-    // As many keys as that do not travel together.
-    let number = u16::from_le_bytes([key[0], key[1]]).wrapping_add(by as u16);
-    key.copy_from_slice(&number.to_le_bytes());
+/// Adds `by` to the number of a key, little endian, that the bytes begin with.
+fn move_key(bytes: &mut [u8], by: usize) {
+    if let Some(key) = bytes.first_chunk_mut() {
+        // As many keys as that do not travel together.
+        *key = u16::from_le_bytes(*key)
+            .wrapping_add(by as u16)
+            .to_le_bytes();
+    }
+}
+
+// Many byte strings in one piece of memory.
+
+/// Byte strings, one behind the other.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Packed {
+    /// Those of a usual key, or of a usual check, without an allocation.
+    pub(crate) bytes: SmallVec<[u8; 96]>,
+    ends: SmallVec<[usize; 4]>,
+}
+
+impl Packed {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.end();
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The string at a place that has one.
+    pub(crate) fn get(&self, place: usize) -> &[u8] {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[place]]
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|place| self.get(place))
+    }
 }
 
 // A script and its hash.
@@ -337,25 +260,24 @@ fn move_key(key: &mut [u8], by: usize) {
 /// The hash names an entry of the server's cache and protects nothing.
 pub(crate) struct Script {
     pub(crate) body: &'static str,
-    /// Forty hexadecimal digits.
-    pub(crate) sha: [u8; 40],
+    /// Forty hexadecimal digits, once they are needed.
+    sha: OnceLock<String>,
 }
 
 impl Script {
-    pub(crate) fn new(body: &'static str) -> Self {
-        let mut sha = [0; 40];
-        for (digits, byte) in sha
-            .chunks_exact_mut(2)
-            .zip(Sha1::from(body).digest().bytes())
-        {
-            let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
-            digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-        }
+    pub(crate) const fn new(body: &'static str) -> Self {
+        let sha = OnceLock::new();
         Self { body, sha }
+    }
+
+    pub(crate) fn sha(&self) -> &str {
+        (self.sha).get_or_init(|| Sha1::from(self.body).digest().to_string())
     }
 }
 
 // Writing commands.
+
+const END_OF_LINE: &[u8] = b"\r\n";
 
 /// Appends `*count` of a command.
 pub(super) fn push_count(out: &mut Vec<u8>, count: usize) {
@@ -366,33 +288,46 @@ pub(super) fn push_count(out: &mut Vec<u8>, count: usize) {
 pub(super) fn push_argument(out: &mut Vec<u8>, argument: &[u8]) {
     push_length(out, b'$', argument.len());
     out.extend_from_slice(argument);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Appends a number as one argument of a command.
-pub(super) fn push_number(out: &mut Vec<u8>, number: usize) {
-    let mut digits = [0; 20];
-    push_argument(out, decimal(number, &mut digits));
+    out.extend_from_slice(END_OF_LINE);
 }
 
 fn push_length(out: &mut Vec<u8>, mark: u8, length: usize) {
-    let mut digits = [0; 20];
     out.push(mark);
-    out.extend_from_slice(decimal(length, &mut digits));
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    out.extend_from_slice(END_OF_LINE);
 }
 
-fn decimal(number: usize, digits: &mut [u8; 20]) -> &[u8] {
-    let mut rest = number;
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        // A remainder of ten is one digit.
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return &digits[at..];
+#[cfg(test)]
+impl Command {
+    /// Checks that are made by hand: in each of them the number of its key stands at these places.
+    pub(crate) fn by_hand(
+        script: &'static Script,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+        places: &[usize],
+    ) -> Self {
+        let mut command = Self::new(script, keys, &args[..1]);
+        let mut key_places = SmallVec::new();
+        for check in args[1..].iter().map(AsRef::as_ref) {
+            let start = command.args.bytes.len();
+            key_places.extend(places.iter().map(|place| start + place));
+            command.args.push(check);
         }
+        command.key_places = Some(key_places);
+        command.answers = args.len() - 1;
+        command
+    }
+
+    /// Commands that go out as one.
+    pub(crate) fn written(commands: &[Self]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Self::write_all(commands.iter(), false, &mut out);
+        out
+    }
+
+    pub(crate) fn in_hash_slot(mut self, hash_slot: u16) -> Self {
+        self.hash_slot = hash_slot;
+        self
     }
 }
 
@@ -401,9 +336,10 @@ mod tests {
     use super::*;
     use crate::connection::resp::{Decoder, Value};
 
-    fn script() -> Arc<Script> {
-        Arc::new(Script::new("return 1"))
-    }
+    static SCRIPT: Script = Script::new("return 1");
+
+    /// Where a check keeps the number of its key.
+    const KEY: Range<usize> = 3..5;
 
     /// A check that may repeat if its operation may, about the key with this number.
     fn check(operation: u8, key: u16) -> Vec<u8> {
@@ -421,17 +357,14 @@ mod tests {
         check
     }
 
-    fn command(script: &Arc<Script>, keys: &[&str], checks: &[Vec<u8>]) -> Command {
-        let mut args = vec![&b"now"[..]];
-        args.extend(checks.iter().map(Vec::as_slice));
-        let keys = keys.iter().map(|key| key.as_bytes());
-        Command::checks(script, 0, keys, args.into_iter())
+    fn command(keys: &[&str], checks: &[Vec<u8>]) -> Command {
+        let args = [&[b"now".to_vec()], checks].concat();
+        Command::by_hand(&SCRIPT, keys, &args, &[KEY.start])
     }
 
     /// The arguments behind the hash, of requests that go out as one.
     fn written(commands: &[Command]) -> Vec<Vec<u8>> {
-        let mut out = Vec::new();
-        Command::write_all(commands.iter(), false, &mut out);
+        let out = Command::written(commands);
         let mut decoder = Decoder::default();
         let command = match decoder.decode(&out) {
             Ok(Some((command, length))) if length == out.len() => command.into_value(),
@@ -453,8 +386,7 @@ mod tests {
 
     #[test]
     fn equal_checks_in_a_row_are_written_once_with_how_often_they_repeat() {
-        let script = script();
-        let one = |key, operation| command(&script, &[key], &[check(operation, 1)]);
+        let one = |key, operation| command(&[key], &[check(operation, 1)]);
         let commands = [
             one("a", 0),
             one("b", 0),
@@ -474,9 +406,8 @@ mod tests {
 
     #[test]
     fn a_check_does_not_repeat_for_a_request_of_two_keys() {
-        let script = script();
-        let one = command(&script, &["a"], &[check(0, 1)]);
-        let two = command(&script, &["b", "c"], &[check(0, 1)]);
+        let one = command(&["a"], &[check(0, 1)]);
+        let two = command(&["b", "c"], &[check(0, 1)]);
         let head = texts(&["3", "a", "b", "c", "now"]);
         let checks = vec![check(0, 1), check(0, 2)];
         assert_eq!(
@@ -489,58 +420,24 @@ mod tests {
     }
 
     #[test]
-    fn all_keys_of_a_check_are_moved_and_none_stays_none() {
-        let script = script();
-        let with_keys = |first: u16, further: [u16; 3]| {
-            let mut check = check(FURTHER_KEYS, first);
-            check.extend(further.map(u16::to_le_bytes).concat());
-            check
-        };
+    fn all_keys_of_a_check_are_moved_by_those_before() {
+        let with_keys = |keys: [u16; 2]| keys.map(u16::to_le_bytes).concat();
         let before = [&["k"; 300][..], &["l"]].concat();
-        let before = command(&script, &before, &[check(2, 1)]);
-        let behind = command(&script, &["m", "n"], &[with_keys(1, [2, 0, 1])]);
+        let before = command(&before, &[check(2, 1)]);
+        let args = [b"now".to_vec(), with_keys([1, 2]), with_keys([2, 1])];
+        let behind = Command::by_hand(&SCRIPT, &["m", "n"], &args, &[0, 2]);
         let words = written(&[before, behind]);
-        assert_eq!(words[words.len() - 1], with_keys(302, [303, 0, 302]));
-        // Without the flag there are no keys at the end.
-        let mut plain = with_keys(1, [2, 0, 1]);
-        plain[0] = 0;
-        let commands = [(); 2].map(|()| command(&script, &["m"], &[plain.clone()]));
-        let words = written(&commands);
-        move_key(&mut plain[KEY], 1);
-        assert_eq!(words[words.len() - 1], plain);
-    }
-
-    #[test]
-    fn the_key_that_says_since_when_states_are_there_is_moved() {
-        let script = script();
-        for (operation, has_id, at) in [(0, 0, 34), (0, 2, 51), (3, 0, 58)] {
-            let durable = |key, since: u16| {
-                let mut check = check(operation, key);
-                (check[2], check[ALGORITHM]) = (has_id, DURABLE);
-                check.resize(at, 0);
-                check.extend(since.to_le_bytes());
-                check.extend([0; 8]);
-                check
-            };
-            let before = command(&script, &["k", "l", "m"], &[check(2, 1)]);
-            let behind = command(&script, &["n", "o"], &[durable(1, 2)]);
-            let words = written(&[before, behind]);
-            assert_eq!(
-                words[words.len() - 1],
-                durable(4, 5),
-                "{operation} {has_id}"
-            );
-        }
+        let moved = [with_keys([302, 303]), with_keys([303, 302])];
+        assert_eq!(words[words.len() - 2..], moved);
     }
 
     #[test]
     fn the_time_of_a_request_is_that_of_its_checks_and_grows_with_the_limits_of_logs() {
-        let script = script();
         let micros = Duration::from_micros;
-        let logs = command(&script, &["a"], &[log(100.0), check(0, 1), log(0.0)]);
+        let logs = command(&["a"], &[log(100.0), check(0, 1), log(0.0)]);
         assert_eq!(logs.server_time(), micros(23 + 4 + 8));
         for limit in [1e6, 1e18] {
-            let largest = command(&script, &["a"], &[log(limit)]);
+            let largest = command(&["a"], &[log(limit)]);
             assert_eq!(largest.server_time(), micros(150_008));
         }
     }

@@ -55,9 +55,9 @@ pub(crate) enum CallErrorKind {
     /// Too many calls are pending. It did not run.
     Overloaded,
     /// Its deadline passed while it waited to be sent. It did not run.
-    Expired,
+    NotSent,
     /// It was sent, and no answer came in time or ever. It may have run.
-    Unknown,
+    NoAnswer,
     /// The server answers, and refuses to write: it is full, cannot save, or has too few replicas. It did not run.
     NotWritable,
     /// Its keys are on the move between two servers. It did not run.
@@ -80,7 +80,7 @@ impl CallError {
     /// Whether the server may have run it.
     #[cfg(test)]
     pub(crate) fn may_have_run(&self) -> bool {
-        self.kind == CallErrorKind::Unknown
+        self.kind == CallErrorKind::NoAnswer
     }
 
     /// Whether it says that this server fails. A mistake of ours does not, nor does a hash slot of a cluster without a server: the next
@@ -89,7 +89,7 @@ impl CallError {
     pub(super) fn weighs(&self) -> bool {
         match self.kind {
             CallErrorKind::Unavailable => code_of(self.line()) != "CLUSTERDOWN",
-            CallErrorKind::Expired | CallErrorKind::Unknown => true,
+            CallErrorKind::NotSent | CallErrorKind::NoAnswer => true,
             CallErrorKind::NotWritable
             | CallErrorKind::TryAgain
             | CallErrorKind::Misconfigured
@@ -104,11 +104,11 @@ impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let kind = match error.kind {
             CallErrorKind::Unavailable
-            | CallErrorKind::Expired
+            | CallErrorKind::NotSent
             | CallErrorKind::NotWritable
             | CallErrorKind::TryAgain => StoreErrorKind::Unavailable,
             CallErrorKind::Overloaded => StoreErrorKind::Overloaded,
-            CallErrorKind::Unknown => StoreErrorKind::Timeout,
+            CallErrorKind::NoAnswer => StoreErrorKind::Timeout,
             CallErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
         };
         Self::new(kind, error.to_string()).with_source(error)

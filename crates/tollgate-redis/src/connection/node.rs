@@ -4,17 +4,14 @@
 use std::{
     collections::VecDeque,
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
 
 use arc_swap::ArcSwap;
-use tokio::{
-    sync::oneshot,
-    task::AbortHandle,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 use tollgate_core::sync::{Mutex, lock};
 
 use crate::connection::{
@@ -34,19 +31,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Runs a script. Nothing is waited for but the answer: where there is no connection, the breaker is open, or too many
-    /// calls wait, the call has failed already.
-    pub(crate) fn call(&self, command: Command) -> AnswerFuture {
-        self.send(|| {
-            let deadline = Instant::now() + self.shared.options.deadline;
-            QueuedCommand::new(command, deadline)
-        })
-    }
-
-    /// As [`call`](Self::call), with what is made once it may be sent.
-    pub(super) fn send(
+    /// Runs a command. Nothing is waited for but the answer, until the deadline: where there is no connection, the breaker is open, or too
+    /// many calls wait, the call has failed already. `asking`: `ASKING` goes before it.
+    pub(crate) fn send(
         &self,
-        waiting: impl FnOnce() -> (QueuedCommand, AnswerFuture),
+        command: impl Into<Arc<Command>>,
+        deadline: Instant,
+        asking: bool,
     ) -> AnswerFuture {
         if !self.shared.breaker.admits() {
             return AnswerFuture::refused(CallError::new(
@@ -54,16 +45,16 @@ impl Node {
                 "Redis is unavailable: the circuit breaker is open",
             ));
         }
-        let link = self.shared.link.load();
-        let queue = match &**link {
-            Link::Connected(queue) => queue,
-            Link::Missing(error) => return AnswerFuture::refused(error.clone()),
-        };
-        let (waiting, call) = waiting();
-        match queue.push(waiting) {
-            Ok(()) => call,
-            Err(error) => AnswerFuture::refused(error),
+        match &**self.shared.link.load() {
+            Ok(queue) => queue.push(command.into(), deadline, asking),
+            Err(error) => AnswerFuture::refused(error.clone()),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn call(&self, command: Command) -> AnswerFuture {
+        let deadline = Instant::now() + self.shared.options.deadline;
+        self.send(command, deadline, false)
     }
 
     /// Whether requests are kept from the server.
@@ -73,12 +64,12 @@ impl Node {
 
     /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(&**self.shared.link.load(), Link::Connected(_))
+        self.shared.link.load().is_ok()
     }
 
     /// Why requests do not go to the server, or not all of them.
     pub(crate) fn trouble(&self) -> Option<String> {
-        if let Link::Missing(error) = &**self.shared.link.load() {
+        if let Err(error) = &**self.shared.link.load() {
             return Some(error.to_string());
         }
         match self.breaker() {
@@ -93,10 +84,12 @@ impl Node {
     /// Calls that wait to be sent.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        match &**self.shared.link.load() {
-            Link::Connected(queue) => queue.len(),
-            Link::Missing(_) => 0,
-        }
+        self.shared
+            .link
+            .load()
+            .as_ref()
+            .as_ref()
+            .map_or(0, |queue| queue.len())
     }
 }
 
@@ -122,7 +115,7 @@ enum State {
     /// It was not queued, and this is why.
     Refused(Option<CallError>),
     Waiting(oneshot::Receiver<Answer>),
-    /// It may be sent on to another server, or ends at a time of its own.
+    /// It may be sent on to another server.
     Sent(Pin<Box<dyn Future<Output = Answer> + Send>>),
 }
 
@@ -140,20 +133,6 @@ impl AnswerFuture {
     /// Whether it has failed without having been queued.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self.0, State::Refused(_))
-    }
-
-    /// The same until a time: it may have run if there is no answer by then. A runtime with a timer has to be entered.
-    pub(crate) fn by(self, by: Instant) -> Self {
-        if self.is_refused() {
-            return self;
-        }
-        let answer = timeout_at(by, self);
-        Self::sent(async move {
-            answer.await.unwrap_or_else(|_| {
-                let message = "Redis did not answer in time";
-                Err(CallError::new(CallErrorKind::Unknown, message))
-            })
-        })
     }
 }
 
@@ -177,18 +156,19 @@ impl Future for AnswerFuture {
 tollgate_core::debug_fields!(AnswerFuture);
 
 fn gone(why: &'static str) -> CallError {
-    CallError::new(CallErrorKind::Unknown, why)
+    CallError::new(CallErrorKind::NoAnswer, why)
 }
 
 /// A call on its way.
 pub(super) struct QueuedCommand {
-    pub(super) command: Command,
+    pub(super) command: Arc<Command>,
     pub(super) deadline: Instant,
     /// How often the server did not know the script.
     unknown: u8,
     /// Whether it travels with no other.
     pub(super) alone: bool,
-    /// Whether `ASKING` goes before it, each time.
+    /// Whether `ASKING` goes before it, each time: to a server that is about to receive its hash slot. It travels alone, because a key
+    /// that is missing there would refuse all.
     pub(super) asking: bool,
     answer: oneshot::Sender<Answer>,
 }
@@ -198,19 +178,6 @@ pub(super) struct QueuedCommand {
 const MOST_UNKNOWN: u8 = 2;
 
 impl QueuedCommand {
-    pub(super) fn new(command: Command, deadline: Instant) -> (Self, AnswerFuture) {
-        let (answer, receiver) = oneshot::channel();
-        let call = Self {
-            alone: command.count().is_none(),
-            command,
-            deadline,
-            unknown: 0,
-            asking: false,
-            answer,
-        };
-        (call, AnswerFuture(State::Waiting(receiver)))
-    }
-
     /// Whether both may go out as one command.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
         !self.alone && !other.alone && self.command.goes_with(&other.command)
@@ -228,14 +195,6 @@ impl QueuedCommand {
 
     pub(super) fn fail(self, kind: CallErrorKind, message: &'static str) {
         self.answer(Err(CallError::new(kind, message)));
-    }
-
-    /// Sent right behind an `ASKING`, to a server that is about to receive its hash slot. It travels with no other: a key that is
-    /// missing there would refuse them all.
-    pub(super) fn asking(mut self) -> Self {
-        self.asking = true;
-        self.alone = true;
-        self
     }
 
     /// Marks that the server did not know the script. False if there is nothing left to try.
@@ -257,14 +216,17 @@ impl QueuedCommand {
 
 // Calls that wait for the connection to be free.
 
-/// The waiting calls of one connection, in the order in which they came: the first is also the first to expire.
+/// The waiting calls of one connection, in the order in which they came.
 pub(super) struct CommandQueue {
     state: Mutex<Lines>,
     limit: usize,
 }
 
+#[derive(Default)]
 struct Lines {
     calls: VecDeque<QueuedCommand>,
+    /// The first deadline of those that have come since there were none, or earlier.
+    earliest: Option<Instant>,
     /// The driver, while it sleeps.
     driver: Option<Waker>,
     /// Why nothing is taken any more.
@@ -273,82 +235,106 @@ struct Lines {
 
 impl CommandQueue {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            state: Mutex::new(Lines {
-                calls: VecDeque::new(),
-                driver: None,
-                closed: None,
-            }),
-            limit,
-        }
+        let state = Mutex::default();
+        Self { state, limit }
     }
 
     /// Adds a call, or says at once why not.
-    pub(super) fn push(&self, call: QueuedCommand) -> Result<(), CallError> {
-        let driver = {
-            let mut state = lock(&self.state);
-            if let Some(error) = &state.closed {
-                return Err(error.clone());
-            }
-            if state.calls.len() >= self.limit {
-                return Err(CallError::new(
-                    CallErrorKind::Overloaded,
-                    format!("too many pending Redis calls (limit {})", self.limit),
-                ));
-            }
-            state.calls.push_back(call);
-            state.driver.take()
-        };
+    pub(super) fn push(
+        &self,
+        command: Arc<Command>,
+        deadline: Instant,
+        asking: bool,
+    ) -> AnswerFuture {
+        let mut state = lock(&self.state);
+        if let Some(error) = &state.closed {
+            return AnswerFuture::refused(error.clone());
+        }
+        if state.calls.len() >= self.limit {
+            drop(state);
+            return AnswerFuture::refused(CallError::new(
+                CallErrorKind::Overloaded,
+                format!("too many pending Redis calls (limit {})", self.limit),
+            ));
+        }
+        let (answer, receiver) = oneshot::channel();
+        state.calls.push_back(QueuedCommand {
+            alone: asking || command.count() == 0,
+            command,
+            deadline,
+            unknown: 0,
+            asking,
+            answer,
+        });
+        state.earliest = state.earliest.min(Some(deadline)).or(Some(deadline));
+        let driver = state.driver.take();
+        drop(state);
         if let Some(driver) = driver {
             driver.wake();
         }
-        Ok(())
+        AnswerFuture(State::Waiting(receiver))
     }
 
-    /// Moves up to `room` calls that somebody still waits for to `taken`, and those to `expired` that are `over`.
+    /// Moves up to `room` calls that somebody still waits for to `taken`. Gives those whose deadline has passed, and the time, if there
+    /// were any calls.
     pub(super) fn take(
         &self,
         room: usize,
         taken: &mut VecDeque<QueuedCommand>,
-        expired: &mut Vec<QueuedCommand>,
-        mut is_over: impl FnMut(&QueuedCommand) -> bool,
-    ) {
+    ) -> (Vec<QueuedCommand>, Option<Instant>) {
+        let mut expired = Vec::new();
         let mut state = lock(&self.state);
+        if state.calls.is_empty() {
+            return (expired, None);
+        }
+        let now = Instant::now();
         while taken.len() < room
             && let Some(call) = state.calls.pop_front()
         {
-            match is_over(&call) {
+            match call.deadline <= now {
                 _ if call.is_dropped() => {}
                 true => expired.push(call),
                 false => taken.push_back(call),
             }
         }
+        if state.calls.is_empty() {
+            state.earliest = None;
+        }
+        (expired, Some(now))
     }
 
     /// Takes back a call that did not run, in the order in which they came.
     pub(super) fn put_back(&self, call: QueuedCommand) {
         let mut state = lock(&self.state);
-        let before = |other: &QueuedCommand| other.deadline <= call.deadline;
-        let place = state.calls.partition_point(before);
+        let is_later = |other: &QueuedCommand| other.deadline > call.deadline;
+        let place = state.calls.iter().position(is_later);
+        let place = place.unwrap_or(state.calls.len());
+        state.earliest = state
+            .earliest
+            .min(Some(call.deadline))
+            .or(Some(call.deadline));
         state.calls.insert(place, call);
     }
 
     /// Takes out the calls whose deadline has passed.
-    pub(super) fn take_expired(&self, now: Instant, expired: &mut VecDeque<QueuedCommand>) {
+    pub(super) fn take_expired(&self, now: Instant) -> VecDeque<QueuedCommand> {
         let mut state = lock(&self.state);
-        let is_due = |call: &&QueuedCommand| call.deadline <= now;
-        let due = state.calls.iter().take_while(is_due).count();
-        expired.extend(state.calls.drain(..due));
+        let (expired, calls) = mem::take(&mut state.calls)
+            .into_iter()
+            .partition(|call| call.deadline <= now);
+        state.calls = calls;
+        state.earliest = state.calls.iter().map(|call| call.deadline).min();
+        expired
     }
 
-    /// The deadline of the first call. If there is none, the next one wakes the driver.
+    /// The first deadline of all calls, or a time before it. If there are no calls, the next one wakes the driver.
     pub(super) fn poll_first(&self, cx: &Context<'_>) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let first = state.calls.front().map(|call| call.deadline);
-        if first.is_none() {
+        if state.calls.is_empty() {
             state.driver = Some(cx.waker().clone());
+            return None;
         }
-        first
+        state.earliest
     }
 
     /// Takes nothing any more, and fails what waits: none of it was sent.
@@ -356,7 +342,7 @@ impl CommandQueue {
         let calls = {
             let mut state = lock(&self.state);
             state.driver = None;
-            let calls = std::mem::take(&mut state.calls);
+            let calls = mem::take(&mut state.calls);
             state.closed.get_or_insert_with(|| error.clone());
             calls
         };
@@ -374,28 +360,22 @@ impl CommandQueue {
 
 /// What requests and the supervisor both see.
 pub(super) struct NodeState {
-    pub(super) link: ArcSwap<Link>,
+    /// The connection, as requests find it, or why there is none.
+    pub(super) link: ArcSwap<Result<Arc<CommandQueue>, CallError>>,
     pub(super) breaker: Arc<Breaker>,
     pub(super) options: NodeOptions,
-}
-
-/// The connection, as requests find it.
-pub(super) enum Link {
-    Connected(Arc<CommandQueue>),
-    Missing(CallError),
 }
 
 impl NodeState {
     pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
         Self {
-            link: ArcSwap::from_pointee(Link::Missing(missing)),
+            link: ArcSwap::from_pointee(Err(missing)),
             breaker: Arc::new(breaker),
             options,
         }
     }
 
     pub(super) fn set_missing(&self, why: &ConnectError) {
-        let missing = Link::Missing(why.to_call_error());
-        self.link.store(Arc::new(missing));
+        self.link.store(Arc::new(Err(why.to_call_error())));
     }
 }

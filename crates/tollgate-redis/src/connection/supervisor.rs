@@ -1,9 +1,6 @@
 //! The one task of a node: connects, keeps the connection at work, probes, and connects anew.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use tokio::{
@@ -20,7 +17,7 @@ use crate::{
         driver::{Driver, Lost},
         error::{ConnectError, ConnectErrorKind, caught},
         log_in::due,
-        node::{CommandQueue, Link, Node, NodeState, QueuedCommand},
+        node::{CommandQueue, Node, NodeState},
         options::{NodeEvent, NodeOptions, Peer},
         sentinel::SentinelQuery,
         stream::Stream,
@@ -168,8 +165,7 @@ async fn serve(
         Arc::clone(&shared.breaker),
         options,
     );
-    let connected = Link::Connected(Arc::clone(&queue));
-    shared.link.store(Arc::new(connected));
+    shared.link.store(Arc::new(Ok(Arc::clone(&queue))));
     shared.breaker.connected();
     options.tell(&NodeEvent::Connected(Arc::clone(&peer)));
     let lost = select! {
@@ -294,13 +290,9 @@ async fn log_in(
 ) -> Result<Option<Credentials>, ConnectError> {
     let credentials = options.credentials.fetch().await?;
     if let Some(command) = (credentials.as_ref()).and_then(|credentials| credentials.login.auth()) {
-        let deadline = Instant::now() + options.deadline;
-        let (waiting, call) = QueuedCommand::new(Command::of_words(&command), deadline);
-        let answer = match queue.push(waiting) {
-            Ok(()) => call.await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = answer {
+        let command = Arc::new(Command::of_words(&command));
+        let call = queue.push(command, Instant::now() + options.deadline, false);
+        if let Err(error) = call.await {
             options.credentials.forget();
             return Err(ConnectError::of_server("AUTH", &error.to_string()));
         }
@@ -311,11 +303,8 @@ async fn log_in(
 // Finding out whether a server that failed works again, without a request that waits for it.
 
 /// Writes, for a replica and a server without memory answer everything else.
-pub(crate) static PROBE: LazyLock<Arc<Script>> = LazyLock::new(|| {
-    Arc::new(Script::new(
-        "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])",
-    ))
-});
+pub(crate) static PROBE: Script =
+    Script::new("return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])");
 
 /// How long a probe's key lives, in milliseconds.
 pub(crate) const LIFE: &str = "5000";
@@ -333,8 +322,8 @@ pub(super) async fn probe(breaker: &Breaker, queue: &CommandQueue, options: &Nod
                 let deadline = Instant::now() + options.deadline;
                 let key = options.probe_key();
                 let command = Command::new(&PROBE, &[key], &["1", LIFE]);
-                let (waiting, call) = QueuedCommand::new(command, deadline);
-                if queue.push(waiting).is_err() {
+                let call = queue.push(Arc::new(command), deadline, false);
+                if call.is_refused() {
                     // Closed, or full of calls from before: either way it is no answer.
                     breaker.probed(false);
                     continue;
@@ -356,7 +345,7 @@ mod tests {
     use super::*;
     use crate::connection::{
         command::{Command, Script},
-        node::Node,
+        node::{AnswerFuture, Node},
         stream::memory,
     };
 
@@ -381,6 +370,11 @@ mod tests {
         Target::Server(Place::Unix("/server".into()))
     }
 
+    fn call(node: &Node) -> AnswerFuture {
+        static SCRIPT: Script = Script::new("return 1");
+        node.call(Command::new(&SCRIPT, &["k"], &[""; 0]))
+    }
+
     /// The pauses before new connections to a server that holds each for this time, in milliseconds. `is_of_use`: it answers
     /// calls meanwhile, and not by errors.
     async fn pauses(hold: Duration, is_of_use: bool) -> Vec<u128> {
@@ -394,10 +388,9 @@ mod tests {
             Ok(())
         });
         let (node, events) = start(server(), |_| {});
-        let script = Arc::new(Script::new("return 1"));
         let ends = Instant::now() + Duration::from_secs(300);
         while Instant::now() < ends {
-            let _ = node.call(Command::new(&script, &["k"], &[""; 0])).await;
+            let _ = call(&node).await;
             sleep(Duration::from_millis(100)).await;
         }
         let (mut pauses, mut lost) = (Vec::new(), None);
@@ -449,8 +442,7 @@ mod tests {
         assert!(trouble.contains("panicked"), "{trouble}");
         sleep(Duration::from_secs(9)).await;
         assert_eq!(node.trouble(), None);
-        let script = Arc::new(Script::new("return 1"));
-        let answer = node.call(Command::new(&script, &["k"], &[""; 0])).await;
+        let answer = call(&node).await;
         assert!(answer.is_ok(), "{answer:?}");
     }
 

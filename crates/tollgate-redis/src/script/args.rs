@@ -4,12 +4,13 @@ use tollgate_core::{Check, Clock, MAX_UNITS, Tick, store::Fingerprint};
 use tollgate_prefilter::SlotMessage;
 
 use crate::{
-    keys::{
-        keys::Name,
-        keyspace::{Packed, Partition},
-    },
-    script::encoder::{
-        BALANCES, DURABLE, Encoder, IDENTITY, RuleArgs, WAITS, WITH_BALANCE, double, set_window,
+    connection::command::Command,
+    keys::{keys::Name, keyspace::Partition},
+    script::{
+        encoder::{
+            BALANCES, DURABLE, Encoder, IDENTITY, RuleArgs, WAITS, WITH_BALANCE, double, set_window,
+        },
+        text::DECIDE,
     },
 };
 
@@ -43,175 +44,93 @@ const CHECK: usize = 13 + IDENTITY;
 /// The bytes of a block's setting before its times.
 const SETTING: usize = 18;
 
-/// The arguments of a call, in order; and by how many µs the server's clock, if it counts, is ahead of this process's.
-#[derive(Clone, Default)]
-pub(super) struct Args(Packed, i64);
+/// The keys and the arguments of a call, in order.
+#[derive(Clone)]
+pub(super) struct CallArgs {
+    pub(super) command: Command,
+    /// By how many µs the server's clock, if it counts, is ahead of this process's.
+    ahead: i64,
+    /// Of the request at hand: the number of its first key.
+    pub(super) first_key: usize,
+    /// And the client that decides about the hash slot, if it is another than each one's own.
+    pub(super) with: Option<Fingerprint>,
+}
 
-impl Args {
+impl CallArgs {
     /// Those of a call without checks; `time` is empty where the server's clock counts.
     pub(super) fn at(time: &[u8], ahead: i64) -> Self {
-        let mut args = Packed::default();
-        args.bytes.extend_from_slice(time);
-        args.end();
-        Self(args, ahead)
+        Self {
+            command: Command::checks(&DECIDE, time),
+            ahead,
+            first_key: 0,
+            with: None,
+        }
     }
 
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.0.iter()
+    /// The answers to the checks that were added: two to one of a rule that blocks keys.
+    pub(super) fn answers(&self) -> usize {
+        self.command.answers
     }
 
-    /// The arguments of checks that were added.
-    pub(super) fn checks(&self) -> usize {
-        self.0.len() - 1
+    /// Marks the check that begins at a position: another check of its request follows.
+    pub(super) fn more_follow(&mut self, begins: usize) {
+        self.command.args.bytes[begins + 2] |= MORE;
     }
 
-    /// Marks the check that starts at a position: another check of its request follows.
-    pub(super) fn more_follow(&mut self, begun: usize) {
-        self.0.bytes[begun + 2] |= MORE;
-    }
-
-    /// Begins a check. Gives its position.
-    pub(super) fn begin(
-        &mut self,
+    /// Begins a check, against the overflow bucket where the client has no state.
+    pub(super) fn begin<'a>(
+        &'a mut self,
+        rules: &'a Encoder,
         what: Operation,
-        rule_args: &RuleArgs,
+        rule_args: &'a RuleArgs,
+        quota: &[u8; IDENTITY],
         check: &Check,
-        key: u16,
-        quota: &[u8],
-    ) -> usize {
-        let bytes = &mut self.0.bytes;
-        let begun = bytes.len();
-        bytes.extend_from_slice(&[what as u8, rule_args.role, 0]);
-        bytes.extend_from_slice(&key.to_le_bytes());
+        overflow: Option<Fingerprint>,
+    ) -> CheckWriter<'a> {
+        let keys = self.find(rules, rule_args, check, overflow);
+        self.begin_on(rules, what, rule_args, quota, check, keys)
+    }
+
+    /// The same on these keys.
+    pub(super) fn begin_on<'a>(
+        &'a mut self,
+        rules: &'a Encoder,
+        what: Operation,
+        rule_args: &'a RuleArgs,
+        quota: &[u8; IDENTITY],
+        check: &Check,
+        keys: CheckKeys,
+    ) -> CheckWriter<'a> {
+        self.command.rules |= rule_args.bit;
+        let begins = self.command.args.bytes.len();
+        let mut writer = CheckWriter {
+            call: self,
+            rules,
+            rule_args,
+            check: *check,
+            begins,
+            keys,
+        };
+        writer.add_bytes(&[what as u8, rule_args.role, 0]);
+        writer.add_keys(&[keys.key]);
         // A larger cost never fits either.
-        bytes.extend_from_slice(&double(check.cost().min(MAX_UNITS + 1)));
-        bytes.extend_from_slice(quota);
+        writer.add_bytes(&double(check.cost().min(MAX_UNITS + 1)));
+        writer.add_bytes(quota);
         if let Some(calendar) = rule_args.calendar_of(check.plan()) {
-            let identity = bytes.len() - IDENTITY;
             // By the clock of the call, which is that of the store or near to it.
-            let now = match bytes[..self.0.ends[0]].first_chunk() {
+            let time = writer.call.command.args.iter().next();
+            let now = match time.and_then(<[u8]>::first_chunk) {
                 Some(now) => f64::from_le_bytes(*now) as Tick,
-                None => Clock::system().now().saturating_add_signed(self.1),
+                None => Clock::system()
+                    .now()
+                    .saturating_add_signed(writer.call.ahead),
             };
-            set_window(&mut bytes[identity..], &calendar, now);
+            set_window(writer.identity(), &calendar, now);
         }
         if rule_args.wait.is_some() && !matches!(what, Operation::Reset) {
-            let algorithm = bytes.len() - IDENTITY;
-            bytes[algorithm] = WAITS;
+            writer.identity()[0] = WAITS;
         }
-        begun
-    }
-
-    /// Makes the check one of a durable rule, as `calendar.lua` reads it: with the key that says since when the server has its
-    /// states, and with what is known to be used if it takes units.
-    pub(super) fn add_durable(
-        &mut self,
-        begun: usize,
-        since: u16,
-        base: Option<Option<u64>>,
-        may_owe: bool,
-    ) {
-        let bytes = &mut self.0.bytes;
-        bytes[begun + CHECK - IDENTITY] = DURABLE;
-        bytes.extend_from_slice(&since.to_le_bytes());
-        if let Some(base) = base {
-            let base = base.map_or(-1.0, |used| match used.min(MAX_UNITS) as f64 {
-                used if may_owe => -2.0 - used,
-                used => used,
-            });
-            bytes.extend_from_slice(&base.to_le_bytes());
-        }
-    }
-
-    /// Adds the part of a check that follows its quota.
-    pub(super) fn add(&mut self, tail: &[[u8; 8]]) {
-        self.0.bytes.extend_from_slice(tail.as_flattened());
-    }
-
-    /// Adds the id of the check that starts at a position, and how its rule takes ids.
-    pub(super) fn add_id(&mut self, begun: usize, id: [u8; 8], terms: [u8; 9]) {
-        let bytes = &mut self.0.bytes;
-        bytes[begun + 2] |= HAS_ID;
-        bytes.extend_from_slice(&id);
-        bytes.extend_from_slice(&terms);
-    }
-
-    /// Adds what a process says about slots to a take, as `concurrent.lua` reads it.
-    pub(super) fn add_slots(&mut self, message: &SlotMessage, of_reservation: bool) {
-        let bytes = &mut self.0.bytes;
-        bytes.extend_from_slice(&message.owner.0.to_le_bytes());
-        bytes.extend_from_slice(&double(message.seq));
-        bytes.extend_from_slice(&message.lo.to_le_bytes());
-        bytes.extend_from_slice(&message.hi.to_le_bytes());
-        bytes.push(u8::from(message.is_exact) + u8::from(of_reservation));
-    }
-
-    /// Ends a check that has no other keys.
-    pub(super) fn end(&mut self) {
-        self.0.end();
-    }
-
-    /// Adds the setting of a rule that blocks keys, with `counted` denials or settled requests that the script does not know of.
-    pub(super) fn add_block(&mut self, setting: &[u8], counts_denials: bool, counted: u16) {
-        let begins = self.begins();
-        let times = (setting.len() - SETTING) / size_of::<f64>();
-        let bytes = &mut self.0.bytes;
-        bytes[begins] += BLOCKS;
-        bytes.extend_from_slice(setting);
-        bytes.extend_from_slice(&counted.to_le_bytes());
-        // A block has 32 times at most.
-        bytes.extend_from_slice(&[u8::from(counts_denials), times as u8]);
-    }
-
-    /// Where the check begins that has not ended yet.
-    fn begins(&self) -> usize {
-        self.0.ends.last().copied().unwrap_or(0)
-    }
-
-    /// Ends a check, with its other keys if it has any.
-    pub(super) fn end_with(&mut self, rules: &Encoder, found: Found, reports_new: bool) {
-        let begins = self.begins();
-        if reports_new || found.other > 0 || found.overflow > 0 {
-            let moves = u8::from(rules.keyspace.keys.moves()) * MOVES;
-            self.0.bytes[begins] += OTHER + moves + u8::from(reports_new) * REPORTS_NEW;
-            for place in [found.other, found.overflow, found.overflow_other] {
-                self.0.bytes.extend_from_slice(&place.to_le_bytes());
-            }
-        }
-        if found.balance > 0 {
-            self.0.bytes[begins + 1] = WITH_BALANCE;
-            for place in [found.balance, found.balance_other] {
-                self.0.bytes.extend_from_slice(&place.to_le_bytes());
-            }
-        }
-        self.0.end();
-    }
-}
-
-// The keys.
-
-/// The keys of a check, as the script finds them; 0: none.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Found {
-    pub(super) key: u16,
-    pub(super) other: u16,
-    pub(super) overflow: u16,
-    pub(super) overflow_other: u16,
-    pub(super) balance: u16,
-    pub(super) balance_other: u16,
-}
-
-/// The keys of a call, in order.
-#[derive(Clone, Default)]
-pub(super) struct StateKeys(Packed);
-
-impl StateKeys {
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.0.iter()
+        writer
     }
 
     /// The keys of a check.
@@ -220,16 +139,14 @@ impl StateKeys {
         rules: &Encoder,
         rule_args: &RuleArgs,
         check: &Check,
-        with: Option<Fingerprint>,
         overflow: Option<Fingerprint>,
-        from: usize,
-    ) -> Found {
+    ) -> CheckKeys {
         let keys = &rules.keyspace.keys;
-        let with = with.filter(|_| !rules.is_with(check.rule()));
+        let with = self.with.filter(|_| !rules.is_with(check.rule()));
         let with = with.map(|with| keys.names(with));
         let family = rule_args.family;
-        let (key, other) = self.both(rules, rule_args, family, check.key(), with.as_ref(), from);
-        let (overflow, overflow_other) = overflow.map_or((0, 0), |overflow| {
+        let [key, other] = self.both(rules, rule_args, family, check.key(), with.as_ref());
+        let overflow = overflow.map(|overflow| {
             let with = match with {
                 // It lies in the hash slot of this client.
                 None if rules.keyspace.partition != Partition::One => {
@@ -241,40 +158,14 @@ impl StateKeys {
                 }
                 with => with,
             };
-            self.both(rules, rule_args, family, overflow, with.as_ref(), from)
+            self.both(rules, rule_args, family, overflow, with.as_ref())
         });
-        Found {
+        CheckKeys {
             key,
             other,
-            overflow,
-            overflow_other,
-            ..Found::default()
+            overflow: overflow.unwrap_or_default(),
+            balance: [0; 2],
         }
-    }
-
-    /// The number of the key that says since when the server has the states of this hash slot.
-    pub(super) fn since(
-        &mut self,
-        rules: &Encoder,
-        check: &Check,
-        with: Option<Fingerprint>,
-        from: usize,
-    ) -> u16 {
-        let start = self.0.bytes.len();
-        let with = with.unwrap_or(check.key());
-        rules.keyspace.write_since(&mut self.0.bytes, with);
-        self.number_of(start, from)
-    }
-
-    /// The keys of the balance of a check, in the hash slot of its state.
-    pub(super) fn balance(
-        &mut self,
-        rules: &Encoder,
-        rule_args: &RuleArgs,
-        check: &Check,
-        from: usize,
-    ) -> (u16, u16) {
-        self.both(rules, rule_args, BALANCES, check.key(), None, from)
     }
 
     /// The numbers of a state's names, counted from 1: of two secrets that by the newer, then that by the older. `with` has the names
@@ -286,35 +177,171 @@ impl StateKeys {
         family: u8,
         key: Fingerprint,
         with: Option<&(Name, Option<Name>)>,
-        from: usize,
-    ) -> (u16, u16) {
+    ) -> [u16; 2] {
         let (newer, older) = rules.keyspace.keys.names(key);
         let mut number = |name: &Name, with: Option<&Name>| {
-            let start = self.0.bytes.len();
-            (rules.keyspace).write_name(&mut self.0.bytes, &rule_args.name, family, name, with);
-            self.number_of(start, from)
+            let keys = &mut self.command.keys;
+            let start = keys.bytes.len();
+            (rules.keyspace).write_name(&mut keys.bytes, &rule_args.name, family, name, with);
+            self.number_of(start)
         };
         let first = number(&newer, with.map(|(newer, _)| newer));
         let with_older = with.and_then(|(_, older)| older.as_ref());
-        (first, older.map_or(0, |older| number(&older, with_older)))
+        [first, older.map_or(0, |older| number(&older, with_older))]
     }
 
-    /// The number of the key that was just written behind the others: that of one from `from` on if it is there.
-    fn number_of(&mut self, start: usize, from: usize) -> u16 {
-        let (there, new) = self.0.bytes.split_at(start);
-        for place in from..self.0.ends.len() {
-            let begins = place.checked_sub(1).map_or(0, |before| self.0.ends[before]);
-            if there[begins..self.0.ends[place]] == *new {
-                self.0.bytes.truncate(start);
-                return number(place);
-            }
+    /// The number of the key that was just written behind the others: that of an earlier one of the request if it is there.
+    fn number_of(&mut self, start: usize) -> u16 {
+        let keys = &mut self.command.keys;
+        let new = &keys.bytes[start..];
+        let known = (self.first_key..keys.len()).find(|place| keys.get(*place) == new);
+        match known {
+            Some(_) => keys.bytes.truncate(start),
+            None => keys.end(),
         }
-        self.0.end();
-        number(self.0.ends.len() - 1)
+        let place = known.unwrap_or(keys.len() - 1);
+        // There was room, so there are fewer than 65 535.
+        place as u16 + 1
     }
 }
 
-/// The number by which the script finds a key: there was room, so there are fewer than 65 535.
-fn number(place: usize) -> u16 {
-    place as u16 + 1
+/// The keys of a check, as the script finds them; 0: none. Each with its name by the older of two secrets.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CheckKeys {
+    pub(super) key: u16,
+    pub(super) other: u16,
+    overflow: [u16; 2],
+    balance: [u16; 2],
+}
+
+impl CheckKeys {
+    /// One without another name.
+    pub(super) fn of(key: u16) -> Self {
+        Self {
+            key,
+            ..Self::default()
+        }
+    }
+}
+
+/// A check that was begun. What follows its quota is added, and then it is ended.
+#[must_use = "it has no end yet"]
+pub(super) struct CheckWriter<'a> {
+    call: &'a mut CallArgs,
+    rules: &'a Encoder,
+    rule_args: &'a RuleArgs,
+    check: Check,
+    /// Where it begins in the bytes of the arguments.
+    begins: usize,
+    keys: CheckKeys,
+}
+
+impl CheckWriter<'_> {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.call.command.args.bytes[self.begins..]
+    }
+
+    /// The bytes of its quota, and what is behind them.
+    fn identity(&mut self) -> &mut [u8] {
+        &mut self.bytes()[CHECK - IDENTITY..]
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) {
+        self.call.command.args.bytes.extend_from_slice(bytes);
+    }
+
+    /// Adds the numbers of keys, which move with those of other calls in front.
+    fn add_keys(&mut self, keys: &[u16]) {
+        for key in keys {
+            let place = self.call.command.args.bytes.len();
+            let places = self.call.command.key_places.as_mut();
+            // 0 is none.
+            if let Some(places) = places.filter(|_| *key > 0) {
+                places.push(place);
+            }
+            self.add_bytes(&key.to_le_bytes());
+        }
+    }
+
+    /// Adds the part of a check that follows its quota.
+    pub(super) fn add(&mut self, tail: &[[u8; 8]]) {
+        self.add_bytes(tail.as_flattened());
+    }
+
+    /// Makes the check one of a durable rule, as `calendar.lua` reads it: with the key that says since when the server has the states of
+    /// this hash slot, and with what is known to be used if it takes units.
+    pub(super) fn add_durable(&mut self, base: Option<Option<u64>>, may_owe: bool) {
+        self.identity()[0] = DURABLE;
+        let with = self.call.with.unwrap_or(self.check.key());
+        let names = &mut self.call.command.keys.bytes;
+        let start = names.len();
+        self.rules.keyspace.write_since(names, with);
+        let since = self.call.number_of(start);
+        self.add_keys(&[since]);
+        if let Some(base) = base {
+            let base = base.map_or(-1.0, |used| match used.min(MAX_UNITS) as f64 {
+                used if may_owe => -2.0 - used,
+                used => used,
+            });
+            self.add_bytes(&base.to_le_bytes());
+        }
+    }
+
+    /// Adds the id of the check, and how its rule takes ids.
+    pub(super) fn add_id(&mut self, id: [u8; 8], terms: [u8; 9]) {
+        self.bytes()[2] |= HAS_ID;
+        self.add_bytes(&id);
+        self.add_bytes(&terms);
+    }
+
+    /// Adds what a process says about slots to a take, as `concurrent.lua` reads it.
+    pub(super) fn add_slots(&mut self, message: &SlotMessage, of_reservation: bool) {
+        self.add_bytes(&message.owner.0.to_le_bytes());
+        self.add_bytes(&double(message.seq));
+        self.add_bytes(&message.lo.to_le_bytes());
+        self.add_bytes(&message.hi.to_le_bytes());
+        self.add_bytes(&[u8::from(message.is_exact) + u8::from(of_reservation)]);
+    }
+
+    /// Adds the setting of its rule if that blocks keys, with `counted` denials or settled requests that the script does not know of.
+    pub(super) fn add_block(&mut self, counted: u16) {
+        let Some(setting) = &self.rule_args.block else {
+            return;
+        };
+        let times = (setting.len() - SETTING) / size_of::<f64>();
+        self.bytes()[0] += BLOCKS;
+        self.add_bytes(setting);
+        self.add_bytes(&counted.to_le_bytes());
+        // A block has 32 times at most.
+        self.add_bytes(&[u8::from(self.rule_args.counts_denials), times as u8]);
+        self.call.command.answers += 1;
+    }
+
+    /// The balance of the key counts too. It lies in the hash slot of the state.
+    pub(super) fn find_balance(&mut self) {
+        let (rules, rule_args, key) = (self.rules, self.rule_args, self.check.key());
+        self.keys.balance = self.call.both(rules, rule_args, BALANCES, key, None);
+    }
+
+    /// Ends the check, with its other keys if it has any. Gives where it begins.
+    pub(super) fn end(mut self, reports_new: bool) -> usize {
+        let CheckKeys {
+            other,
+            overflow: [overflow, overflow_other],
+            balance,
+            ..
+        } = self.keys;
+        if reports_new || other > 0 || overflow > 0 {
+            let moves = u8::from(self.rules.keyspace.keys.moves()) * MOVES;
+            self.bytes()[0] += OTHER + moves + u8::from(reports_new) * REPORTS_NEW;
+            self.add_keys(&[other, overflow, overflow_other]);
+        }
+        if balance[0] > 0 {
+            self.bytes()[1] = WITH_BALANCE;
+            self.add_keys(&balance);
+        }
+        self.call.command.args.end();
+        self.call.command.answers += 1;
+        self.begins
+    }
 }

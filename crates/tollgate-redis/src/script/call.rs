@@ -9,9 +9,12 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, SlotOwner};
 
-use crate::script::{
-    args::{Args, Operation, StateKeys},
-    encoder::{Encoder, double},
+use crate::{
+    connection::command::Command,
+    script::{
+        args::{CallArgs, CheckKeys, Operation},
+        encoder::{Encoder, double},
+    },
 };
 
 /// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
@@ -43,12 +46,7 @@ pub(crate) enum SettledReply {
 /// A call of the script: its keys and arguments. One call may carry many requests.
 #[derive(Clone)]
 pub(crate) struct ScriptCall {
-    keys: StateKeys,
-    args: Args,
-    /// The bits of the rules whose states it touches. Two rules may share one.
-    pub(crate) rules: u64,
-    /// The checks of rules that block keys.
-    blocks: usize,
+    args: CallArgs,
     /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
     pub(crate) counted: SmallVec<[u16; 4]>,
     /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
@@ -77,33 +75,51 @@ impl ScriptCall {
 
     fn by(time: &[u8], ahead: i64) -> Self {
         Self {
-            keys: StateKeys::default(),
-            args: Args::at(time, ahead),
-            rules: 0,
-            blocks: 0,
+            args: CallArgs::at(time, ahead),
             counted: SmallVec::new(),
             bases: SmallVec::new(),
         }
     }
 
+    /// As it is sent.
+    pub(crate) fn into_command(self) -> Command {
+        self.args.command
+    }
+
     /// The keys, in order.
     pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.keys.iter()
+        self.args.command.keys.iter()
     }
 
     /// The arguments, in order.
     pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.args.iter()
+        self.args.command.args.iter()
     }
 
     /// The answers to the checks that were added: two to one of a rule that blocks keys.
     pub(crate) fn checks(&self) -> usize {
-        self.args.checks() + self.blocks
+        self.args.answers()
     }
 
     /// Whether nothing was added: then there is nothing to call.
     pub(crate) fn is_empty(&self) -> bool {
         self.checks() == 0
+    }
+
+    /// Where the answer to the next check will be.
+    fn place(&self) -> u16 {
+        // Below 65 535, as there was room.
+        self.checks() as u16
+    }
+
+    /// Begins a request, whose states may be found by a client of another rule.
+    fn begin(&mut self, with: Option<Fingerprint>) {
+        (self.args.with, self.args.first_key) = (with, self.args.command.keys.len());
+    }
+
+    /// Begins what stands alone: its key may be there already.
+    fn begin_single(&mut self, with: Option<Fingerprint>) {
+        (self.args.with, self.args.first_key) = (with, 0);
     }
 
     /// Adds a request that takes its units if all fit.
@@ -195,15 +211,12 @@ impl ScriptCall {
         if let Some(term) = reserved.flatten() {
             plan[1..9].copy_from_slice(&double(term));
         }
-        // Below 65 535, as there was room.
-        let place = self.checks() as u16;
-        let found = self.keys.find(rules, rule_args, check, with, None, 0);
-        self.rules |= rule_args.bit;
+        let (what, place) = (Operation::Take, self.place());
+        self.begin_single(with);
         let check = check.with_cost(u64::from(message.want));
-        self.args
-            .begin(Operation::Take, rule_args, &check, found.key, &plan);
-        self.args.add_slots(message, reserved.is_some());
-        self.args.end_with(rules, found, false);
+        let mut writer = (self.args).begin(rules, what, rule_args, &plan, &check, None);
+        writer.add_slots(message, reserved.is_some());
+        writer.end(false);
         Some(place)
     }
 
@@ -237,7 +250,7 @@ impl ScriptCall {
             return None;
         }
         let mut settled = SmallVec::new();
-        let with = rules.with(holds.iter().map(|hold| hold.check));
+        self.begin(rules.with(holds.iter().map(|hold| hold.check)));
         let of_units = |hold: &&Hold| !rules.is_of_slots(hold.check.rule());
         // Slots go back when their request ends.
         for hold in holds.iter().filter(of_units) {
@@ -249,8 +262,7 @@ impl ScriptCall {
                 _ => continue,
             };
             let counts = hold.counts && check.cost() > 0;
-            // Below 65 535, as there was room.
-            let place = self.checks() as u16;
+            let place = self.place();
             let mut tell = |tells| {
                 settled.push(SettledCheck {
                     check: *check,
@@ -272,30 +284,26 @@ impl ScriptCall {
             if rule_args.durable && is_payable {
                 tell(SettledReply::Paid);
             }
-            let first = self.keys.len();
-            let mut found =
-                (self.keys).find(rules, rule_args, check, with, rule_args.overflow, first);
-            if hold.source == Source::Credits && !is_charge || is_payable {
-                (found.balance, found.balance_other) =
-                    self.keys.balance(rules, rule_args, check, first);
+            if counts {
+                tell(SettledReply::Block);
             }
             let is_whole = !is_charge && units == check.cost();
             let id = rules.id_of(rule_args, check).filter(|_| is_whole);
-            let check = check.with_cost(units);
-            self.rules |= rule_args.bit;
-            let begun = self.args.begin(what, rule_args, &check, found.key, &plan);
+            let (check, overflow) = (check.with_cost(units), rule_args.overflow);
+            let mut writer = (self.args).begin(rules, what, rule_args, &plan, &check, overflow);
+            if hold.source == Source::Credits && !is_charge || is_payable {
+                writer.find_balance();
+            }
             // Later than any state of a quota: LAST and the time from empty to full.
             let fresh_at = taken.fresh_at.min(LAST << 1);
-            self.args
-                .add(&[double(taken.at.min(LAST)), double(fresh_at)]);
-            if let Some(id) = id {
-                self.args.add_id(begun, id.0, id.1);
+            writer.add(&[double(taken.at.min(LAST)), double(fresh_at)]);
+            if let Some((id, terms)) = id {
+                writer.add_id(id, terms);
             }
             if rule_args.wait.is_none() && is_charge {
-                self.args.add(&[double(rule_args.debt)]);
+                writer.add(&[double(rule_args.debt)]);
                 if rule_args.durable {
-                    let since = (self.keys).since(rules, &check, with, first);
-                    self.args.add_durable(begun, since, None, false);
+                    writer.add_durable(None, false);
                 }
             }
             if let Some(wait) = rule_args.wait {
@@ -303,20 +311,16 @@ impl ScriptCall {
                 let before = hold.before.filter(|_| units == hold.check.cost());
                 let (tat, rest) =
                     before.map_or((-1.0, 0), |state| (state.tat() as f64, state.rest()));
-                self.args.add(&[
+                writer.add(&[
                     double(wait),
                     tat.to_le_bytes(),
                     f64::from(rest).to_le_bytes(),
                 ]);
             }
             if counts {
-                tell(SettledReply::Block);
-                if let Some(setting) = &rule_args.block {
-                    self.blocks += 1;
-                    self.args.add_block(setting, rule_args.counts_denials, 1);
-                }
+                writer.add_block(1);
             }
-            self.args.end_with(rules, found, false);
+            writer.end(false);
         }
         Some(settled)
     }
@@ -338,7 +342,7 @@ impl ScriptCall {
         if !self.has_room_to_reset(checks.len(), 0) {
             return false;
         }
-        let with = rules.with(checks.iter().copied());
+        self.begin(rules.with(checks.iter().copied()));
         for check in checks.iter().filter(|check| check.cost() > 0) {
             let Some((rule_args, quota)) = rules.any_args(check.rule()) else {
                 continue;
@@ -347,14 +351,12 @@ impl ScriptCall {
                 // Slots belong to requests that run.
                 continue;
             }
-            let check = check.with_cost(0);
-            let first = self.keys.len();
-            let found = self.keys.find(rules, rule_args, &check, with, None, first);
-            for key in [found.key, found.other].into_iter().filter(|key| *key > 0) {
-                self.rules |= rule_args.bit;
-                self.args
-                    .begin(Operation::Reset, rule_args, &check, key, quota);
-                self.args.end();
+            let (what, check) = (Operation::Reset, check.with_cost(0));
+            let CheckKeys { key, other, .. } = self.args.find(rules, rule_args, &check, None);
+            for key in [key, other].into_iter().filter(|key| *key > 0) {
+                let keys = CheckKeys::of(key);
+                let writer = (self.args).begin_on(rules, what, rule_args, quota, &check, keys);
+                writer.end(false);
             }
         }
         true
@@ -415,19 +417,17 @@ impl ScriptCall {
             return None;
         }
         let (rule_args, plan) = rules.args_of(check)?;
-        // Below 65 535, as there was room.
-        let place = self.checks() as u16;
-        let found = self.keys.find(rules, rule_args, check, None, None, 0);
-        self.rules |= rule_args.bit;
-        self.args.begin(what, rule_args, check, found.key, &plan);
-        self.args.add(tail);
-        self.args.end_with(rules, found, false);
+        let place = self.place();
+        self.begin_single(None);
+        let mut writer = (self.args).begin(rules, what, rule_args, &plan, check, None);
+        writer.add(tail);
+        writer.end(false);
         Some(place)
     }
 
     fn has_room(&self, checks: usize) -> bool {
         let most = usize::from(u16::MAX);
-        self.checks() + 2 * checks < most && self.keys.len() + MOST_KEYS * checks < most
+        self.checks() + 2 * checks < most && self.keys().len() + MOST_KEYS * checks < most
     }
 
     fn request(
@@ -442,12 +442,13 @@ impl ScriptCall {
         if !self.has_room(rules.most_places(checks.len())) {
             return None;
         }
-        let first_key = self.keys.len();
         let with = rules.with(checks.iter().copied());
+        self.begin(with);
         let patience = rules.patience(checks, patience);
         let mut layout: SmallVec<[Option<SentCheck>; 4]> = SmallVec::with_capacity(checks.len());
         let counted = std::mem::take(&mut self.counted);
         let bases = std::mem::take(&mut self.bases);
+        let takes = matches!(what, Operation::Take);
         // The check before.
         let mut before = None;
         for (index, check) in checks.iter().enumerate() {
@@ -473,12 +474,10 @@ impl ScriptCall {
                 self.args.more_follow(before);
             }
             // A cost of 0 creates no key.
-            let takes = matches!(what, Operation::Take);
             let cap = rule_args.overflow.filter(|_| takes && units > 0);
             let sent = SentCheck {
                 rule: check.rule(),
-                // Below 65 535, as there was room.
-                place: self.checks() as u16,
+                place: self.place(),
                 units,
                 is_first: true,
                 may_make: cap.map(|_| may_make(check.rule())),
@@ -486,46 +485,36 @@ impl ScriptCall {
             };
             layout.push(Some(sent));
             let overflow = cap.filter(|_| sent.may_make == Some(false));
-            let mut found = (self.keys).find(rules, rule_args, check, with, overflow, first_key);
-            if rule_args.has_credits && units > 0 {
-                (found.balance, found.balance_other) =
-                    self.keys.balance(rules, rule_args, check, first_key);
-            }
-            self.rules |= rule_args.bit;
             let check = check.with_cost(units);
-            let begun = self.args.begin(what, rule_args, &check, found.key, &plan);
-            before = Some(begun);
+            let mut writer = (self.args).begin(rules, what, rule_args, &plan, &check, overflow);
+            if rule_args.has_credits && units > 0 {
+                writer.find_balance();
+            }
             if let Some((id, terms)) = id.flatten() {
-                self.args.add_id(begun, id, terms);
+                writer.add_id(id, terms);
             }
             if rule_args.durable && takes {
-                let since = self.keys.since(rules, &check, with, first_key);
                 let base = bases.get(index).copied().flatten();
-                let may_owe = rule_args.debt > 0;
-                self.args.add_durable(begun, since, Some(base), may_owe);
+                writer.add_durable(Some(base), rule_args.debt > 0);
             }
             if let Some(wait) = rule_args.wait {
-                self.args.add(&[double(patience), double(0), double(wait)]);
+                writer.add(&[double(patience), double(0), double(wait)]);
             }
             if rule_args.takes_slots() && units > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
                 if let Some(message) = message(&check, with, sent.place) {
-                    self.args.add_slots(&message, false);
+                    writer.add_slots(&message, false);
                 }
             }
-            if let Some(setting) = &rule_args.block {
-                self.blocks += 1;
-                let counted = counted.get(index).copied().unwrap_or(0);
-                (self.args).add_block(setting, rule_args.counts_denials, counted);
-            }
-            self.args.end_with(rules, found, cap.is_some());
+            writer.add_block(counted.get(index).copied().unwrap_or(0));
+            before = Some(writer.end(cap.is_some()));
         }
         Some(RequestLayout(layout))
     }
 }
 
 // Shows how much there is: a key ties log lines to a person.
-tollgate_core::debug_fields!(ScriptCall, it => keys: it.keys.len(), checks: it.checks());
+tollgate_core::debug_fields!(ScriptCall, it => keys: it.keys().len(), checks: it.checks());
 
 // Where the answers to a request are.
 

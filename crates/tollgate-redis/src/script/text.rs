@@ -7,8 +7,6 @@
 //! A call is `EVALSHA sha1 numkeys key .. arg ..`. A server that does not know the hash answers `NOSCRIPT` and has done
 //! nothing; then `EVAL text numkeys key .. arg ..` loads the script and decides at once.
 
-use std::sync::{Arc, LazyLock};
-
 use crate::connection::command::Script;
 
 /// The files of `lua/` as one text, behind `$before`.
@@ -49,10 +47,11 @@ macro_rules! text {
 }
 
 /// The script, known to servers by its hash.
-pub(crate) static DECIDE: LazyLock<Arc<Script>> = LazyLock::new(|| Arc::new(Script::new(TEXT)));
+pub(crate) static DECIDE: Script = Script::new(TEXT);
 
 /// The text of the script, for clients in other languages: [how to call it by hand](crate::guide::redis#from-another-language).
 pub const TEXT: &str = text!("");
 
 /// The same where the open record of a reservation says whether anything is done.
-pub(crate) const TEXT_WITH_RECORD: &str = text!(include_str!("../../lua/record.lua"));
+pub(crate) static DECIDE_WITH_RECORD: Script =
+    Script::new(text!(include_str!("../../lua/record.lua")));

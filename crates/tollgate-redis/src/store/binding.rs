@@ -115,7 +115,7 @@ impl Binding {
         }
         let binding = Arc::clone(self);
         self.shared
-            .settle(&call, !settled.is_empty(), move |reply| match reply {
+            .settle(call, !settled.is_empty(), move |reply| match reply {
                 Ok(reply) => binding.on_settled(&settled, &reply),
                 Err(why) => binding.on_not_settled(&settled, why),
             });
@@ -159,7 +159,7 @@ impl Binding {
                 continue;
             };
             let lapsed = match &fallback {
-                Some(charge) if why == NoReply::NotRun => charge(&it.check, at_risk),
+                Some(charge) if why == NoReply::NotSent => charge(&it.check, at_risk),
                 _ => at_risk,
             };
             self.lapse(&it.check, lapsed);

@@ -126,7 +126,7 @@ impl BoundStore {
         if call.is_empty() {
             return Step::Ready(Ok(reset.was_counted()));
         }
-        let sent = binding.shared.send(&call, CallFor::Resets, None);
+        let sent = binding.shared.send(call, CallFor::Resets, None);
         let binding = Arc::clone(binding);
         Step::Wait(Pending::new(async move {
             let reply = sent.await;

@@ -35,7 +35,7 @@ use crate::{
     error::SetupError,
     keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer},
-    script::{call::ScriptCall, reply::ScriptReply, text::DECIDE},
+    script::{call::ScriptCall, reply::ScriptReply},
     store::new_key_cap::NewKeyCap,
 };
 
@@ -106,45 +106,47 @@ impl StoreContext {
     /// call is not sent, or its answer is lost.
     pub(super) fn send(
         self: &Arc<Self>,
-        call: &ScriptCall,
+        call: ScriptCall,
         what_for: CallFor,
         by: Option<Instant>,
     ) -> SentCall {
-        let began = Instant::now();
+        let (began, checks) = (Instant::now(), call.checks());
         let answer = match by {
-            Some(by) if by <= Instant::now() => AnswerFuture::refused(CallError::new(
-                CallErrorKind::Expired,
+            Some(by) if by <= began => AnswerFuture::refused(CallError::new(
+                CallErrorKind::NotSent,
                 "Redis was not asked: the time was gone with what was asked before",
             )),
-            Some(by) => {
-                let _entered = self.runtime.enter();
-                self.answer(call, what_for).by(by)
+            by => {
+                self.observer.sent(what_for);
+                let deadline = by.unwrap_or(began + self.deadline);
+                self.backend.send(call.into_command(), deadline)
             }
-            None => self.answer(call, what_for),
         };
         SentCall {
             context: Arc::clone(self),
             answer,
             began,
-            checks: call.checks(),
+            checks,
         }
     }
 
-    fn answer(&self, call: &ScriptCall, what_for: CallFor) -> AnswerFuture {
-        self.observer.sent(what_for);
-        self.backend.send(&DECIDE, call)
+    /// Runs a script of another kind.
+    pub(super) fn run(&self, command: Command) -> AnswerFuture {
+        self.backend.send(command, Instant::now() + self.deadline)
     }
 
     /// Sends a settlement, whose reply no request waits for. `then` is told of the reply, if `is_told`, or why there is none.
     pub(super) fn settle(
         &self,
-        call: &ScriptCall,
+        call: ScriptCall,
         is_told: bool,
         then: impl FnOnce(Result<ScriptReply, NoReply>) + Send + 'static,
     ) {
-        let (answer, size) = (self.answer(call, CallFor::Settlements), call.checks());
+        let size = call.checks();
+        self.observer.sent(CallFor::Settlements);
+        let answer = self.run(call.into_command());
         if answer.is_refused() {
-            then(Err(NoReply::NotRun));
+            then(Err(NoReply::NotSent));
             return self.observer.settlement_lost();
         }
         let in_flight = self.background_calls.begin();
@@ -152,9 +154,9 @@ impl StoreContext {
         self.spawn(async move {
             then(match answer.await {
                 Ok(Value::Integers(reply)) if is_told => {
-                    ScriptReply::new(size, reply).ok_or(NoReply::Unknown)
+                    ScriptReply::new(size, reply).ok_or(NoReply::NoAnswer)
                 }
-                Ok(_) => Err(NoReply::Unknown),
+                Ok(_) => Err(NoReply::NoAnswer),
                 Err(error) => Err(no_reply(&error.into())),
             });
             drop(in_flight);
@@ -164,11 +166,12 @@ impl StoreContext {
     /// Runs a script that no request waits for. `None`: it has failed, and the observer knows.
     pub(super) async fn run_in_background(
         &self,
-        script: &Arc<Script>,
+        script: &'static Script,
         keys: &[impl AsRef<[u8]> + Sync],
         args: &[&str],
     ) -> Option<Value> {
-        let answer = self.backend.run(script, keys, args).await;
+        let call = self.run(Command::new(script, keys, args));
+        let answer = call.await;
         answer
             .inspect_err(|error| self.observer.background_failed(error))
             .ok()
@@ -253,8 +256,8 @@ pub(super) fn no_reply(error: &StoreError) -> NoReply {
     match error.kind() {
         StoreErrorKind::Unavailable
         | StoreErrorKind::Overloaded
-        | StoreErrorKind::Misconfigured => NoReply::NotRun,
-        _ => NoReply::Unknown,
+        | StoreErrorKind::Misconfigured => NoReply::NotSent,
+        _ => NoReply::NoAnswer,
     }
 }
 
@@ -366,29 +369,11 @@ impl Backend {
         Ok(Self::One { name, node })
     }
 
-    /// Sends a call of the script that decides. In a cluster all its keys are in one hash slot.
-    pub(super) fn send(&self, script: &Arc<Script>, call: &ScriptCall) -> AnswerFuture {
-        let command = |hash_slot| {
-            let mut command = Command::checks(script, hash_slot, call.keys(), call.args());
-            command.rules = call.rules;
-            command
-        };
+    /// Runs a script, until the deadline. In a cluster all its keys are in one hash slot.
+    pub(super) fn send(&self, command: Command, deadline: Instant) -> AnswerFuture {
         match self {
-            Self::One { node, .. } => node.call(command(0)),
-            Self::Cluster(cluster) => cluster.send(call.keys(), command),
-        }
-    }
-
-    /// Runs another script.
-    pub(super) fn run(
-        &self,
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-    ) -> AnswerFuture {
-        match self {
-            Self::One { node, .. } => node.call(Command::new(script, keys, args)),
-            Self::Cluster(cluster) => cluster.call(script, keys, args),
+            Self::One { node, .. } => node.send(command, deadline, false),
+            Self::Cluster(cluster) => cluster.send(command, deadline),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Balances: granted, taken back and told by a script of their own, one call for each.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use tollgate_core::{
     Check, Pending, Step, StoreError, Tick,
@@ -9,13 +9,15 @@ use tollgate_core::{
 };
 
 use crate::{
-    connection::{command::Script, resp::Value},
+    connection::{
+        command::{Command, Script},
+        resp::Value,
+    },
     script::encoder::double,
     store::binding::Binding,
 };
 
-pub(crate) static CHANGE: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/credits_change.lua"))));
+pub(crate) static CHANGE: Script = Script::new(include_str!("../../lua/credits_change.lua"));
 
 /// Changes the balance of a check's key, or tells it: `args` are as `credits_change.lua` reads them.
 pub(super) fn run_credits(
@@ -28,7 +30,7 @@ pub(super) fn run_credits(
     let is_change = args[0] != 0;
     args[1] = u8::from(binding.encoder.keyspace.keys.moves());
     let args = [call.args().next().unwrap_or_default(), &args];
-    let answer = binding.shared.backend.run(&CHANGE, &keys, &args);
+    let answer = binding.shared.run(Command::new(&CHANGE, &keys, &args));
     let (binding, check) = (Arc::clone(binding), *check);
     Step::Wait(Pending::new(async move {
         let answer = answer.await;

@@ -2,7 +2,7 @@
 //! process at a time looks at the keys of the servers, about 100 in each step, and stores the result in Redis, where the others read it.
 
 use std::{
-    sync::{Arc, LazyLock, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -16,11 +16,9 @@ use crate::{
     store::context::StoreContext,
 };
 
-static CLAIM: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/measure_claim.lua"))));
+static CLAIM: Script = Script::new(include_str!("../../lua/measure_claim.lua"));
 
-static STEP: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/measure_step.lua"))));
+static STEP: Script = Script::new(include_str!("../../lua/measure_step.lua"));
 
 /// How many keys a step looks at, about. Longer ones would keep requests waiting.
 const KEYS_OF_A_STEP: u32 = 100;

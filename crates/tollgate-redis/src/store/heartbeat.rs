@@ -6,7 +6,7 @@ use std::{
     fmt::Write,
     mem,
     num::NonZeroU32,
-    sync::{Arc, LazyLock, Weak, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -19,8 +19,7 @@ use crate::{
     store::{binding::InUse, context::StoreContext},
 };
 
-static MEMBERS: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(include_str!("../../lua/members.lua"))));
+static MEMBERS: Script = Script::new(include_str!("../../lua/members.lua"));
 
 /// How often an instance sends a heartbeat, give or take a fifth.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -93,7 +93,7 @@ impl QueryInFlight {
             let sending = shared.engine.fill(&mut query, binding.now());
             match QueryLayout::new(binding, &mut call, &query, slots.as_mut()) {
                 Ok(layout) => {
-                    let sent = shared.send(&call, what_for, by);
+                    let sent = shared.send(call, what_for, by);
                     drop(sending);
                     let is_kept = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
@@ -134,11 +134,11 @@ impl QueryInFlight {
                 Ok(self.layout.decode(&binding, &reply, &self.query))
             }
             Err(why) => {
-                if why == NoReply::NotRun {
+                if why == NoReply::NotSent {
                     binding.give_back_permits(&self.layout.checks);
                 }
                 match &mut self.slots {
-                    Some(slots) if why == NoReply::NotRun => slots.not_sent(),
+                    Some(slots) if why == NoReply::NotSent => slots.not_sent(),
                     Some(slots) => slots.lose(),
                     None => {}
                 }
@@ -206,7 +206,7 @@ impl QueryInFlight {
         let Some(checks) = add_checks(binding, &mut call, &self.query, self.slots.as_mut()) else {
             return false;
         };
-        self.sent = binding.shared.send(&call, self.what_for, self.by);
+        self.sent = binding.shared.send(call, self.what_for, self.by);
         self.layout = QueryLayout::of_checks(checks);
         true
     }
@@ -357,7 +357,7 @@ impl QueryLayout {
         call.counted = query.counted.iter().copied().collect();
         let checks = add_checks(binding, call, query, slots);
         // More checks than a call carries.
-        let checks = checks.ok_or(NoReply::NotRun)?;
+        let checks = checks.ok_or(NoReply::NotSent)?;
         if checks.is_nothing() && !query.checks.is_empty() || call.is_empty() {
             return Err(NoReply::NothingToSend);
         }

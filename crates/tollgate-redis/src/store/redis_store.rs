@@ -15,6 +15,7 @@ use tollgate_prefilter::Effective;
 use crate::{
     connection::{
         breaker::BreakerState,
+        command::Command,
         error::{CallErrorKind, with_remedy},
         supervisor::{LIFE, PROBE},
     },
@@ -179,10 +180,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Waits until the server takes a script that writes, as decisions do. `refusal` is what it last answered instead.
 pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<String>) {
     let key = shared.keyspace.name_of("probe:start");
-    while let Err(error) = shared.backend.run(&PROBE, &[&key], &["1", LIFE]).await {
+    let probe = Command::new(&PROBE, &[&key], &["1", LIFE]);
+    while let Err(error) = shared.run(probe.clone()).await {
         match error.kind() {
             // A server that is far away, or busy at this moment, refuses nothing.
-            CallErrorKind::Unknown | CallErrorKind::Expired | CallErrorKind::Overloaded => return,
+            CallErrorKind::NoAnswer | CallErrorKind::NotSent | CallErrorKind::Overloaded => return,
             _ => *refusal = Some(with_remedy(error.line())),
         }
         sleep(PAUSE).await;

@@ -2,10 +2,7 @@
 //!
 //! Each call runs the script behind `record.lua`, which does nothing without the record. It travels alone.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tollgate_core::{
@@ -19,18 +16,15 @@ use tollgate_core::{
 use tollgate_prefilter::NoReply;
 
 use crate::{
-    connection::{command::Script, error::CallError, resp::Value},
+    connection::{command::Command, error::CallError, resp::Value},
     keys::keyspace::{Partition, seal, unseal},
     observe::CallFor,
-    script::{call::ScriptCall, reply::ScriptReply, text::TEXT_WITH_RECORD},
+    script::{call::ScriptCall, reply::ScriptReply, text::DECIDE_WITH_RECORD},
     store::{binding::Binding, bound_store::BoundStore, context::no_reply},
 };
 
 /// Settles, and says so until ten minutes after the term: by then a ledger has heard of it, or has released the reservation.
 const SETTLE_AND_SAY_SO: &str = "-600000";
-
-static DECIDE_WITH_RECORD: LazyLock<Arc<Script>> =
-    LazyLock::new(|| Arc::new(Script::new(TEXT_WITH_RECORD)));
 
 impl ReservationStore for BoundStore {
     fn reserve(
@@ -52,7 +46,7 @@ impl ReservationStore for BoundStore {
         let record = OpenedRecord(Some((Arc::clone(binding), reserved)));
         Step::Wait(Pending::new(async move {
             let opened = opened.await;
-            if opened.as_ref().map_or_else(no_reply, |_| NoReply::NotRun) == NoReply::NotRun {
+            if opened.as_ref().map_or_else(no_reply, |_| NoReply::NotSent) == NoReply::NotSent {
                 record.keep();
             }
             opened.map(|_| text)
@@ -259,10 +253,8 @@ fn send(
     let args: Vec<&[u8]> = call.args().chain([step.as_bytes()]).collect();
     let began = Instant::now();
     binding.shared.observer.sent(CallFor::Settlements);
-    let answer = binding
-        .shared
-        .backend
-        .run(&DECIDE_WITH_RECORD, &keys, &args);
+    let command = Command::new(&DECIDE_WITH_RECORD, &keys, &args);
+    let answer = binding.shared.run(command);
     async move {
         let answer = answer.await;
         let alone = |one: i64| matches!(&answer, Ok(Value::Integers(all)) if all[..] == [one]);

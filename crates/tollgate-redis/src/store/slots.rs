@@ -239,7 +239,7 @@ fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMess
             (key, message, place)
         });
         let outcomes: Vec<_> = outcomes.collect();
-        let sent = shared.send(&call, CallFor::Slots, None);
+        let sent = shared.send(call, CallFor::Slots, None);
         let (shared, in_flight) = (Arc::clone(shared), shared.background_calls.begin());
         let runtime = shared.runtime.clone();
         runtime.spawn(async move {

@@ -60,7 +60,7 @@ fn a_cached_denial_is_forgotten_when_a_lease_may_have_gone_back() {
         subject.fill(&mut query);
         assert_eq!(query.leases.len(), 1);
         assert!(subject.is_local(&large()));
-        drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
+        drop(done(query.finish(Err(NoReply::NoAnswer), subject.now())));
     }
     assert!(!subject.is_local(&large()));
 }

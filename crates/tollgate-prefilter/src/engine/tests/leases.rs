@@ -56,14 +56,14 @@ fn while_a_query_for_a_lease_has_no_reply_no_other_asks_for_one() {
         let before = subject.query(&[one()]);
         assert_eq!((query.leases.len(), before.leases.len()), (1, 0));
         subject.advance(50_000);
-        drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
+        drop(done(query.finish(Err(NoReply::NoAnswer), subject.now())));
         // The store stands still, and may carry it out later. What was sent at the same time says nothing about that.
         drop(subject.finish(before, fits(5_000, 500_000), None));
         for _ in 0..10 {
             subject.advance(50_000);
             let query = subject.query(&[one()]);
             assert!(query.leases.is_empty(), "{quota:?}");
-            drop(done(query.finish(Err(NoReply::Unknown), subject.now())));
+            drop(done(query.finish(Err(NoReply::NoAnswer), subject.now())));
         }
         // It goes on.
         drop(subject.decided(&[one()], fits(5_000, 500_000)));

@@ -40,7 +40,7 @@ fn a_report_that_was_not_carried_out_goes_again_after_its_interval() {
     let subject = eventual();
     assert!(subject.is_local(&[one().with_cost(3)]));
     let mut refusals = [
-        Err(NoReply::NotRun),
+        Err(NoReply::NotSent),
         Err(NoReply::NothingToSend),
         Ok(ReportReply::Refused),
     ]

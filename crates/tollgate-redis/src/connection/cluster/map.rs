@@ -10,7 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::{runtime::Handle, sync::Notify, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
@@ -146,8 +146,6 @@ impl Map {
 pub(super) struct ClusterState {
     pub(super) map: ArcSwap<Map>,
     pub(super) options: NodeOptions,
-    /// So that a call finds a timer wherever it is polled.
-    pub(super) runtime: Handle,
     /// A notice here starts a topology refresh.
     pub(super) stale: Arc<Notify>,
     named: Mutex<HashMap<Place, Instant>>,
@@ -159,7 +157,7 @@ const WELCOME: Duration = Duration::from_secs(30);
 const MOST_NAMED: usize = 1_000;
 
 impl ClusterState {
-    pub(super) fn new(options: NodeOptions, runtime: Handle) -> Self {
+    pub(super) fn new(options: NodeOptions) -> Self {
         let unknown = CallError::new(
             CallErrorKind::Unavailable,
             "not connected to Redis: the servers of the cluster are not known yet",
@@ -167,7 +165,6 @@ impl ClusterState {
         Self {
             map: ArcSwap::from_pointee(Map::empty(unknown)),
             options,
-            runtime,
             stale: Arc::new(Notify::new()),
             named: Mutex::new(HashMap::new()),
         }

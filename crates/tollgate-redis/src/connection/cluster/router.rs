@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
+use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
     address::{Address, Place},
@@ -12,9 +12,9 @@ use crate::{
             map::{ClusterState, Member, Redirect},
             topology_refresh::learn,
         },
-        command::{Command, Script},
+        command::Command,
         error::{CallError, CallErrorKind, code_of},
-        node::{Answer, AnswerFuture, QueuedCommand},
+        node::{Answer, AnswerFuture},
         options::{NodeEvent, NodeOptions, Resent},
     },
     error::SetupError,
@@ -41,7 +41,7 @@ impl Cluster {
     /// Outside of a tokio runtime with its I/O and time drivers.
     pub(crate) fn start(address: Address, options: NodeOptions) -> Result<Self, SetupError> {
         options.security.check(&address)?;
-        let shared = Arc::new(ClusterState::new(options, Handle::current()));
+        let shared = Arc::new(ClusterState::new(options));
         let topology_refresh = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
         Ok(Self {
             shared,
@@ -49,58 +49,43 @@ impl Cluster {
         })
     }
 
-    /// Runs a script where its first key is. Nothing is waited for but the answer: where the server is not known, has no
-    /// connection, or fails, the call has failed already.
+    /// Runs a command where its first key is, until the deadline. Nothing is waited for but the answer: where the server is not known, has
+    /// no connection, or fails, the call has failed already.
     ///
     /// A call without keys is refused as [`Misconfigured`](CallErrorKind::Misconfigured).
-    pub(crate) fn call(
-        &self,
-        script: &Arc<Script>,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-    ) -> AnswerFuture {
-        self.send(keys.iter().map(AsRef::as_ref), |_| {
-            Command::new(script, keys, args)
-        })
-    }
-
-    /// As [`call`](Self::call), with a request about these keys that is made once it may be sent, for their hash slot.
-    pub(crate) fn send<'a>(
-        &self,
-        mut keys: impl Iterator<Item = &'a [u8]>,
-        command: impl FnOnce(u16) -> Command,
-    ) -> AnswerFuture {
+    pub(crate) fn send(&self, mut command: Command, deadline: Instant) -> AnswerFuture {
         // A server refuses keys of several hash slots by itself.
-        let Some(first) = keys.next().map(hash_slot) else {
+        let Some(hash_slot) = command.keys.iter().next().map(hash_slot) else {
             let message = "a call to a cluster needs a key, which says where it goes";
             let error = CallError::new(CallErrorKind::Misconfigured, message);
             return AnswerFuture::refused(error);
         };
         let map = self.shared.map.load();
-        let member = match map.owner(first) {
+        let member = match map.owner(hash_slot) {
             Ok(member) => member,
             Err(error) => return AnswerFuture::refused(error),
         };
-        let deadline = Instant::now() + self.shared.options.deadline;
-        let mut sent = None;
-        let call = member.node.send(|| {
-            let command = command(first);
-            sent = Some(command.clone());
-            QueuedCommand::new(command, deadline)
-        });
-        let Some(command) = sent else {
+        command.hash_slot = hash_slot;
+        let command = Arc::new(command);
+        let call = (member.node).send(Arc::clone(&command), deadline, false);
+        if call.is_refused() {
             return call;
-        };
+        }
         let routed = Routed {
             shared: Arc::clone(&self.shared),
             command,
-            hash_slot: first,
             deadline,
             member: Arc::clone(member),
             moved: false,
             ask_followed: false,
         };
         AnswerFuture::sent(routed.answer(call))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn call(&self, command: Command) -> AnswerFuture {
+        let deadline = Instant::now() + self.shared.options.deadline;
+        self.send(command, deadline)
     }
 
     /// The first hash slot of each server that has hash slots.
@@ -158,8 +143,7 @@ impl fmt::Debug for Cluster {
 /// A call that a server has, and where it goes from there.
 struct Routed {
     shared: Arc<ClusterState>,
-    command: Command,
-    hash_slot: u16,
+    command: Arc<Command>,
     deadline: Instant,
     /// Who was asked last. Held so that it does not end before it has answered.
     member: Arc<Member>,
@@ -171,14 +155,7 @@ impl Routed {
     async fn answer(mut self, call: AnswerFuture) -> Answer {
         let mut answer = call.await;
         while let Err(error) = answer {
-            let call = self.follow(error)?;
-            // Earlier calls there have later deadlines, and a driver checks deadlines in the order in which calls come. The timer
-            // is that of the connections: whoever polls may have none.
-            let call = {
-                let _entered = self.shared.runtime.enter();
-                call.by(self.deadline)
-            };
-            answer = call.await;
+            answer = self.follow(error)?.await;
         }
         answer
     }
@@ -213,7 +190,8 @@ impl Routed {
             return lost("the hash slot is with a server that has no name yet");
         };
         let map = self.shared.map.load();
-        let corrected = (!redirect.is_ask).then(|| map.correct(self.hash_slot, place).cloned());
+        let corrected =
+            (!redirect.is_ask).then(|| map.correct(self.command.hash_slot, place).cloned());
         let Some(member) = corrected.flatten().or_else(|| self.shared.named(place)) else {
             return lost("the hash slot is with a server that is being connected");
         };
@@ -222,12 +200,7 @@ impl Routed {
         }
         options.tell(&NodeEvent::Resent(why));
         self.member = member;
-        Ok(self.member.node.send(|| {
-            let (waiting, call) = QueuedCommand::new(self.command.clone(), self.deadline);
-            match redirect.is_ask {
-                true => (waiting.asking(), call),
-                false => (waiting, call),
-            }
-        }))
+        let command = Arc::clone(&self.command);
+        Ok((self.member.node).send(command, self.deadline, redirect.is_ask))
     }
 }

@@ -227,7 +227,7 @@ impl TopologyRefresh {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::{runtime::Handle, time::Instant};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::{
@@ -244,7 +244,7 @@ mod tests {
             credentials,
             ..NodeOptions::default()
         };
-        let state = ClusterState::new(options, Handle::current());
+        let state = ClusterState::new(options);
         TopologyRefresh::new(address, Arc::new(state))
     }
 

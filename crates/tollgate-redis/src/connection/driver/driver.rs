@@ -42,7 +42,8 @@ pub(in crate::connection) struct Driver {
     decoder: Decoder,
     /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
     timer: Pin<Box<Sleep>>,
-    armed: Option<Alarm>,
+    /// What it is set to.
+    armed: Option<Instant>,
     /// When the server was last heard, or asked after everything was answered.
     last_received: Instant,
     was_of_use: bool,
@@ -50,15 +51,6 @@ pub(in crate::connection) struct Driver {
 
 /// How many bytes there is room for at each read.
 const READ: usize = 8192;
-
-/// What the timer is set to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
-    /// The first deadline. No later call has an earlier one.
-    Deadline,
-    /// The end of the server's silence, while no call has a deadline.
-    Silence,
-}
 
 impl Driver {
     pub(in crate::connection) fn new(
@@ -185,7 +177,7 @@ impl Driver {
                     self.last_received = Instant::now();
                     // What is written together is also answered together. A server that has nothing to do begins with one
                     // command, and its answers are read while it is at the next ones.
-                    self.first = self.backlog.inflight.first_command();
+                    self.first = self.backlog.first_command();
                 }
             }
             let end = if self.written < self.first {
@@ -200,7 +192,7 @@ impl Driver {
                 Poll::Ready(Ok(0)) => return Err(Lost::Closed),
                 Poll::Ready(Ok(length)) => {
                     self.written += length;
-                    self.backlog.inflight.written(length);
+                    self.backlog.written(length);
                 }
             }
         }
@@ -216,19 +208,13 @@ impl Driver {
 
     /// Sets the timer, unless it is set to an earlier time anyway. `waiting` is the first deadline of what waits.
     fn arm(&mut self, waiting: Option<Instant>) {
-        if self.armed == Some(Alarm::Deadline) {
-            return;
-        }
+        let silent = (self.backlog.is_owed()).then(|| self.last_received + self.silence);
         let deadline = self.backlog.first_deadline(waiting);
-        let next = [
-            deadline.map(|at| (at, Alarm::Deadline)),
-            (self.backlog.is_owed()).then(|| (self.last_received + self.silence, Alarm::Silence)),
-        ];
-        let first = next.into_iter().flatten().min_by_key(|(at, _)| *at);
-        self.armed = first.map(|(at, alarm)| {
+        let next = deadline.into_iter().chain(silent).min();
+        if let Some(at) = next.filter(|at| self.armed.is_none_or(|armed| *at < armed)) {
             self.timer.as_mut().reset(at);
-            alarm
-        });
+            self.armed = next;
+        }
     }
 
     fn expire(&mut self) -> Result<(), Lost> {

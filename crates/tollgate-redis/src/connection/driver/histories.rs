@@ -14,7 +14,7 @@ use crate::connection::{
     command::{Command, Script},
     driver::Driver,
     error::CallErrorKind,
-    node::{AnswerFuture, CommandQueue, QueuedCommand},
+    node::CommandQueue,
     options::NodeOptions,
     resp::Value,
 };
@@ -101,17 +101,18 @@ fn first_command(input: &mut Vec<u8>) -> Option<Vec<String>> {
     Some(command)
 }
 
+static SCRIPT: Script = Script::new("return 1");
+
 /// A call of any script, or one of two checks at one time or another, in one hash slot or another.
-fn command(script: &Arc<Script>, rng: &mut Rng, key: u64) -> Command {
+fn command(rng: &mut Rng, key: u64) -> Command {
     let key = key.to_string();
     if rng.u8(..4) == 0 {
-        return Command::new(script, &[key], &[""; 0]);
+        return Command::new(&SCRIPT, &[key], &[""; 0]);
     }
     let check = format!("\0\0\0\u{1}\0{key}");
     let time = if rng.u8(..4) == 0 { "later" } else { "" };
-    let args = [time, &check, &check].map(str::as_bytes);
-    let keys = [key.as_bytes()];
-    Command::checks(script, rng.u16(..3) / 2, keys.into_iter(), args.into_iter())
+    let command = Command::by_hand(&SCRIPT, &[key], &[time, &check, &check], &[3]);
+    command.in_hash_slot(rng.u16(..3) / 2)
 }
 
 /// Whether this is what `run` answers to a call with this key.
@@ -146,7 +147,6 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
         &options,
     );
     let driver = tokio::spawn(driver);
-    let script = Arc::new(Script::new("return 1"));
     let mut callers = JoinSet::new();
     let mut abandoned = Vec::new();
     for key in 0..CALLS {
@@ -155,11 +155,8 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
         }
         let began = Instant::now();
         let deadline = began + options.deadline;
-        let command = command(&script, &mut rng, key);
-        let (waiting, call) = QueuedCommand::new(command, deadline);
-        let call = queue
-            .push(waiting)
-            .map_or_else(AnswerFuture::refused, |()| call);
+        let command = Arc::new(command(&mut rng, key));
+        let call = queue.push(command, deadline, false);
         if rng.u8(..10) == 0 {
             drop(call);
             abandoned.push(key);
@@ -210,8 +207,8 @@ async fn in_random_histories_nothing_runs_twice_and_what_is_said_not_to_have_run
     for kind in [
         CallErrorKind::Unavailable,
         CallErrorKind::Overloaded,
-        CallErrorKind::Expired,
-        CallErrorKind::Unknown,
+        CallErrorKind::NotSent,
+        CallErrorKind::NoAnswer,
         CallErrorKind::TryAgain,
     ] {
         assert!(errors.contains_key(&kind), "{kind:?} never happened");

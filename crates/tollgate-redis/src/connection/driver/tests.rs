@@ -16,17 +16,18 @@ use crate::connection::{
     command::{Command, Script},
     driver::{Driver, Lost},
     error::{CallError, CallErrorKind},
-    node::{AnswerFuture, CommandQueue, QueuedCommand},
+    node::{AnswerFuture, CommandQueue},
     options::NodeOptions,
     resp::Value,
 };
+
+static SCRIPT: Script = Script::new("return 1");
 
 struct Bench {
     server: DuplexStream,
     queue: Arc<CommandQueue>,
     breaker: Arc<Breaker>,
     driver: JoinHandle<Lost>,
-    script: Arc<Script>,
     options: NodeOptions,
 }
 
@@ -46,22 +47,17 @@ impl Bench {
             queue,
             breaker,
             driver: tokio::spawn(driver),
-            script: Arc::new(Script::new("return 1")),
             options,
         }
     }
 
     fn call(&self, key: &str) -> AnswerFuture {
-        self.send(Command::new(&self.script, &[key], &[""; 0]))
+        self.send(Command::new(&SCRIPT, &[key], &[""; 0]))
     }
 
     fn send(&self, command: Command) -> AnswerFuture {
         let deadline = Instant::now() + self.options.deadline;
-        let (waiting, call) = QueuedCommand::new(command, deadline);
-        match self.queue.push(waiting) {
-            Ok(()) => call,
-            Err(error) => AnswerFuture::refused(error),
-        }
+        self.queue.push(Arc::new(command), deadline, false)
     }
 
     /// What the server receives in one go.
@@ -105,7 +101,7 @@ async fn a_silent_server_is_dropped_after_half_a_second_although_no_call_waits_a
     let began = Instant::now();
     let call = bench.call("a");
     bench.received().await;
-    assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
     assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
     assert_eq!(began.elapsed(), Duration::from_millis(500));
 }
@@ -118,7 +114,7 @@ async fn a_server_that_answers_late_is_kept_and_its_answers_count_for_nothing() 
         bench.received().await;
         tokio::time::sleep(Duration::from_millis(80)).await;
         bench.answers(":1\r\n").await;
-        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+        assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
         bench.settle().await;
     }
     assert!(!bench.driver.is_finished());
@@ -139,8 +135,8 @@ async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() 
     assert_eq!(
         kinds,
         [
-            CallErrorKind::Unknown,
-            CallErrorKind::Unknown,
+            CallErrorKind::NoAnswer,
+            CallErrorKind::NoAnswer,
             CallErrorKind::Unavailable
         ]
     );
@@ -162,7 +158,7 @@ async fn a_script_that_stays_unknown_is_an_error_within_the_same_deadline() {
     tokio::time::sleep(Duration::from_millis(30)).await;
     bench.answers("-NOSCRIPT No matching script.\r\n").await;
     assert_eq!(commands(&bench.received().await), ["EVAL"]);
-    assert_eq!(kind(slow.await), CallErrorKind::Unknown);
+    assert_eq!(kind(slow.await), CallErrorKind::NoAnswer);
     assert_eq!(began.elapsed(), bench.options.deadline);
 }
 
@@ -187,7 +183,7 @@ async fn calls_that_expire_while_the_process_stands_still_are_not_sent_and_open_
         assert_eq!(bench.breaker.state(), BreakerState::Closed);
         let late = bench.call("late");
         advance(bench.options.deadline).await;
-        assert_eq!(kind(late.await), CallErrorKind::Expired);
+        assert_eq!(kind(late.await), CallErrorKind::NotSent);
         tokio::time::sleep(Duration::from_millis(125)).await;
     }
     assert_eq!(bench.breaker.state(), BreakerState::Open);
@@ -199,7 +195,7 @@ async fn calls_that_expire_while_the_process_stands_still_are_not_sent_and_open_
     assert!(sent.contains("next") && !sent.contains("late"), "{sent}");
     bench.answers(":1\r\n").await;
     next.await.unwrap();
-    assert_eq!(kind(late.await), CallErrorKind::Expired);
+    assert_eq!(kind(late.await), CallErrorKind::NotSent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,6 +204,6 @@ async fn bytes_that_are_no_answer_end_the_connection() {
     let call = bench.call("a");
     bench.received().await;
     bench.answers("HTTP/1.1 400 Bad Command\r\n").await;
-    assert_eq!(kind(call.await), CallErrorKind::Unknown);
+    assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
     assert!(matches!((&mut bench.driver).await, Ok(Lost::Malformed(_))));
 }

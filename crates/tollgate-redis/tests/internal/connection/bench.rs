@@ -17,10 +17,12 @@ use crate::connection::{
 pub(super) use tollgate_test_servers::eventually::eventually;
 use tollgate_test_servers::redis_server::RedisServer;
 
+/// Adds to a key, and so counts how often it runs.
+pub(super) static INCREMENT: Script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
+
 pub(super) struct Bench {
     pub(super) node: Node,
     events: Events,
-    script: Arc<Script>,
 }
 
 /// What happens to a node or a cluster.
@@ -44,11 +46,6 @@ impl Events {
         let events = self.0.lock().unwrap();
         events.iter().filter(|event| wanted(event)).count()
     }
-}
-
-/// Adds to a key, and so counts how often it runs.
-pub(super) fn counting() -> Arc<Script> {
-    Arc::new(Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])"))
 }
 
 /// A breaker with short pauses.
@@ -76,19 +73,18 @@ impl Bench {
         Self {
             node: Node::start(url.parse().unwrap(), options).unwrap(),
             events,
-            script: counting(),
         }
     }
 
     /// Takes one unit of `key`, and asserts that the answer comes when it has to.
     pub(super) async fn take(&self, key: &str) -> Result<i64, CallError> {
-        answer(self.node.call(Command::new(&self.script, &[key], &["1"]))).await
+        answer(self.node.call(Command::new(&INCREMENT, &[key], &["1"]))).await
     }
 
     /// Takes units of `key`, all at once.
     pub(super) fn call(&self, key: &str, calls: usize) -> Vec<AnswerFuture> {
         (0..calls)
-            .map(|_| self.node.call(Command::new(&self.script, &[key], &["1"])))
+            .map(|_| self.node.call(Command::new(&INCREMENT, &[key], &["1"])))
             .collect()
     }
 
@@ -103,7 +99,7 @@ impl Bench {
     /// Takes until one is sent and not answered in time. On a busy machine one may not even be sent in time.
     pub(super) async fn hears_nothing(&self, key: &str) {
         eventually("a call is sent in vain", || async {
-            (self.fails(key).await == CallErrorKind::Unknown).then_some(())
+            (self.fails(key).await == CallErrorKind::NoAnswer).then_some(())
         })
         .await;
     }

@@ -1,25 +1,24 @@
 //! A cluster with what happens to it, and a script that counts how often it runs.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use tollgate_test_servers::redis_cluster::RedisCluster;
 
 use crate::{
     connection::{
         cluster::router::Cluster,
-        command::Script,
+        command::Command,
         error::CallError,
         node::AnswerFuture,
         options::{NodeEvent, NodeOptions},
     },
-    internal_tests::connection::bench::{Events, answer, answers, counting, eventually},
+    internal_tests::connection::bench::{Events, INCREMENT, answer, answers, eventually},
     keys::keyspace::hash_slot,
 };
 
 pub(super) struct ClusterBench {
     pub(super) cluster: Cluster,
     events: Events,
-    script: Arc<Script>,
 }
 
 impl ClusterBench {
@@ -39,12 +38,12 @@ impl ClusterBench {
         Self {
             cluster: Cluster::start(url.parse().unwrap(), options).unwrap(),
             events,
-            script: counting(),
         }
     }
 
     pub(super) fn call(&self, key: &str) -> AnswerFuture {
-        self.cluster.call(&self.script, &[key], &["1"])
+        let command = Command::new(&INCREMENT, &[key], &["1"]);
+        self.cluster.call(command)
     }
 
     /// Takes one unit of `key`.

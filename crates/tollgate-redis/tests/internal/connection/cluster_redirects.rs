@@ -162,6 +162,6 @@ async fn a_script_that_is_brought_along_needs_its_own_asking() {
 #[tokio::test]
 async fn a_call_that_is_sent_on_to_silence_ends_and_may_have_run() {
     let (answer, one, other) = redirected("-ASK 1 :PORT\r\n", "").await;
-    assert_eq!(answer.unwrap_err().kind(), CallErrorKind::Unknown);
+    assert_eq!(answer.unwrap_err().kind(), CallErrorKind::NoAnswer);
     assert_eq!((one.len(), other.len()), (1, 2));
 }

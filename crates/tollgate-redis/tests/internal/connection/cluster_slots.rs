@@ -1,6 +1,6 @@
 //! Hash slots that move from one server to another while they are asked for.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tollgate_test_servers::{moving_slot::MovingSlot, redis_cluster::RedisCluster};
 
@@ -32,7 +32,7 @@ async fn begin(cluster: &RedisCluster, to: usize) -> MovingSlot<'_> {
 #[tokio::test]
 async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once() {
     // Answers as the script that decides does: the time, and three numbers for each check.
-    let script = Arc::new(Script::new(
+    static SCRIPT: Script = Script::new(
         "local out = {0} \
          for i = 2, #ARGV do \
            local low, high = string.byte(ARGV[i], 4, 5) \
@@ -41,7 +41,7 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
            out[#out + 1] = 0 \
          end \
          return out",
-    ));
+    );
     const FIRST_KEY: &[u8] = &[0, 0, 0, 1, 0];
     let cluster = RedisCluster::start_patient().await;
     let bench = ClusterBench::start_with(&cluster.url(), |options| {
@@ -50,11 +50,8 @@ async fn calls_that_would_travel_together_are_sent_on_alone_and_each_runs_once()
     let (old, new) = (tagged("old", 50), tagged("new", 50));
     let count_each = async |keys: &[String], expected: &dyn Fn(&str) -> i64| {
         let calls = keys.iter().map(|key| {
-            let key = [key.as_bytes()];
             let args = [&b""[..], FIRST_KEY];
-            bench.cluster.send(key.into_iter(), |hash_slot| {
-                Command::checks(&script, hash_slot, key.into_iter(), args.into_iter())
-            })
+            (bench.cluster).call(Command::by_hand(&SCRIPT, &[key], &args, &[3]))
         });
         let calls: Vec<_> = calls.collect();
         for (key, call) in keys.iter().zip(calls) {

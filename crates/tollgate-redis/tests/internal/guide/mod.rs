@@ -11,11 +11,15 @@ use crate::script::{call::ScriptCall, text};
 /// The answer of the script, which the server knows already.
 fn run(connection: &mut RedisClient, call: &ScriptCall) -> Value {
     let count = call.keys().len().to_string();
-    let head = [&b"EVALSHA"[..], &text::DECIDE.sha, count.as_bytes()];
+    let head = [
+        &b"EVALSHA"[..],
+        text::DECIDE.sha().as_bytes(),
+        count.as_bytes(),
+    ];
     connection.command(head.into_iter().chain(call.keys()).chain(call.args()))
 }
 
 fn load_script(connection: &mut RedisClient) {
     let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-    assert_eq!(loaded, Value::BulkString(text::DECIDE.sha.to_vec()));
+    assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().into()));
 }

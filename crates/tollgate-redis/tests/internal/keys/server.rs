@@ -19,7 +19,7 @@ impl Server {
         let server = RedisServer::start(&[]);
         let mut connection = RedisClient::connect(server.address());
         let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha.to_vec()));
+        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().into()));
         Self {
             connection,
             _server: server,
@@ -28,7 +28,11 @@ impl Server {
 
     pub(crate) fn send(&mut self, call: &ScriptCall) -> ScriptReply {
         let count = call.keys().len().to_string();
-        let head = [&b"EVALSHA"[..], &text::DECIDE.sha, count.as_bytes()];
+        let head = [
+            &b"EVALSHA"[..],
+            text::DECIDE.sha().as_bytes(),
+            count.as_bytes(),
+        ];
         let command = head.into_iter().chain(call.keys()).chain(call.args());
         let integers = self.connection.command(command).integers();
         ScriptReply::new(call.checks(), integers).expect("a whole reply")

@@ -48,7 +48,7 @@ impl Server {
 
     fn new(process: Process, mut connection: RedisClient) -> Self {
         let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha.to_vec()));
+        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().into()));
         Self {
             process,
             connection,
@@ -111,7 +111,11 @@ impl Server {
     /// Runs the script with keys and arguments as they are.
     pub(crate) fn evaluate(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> Value {
         let count = keys.len().to_string();
-        let head = [&b"EVALSHA"[..], &text::DECIDE.sha, count.as_bytes()];
+        let head = [
+            &b"EVALSHA"[..],
+            text::DECIDE.sha().as_bytes(),
+            count.as_bytes(),
+        ];
         let words: Vec<&[u8]> = [&head, keys, args].concat();
         self.command(&words)
     }
@@ -130,7 +134,11 @@ impl Server {
 
     fn push(&mut self, call: &ScriptCall) {
         let count = call.keys().len().to_string();
-        let head = [&b"EVALSHA"[..], &text::DECIDE.sha, count.as_bytes()];
+        let head = [
+            &b"EVALSHA"[..],
+            text::DECIDE.sha().as_bytes(),
+            count.as_bytes(),
+        ];
         self.connection
             .push(head.into_iter().chain(call.keys()).chain(call.args()));
     }

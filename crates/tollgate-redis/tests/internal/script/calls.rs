@@ -2,15 +2,19 @@
 
 use crate::script::call::ScriptCall;
 use tollgate_core::{
-    MINUTE, Quota, Rule, RuleSet,
+    Check, MINUTE, Quota, Rule, RuleSet,
     algorithm::Taken,
-    store::{Hold, Settlement},
+    store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease};
 
 use crate::{
+    connection::command::Command,
     internal_tests::script::Subject,
-    keys::keyspace::{Keyspace, Partition},
+    keys::{
+        keys::{Keys, Secret},
+        keyspace::{Keyspace, Partition},
+    },
     script::encoder::Encoder,
 };
 
@@ -71,12 +75,61 @@ fn a_call_that_is_full_takes_no_operation_and_stays_as_it_is() {
 fn a_call_knows_the_rules_of_every_operation() {
     let encoder = encoder();
     let mut first = ScriptCall::new();
-    assert_eq!(first.rules, 0);
     assert!(OPERATIONS[0](&mut first, &encoder));
-    assert_eq!(first.rules.count_ones(), 1);
+    let rules = first.into_command().rules;
+    assert_eq!(rules.count_ones(), 1);
     for (place, operation) in OPERATIONS.into_iter().enumerate() {
         let mut call = ScriptCall::new();
         assert!(operation(&mut call, &encoder), "{place}");
-        assert_eq!(call.rules, first.rules, "{place}");
+        assert_eq!(call.into_command().rules, rules, "{place}");
     }
+}
+
+/// Requests of clients from this number on, with all that a check may say of other keys: a second name, an overflow bucket, since when
+/// states are there, and a balance.
+fn requests(call: &mut ScriptCall, encoder: &Encoder, client: u128) {
+    let check = |rule, client: u128| Check::new(rule, Fingerprint::from_bits(client), 2);
+    let with_id = |check: Check| check.with_id(Fingerprint::from_bits(77));
+    let may_not = |_| false;
+    let checks = [
+        check(0, client),
+        check(1, client),
+        with_id(check(2, client)),
+    ];
+    let layout = call.acquire_within(encoder, &checks, 7, may_not);
+    assert!(layout.is_some());
+    for rule in 0..3 {
+        let hold = Hold::of_store(check(rule, client + 1), Taken::new(1, 2));
+        assert!(call.settle(encoder, &hold, Settlement::Charge(1)));
+        assert!(call.settle(encoder, &hold, Settlement::Cancel));
+    }
+}
+
+#[test]
+fn calls_that_travel_together_are_what_one_call_of_all_their_requests_is() {
+    let rules = [
+        Rule::new("window", Quota::fixed_window(10, MINUTE)),
+        Rule::new("queue", QUOTA).wait(MINUTE),
+        (Rule::new("paid", Quota::fixed_window(10, MINUTE)).idempotent(MINUTE))
+            .credits()
+            .durable(|_| "account".to_owned()),
+    ];
+    let rules = RuleSet::new(rules).expect("valid rules");
+    let secret = |byte| Secret::from_bytes([byte; 32]).expect("32 bytes");
+    let keys = Keys::hashed(secret(1)).next(secret(2)).expect("another");
+    let keyspace = Keyspace::new("tg", Partition::One).expect("letters");
+    let encoder = Encoder::new(&rules, keyspace.with_keys(keys)).expect("no plans");
+    let encoder = encoder.with_overflow("window").expect("a rule");
+    let clients = [1, 11, 21];
+    let commands = clients.map(|client| {
+        let mut call = ScriptCall::new();
+        requests(&mut call, &encoder, client);
+        call.into_command()
+    });
+    let mut all = ScriptCall::new();
+    for client in clients {
+        requests(&mut all, &encoder, client);
+    }
+    let together = Command::written(&commands);
+    assert_eq!(together, Command::written(&[all.into_command()]));
 }

@@ -91,7 +91,10 @@ impl Subject {
                 .into_iter()
                 .chain(rest.iter().copied())
         };
-        match self.connection.command(by("EVALSHA", &text::DECIDE.sha)) {
+        match self
+            .connection
+            .command(by("EVALSHA", text::DECIDE.sha().as_bytes()))
+        {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
                 self.connection.command(by("EVAL", text::TEXT.as_bytes()))
             }

@@ -71,12 +71,10 @@ fn driver(stream: Pieces, queue: &Arc<CommandQueue>, options: &NodeOptions) -> D
 
 /// Calls with these keys, in a queue.
 fn push(queue: &CommandQueue, keys: &[&str], options: &NodeOptions) -> Vec<AnswerFuture> {
-    let script = Arc::new(Script::new("return 1"));
     let deadline = Instant::now() + options.deadline;
     let calls = keys.iter().map(|key| {
-        let (waiting, call) = QueuedCommand::new(Command::new(&script, &[key], &[""; 0]), deadline);
-        queue.push(waiting).unwrap();
-        call
+        let command = Command::new(&SCRIPT, &[key], &[""; 0]);
+        queue.push(Arc::new(command), deadline, false)
     });
     calls.collect()
 }

@@ -10,9 +10,8 @@ impl Bench {
     }
 
     fn check_at(&self, time: &str, hash_slot: u16, key: &str) -> AnswerFuture {
-        let args = [time, "abc\u{1}\0"].map(str::as_bytes).into_iter();
-        let keys = [key.as_bytes()].into_iter();
-        self.send(Command::checks(&self.script, hash_slot, keys, args))
+        let command = Command::by_hand(&SCRIPT, &[key], &[time, "abc\u{1}\0"], &[3]);
+        self.send(command.in_hash_slot(hash_slot))
     }
 }
 
@@ -78,7 +77,7 @@ async fn an_answer_of_another_length_is_nobodys() {
     bench.received().await;
     bench.answers(&answer(&[1, 2, 3])).await;
     for call in calls {
-        assert_eq!(kind(call.await), CallErrorKind::Unknown);
+        assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
     }
     let next = bench.check("next");
     bench.received().await;
@@ -92,9 +91,8 @@ fn log(bench: &Bench, key: &str, limit: f64) -> AnswerFuture {
     check[3..5].copy_from_slice(&1_u16.to_le_bytes());
     check[13] = 20;
     check[22..30].copy_from_slice(&limit.to_le_bytes());
-    let args = [&b""[..], &check].into_iter();
-    let keys = [key.as_bytes()].into_iter();
-    bench.send(Command::checks(&bench.script, 0, keys, args))
+    let args = [&b""[..], &check];
+    bench.send(Command::by_hand(&SCRIPT, &[key], &args, &[3]))
 }
 
 #[tokio::test(start_paused = true)]
