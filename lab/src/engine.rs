@@ -7,7 +7,7 @@ use tollgate_core::{
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineOptions, FollowUp, LeaseItem, Next, NoReply, Places, Query,
+    Begin, Engine, EngineOptions, FollowUp, LeaseItem, LocalRules, Next, NoReply, Places, Query,
     Reply,
 };
 
@@ -17,7 +17,7 @@ use crate::consistency::{Consistency, INTERVAL, Terms};
 #[derive(Debug)]
 pub(crate) struct Local {
     engine: Arc<Engine>,
-    pub(crate) rules: Arc<BoundRules>,
+    pub(crate) rules: Arc<LocalRules>,
 }
 
 /// What goes to the store.
@@ -77,7 +77,7 @@ impl Local {
         let other = Rule::new("other", Quota::gcra(1, MINUTE));
         let rules = Arc::new(RuleSet::new([limit, other]).ok()?);
         Some(Self {
-            rules: BoundRules::new(&engine, rules, Places::default(), |_| None),
+            rules: LocalRules::new(&engine, rules, Places::default(), |_| None),
             engine,
         })
     }

@@ -8,9 +8,7 @@ use tollgate_core::{
     algorithm::Assessment,
     store::{Fingerprint, Settlement},
 };
-use tollgate_prefilter::{
-    GrantReply, IndexSet, LeaseItem, LeaseQuery, LeaseReply, Reply, ReportReply,
-};
+use tollgate_prefilter::{Counted, IndexSet, LeaseItem, LeaseQuery, LeaseReply, Reply};
 use tollgate_test_reference::LimitState;
 
 use crate::{consistency::Terms, engine::Content};
@@ -63,10 +61,10 @@ impl Server {
             self.report(report.key(), now, report.cost());
             let nothing = LeaseQuery::default();
             let (answer, _) = self.state(report.key()).acquire(now, 0, &nothing);
-            ReportReply::Counted {
+            Ok(Counted {
                 left: answer.remaining,
                 reset_after: answer.reset_after,
-            }
+            })
         };
         let reports: Vec<_> = reports.iter().map(report).collect();
         let is_denied = checks.iter().any(|check| check.rule() != 0);
@@ -92,12 +90,11 @@ impl Server {
             verdicts.push(Verdict::new(0, 0, answer, Source::Store));
             grant = granted;
         }
-        let granted = grant.map_or(GrantReply::None, GrantReply::Granted);
         let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
         reply.shared = shared;
         let leases = leases.iter().map(|_| LeaseReply {
             is_refused: false,
-            grant: granted,
+            grant: Ok(grant),
         });
         (reply.reports, reply.leases) = (reports.into_iter().collect(), leases.collect());
         Some(reply)

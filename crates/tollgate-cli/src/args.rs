@@ -98,7 +98,7 @@ impl RedisArgs {
 
     /// Whom an encrypted connection trusts. `None`: the address does not ask for encryption.
     pub(crate) fn certificates(&self) -> Result<Option<Certificates>, Failure> {
-        let is_encrypted = self.address()?.parts().is_encrypted;
+        let is_encrypted = self.address()?.is_encrypted;
         if is_encrypted {
             // It may have been done before.
             let _ = default_provider().install_default();

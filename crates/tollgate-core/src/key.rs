@@ -47,6 +47,13 @@ impl PartKind {
     /// An entry of a gRPC call's metadata.
     pub const METADATA: Self = Self(16);
 
+    /// Its number, for stores that name it.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
     /// A kind of your own. `id` is any number of yours; it never meets a kind of this crate.
     ///
     /// # Panics

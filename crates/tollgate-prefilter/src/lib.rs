@@ -4,11 +4,11 @@
 //!
 //! The time is passed in. So the same code runs over real connections, in a model checker, and in a simulator.
 //!
-//! A store has one [`Engine`], to which each of its rule sets is [bound](BoundRules::new). It is asked and
+//! A store has one [`Engine`], to which each of its rule sets is [bound](LocalRules::new). It is asked and
 //! answers, and calls nobody back:
 //!
 //! ```text
-//! BoundRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or an earlier denial
+//! LocalRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or an earlier denial
 //!                              └───► Query ── Engine::fill(query, now) ── store ── Query::finish(reply, now)
 //!                                                                                  ├──► Done { decision, follow_up }
 //!                                                                                  └──► Query(query)   states in other places
@@ -40,13 +40,11 @@ mod table;
 pub use self::{
     engine::{
         begin::Begin,
-        bound_rules::{BoundRules, Places, Step},
         engine::{Engine, EngineEvent, EngineOptions, EngineUsage},
         limit::Effective,
+        local_rules::{LocalRules, Places, Step},
         process_slots::ProcessSlots,
-        query::{
-            Done, FollowUp, GrantReply, LeaseItem, LeaseReply, Next, Query, Reply, ReportReply,
-        },
+        query::{Counted, Done, FollowUp, LeaseItem, LeaseReply, Next, Query, Reply},
         request::{IndexSet, NoReply, Reset},
     },
     lease::{

@@ -14,8 +14,8 @@ use tollgate_core::{
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineEvent, EngineOptions, FollowUp, GrantReply, LeaseQuery,
-    LeaseReply, LeaseTerms, Next, Places, Query, Reply, ReportReply,
+    Begin, Counted, Engine, EngineEvent, EngineOptions, FollowUp, LeaseQuery, LeaseReply,
+    LeaseTerms, LocalRules, Next, Places, Query, Reply,
 };
 use tollgate_test_reference::{WindowGrantor, WindowState};
 
@@ -50,7 +50,7 @@ struct Store {
 /// A process with its store.
 struct Process {
     engine: Arc<Engine>,
-    rules: Arc<BoundRules>,
+    rules: Arc<LocalRules>,
     store: Mutex<Store>,
     /// The time is that of the process: demand has to be counted at first.
     now: Tick,
@@ -66,7 +66,7 @@ impl Process {
         };
         let engine = Engine::new(options);
         let rules = RuleSet::new([Rule::new("rule", quota()).consistency(consistency)]);
-        let rules = BoundRules::new(
+        let rules = LocalRules::new(
             &engine,
             Arc::new(rules.expect("valid rules")),
             Places::default(),
@@ -156,10 +156,10 @@ impl Process {
             window.take(&mut state.counts, NOW, report.cost());
             *reported += report.cost();
             let answer = window.assess(&state.counts, NOW, 0);
-            ReportReply::Counted {
+            Ok(Counted {
                 left: answer.remaining,
                 reset_after: answer.reset_after,
-            }
+            })
         });
         let reports: Vec<_> = reports.collect();
         let mut said = query.leases.first().map(|item| item.query);
@@ -181,7 +181,7 @@ impl Process {
         }
         let lease = LeaseReply {
             is_refused: false,
-            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
+            grant: Ok(grant),
         };
         let mut reply = Reply::new(NOW, Decision::new(NOW, verdicts, |_| true));
         reply.reports = reports.into();

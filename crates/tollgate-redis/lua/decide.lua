@@ -100,7 +100,7 @@ while true do
   if more > 1 then
     more = more - 2
     local place = what % 8 == 2 and 51 or 35
-    id, ids_of = sub(check, place, place + 7), ids_of or step_of(31)
+    id, ids_of = sub(check, place, place + 7), ids_of or step_of('ids')
     period, free = unpack('<dB', check, place + 8)
   end
   -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
@@ -110,7 +110,7 @@ while true do
   local balance, failed, paid
   if role == 3 then
     role = 0
-    if not open_balance then open_balance, keep_balance = step_of(30) end
+    if not open_balance then open_balance, keep_balance = step_of('credits') end
     balance, failed = open_balance(check, what % 32 >= 16, now)
     check = sub(check, 1, #check - 4)
   end
@@ -121,7 +121,7 @@ while true do
     counts, denials_count, times = unpack('<I2BB', check, last - 3)
     setting = sub(check, last - 21 - 8 * times, last)
     out[n + 4], out[n + 5], out[n + 6] = 0, 0, 0
-    count_for_block = count_for_block or step_of(23)
+    count_for_block = count_for_block or step_of('blocks')
   end
   if what == 4 and alg > 19 then
     local done = try('DEL', KEYS[key])
@@ -210,7 +210,7 @@ while true do
       if alg == 17 and raw and #raw == 49 then
         _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what)
       elseif leases then
-        window_leases = window_leases or step_of(0)
+        window_leases = window_leases or step_of('window leases')
         _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
       end
       state, ttl, leases, left, prefix, ids = state or '', ttl or 0, nil, (raw or prefix or ids) and 1 or 0, nil, nil
@@ -229,7 +229,7 @@ while true do
       elseif alg == 17 then
         retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, granted)
       else
-        window_leases = window_leases or step_of(0)
+        window_leases = window_leases or step_of('window leases')
         retry, left, reset, state, ttl =
           window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
         if what > 5 then leases = nil end
@@ -249,7 +249,7 @@ while true do
         end
       end
       if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then
-        if not write then reset_of, state_ttl, write = step_of(32) end
+        if not write then reset_of, state_ttl, write = step_of('write') end
         reset = reset_of(step, raw, first, limit, third, now, reset)
       end
       if leaves and retry ~= -1 then
@@ -333,7 +333,7 @@ while true do
     elseif what == 3 and alg == 17 and unpack('<d', check, 51) > 0 then
       retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, unpack('<d', check, 51))
     elseif what == 3 and alg > 16 and unpack('<d', check, 51) > 0 then
-      window_leases = window_leases or step_of(0)
+      window_leases = window_leases or step_of('window leases')
       retry, left, reset, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
     elseif what == 3 then
       retry, left = step(raw, first, limit, third, now, 0)
@@ -370,7 +370,7 @@ while true do
       if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
       is_changed = is_changed or changed
     end
-    if (state or is_changed) and not write then reset_of, state_ttl, write = step_of(32) end
+    if (state or is_changed) and not write then reset_of, state_ttl, write = step_of('write') end
     if is_changed and not state and retry ~= -3 then
       -- The leases of a window are a part of it.
       local _
@@ -399,7 +399,7 @@ while true do
 
   -- 5: the request is whole.
   if size > 0 and more == 0 then
-    if not write then reset_of, state_ttl, write = step_of(32) end
+    if not write then reset_of, state_ttl, write = step_of('write') end
     if delay and not_before then
       denied = true
       for place = 1, size do

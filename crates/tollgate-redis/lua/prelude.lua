@@ -166,6 +166,8 @@ end
 --   whether the new state is fresh at the same time as `raw` would have been;
 --   and, if units were taken and as many do not fit again at once, the µs after which they do.
 --
+-- `step_of(number, purpose)` gives it; and by the name of a file that is no algorithm, the functions of that file.
+--
 -- For the purpose 'refund' it is a function of (raw, the three numbers, now, cost, at, fresh_at), and returns -1 or -3,
 -- then the state to write and its µs.
 --

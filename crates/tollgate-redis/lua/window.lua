@@ -34,7 +34,7 @@ if purpose == 'take' then
       current = (now - now % period) / period
       ends = (current + 1) * period
     else
-      local at_window, is_outside = step_of(24)
+      local at_window, is_outside = step_of('calendar')
       if is_outside(period, third, now) then return key end
       current, ends = at_window(period, third, now)
     end
@@ -91,7 +91,7 @@ if purpose == 'refund' then
     local is_owed = kind == (slides and 27 or 26)
     if not is_owed and kind ~= (slides and 19 or 18) or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3 end
     if not (period0 >= 1 and period0 <= 2^53) then return -3 end
-    local at_window, _, is_same = step_of(24)
+    local at_window, _, is_same = step_of('calendar')
     local ends, same = period0 < 2^52 and (window + 1) * period0 or window, is_same(period0, period)
     -- How many windows ago they were taken.
     local age
@@ -128,7 +128,7 @@ return function(raw, period, limit, third, now, cost, by_writer)
   if period < 2^52 and not durable then
     current = (now - now % period) / period
   else
-    at_window, is_outside, is_same, windows_between, base_of = step_of(24)
+    at_window, is_outside, is_same, windows_between, base_of = step_of('calendar')
     -- As the quota that wrote a state: the caller knows the windows of its time.
     local own, own_lengths = unpack('<d', check, 15), unpack('<I4', check, 31)
     if period >= 2^52 and is_same(own, period) then period, third = own, own_lengths end
@@ -151,7 +151,7 @@ return function(raw, period, limit, third, now, cost, by_writer)
     if not slides then previous, used = 0, previous end
     owes = kind == (slides and 27 or 26)
     if not owes and kind ~= (slides and 19 or 18) or not (window >= 0 and window <= 2^53 and used >= 0 and used <= 2^53) then return -3, 0, 0 end
-    if period0 >= 2^52 and not at_window then at_window, is_outside, is_same, windows_between = step_of(24) end
+    if period0 >= 2^52 and not at_window then at_window, is_outside, is_same, windows_between = step_of('calendar') end
     local same, this = period0 == period or at_window and is_same(period0, period), current
     foreign = not same or limit0 ~= limit or slides and third0 ~= third
     if owes or foreign then

@@ -10,7 +10,7 @@
 -- The number of the window of a time. One of a calendar has that of its last microsecond.
 local function number_at(first, third, now)
   if first < 2^52 then return (now - now % first) / first end
-  return step_of(24)(first, third, now) - 1
+  return step_of('calendar')(first, third, now) - 1
 end
 
 return function(what, check, step, alg, raw, leases, first, limit, third, now, cost)

@@ -33,30 +33,30 @@ use crate::error::SetupError;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Address {
-    pub(crate) target: Target,
-    /// Who logs in at the server that decides.
-    pub(crate) access: Access,
+    // Hidden: for the crates of tollgate that connect by themselves.
+    /// The server, the sentinels, or servers of the cluster.
+    #[doc(hidden)]
+    pub places: Vec<Place>,
+    /// The name by which sentinels know the master.
+    #[doc(hidden)]
+    pub master: Option<String>,
+    /// Whether the servers are a cluster.
+    #[doc(hidden)]
+    pub is_cluster: bool,
     /// Whether connections are encrypted, to servers as well as to sentinels.
-    pub(crate) encrypted: bool,
-}
-
-/// Who has to be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// One server.
-    Server(Place),
-    /// The master that sentinels know by this name.
-    Sentinel(Sentinels),
-    /// The cluster that these servers know.
-    Cluster(Vec<Place>),
-}
-
-/// The sentinels of a master.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sentinels {
-    pub(crate) places: Vec<Place>,
-    pub(crate) master: String,
-    pub(crate) login: Login,
+    #[doc(hidden)]
+    pub is_encrypted: bool,
+    /// Who logs in at the servers that decide.
+    #[doc(hidden)]
+    pub login: Login,
+    /// Who logs in at the sentinels.
+    #[doc(hidden)]
+    pub sentinel_login: Login,
+    /// The database of the server that decides.
+    #[doc(hidden)]
+    pub database: u32,
+    /// For proxies that take `HELLO` badly.
+    pub(crate) without_hello: bool,
 }
 
 /// Where one server listens.
@@ -70,30 +70,43 @@ pub enum Place {
 }
 
 impl Address {
-    /// An address without a login, and with nothing else said.
-    #[cfg(test)]
-    pub(crate) fn of_target(target: Target) -> Self {
+    /// One server, without a login, and with nothing else said.
+    pub(crate) fn of_place(place: Place) -> Self {
         Self {
-            target,
-            access: Access::default(),
-            encrypted: false,
+            places: vec![place],
+            master: None,
+            is_cluster: false,
+            is_encrypted: false,
+            login: Login::default(),
+            sentinel_login: Login::default(),
+            database: 0,
+            without_hello: false,
         }
     }
 
     /// One server of a cluster that is at this address, with the same login.
     pub(crate) fn of_node(&self, place: Place) -> Self {
         Self {
-            target: Target::Server(place),
+            places: vec![place],
+            is_cluster: false,
             ..self.clone()
         }
     }
 
-    /// Who logs in at these sentinels.
-    pub(crate) fn sentinel_access(&self, sentinels: &Sentinels) -> Access {
+    /// What a connection to a server is given, by another login if there is one.
+    pub(crate) fn access(&self, login: Option<&Login>) -> Access {
         Access {
-            login: sentinels.login.clone(),
+            login: login.unwrap_or(&self.login).clone(),
+            database: self.database,
+            without_hello: self.without_hello,
+        }
+    }
+
+    /// What a connection to a sentinel is given.
+    pub(crate) fn sentinel_access(&self) -> Access {
+        Access {
             database: 0,
-            ..self.access.clone()
+            ..self.access(Some(&self.sentinel_login))
         }
     }
 }
@@ -115,55 +128,6 @@ impl From<Infallible> for SetupError {
     }
 }
 
-// An address in parts, for the crates of tollgate that connect by themselves.
-
-/// What an [`Address`] says. It is for other crates of tollgate and may change in any release.
-#[doc(hidden)]
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct AddressParts {
-    /// The server, the sentinels, or servers of the cluster.
-    pub places: Vec<Place>,
-    /// The name by which sentinels know the master.
-    pub master: Option<String>,
-    /// Whether the servers are a cluster.
-    pub is_cluster: bool,
-    /// Whether connections are encrypted.
-    pub is_encrypted: bool,
-    /// The database.
-    pub database: u32,
-    /// Who logs in at the servers: a user and a password.
-    pub login: [Option<String>; 2],
-    /// Who logs in at the sentinels.
-    pub sentinel_login: [Option<String>; 2],
-}
-
-impl Address {
-    /// The address in parts. It is for other crates of tollgate.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn parts(&self) -> AddressParts {
-        let login = |login: &Login| [login.user.clone(), login.password.clone()];
-        let (places, sentinels) = match &self.target {
-            Target::Server(place) => (vec![place.clone()], None),
-            Target::Sentinel(sentinels) => (sentinels.places.clone(), Some(sentinels)),
-            Target::Cluster(places) => (places.clone(), None),
-        };
-        AddressParts {
-            places,
-            master: sentinels.map(|sentinels| sentinels.master.clone()),
-            is_cluster: matches!(self.target, Target::Cluster(_)),
-            is_encrypted: self.encrypted,
-            database: self.access.database,
-            login: login(&self.access.login),
-            sentinel_login: sentinels.map_or([None, None], |sentinels| login(&sentinels.login)),
-        }
-    }
-}
-
-// Without the passwords.
-tollgate_core::debug_fields!(AddressParts, it => places: it.places, master: it.master);
-
 // What a connection says of itself once there is one: who logs in, and to which database.
 
 /// What a connection is given and says before its first command.
@@ -171,25 +135,17 @@ tollgate_core::debug_fields!(AddressParts, it => places: it.places, master: it.m
 pub(crate) struct Access {
     pub(crate) login: Login,
     pub(crate) database: u32,
-    /// For proxies that take `HELLO` badly.
     pub(crate) without_hello: bool,
 }
 
 /// A user and a password. Each may be absent.
+#[doc(hidden)]
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Login {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-}
-
-impl Access {
-    /// The same with another login, if there is one.
-    pub(crate) fn by(&self, login: Option<&Login>) -> Self {
-        Self {
-            login: login.unwrap_or(&self.login).clone(),
-            ..self.clone()
-        }
-    }
+pub struct Login {
+    /// The user.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<String>,
 }
 
 impl Login {
@@ -235,28 +191,26 @@ enum Form {
 
 impl Form {
     fn of(scheme: &str) -> Parsed<Self> {
-        Ok(match scheme {
-            "redis" | "rediss" => Self::Server,
-            "unix" | "redis+unix" => Self::Socket,
-            "redis-sentinel" | "redis+sentinel" | "rediss-sentinel" | "rediss+sentinel" => {
-                Self::Sentinel
-            }
-            "redis-cluster" | "redis+cluster" | "rediss-cluster" | "rediss+cluster" => {
-                Self::Cluster
-            }
-            _ => {
-                // Letters alone are no password that somebody put into the wrong place.
-                let is_word = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
-                let shown = if is_word {
-                    format!(" {scheme:?}")
-                } else {
-                    String::new()
-                };
-                return wrong(format!(
-                    "the scheme{shown} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
-                ));
-            }
-        })
+        Ok(
+            match &*scheme.replacen("rediss", "redis", 1).replace('+', "-") {
+                _ if matches!(scheme, "unix" | "redis+unix") => Self::Socket,
+                "redis" => Self::Server,
+                "redis-sentinel" => Self::Sentinel,
+                "redis-cluster" => Self::Cluster,
+                _ => {
+                    // Letters alone are no password that somebody put into the wrong place.
+                    let is_word = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
+                    let shown = if is_word {
+                        format!(" {scheme:?}")
+                    } else {
+                        String::new()
+                    };
+                    return wrong(format!(
+                        "the scheme{shown} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
+                    ));
+                }
+            },
+        )
     }
 
     fn parameters(self) -> &'static str {
@@ -296,8 +250,8 @@ impl FromStr for Address {
             Some(rest) => format!("redis{rest}"),
             None => scheme.to_owned(),
         };
-        let encrypted = scheme.starts_with("rediss");
-        if encrypted && !cfg!(feature = "tls") {
+        let is_encrypted = scheme.starts_with("rediss");
+        if is_encrypted && !cfg!(feature = "tls") {
             return Err(needs_tls());
         }
         let form = Form::of(&scheme)?;
@@ -318,104 +272,91 @@ impl FromStr for Address {
         }
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-        let mut access = Access {
+        let mut address = Self {
             login: read_login(login)?,
-            ..Access::default()
+            is_encrypted,
+            is_cluster: matches!(form, Form::Cluster),
+            ..Self::of_place(Place::Unix(PathBuf::new()))
         };
-        let sentinel_login = parameters(query, form, &mut access)?;
-        let target = target(form, hosts, path, &mut access, sentinel_login)?;
-        Ok(Self {
-            target,
-            access,
-            encrypted,
-        })
+        address.read_parameters(query, form)?;
+        address.read_target(form, hosts, path)?;
+        Ok(address)
     }
 }
 
-/// Reads what stands behind the `?`. Gives the login of the sentinels.
-fn parameters(query: &str, form: Form, access: &mut Access) -> Parsed<Login> {
-    let mut sentinels = Login::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        match (name, form) {
-            ("protocol", _) => {
-                access.without_hello = match value {
-                    "3" | "resp3" => false,
-                    "2" | "resp2" => true,
-                    _ => {
-                        return wrong(format!(
-                            "the protocol {value:?} is not one of resp2 and resp3"
-                        ));
+impl Address {
+    /// Reads what stands behind the `?`.
+    fn read_parameters(&mut self, query: &str, form: Form) -> Parsed<()> {
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let secret = || decode(value, name).map(Some);
+            match (name, form) {
+                ("protocol", _) => {
+                    self.without_hello = match value {
+                        "3" | "resp3" => false,
+                        "2" | "resp2" => true,
+                        _ => {
+                            return wrong(format!(
+                                "the protocol {value:?} is not one of resp2 and resp3"
+                            ));
+                        }
                     }
                 }
-            }
-            ("db", Form::Socket) => access.database = database(value)?,
-            ("user", Form::Socket) => access.login.user = Some(decode(value, name)?),
-            ("pass", Form::Socket) => access.login.password = Some(decode(value, name)?),
-            ("sentinel_username", Form::Sentinel) => sentinels.user = Some(decode(value, name)?),
-            ("sentinel_password", Form::Sentinel) => {
-                sentinels.password = Some(decode(value, name)?);
-            }
-            _ => {
-                return wrong(format!(
-                    "the parameter {name:?} is not known; {}",
-                    form.parameters()
-                ));
+                ("db", Form::Socket) => self.database = database(value)?,
+                ("user", Form::Socket) => self.login.user = secret()?,
+                ("pass", Form::Socket) => self.login.password = secret()?,
+                ("sentinel_username", Form::Sentinel) => self.sentinel_login.user = secret()?,
+                ("sentinel_password", Form::Sentinel) => self.sentinel_login.password = secret()?,
+                _ => {
+                    return wrong(format!(
+                        "the parameter {name:?} is not known; {}",
+                        form.parameters()
+                    ));
+                }
             }
         }
+        Ok(())
     }
-    Ok(sentinels)
-}
 
-fn target(
-    form: Form,
-    hosts: &str,
-    path: &str,
-    access: &mut Access,
-    sentinel_login: Login,
-) -> Parsed<Target> {
-    let places =
-        |port| -> Parsed<Vec<_>> { hosts.split(',').map(|host| place(host, port)).collect() };
-    Ok(match form {
-        Form::Server => {
-            if hosts.contains(',') {
+    /// Reads what stands in front of it, behind the login.
+    fn read_target(&mut self, form: Form, hosts: &str, path: &str) -> Parsed<()> {
+        let number = match form {
+            Form::Server if hosts.contains(',') => {
                 return wrong(
                     "redis:// names one host; a list of sentinels is written redis-sentinel://host,host2/master",
                 );
             }
-            access.database = database(path.trim_matches('/'))?;
-            Target::Server(place(hosts, 6379)?)
-        }
-        Form::Socket => {
-            if !hosts.is_empty() || path.len() < 2 {
+            Form::Socket if !hosts.is_empty() || path.len() < 2 => {
                 return wrong(
                     "the path of the socket has to begin with `/`: unix:///path/to/socket",
                 );
             }
-            Target::Server(Place::Unix(decode(path, "path of the socket")?.into()))
-        }
-        Form::Sentinel => {
-            let path = path.strip_prefix('/').unwrap_or_default();
-            let (master, number) = path.split_once('/').unwrap_or((path, ""));
-            if master.is_empty() {
-                return wrong(
-                    "the name of the master is missing: redis-sentinel://host:26379,host2:26379/mymaster",
-                );
+            Form::Socket => {
+                self.places = vec![Place::Unix(decode(path, "path of the socket")?.into())];
+                return Ok(());
             }
-            access.database = database(number.trim_matches('/'))?;
-            Target::Sentinel(Sentinels {
-                places: places(26379)?,
-                master: decode(master, "name of the master")?,
-                login: sentinel_login,
-            })
-        }
-        Form::Cluster => {
-            if database(path.trim_matches('/'))? != 0 {
-                return wrong("a cluster has only database 0; leave the number out");
+            Form::Sentinel => {
+                let path = path.strip_prefix('/').unwrap_or_default();
+                let (master, number) = path.split_once('/').unwrap_or((path, ""));
+                if master.is_empty() {
+                    return wrong(
+                        "the name of the master is missing: redis-sentinel://host:26379,host2:26379/mymaster",
+                    );
+                }
+                self.master = Some(decode(master, "name of the master")?);
+                number
             }
-            Target::Cluster(places(6379)?)
+            Form::Server | Form::Cluster => path,
+        };
+        self.database = database(number.trim_matches('/'))?;
+        if self.is_cluster && self.database != 0 {
+            return wrong("a cluster has only database 0; leave the number out");
         }
-    })
+        let usual = if self.master.is_some() { 26379 } else { 6379 };
+        let places = hosts.split(',').map(|host| place(host, usual));
+        self.places = places.collect::<Parsed<_>>()?;
+        Ok(())
+    }
 }
 
 fn read_login(text: &str) -> Parsed<Login> {

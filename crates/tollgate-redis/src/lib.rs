@@ -126,7 +126,7 @@ mod store;
 // For tollgate-rules and tollgate-cli, which connect to the servers of an address by themselves. Hidden, so that they can change in
 // any release.
 #[doc(hidden)]
-pub use self::address::{AddressParts, Place};
+pub use self::address::{Login, Place};
 pub use self::{
     address::Address,
     connection::breaker::BreakerState,

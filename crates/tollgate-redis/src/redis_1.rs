@@ -28,10 +28,10 @@
 
 #[doc(no_inline)]
 pub use redis;
-use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use redis::{Client, ConnectionAddr, ConnectionInfo, ProtocolVersion};
 
 use crate::{
-    address::{Access, Address, Login, Place, Target, needs_tls},
+    address::{Address, Login, Place, needs_tls},
     error::SetupError,
 };
 
@@ -44,7 +44,7 @@ impl TryFrom<&ConnectionInfo> for Address {
     ///
     /// A host that is empty, a number of a database below 0, an encrypted address without the feature `tls`.
     fn try_from(info: &ConnectionInfo) -> Result<Self, SetupError> {
-        let (place, encrypted) = match info.addr() {
+        let (place, is_encrypted) = match info.addr() {
             ConnectionAddr::Tcp(host, port) => (tcp(host, *port)?, false),
             ConnectionAddr::TcpTls { host, port, .. } => (tcp(host, *port)?, true),
             ConnectionAddr::Unix(path) => (Place::Unix(path.clone()), false),
@@ -54,13 +54,25 @@ impl TryFrom<&ConnectionInfo> for Address {
                 ));
             }
         };
-        if encrypted && !cfg!(feature = "tls") {
+        if is_encrypted && !cfg!(feature = "tls") {
             return Err(needs_tls());
         }
+        let settings = info.redis_settings();
+        let database = u32::try_from(settings.db()).map_err(|_| {
+            SetupError::address(format!(
+                "the database {} is not a number from 0 on",
+                settings.db()
+            ))
+        })?;
         Ok(Self {
-            target: Target::Server(place),
-            access: access(info.redis_settings())?,
-            encrypted,
+            is_encrypted,
+            login: Login {
+                user: settings.username().map(str::to_owned),
+                password: settings.password().map(str::to_owned),
+            },
+            database,
+            without_hello: settings.protocol() == ProtocolVersion::RESP2,
+            ..Self::of_place(place)
         })
     }
 }
@@ -79,23 +91,6 @@ fn tcp(host: &str, port: u16) -> Result<Place, SetupError> {
         (_, 0) => Err(SetupError::address("a port is 0; 6379 is usual")),
         _ => Ok(Place::Tcp(host.to_owned(), port)),
     }
-}
-
-fn access(settings: &RedisConnectionInfo) -> Result<Access, SetupError> {
-    let database = u32::try_from(settings.db()).map_err(|_| {
-        SetupError::address(format!(
-            "the database {} is not a number from 0 on",
-            settings.db()
-        ))
-    })?;
-    Ok(Access {
-        login: Login {
-            user: settings.username().map(str::to_owned),
-            password: settings.password().map(str::to_owned),
-        },
-        database,
-        without_hello: settings.protocol() == ProtocolVersion::RESP2,
-    })
 }
 
 #[cfg(test)]

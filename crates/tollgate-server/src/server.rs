@@ -338,7 +338,7 @@ fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistake
 
 /// Whom an encrypted connection to Redis trusts.
 fn trusted(redis: &RedisSettings, address: &Address) -> Result<Option<Certificates>, Mistakes> {
-    if !address.parts().is_encrypted {
+    if !address.is_encrypted {
         return match &redis.ca {
             Some(_) => Err(Mistakes::one(
                 "ca of [redis] is for encrypted connections; write the address as rediss://host",

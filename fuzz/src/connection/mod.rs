@@ -15,7 +15,7 @@ mod resp;
 
 use self::{
     command::{push_argument, push_count},
-    resp::{Decoder, RespReply, Value},
+    resp::{Value, decode},
 };
 
 /// Reads a reply with both readers.
@@ -42,9 +42,8 @@ pub fn compare_command(parts: &[Vec<u8>]) {
     }
     assert_eq!(command, redis::pack_command(parts));
     let list = parts.iter().cloned().map(Value::Text).collect();
-    let mut decoder = Decoder::default();
-    match decoder.decode(&command) {
-        Ok(Some((RespReply::Value(value), length))) => {
+    match decode(&command) {
+        Ok(Some((value, length))) => {
             assert_eq!((value, length), (Value::List(list), command.len()));
         }
         other => panic!("{other:?}"),

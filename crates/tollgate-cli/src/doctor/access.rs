@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
-use tollgate_redis::{AddressParts, Place};
+use tollgate_redis::{Address, Place};
 use tollgate_rules::redis::{Certificates, client_of};
 
 use crate::{doctor::finding::Findings, report::Failure};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Where the servers are, and how they are spoken to.
 #[derive(Debug)]
 pub(crate) struct Servers {
-    pub(crate) parts: AddressParts,
+    pub(crate) parts: Address,
     pub(crate) trusted: Option<Certificates>,
 }
 
@@ -122,7 +122,7 @@ const REFUSALS: &[&str] = &[
 pub(crate) async fn access(
     server: &mut Server,
     namespace: &str,
-    address: &AddressParts,
+    address: &Address,
     found: &mut Findings,
 ) {
     let (mut missing, mut refusal, mut is_of_heartbeats) = (Vec::new(), None, true);
@@ -164,7 +164,11 @@ pub(crate) async fn access(
              see what is found about its role, memory and disk, and its log; if it is loading its data, run this again"
         ));
     }
-    let user = address.login[0].as_deref().filter(|user| !user.is_empty());
+    let user = address
+        .login
+        .user
+        .as_deref()
+        .filter(|user| !user.is_empty());
     let user = user.unwrap_or("tollgate");
     let cluster = match address.is_cluster {
         true => " +cluster|slots +cluster|info +asking",

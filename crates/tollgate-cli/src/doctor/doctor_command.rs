@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
     let mut patient = Patient {
         args: &args.redis,
         servers: Servers {
-            parts: args.redis.address()?.parts(),
+            parts: args.redis.address()?,
             trusted: args.redis.certificates()?,
         },
         secret: args.redis.secret.find()?,

@@ -10,10 +10,10 @@ use tollgate_core::{
 
 use crate::{
     engine::{
-        bound_rules::BoundRules,
         engine::Engine,
         entry::Entry,
         limit::{Limit, Visit},
+        local_rules::LocalRules,
         query::{FollowUp, Kind, Query},
         request::{IndexSet, Request, Settlements, as_counted, settle_one},
     },
@@ -21,7 +21,7 @@ use crate::{
     sync::Ordering,
 };
 
-/// The result of [`BoundRules::begin`]: the request is decided, or the store has to be queried. No variant will be added, because a
+/// The result of [`LocalRules::begin`]: the request is decided, or the store has to be queried. No variant will be added, because a
 /// store has to handle each.
 #[derive(Debug)]
 #[must_use]
@@ -38,7 +38,7 @@ pub enum Begin {
 
 /// Each request takes two calls: [`begin`](Self::begin) decides it, or gives a [`Query`] for the store, and
 /// [`Query::finish`] turns the store's reply into the decision.
-impl BoundRules {
+impl LocalRules {
     /// How often it has to be [polled](Self::poll_maintenance); `None`: never.
     pub fn maintenance_interval(&self) -> Option<Duration> {
         self.pause.map(Duration::from_micros)
@@ -256,7 +256,7 @@ const TOGETHER: usize = 32;
 /// Keys of one limit that are sent: with leases that go back, or else to be reported.
 type Due = Vec<(Fingerprint, Option<ReturnedLease>)>;
 
-impl BoundRules {
+impl LocalRules {
     /// The most reports of one [poll](Self::poll_maintenance), so that requests do not wait for all that are due.
     pub const MAX_REPORTS: usize = 128;
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// What a process decides locally in front of a shared store: its leases, its local usage, the denials it has seen, and its slots.
 ///
-/// A store has one engine. Each rule set of the store is [bound](crate::BoundRules::new) to it. Rule sets that have the same rule, with the
+/// A store has one engine. Each rule set of the store is [bound](crate::LocalRules::new) to it. Rule sets that have the same rule, with the
 /// same quota and consistency, share its leases and denials, so a rule set that replaces another one keeps them.
 ///
 /// Nothing here does I/O, and the time is passed in. All times are ticks of a process clock that goes on while the machine
@@ -220,7 +220,7 @@ pub(crate) struct StoreTime {
 
 impl StoreTime {
     /// The store's clock showed `at` when it replied to a query that was sent at `sent`; the reply came at `now`.
-    pub(crate) fn on_reply(&self, sent: Tick, now: Tick, at: Tick) {
+    pub(crate) fn observe(&self, sent: Tick, now: Tick, at: Tick) {
         let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
         // A slow reply says little; it is better than nothing only while the store's clock is unknown.
         let is_slow = now.saturating_sub(sent) > SLACK && self.since.load(Ordering::Relaxed) > 0;
@@ -254,24 +254,24 @@ mod tests {
     #[test]
     fn a_time_is_converted_back_whatever_replies_came_since() {
         let time = StoreTime::default();
-        time.on_reply(1_000_000, 1_000_500, 9_000_000);
+        time.observe(1_000_000, 1_000_500, 9_000_000);
         let at = time.at(2_000_000);
         assert_eq!(at, 10_000_000);
-        time.on_reply(3_000_000, 3_000_500, 11_000_900);
+        time.observe(3_000_000, 3_000_500, 11_000_900);
         assert_eq!(time.local(at), 2_000_000);
     }
 
     #[test]
     fn a_time_from_before_a_jump_is_unknown() {
         let time = StoreTime::default();
-        time.on_reply(1_000_000, 1_000_500, 9_000_000);
+        time.observe(1_000_000, 1_000_500, 9_000_000);
         let at = time.at(2_000_000);
-        time.on_reply(3_000_000, 3_000_500, 3_611_000_000);
+        time.observe(3_000_000, 3_000_500, 3_611_000_000);
         assert_eq!(time.local(at), 0);
         assert_eq!(time.local(time.at(4_000_000)), 4_000_000);
         // One of a second only.
         let at = time.at(4_500_000);
-        time.on_reply(5_000_000, 5_000_500, 3_614_000_000);
+        time.observe(5_000_000, 5_000_500, 3_614_000_000);
         assert_eq!(time.local(at), 0);
     }
 }

@@ -7,11 +7,11 @@ use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict};
 
 use crate::{
     engine::{
-        bound_rules::has_twins,
         engine::EngineEvent,
         entry::{Entry, Usage},
         limit::Effective,
-        query::{GrantReply, Kind, LeaseItem, Query, Reply, ReportReply},
+        local_rules::has_twins,
+        query::{Counted, Kind, LeaseItem, Query, Reply},
         request::NoReply,
     },
     lease::terms::Grant,
@@ -19,7 +19,7 @@ use crate::{
 
 impl Query {
     /// Learns from the reply, or from its absence, and gives the store's decision.
-    pub(crate) fn on_reply(&mut self, reply: Result<Reply, NoReply>, now: Tick) -> Decision {
+    pub(crate) fn learn(&mut self, reply: Result<Reply, NoReply>, now: Tick) -> Decision {
         // Before the decision, which the store has made after them.
         self.on_reports(reply.as_ref().map(|reply| &reply.reports[..]), now);
         let leases = std::mem::take(&mut self.leases);
@@ -30,10 +30,11 @@ impl Query {
                     // It is here again.
                     self.on_not_sent(item);
                 }
-                self.learn(&reply, now);
+                self.learn_verdicts(&reply, now);
                 for (index, item) in leases.iter().enumerate() {
-                    let grant = reply.leases.get(index).map(|reply| reply.grant);
-                    self.on_lease(item, grant.unwrap_or(GrantReply::Lost), reply.at, now);
+                    let lost = Err(NoReply::NoAnswer);
+                    let grant = reply.leases.get(index).map_or(lost, |reply| reply.grant);
+                    self.on_lease(item, grant, reply.at, now);
                 }
                 self.adjusted(reply.decision, now)
             }
@@ -57,16 +58,16 @@ impl Query {
         }
     }
 
-    fn on_reports(&mut self, replies: Result<&[ReportReply], &NoReply>, now: Tick) {
+    fn on_reports(&mut self, replies: Result<&[Result<Counted, NoReply>], &NoReply>, now: Tick) {
         let Some(sent) = self.sent else { return };
         for (index, report) in std::mem::take(&mut self.reports).iter().enumerate() {
+            let lost = Err(NoReply::NoAnswer);
             let reply = match replies {
-                Ok(replies) => replies.get(index).copied(),
-                Err(NoReply::NotSent | NoReply::NothingToSend) => Some(ReportReply::Refused),
-                Err(NoReply::NoAnswer) => None,
+                Ok(replies) => replies.get(index).copied().unwrap_or(lost),
+                Err(why) => Err(*why),
             };
             match reply {
-                Some(ReportReply::Counted { left, reset_after }) => {
+                Ok(Counted { left, reset_after }) => {
                     let times = (sent.order, self.bound.engine.order(now));
                     let fresh_at = sent.at.saturating_add(reset_after);
                     self.bound.usage(report, |usage| {
@@ -74,12 +75,12 @@ impl Query {
                         usage.fresh_at = usage.fresh_at.max(fresh_at);
                     });
                 }
-                Some(ReportReply::Refused) => {
+                Err(NoReply::NotSent | NoReply::NothingToSend) => {
                     self.count(EngineEvent::ReportKept, 1);
                     self.bound
                         .usage(report, |usage| usage.counted.kept(report.cost(), now));
                 }
-                Some(ReportReply::Unknown) | None => self.on_report_lost(report),
+                Err(NoReply::NoAnswer) => self.on_report_lost(report),
             }
         }
     }
@@ -112,7 +113,13 @@ impl Query {
     }
 
     /// The store has replied about a lease, at `at` by its clock.
-    fn on_lease(&mut self, item: &LeaseItem, grant: GrantReply, at: Tick, now: Tick) {
+    fn on_lease(
+        &mut self,
+        item: &LeaseItem,
+        grant: Result<Option<Grant>, NoReply>,
+        at: Tick,
+        now: Tick,
+    ) {
         let (bound, check) = (&self.bound, &item.check);
         if self.kind == Kind::Maintenance {
             // More is left by now.
@@ -120,14 +127,10 @@ impl Query {
             bound.lease(check, |lease| lease.holder.lost());
             return;
         }
-        let grant = match grant {
-            GrantReply::None => None,
-            GrantReply::Granted(grant) => Some(grant),
-            GrantReply::Lost => {
-                self.count(EngineEvent::LeaseLost, 1);
-                bound.lease(check, |lease| lease.holder.lost());
-                return;
-            }
+        let Ok(grant) = grant else {
+            self.count(EngineEvent::LeaseLost, 1);
+            bound.lease(check, |lease| lease.holder.lost());
+            return;
         };
         self.count(EngineEvent::LeaseGranted, usize::from(grant.is_some()));
         let Some((limit, terms)) =
@@ -140,7 +143,7 @@ impl Query {
             // What the store said is left was before the grant.
             let granted = grant.map_or(0, |grant| grant.units());
             lease.left = lease.left.saturating_sub(granted);
-            lease.holder.on_reply((sent, now), at, grant, terms)
+            lease.holder.on_granted((sent, now), at, grant, terms)
         });
         if let Some(Grant::Scheduled { units, after }) = grant
             && let Some(words) = limit
@@ -160,14 +163,12 @@ impl Query {
     }
 
     /// Learns from the store's verdicts.
-    fn learn(&self, reply: &Reply, now: Tick) {
+    fn learn_verdicts(&self, reply: &Reply, now: Tick) {
         let (Kind::Acquire, Some(sent)) = (self.kind, self.sent) else {
             return;
         };
         let (bound, engine, has_twins) = (&self.bound, &self.bound.engine, has_twins(&self.checks));
-        engine
-            .store_time
-            .on_reply(sent.at, now, reply.decision.at());
+        engine.store_time.observe(sent.at, now, reply.decision.at());
         let verdicts = self.checks.iter().zip(reply.decision.verdicts());
         for (index, (check, verdict)) in verdicts.enumerate() {
             let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);

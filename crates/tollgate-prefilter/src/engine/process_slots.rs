@@ -9,6 +9,7 @@ use crate::{
         engine::{Engine, EngineEvent},
         entry::Entry,
         limit::number_of,
+        request::NoReply,
     },
     slots::{
         Grant, SlotKey, SlotMessage, SlotOutcome, SlotQueue, SlotReply, SlotStart, SlotTarget,
@@ -36,8 +37,8 @@ impl Engine {
 }
 
 impl ProcessSlots<'_> {
-    /// Acquires slots for one request. [`on_acquired`](Self::on_acquired), [`give_up`](Self::give_up) or [`not_sent`](Self::not_sent)
-    /// has to follow. `None`: the table of keys has no room, and nothing is acquired.
+    /// Acquires slots for one request. [`on_acquired`](Self::on_acquired) has to follow. `None`: the table of keys has no room, and nothing
+    /// is acquired.
     pub fn acquire(
         &mut self,
         key: &SlotKey,
@@ -61,16 +62,29 @@ impl ProcessSlots<'_> {
         })
     }
 
-    /// Processes the reply to an acquire that was sent at `sent`.
+    /// Processes the reply to an acquire that was sent at `sent`, or why there is none: it is lost, or its request has gone; or the acquire
+    /// has certainly not reached the store. `None`: there was no reply.
     pub fn on_acquired(
         &mut self,
         key: &SlotKey,
         message: &SlotMessage,
-        reply: &SlotReply,
-        (sent, now): (Tick, Tick),
-    ) -> SlotStart {
+        reply: Result<SlotReply, NoReply>,
+        sent: Tick,
+        now: Tick,
+    ) -> Option<SlotStart> {
         let start = self.change(key, now, |state, queue| {
             let holder = &mut state.holder;
+            let reply = match &reply {
+                Ok(reply) => reply,
+                Err(NoReply::NoAnswer) => {
+                    holder.give_up(message, now, &queue.terms);
+                    return None;
+                }
+                Err(NoReply::NotSent | NoReply::NothingToSend) => {
+                    holder.not_sent(message, now);
+                    return None;
+                }
+            };
             let start = holder.on_acquired(message, reply, sent, now, &queue.terms);
             if let SlotStart::Started { fence } = start {
                 // Replies come in any order.
@@ -82,30 +96,27 @@ impl ProcessSlots<'_> {
                 };
                 state.grants.insert(index, grant);
             }
-            start
+            Some(start)
         });
+        let reply = reply.ok()?;
+        // One that was forgotten: the store has not replied for long.
+        let start = start.flatten();
         let is_granted = matches!(reply.outcome, SlotOutcome::Granted { .. });
         if start == Some(SlotStart::Again) && is_granted {
             self.engine.count(EngineEvent::SlotsVoided, 1);
         }
-        // One that was forgotten: the store has not replied for long.
-        start.unwrap_or(SlotStart::Again)
-    }
-
-    /// The reply to an acquire is lost, or its request has gone.
-    pub fn give_up(&mut self, key: &SlotKey, message: &SlotMessage, now: Tick) {
-        self.change(key, now, |state, queue| {
-            state.holder.give_up(message, now, &queue.terms);
-        });
-    }
-
-    /// An acquire has certainly not reached the store.
-    pub fn not_sent(&mut self, key: &SlotKey, message: &SlotMessage, now: Tick) {
-        self.change(key, now, |state, _| state.holder.not_sent(message, now));
+        Some(start.unwrap_or(SlotStart::Again))
     }
 
     /// A request has ended whose slots have this number: they are free. Nothing happens if they were released before.
-    pub fn release(&mut self, rule: &str, key: Fingerprint, number: u64, slots: u32, now: Tick) {
+    pub fn end_request(
+        &mut self,
+        rule: &str,
+        key: Fingerprint,
+        number: u64,
+        slots: u32,
+        now: Tick,
+    ) {
         let state_key = self.with_grant(rule, key, number, |state, _| state.key.clone());
         let Some(key) = state_key else { return };
         self.change(&key, now, |state, queue| {

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Decision, Outcome, Source, Tick, store::Checks};
+use tollgate_core::{
+    Check, Decision, Outcome, Source, Tick,
+    store::{Checks, Hold},
+};
 
 use crate::{
     engine::{
-        bound_rules::{BoundRules, has_twins},
         engine::{Engine, EngineEvent, SentAt},
+        local_rules::{LocalRules, has_twins},
         request::{IndexSet, NoReply, Request, Settlements, keep_abandoned, taken_by},
     },
     lease::terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease},
@@ -21,7 +24,7 @@ use crate::{
 /// that is dropped instead counts as one without a known outcome.
 #[must_use = "a query that is dropped counts as one without a known outcome"]
 pub struct Query {
-    pub(crate) bound: Arc<BoundRules>,
+    pub(crate) bound: Arc<LocalRules>,
     pub(crate) kind: Kind,
     /// The checks that the store decides in one step; none for maintenance.
     pub checks: Checks,
@@ -118,7 +121,7 @@ impl Engine {
 
 impl Query {
     pub(crate) fn new(
-        bound: &Arc<BoundRules>,
+        bound: &Arc<LocalRules>,
         kind: Kind,
         checks: Checks,
         new_keys: IndexSet,
@@ -142,7 +145,7 @@ impl Query {
 
     /// One that no request waits for: leases that go back, or else keys to be reported when it is sent.
     pub(crate) fn maintenance(
-        bound: &Arc<BoundRules>,
+        bound: &Arc<LocalRules>,
         keys: impl IntoIterator<Item = (Check, Option<ReturnedLease>)>,
     ) -> Self {
         let (kind, none) = (Kind::Maintenance, IndexSet::default());
@@ -190,6 +193,18 @@ impl Query {
     /// On which terms a lease is granted.
     pub fn lease_terms(&self, item: &LeaseItem) -> Option<&LeaseTerms> {
         self.bound.limit(&item.check)?.lease_terms()
+    }
+
+    /// What the store has taken for the checks by its decision, but for slots. Of a request that waits, only its places are taken.
+    pub fn taken(&self, decision: &Decision) -> SmallVec<[Hold; 4]> {
+        let rules = &self.bound.rules;
+        let verdicts = decision.verdicts().iter().zip(&self.checks);
+        let taken = verdicts.filter_map(|(verdict, check)| taken_by(verdict, check, decision.at()));
+        let is_enforced = |hold: &Hold| rules.enforces(usize::from(hold.check.rule()));
+        match decision.queue_places() {
+            [] => taken.filter(is_enforced).collect(),
+            places => places.iter().copied().filter(is_enforced).collect(),
+        }
     }
 
     pub(crate) fn count(&self, event: EngineEvent, count: usize) {
@@ -252,13 +267,11 @@ impl Query {
         let may_return = self.kind != Kind::Maintenance || reply.is_ok();
         let (bound, takes) = (Arc::clone(&self.bound), self.takes());
         let mut settle = Settlements::new();
-        let mut decision = self.on_reply(reply, now);
+        let mut decision = self.learn(reply, now);
         if self.is_abandoned && takes && decision.is_allowed() {
-            let taken = decision.verdicts().iter().zip(&self.checks);
-            let holds = taken
-                .filter(|(verdict, _)| verdict.source() == Source::Store)
-                .filter_map(|(verdict, check)| taken_by(verdict, check, decision.at()));
-            settle = holds
+            let taken = self.taken(&decision).into_iter();
+            settle = taken
+                .filter(|hold| hold.source == Source::Store)
                 .filter_map(|hold| keep_abandoned(&bound, &hold, now))
                 .collect();
         }
@@ -360,7 +373,7 @@ pub struct Reply {
     /// The checks whose state belongs to other clients as well. Their denials are not cached.
     pub shared: IndexSet,
     /// The replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
-    pub reports: SmallVec<[ReportReply; 1]>,
+    pub reports: SmallVec<[Result<Counted, NoReply>; 1]>,
     /// How many denials count towards the next [block](tollgate_core::Rule::block), by the index of the check.
     pub counted: SmallVec<[u32; 4]>,
     /// The replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
@@ -381,20 +394,13 @@ impl Reply {
     }
 }
 
-/// The store's reply to a report.
+/// The store has counted the units of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportReply {
-    /// The units were counted.
-    Counted {
-        /// How many are left.
-        left: u64,
-        /// In how many µs nothing is used any more.
-        reset_after: Tick,
-    },
-    /// Certainly nothing was counted.
-    Refused,
-    /// It is unknown whether they were counted.
-    Unknown,
+pub struct Counted {
+    /// How many are left.
+    pub left: u64,
+    /// In how many µs nothing is used any more.
+    pub reset_after: Tick,
 }
 
 /// The store's reply about the lease of a key.
@@ -402,17 +408,6 @@ pub enum ReportReply {
 pub struct LeaseReply {
     /// Whether the store certainly did not take back the lease that was returned.
     pub is_refused: bool,
-    /// What it granted.
-    pub grant: GrantReply,
-}
-
-/// Whether a lease was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrantReply {
-    /// None was wanted, or none was granted.
-    None,
-    /// This one.
-    Granted(Grant),
-    /// It is unknown.
-    Lost,
+    /// What it granted, if anything.
+    pub grant: Result<Option<Grant>, NoReply>,
 }

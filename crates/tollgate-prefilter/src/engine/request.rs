@@ -12,8 +12,8 @@ use tollgate_core::{
 
 use crate::{
     engine::{
-        bound_rules::{BoundRules, Step, has_twins},
         limit::{Limit, after_taking},
+        local_rules::{LocalRules, Step, has_twins},
     },
     lease::terms::ReturnedLease,
     table::Miss,
@@ -43,7 +43,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request before its first check is decided.
-    pub(crate) fn new(bound: &BoundRules, checks: &[Check], now: Tick) -> Self {
+    pub(crate) fn new(bound: &LocalRules, checks: &[Check], now: Tick) -> Self {
         Self {
             checks: Checks::from_slice(checks),
             verdicts: SmallVec::from_elem(None, checks.len()),
@@ -64,7 +64,7 @@ impl Request {
     /// Two checks on one state are one check for the store. A key that only comes in such requests is never decided locally. The state
     /// that a threshold of the request reads is left to the store, which has to decide the threshold. So is the check that decides where
     /// the states of the others lie.
-    pub(crate) fn reserve(&mut self, bound: &BoundRules) {
+    pub(crate) fn reserve(&mut self, bound: &LocalRules) {
         let has_twins = has_twins(&self.checks);
         for (index, check) in self.checks.iter().enumerate() {
             let limit = bound.limit(check);
@@ -90,14 +90,14 @@ impl Request {
     }
 
     /// Whether a threshold of the request reads the state of one of its checks.
-    fn has_threshold(&self, bound: &BoundRules, check: &Check) -> bool {
+    fn has_threshold(&self, bound: &LocalRules, check: &Check) -> bool {
         let mut thresholds = bound.rules.thresholds_of(usize::from(check.rule()));
         let is_of = |threshold| move |other: &Check| usize::from(other.rule()) == threshold;
         bound.rules.has_thresholds() && thresholds.any(|it| self.checks.iter().any(is_of(it)))
     }
 
     /// Leaves what is not decided to the store, step by step. Gives how many checks these are.
-    pub(crate) fn plan_steps(&mut self, bound: &BoundRules) -> usize {
+    pub(crate) fn plan_steps(&mut self, bound: &LocalRules) -> usize {
         // A request has fewer than 65 536 checks.
         let indices = 0..self.checks.len() as u16;
         let is_undecided = |index: &u16| self.verdicts[usize::from(*index)].is_none();
@@ -143,7 +143,7 @@ impl Request {
     }
 
     /// The decision about the whole request.
-    pub(crate) fn decision(&self, bound: &BoundRules) -> Decision {
+    pub(crate) fn decision(&self, bound: &LocalRules) -> Decision {
         let times = self.verdicts.iter().flatten();
         let at_store = times.filter(|(_, verdict)| !is_of_process(verdict.source()));
         let at = match at_store.map(|(at, _)| *at).max() {
@@ -171,7 +171,7 @@ impl Request {
     }
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
-    pub(crate) fn cancel(&self, bound: &BoundRules, settlements: &mut Settlements) {
+    pub(crate) fn cancel(&self, bound: &LocalRules, settlements: &mut Settlements) {
         for hold in self.taken(bound) {
             bound.unlearn(&hold.check);
             settlements.push((hold, Settlement::Cancel));
@@ -179,23 +179,23 @@ impl Request {
     }
 
     /// What the store has taken for it.
-    pub(crate) fn taken<'a>(&'a self, bound: &'a BoundRules) -> impl Iterator<Item = Hold> + 'a {
+    pub(crate) fn taken<'a>(&'a self, bound: &'a LocalRules) -> impl Iterator<Item = Hold> + 'a {
         let indices = self.taken.iter().map(|index| usize::from(*index));
         indices.filter_map(|index| self.hold(bound, index))
     }
 
     /// The request is not admitted: units that this process has reserved for it go back to where they came from. Returns what the
     /// store has to refund of them.
-    pub(crate) fn release_local(&self, bound: &BoundRules, now: Tick) -> Settlements {
+    pub(crate) fn release_local(&self, bound: &LocalRules, now: Tick) -> Settlements {
         let reserved = (0..self.checks.len()).filter_map(|index| self.hold(bound, index));
         let reserved = reserved.filter(|hold| is_of_process(hold.source));
         let refunds =
-            reserved.filter_map(|hold| release(bound, &hold, now, self.at, hold.check.cost()));
+            reserved.filter_map(|hold| give_back(bound, &hold, now, self.at, hold.check.cost()));
         refunds.collect()
     }
 
     /// For the units of a check that its verdict says are taken.
-    fn hold(&self, bound: &BoundRules, index: usize) -> Option<Hold> {
+    fn hold(&self, bound: &LocalRules, index: usize) -> Option<Hold> {
         let (check, (at, verdict)) = (self.checks.get(index)?, self.verdicts.get(index)?.as_ref()?);
         let hold = taken_by(verdict, check, *at);
         hold.filter(|_| bound.rules.enforces(verdict.rule()))
@@ -250,7 +250,7 @@ pub(crate) type Settlements = SmallVec<[(Hold, Settlement); 1]>;
 
 /// What the store has to settle for units that this process may have spent.
 pub(crate) fn settle_one(
-    bound: &BoundRules,
+    bound: &LocalRules,
     hold: &Hold,
     how: Settlement,
     now: Tick,
@@ -287,20 +287,50 @@ pub(crate) fn settle_one(
         return Some((*hold, how));
     }
     let spent = bound.engine.store_time.local(hold.taken.at);
-    release(bound, hold, now, spent, back).or(counted)
+    give_back(bound, hold, now, spent, back).or(counted)
 }
 
 /// Units that this process reserved at `spent` go back to where they came from. Returns what the store has to refund of them.
-pub(crate) fn release(
-    bound: &BoundRules,
+pub(crate) fn give_back(
+    bound: &LocalRules,
     hold: &Hold,
     now: Tick,
     spent: Tick,
     units: u64,
 ) -> Option<(Hold, Settlement)> {
-    bound.unlearn(&hold.check);
-    let limit = bound.limit(&hold.check)?;
-    let rest = bound.release(hold, now, spent, units);
+    let (check, taken) = (&hold.check, hold.taken);
+    bound.unlearn(check);
+    let limit = bound.limit(check)?;
+    let rest = match (hold.source, limit.windows, limit.report_terms()) {
+        (Source::Lease, None, _) => {
+            bound.lease(check, |it| it.holder.give_back(now, spent, units));
+            0
+        }
+        (Source::Lease, Some(windows), _) => match windows.that_counts_until(taken.fresh_at) {
+            Some(window) if taken.fresh_at > taken.at => {
+                let back = bound.lease(check, |it| {
+                    (it.holder).give_back_to(window, (now, spent), units)
+                });
+                back.unwrap_or(units)
+            }
+            // They do not weigh any more.
+            _ => 0,
+        },
+        (Source::Local, _, Some(terms)) => {
+            let back = bound.usage(check, |usage| {
+                // What was counted before the last report was in it, and only the store knows whether it still weighs. What was
+                // counted at the same time may have been in it or not: other unreported units take its place.
+                if spent < usage.reported_at {
+                    return 0;
+                }
+                let back = usage.counted.give_back(units);
+                usage.fresh_at = usage.fresh_at.saturating_sub(terms.puts_off(back));
+                back
+            });
+            units - back.unwrap_or(0)
+        }
+        _ => units,
+    };
     if rest > 0 && hold.source == Source::Local {
         bound.engine.wait_for_reports();
     }
@@ -310,7 +340,7 @@ pub(crate) fn release(
 /// Units of a window that can be leased, which the store has taken for an abandoned request, stay in this process. Returns
 /// what the store has to refund of them.
 pub(crate) fn keep_abandoned(
-    bound: &BoundRules,
+    bound: &LocalRules,
     hold: &Hold,
     now: Tick,
 ) -> Option<(Hold, Settlement)> {
@@ -320,7 +350,7 @@ pub(crate) fn keep_abandoned(
     let mut hold = *hold;
     hold.source = Source::Lease;
     let spent = bound.engine.store_time.local(hold.taken.at);
-    release(bound, &hold, now, spent, hold.check.cost())
+    give_back(bound, &hold, now, spent, hold.check.cost())
 }
 
 /// A hold of units that were spent locally, as the store has counted them: when it granted the lease, or with a report.
@@ -349,13 +379,13 @@ pub(crate) fn as_counted(limit: &Limit, hold: &Hold) -> Hold {
 #[derive(Debug)]
 #[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
 pub struct Reset {
-    bound: Arc<BoundRules>,
+    bound: Arc<LocalRules>,
     checks: Vec<Check>,
     returned: Vec<(Check, ReturnedLease)>,
     was_counted: bool,
 }
 
-impl BoundRules {
+impl LocalRules {
     /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.
     pub fn begin_reset(self: &Arc<Self>, checks: &[Check], now: Tick) -> Reset {
         let mut reset = Reset {

@@ -88,7 +88,7 @@ impl LeaseHolder {
     }
 
     /// What to say to the store with a request of `cost` units that the lease does not hold: the lease goes back, and another
-    /// is requested if it would pay. A scheduled lease stays. [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow,
+    /// is requested if it would pay. A scheduled lease stays. [`on_granted`](Self::on_granted) or [`lost`](Self::lost) has to follow,
     /// unless it says nothing.
     pub fn query(&mut self, now: Tick, cost: u64, terms: &LeaseTerms) -> LeaseQuery {
         // What costs nothing needs no lease, and leaves the one that is there.
@@ -133,7 +133,7 @@ impl LeaseHolder {
     /// called about once a second while there is a lease. Left to run out instead, its units are lost, and the burst is cut
     /// by its whole size for as long as it is out.
     ///
-    /// [`on_reply`](Self::on_reply) or [`lost`](Self::lost) has to follow.
+    /// [`on_granted`](Self::on_granted) or [`lost`](Self::lost) has to follow.
     pub fn sweep(&mut self, now: Tick) -> Option<ReturnedLease> {
         let is_tracked = |grant: &HeldLease| {
             matches!(grant.kind, Kind::Tracked(_) | Kind::Window(_)) && now < grant.until
@@ -202,7 +202,7 @@ impl LeaseHolder {
     /// Gives what is left of an earlier window, which a lease has taken the place of: where windows slide it still weighs, and has
     /// to go back.
     #[must_use = "what is left of an earlier window is lost if it does not go back"]
-    pub fn on_reply(
+    pub fn on_granted(
         &mut self,
         (sent, received): (Tick, Tick),
         at: Tick,
@@ -212,7 +212,7 @@ impl LeaseHolder {
         self.is_querying = false;
         let took = received.saturating_sub(sent);
         self.is_far = terms.schedule.is_some_and(|it| took > it.horizon / 4);
-        self.sizer.on_reply(received, grant.as_ref());
+        self.sizer.on_grant(received, grant.as_ref());
         let grant = grant?;
         let units = grant.units();
         let (life, since, kind) = match (grant, terms.schedule, terms.window) {

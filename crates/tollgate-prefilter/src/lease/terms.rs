@@ -275,7 +275,7 @@ impl ScheduledLeaseSizer {
     }
 
     /// The store has replied.
-    pub(crate) fn on_reply(&mut self, now: Tick, grant: Option<&Grant>) {
+    pub(crate) fn on_grant(&mut self, now: Tick, grant: Option<&Grant>) {
         match grant {
             Some(Grant::Scheduled { .. }) => {}
             Some(_) => self.since = 0,
@@ -398,13 +398,13 @@ mod tests {
     fn none_is_asked_for_until_nothing_was_granted_for_a_while() {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
         assert_eq!(sizer.next_size(START, 100, &terms), 0);
-        sizer.on_reply(START, None);
+        sizer.on_grant(START, None);
         let then = START + terms.horizon / 4;
-        sizer.on_reply(then - 2_000, None);
+        sizer.on_grant(then - 2_000, None);
         assert_eq!(sizer.next_size(then - 2_000, 100, &terms), 0);
         assert_eq!(sizer.next_size(then, 100, &terms), 8);
         let generation = 7;
-        sizer.on_reply(
+        sizer.on_grant(
             then,
             Some(&Grant::Tracked {
                 units: 2,
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn who_has_not_asked_for_two_seconds_begins_anew() {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
-        sizer.on_reply(START, None);
+        sizer.on_grant(START, None);
         sizer.on_query_after(1_999_999);
         assert_eq!(sizer.next_size(START + 3_000_000, 100, &terms), 8);
         sizer.on_query_after(2_000_000);
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn they_grow_while_they_are_spent_and_shrink_to_what_is_spent() {
         let (mut sizer, terms) = (ScheduledLeaseSizer::default(), terms());
-        sizer.on_reply(START, None);
+        sizer.on_grant(START, None);
         let then = START + SECOND.as_micros() as u64;
         sizer.on_expired(8, 0);
         assert_eq!(sizer.next_size(then, 100, &terms), 16);

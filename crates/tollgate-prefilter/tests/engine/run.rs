@@ -7,7 +7,7 @@ use tollgate_core::{
     store::{Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, BoundRules, Engine, EngineEvent, EngineOptions, FollowUp, LeaseTerms, Next, NoReply,
+    Begin, Engine, EngineEvent, EngineOptions, FollowUp, LeaseTerms, LocalRules, Next, NoReply,
     Query, ReturnedLease,
 };
 use tollgate_test_reference::LimitState;
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         let rules = Arc::new(RuleSet::new(rules).expect("valid rules"));
         let it = &mut self.processes[process];
         let old = it.bound.len() - 1;
-        let bound = BoundRules::new(&it.engine, rules, self.world.places(), |_| None);
+        let bound = LocalRules::new(&it.engine, rules, self.world.places(), |_| None);
         it.bound.push(bound);
         let queries = it.bound[old].retire(self.now);
         self.send_all(process, old, queries);
@@ -555,7 +555,7 @@ impl<'a> Run<'a> {
 pub(crate) struct Process {
     pub(crate) engine: Arc<Engine>,
     /// The last is in use, the others are retired.
-    pub(crate) bound: Vec<Arc<BoundRules>>,
+    pub(crate) bound: Vec<Arc<LocalRules>>,
     pub(crate) is_removed: bool,
     /// The units that are lost.
     pub(crate) really_lost: u64,
@@ -568,7 +568,7 @@ impl Process {
             ..EngineOptions::default()
         };
         let engine = Engine::new(options);
-        let bound = BoundRules::new(&engine, Arc::clone(rules), world.places(), |_| None);
+        let bound = LocalRules::new(&engine, Arc::clone(rules), world.places(), |_| None);
         Self {
             engine,
             bound: vec![bound],

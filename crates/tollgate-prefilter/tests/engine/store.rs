@@ -1,9 +1,7 @@
 //! The store: the state of the first rule, and what a query does to it.
 
 use tollgate_core::{Check, Decision, Retry, Source, Tick, Verdict, algorithm::Assessment};
-use tollgate_prefilter::{
-    GrantReply, LeaseItem, LeaseQuery, LeaseReply, Reply, ReportReply, ReturnedLease,
-};
+use tollgate_prefilter::{Counted, LeaseItem, LeaseQuery, LeaseReply, Reply, ReturnedLease};
 use tollgate_test_reference::LimitState;
 
 /// What the store would say of `cost` units.
@@ -50,10 +48,10 @@ pub(crate) fn carry_out(
     let reports = reports.iter().map(|report| {
         store.take(now, report.cost());
         let answer = assess(store, now, 0);
-        ReportReply::Counted {
+        Ok(Counted {
             left: answer.remaining,
             reset_after: answer.reset_after,
-        }
+        })
     });
     let reports: Vec<_> = reports.collect();
     let answer = |check: &Check| match check.rule() {
@@ -77,11 +75,10 @@ pub(crate) fn carry_out(
     }
     let verdicts = checks.iter().zip(answers);
     let verdicts = verdicts.map(|(check, answer)| verdict(check, answer));
-    let lease = grant.map_or(GrantReply::None, GrantReply::Granted);
     let granted = grant.map_or(0, |grant| grant.units());
     let leases = leases.iter().map(|_| LeaseReply {
         is_refused: false,
-        grant: lease,
+        grant: Ok(grant),
     });
     let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
     (reply.reports, reply.leases) = (reports.into(), leases.collect());

@@ -266,7 +266,7 @@ impl<L: ModelStore> World<L> {
                 if self.fault == Some(Fault::LeaseReplacesUnits) && grant.is_some() {
                     holder.take_out(now);
                 }
-                let left = holder.on_reply((sent, received), at, grant, &self.terms);
+                let left = holder.on_granted((sent, received), at, grant, &self.terms);
                 if let Some(left) = left.filter(|_| self.fault != Some(Fault::BeforeIsReplaced)) {
                     let clock = system.clock;
                     system.store.refund(clock, left.generation, left.left);

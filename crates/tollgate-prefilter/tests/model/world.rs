@@ -212,7 +212,7 @@ impl<L: ModelStore> Model for World<L> {
                             && let Some(answer) = query.answer
                         {
                             let times = (query.sent, system.now);
-                            let _ = holder.on_reply(times, answer.at, answer.grant, &world.terms);
+                            let _ = holder.on_granted(times, answer.at, answer.grant, &world.terms);
                         }
                         holder.held(system.now)
                     };

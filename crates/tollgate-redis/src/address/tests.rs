@@ -27,23 +27,20 @@ fn a_port_without_its_colon_is_refused_and_not_left_out() {
     }
     for usual in ["redis://[::1]", "redis://[::1]:"] {
         let address = parse(usual).unwrap();
-        assert_eq!(address.target, Target::Server(tcp("::1", 6379)));
+        assert_eq!(address.places, [tcp("::1", 6379)]);
     }
 }
 
 #[test]
 fn a_proxy_may_be_spared_hello() {
-    let without_hello = |url: &str| parse(url).unwrap().access.without_hello;
+    let without_hello = |url: &str| parse(url).unwrap().without_hello;
     assert!(!without_hello("redis://host"));
     assert!(!without_hello("redis://host?protocol=resp3"));
     assert!(without_hello("redis://host/1?protocol=resp2"));
     assert!(without_hello("redis-cluster://a,b?protocol=2"));
     assert!(without_hello("unix:///socket?db=1&protocol=2"));
     let address = parse("redis-sentinel://a,b/m?protocol=2").unwrap();
-    let Target::Sentinel(sentinels) = &address.target else {
-        panic!("{address:?}");
-    };
-    assert!(address.sentinel_access(sentinels).without_hello);
+    assert!(address.sentinel_access().without_hello);
     assert!(refused("redis://host?protocol=4").contains("resp2 and resp3"));
 }
 
@@ -60,18 +57,13 @@ fn encryption_without_certificates_is_refused_with_the_remedy() {
 fn sentinels_are_a_list_with_the_name_of_a_master() {
     let url = "redis-sentinel://rl:secret@one:26380,two/mymaster/4?sentinel_password=other";
     let address = parse(url).unwrap();
-    let Target::Sentinel(sentinels) = &address.target else {
-        panic!("{address:?}");
-    };
-    assert_eq!(sentinels.places, [tcp("one", 26380), tcp("two", 26379)]);
-    assert_eq!(sentinels.master, "mymaster");
-    assert_eq!(
-        address.sentinel_access(sentinels).login.parts(),
-        Some(("default", "other"))
-    );
-    assert_eq!(address.sentinel_access(sentinels).database, 0);
-    assert_eq!(address.access.login.parts(), Some(("rl", "secret")));
-    assert_eq!(address.access.database, 4);
+    assert_eq!(address.places, [tcp("one", 26380), tcp("two", 26379)]);
+    assert_eq!(address.master.as_deref(), Some("mymaster"));
+    let of_sentinels = address.sentinel_access();
+    assert_eq!(of_sentinels.login.parts(), Some(("default", "other")));
+    assert_eq!(of_sentinels.database, 0);
+    assert_eq!(address.login.parts(), Some(("rl", "secret")));
+    assert_eq!(address.database, 4);
     let same = |text: &str| format!("{:?}", parse(text).unwrap());
     assert_eq!(same(&url.replace("redis-", "redis+")), same(url));
     assert_eq!(same(&url.replace("redis-", "valkey-")), same(url));
@@ -81,11 +73,10 @@ fn sentinels_are_a_list_with_the_name_of_a_master() {
 fn a_cluster_is_a_list_of_servers_with_one_login() {
     let address = parse("redis-cluster://rl:secret@one:7000,[::1],two/0").unwrap();
     let servers = vec![tcp("one", 7000), tcp("::1", 6379), tcp("two", 6379)];
-    assert_eq!(address.target, Target::Cluster(servers));
-    assert_eq!(address.access.database, 0);
+    assert!(address.is_cluster && address.places == servers);
     let node = address.of_node(tcp("three", 7001));
-    assert_eq!(node.target, Target::Server(tcp("three", 7001)));
-    assert_eq!(node.access.login.parts(), Some(("rl", "secret")));
+    assert!(!node.is_cluster && node.places == [tcp("three", 7001)]);
+    assert_eq!(node.login.parts(), Some(("rl", "secret")));
 }
 
 #[test]
@@ -118,7 +109,7 @@ fn an_error_names_the_part_and_what_would_be_right() {
 
 #[test]
 fn a_second_s_stands_for_encryption() {
-    let encrypted = |url: &str| parse(url).unwrap().encrypted;
+    let encrypted = |url: &str| parse(url).unwrap().is_encrypted;
     assert!(!encrypted("redis://host"));
     if cfg!(feature = "tls") {
         assert!(encrypted("rediss://host"));

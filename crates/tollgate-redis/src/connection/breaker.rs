@@ -180,11 +180,12 @@ impl Machine {
         if failed == 0 {
             return;
         }
-        let (options, recent) = (&self.options, &self.recent);
-        let is_rate = |moments| recent.sum.moments >= moments && recent.fails(options.percent);
+        let (options, recent) = (&self.options, self.recent.sum());
+        let fails = recent.failed * 100 >= recent.calls * u64::from(options.percent);
+        let is_rate = |moments| fails && recent.moments >= moments;
         let opens = match self.phase {
             Phase::Ramping { .. } => is_rate(MOMENTS_OF_RAMP.min(options.failures)),
-            _ if recent.sum.calls >= options.busy => is_rate(options.failures),
+            _ if recent.calls >= u64::from(options.busy) => is_rate(options.failures),
             _ => self.row >= options.failures,
         };
         if opens {
@@ -296,7 +297,6 @@ const KEPT: usize = SLICES as usize + 1;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     slices: [Slice; KEPT],
-    sum: Slice,
     /// The number of the slice that goes on.
     at: u64,
     /// When a failure was last counted as a moment.
@@ -305,8 +305,8 @@ pub(super) struct Recent {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
-    calls: u32,
-    failed: u32,
+    calls: u64,
+    failed: u64,
     /// Moments with failures: those within a slice of each other are one.
     moments: u32,
 }
@@ -325,34 +325,28 @@ impl Recent {
         let number = micros(now) / micros(slice).max(1);
         let passed = number.saturating_sub(self.at).min(KEPT as u64);
         self.at = self.at.max(number);
+        let place = |back: u64| ((self.at - back) % KEPT as u64) as usize;
         for back in 0..passed {
-            let old = std::mem::take(&mut self.slices[((self.at - back) % KEPT as u64) as usize]);
-            self.sum.calls -= old.calls;
-            self.sum.failed -= old.failed;
-            self.sum.moments -= old.moments;
+            self.slices[place(back)] = Slice::default();
         }
         let is_moment = failed > 0 && self.counted.is_none_or(|last| now >= last + slice);
         if is_moment {
             self.counted = Some(now);
         }
-        // So that no sum leaves its number: no window has so many calls.
-        let room = u32::MAX - self.sum.calls;
-        let failed = failed.min(room);
-        let calls = failed + answered.min(room - failed);
-        for sum in [
-            &mut self.slices[(self.at % KEPT as u64) as usize],
-            &mut self.sum,
-        ] {
-            sum.calls += calls;
-            sum.failed += failed;
-            sum.moments += u32::from(is_moment);
-        }
+        let slice = &mut self.slices[place(0)];
+        slice.calls += u64::from(answered) + u64::from(failed);
+        slice.failed += u64::from(failed);
+        slice.moments += u32::from(is_moment);
         is_moment
     }
 
-    /// Whether at least `percent` of the calls failed.
-    pub(super) fn fails(&self, percent: u32) -> bool {
-        u64::from(self.sum.failed) * 100 >= u64::from(self.sum.calls) * u64::from(percent)
+    /// The calls of the whole window.
+    fn sum(&self) -> Slice {
+        self.slices.iter().fold(Slice::default(), |sum, it| Slice {
+            calls: sum.calls + it.calls,
+            failed: sum.failed + it.failed,
+            moments: sum.moments + it.moments,
+        })
     }
 }
 

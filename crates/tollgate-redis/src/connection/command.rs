@@ -334,7 +334,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::resp::{Decoder, Value};
+    use crate::connection::resp::{Value, decode};
 
     static SCRIPT: Script = Script::new("return 1");
 
@@ -365,12 +365,11 @@ mod tests {
     /// The arguments behind the hash, of requests that go out as one.
     fn written(commands: &[Command]) -> Vec<Vec<u8>> {
         let out = Command::written(commands);
-        let mut decoder = Decoder::default();
-        let command = match decoder.decode(&out) {
-            Ok(Some((command, length))) if length == out.len() => command.into_value(),
+        let command = match decode(&out) {
+            Ok(Some((command, length))) if length == out.len() => command,
             other => panic!("{other:?}"),
         };
-        let Some(Value::List(words)) = command else {
+        let Value::List(words) = command else {
             panic!("{command:?}");
         };
         let words = words.into_iter().skip(2).map(|word| match word {

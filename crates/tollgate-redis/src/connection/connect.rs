@@ -20,7 +20,7 @@ use crate::{
         command::{push_argument, push_count},
         error::{ConnectError, ConnectErrorKind},
         options::{NodeOptions, Peer},
-        resp::{Decoder, RespReply, Value},
+        resp::{Value, decode},
         stream::{Security, Stream, tune, unix},
     },
 };
@@ -49,7 +49,7 @@ impl Connector {
     pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
         Self {
             connect_timeout: options.connect_timeout(),
-            security: address.encrypted.then(|| options.security.clone()),
+            security: address.is_encrypted.then(|| options.security.clone()),
             client_name: options.client_name.clone(),
             first: AtomicUsize::new(0),
         }
@@ -316,15 +316,13 @@ impl Handshake {
     /// The reply to the next command.
     pub(super) async fn reply(&mut self) -> Result<HandshakeAnswer, ConnectError> {
         let failed = |what: String| ConnectError::new(ConnectErrorKind::Tcp, what);
-        let mut decoder = Decoder::default();
         loop {
-            match decoder.decode(&self.input) {
+            match decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
                     return Ok(match reply {
-                        RespReply::Error(line) => Err(line),
-                        RespReply::Integers(integers) => Ok(Value::Integers(integers.into())),
-                        RespReply::Value(value) => Ok(value),
+                        Value::Error(line) => Err(line),
+                        value => Ok(value),
                     });
                 }
                 Ok(None) => {}
@@ -373,7 +371,7 @@ mod tests {
 
     fn access(url: &str) -> Access {
         let address: Address = url.parse().expect("an address");
-        address.access
+        address.access(None)
     }
 
     fn place() -> Place {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use tollgate_core::{StoreError, StoreErrorKind};
+use tollgate_prefilter::NoReply;
 
 /// Why a call or a connection has failed.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub(crate) enum CallErrorKind {
     TryAgain,
     /// The server refuses it, and will until somebody changes something.
     Misconfigured,
+    /// The answer is none of the script's. Something else may have run.
+    Protocol,
 }
 
 impl CallError {
@@ -75,6 +78,20 @@ impl CallError {
     /// The line of the error of the server, if it was one; otherwise a text of ours, which begins with no code.
     pub(crate) fn line(&self) -> &str {
         &self.message
+    }
+
+    /// An answer that is none of the script's.
+    pub(crate) fn misunderstood() -> Self {
+        let message = "Redis answered something else than the script does";
+        Self::new(CallErrorKind::Protocol, message)
+    }
+
+    /// What is known of a call without an answer.
+    pub(crate) fn no_reply(&self) -> NoReply {
+        match self.kind {
+            CallErrorKind::NoAnswer | CallErrorKind::Protocol => NoReply::NoAnswer,
+            _ => NoReply::NotSent,
+        }
     }
 
     /// Whether the server may have run it.
@@ -93,6 +110,7 @@ impl CallError {
             CallErrorKind::NotWritable
             | CallErrorKind::TryAgain
             | CallErrorKind::Misconfigured
+            | CallErrorKind::Protocol
             | CallErrorKind::Overloaded => false,
         }
     }
@@ -110,6 +128,7 @@ impl From<CallError> for StoreError {
             CallErrorKind::Overloaded => StoreErrorKind::Overloaded,
             CallErrorKind::NoAnswer => StoreErrorKind::Timeout,
             CallErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
+            CallErrorKind::Protocol => StoreErrorKind::Protocol,
         };
         Self::new(kind, error.to_string()).with_source(error)
     }

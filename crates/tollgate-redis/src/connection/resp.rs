@@ -25,7 +25,7 @@ pub(crate) enum Value {
     Text(Vec<u8>),
     /// Any other list.
     List(Vec<Self>),
-    /// An error inside of a list, without its mark.
+    /// An error, without its mark.
     Error(String),
 }
 
@@ -47,61 +47,22 @@ impl Value {
     }
 }
 
-/// What a server sent.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum RespReply<'a> {
-    /// A list of integers, one at least: what the script answers.
-    Integers(&'a [i64]),
-    /// Another answer.
-    Value(Value),
-    /// An error, without its mark.
-    Error(String),
-}
-
-impl RespReply<'_> {
-    /// The answer, if it is one.
-    pub(super) fn into_value(self) -> Option<Value> {
-        match self {
-            Self::Integers(integers) => Some(Value::Integers(integers.into())),
-            Self::Value(value) => Some(value),
-            Self::Error(_) => None,
+/// The first reply in `bytes` and its length in bytes; `None` if it is not all there yet. An error of the server is a value too.
+pub(super) fn decode(bytes: &[u8]) -> Result<Option<(Value, usize)>, &'static str> {
+    let mut reader = Reader::new(bytes);
+    let read = match reader.integers() {
+        Ok(Some(integers)) => Ok(Value::Integers(integers)),
+        Ok(None) => {
+            reader = Reader::new(bytes);
+            reader.nested(0)
         }
-    }
-}
-
-/// Reads reply after reply, and keeps the memory for integers.
-#[derive(Debug, Default)]
-pub(super) struct Decoder {
-    integers: Vec<i64>,
-}
-
-impl Decoder {
-    /// The first reply in `bytes` and its length in bytes; `None` if it is not all there yet.
-    pub(super) fn decode(
-        &mut self,
-        bytes: &[u8],
-    ) -> Result<Option<(RespReply<'_>, usize)>, &'static str> {
-        let mut reader = Reader::new(bytes);
-        match reader.integers(&mut self.integers) {
-            Ok(true) => return Ok(Some((RespReply::Integers(&self.integers), reader.at))),
-            Ok(false) => {}
-            Err(stop) => return unfinished(stop, bytes),
-        }
-        let mut reader = Reader::new(bytes);
-        match reader.nested(0) {
-            Ok(Value::Error(line)) => Ok(Some((RespReply::Error(line), reader.at))),
-            Ok(value) => Ok(Some((RespReply::Value(value), reader.at))),
-            Err(stop) => unfinished(stop, bytes),
-        }
-    }
-}
-
-/// What is to be done about a reply that ends too early, or that is none.
-fn unfinished<T>(stop: Stop, bytes: &[u8]) -> Result<Option<T>, &'static str> {
-    match stop {
-        Stop::Short if bytes.len() > LONGEST => Err("a reply is longer than 16 MiB"),
-        Stop::Short => Ok(None),
-        Stop::Malformed(why) => Err(why),
+        Err(stop) => Err(stop),
+    };
+    match read {
+        Ok(value) => Ok(Some((value, reader.at))),
+        Err(Stop::Short) if bytes.len() > LONGEST => Err("a reply is longer than 16 MiB"),
+        Err(Stop::Short) => Ok(None),
+        Err(Stop::Malformed(why)) => Err(why),
     }
 }
 
@@ -143,24 +104,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a list of integers, one at least. False if it is something else, which is to be read from its beginning.
-    fn integers(&mut self, integers: &mut Vec<i64>) -> Result<bool, Stop> {
-        integers.clear();
+    /// Reads a list of integers, one at least. `None` if it is something else, which is to be read from its beginning.
+    fn integers(&mut self) -> Result<Option<Integers>, Stop> {
         if self.bytes.first() != Some(&b'*') {
-            return Ok(false);
+            return Ok(None);
         }
         let count = match length(&self.line()?[1..])? {
-            None | Some(0) => return Ok(false),
+            None | Some(0) => return Ok(None),
             Some(count) => self.take(count)?,
         };
+        let mut integers = Integers::with_capacity(self.room_for(count));
         for _ in 0..count {
             match self.bytes.get(self.at) {
                 Some(b':') => integers.push(number(&self.line()?[1..])?),
-                Some(_) => return Ok(false),
+                Some(_) => return Ok(None),
                 None => return Err(Stop::Short),
             }
         }
-        Ok(true)
+        Ok(Some(integers))
+    }
+
+    /// An element has three bytes at least, so that a count alone reserves nothing.
+    fn room_for(&self, count: usize) -> usize {
+        count.min((self.bytes.len() - self.at) / 3)
     }
 
     /// The next line with its mark, without its end.
@@ -210,8 +176,7 @@ impl<'a> Reader<'a> {
 
     fn list(&mut self, count: usize, depth: u8) -> Result<Vec<Value>, Stop> {
         let count = self.take(count)?;
-        // An element has three bytes at least, so that a count alone reserves nothing.
-        let mut values = Vec::with_capacity(count.min((self.bytes.len() - self.at) / 3));
+        let mut values = Vec::with_capacity(self.room_for(count));
         for _ in 0..count {
             values.push(self.nested(depth + 1)?);
         }

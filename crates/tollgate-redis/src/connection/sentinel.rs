@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 use crate::{
-    address::{Access, Address, Place, Sentinels},
+    address::{Access, Address, Place},
     connection::{connect::Connector, error::ConnectError, options::NodeOptions, resp::Value},
 };
 
 /// The sentinels of a master, and how each of them is asked. Their majority decides where the master is.
 pub(super) struct SentinelQuery {
-    sentinels: Sentinels,
+    sentinels: Vec<Place>,
+    master: String,
     access: Access,
     /// How long one may take.
     patience: Duration,
@@ -20,10 +21,11 @@ pub(super) struct SentinelQuery {
 }
 
 impl SentinelQuery {
-    pub(super) fn new(address: &Address, sentinels: &Sentinels, options: &NodeOptions) -> Self {
+    pub(super) fn new(address: &Address, master: &str, options: &NodeOptions) -> Self {
         Self {
-            sentinels: sentinels.clone(),
-            access: address.sentinel_access(sentinels),
+            sentinels: address.places.clone(),
+            master: master.to_owned(),
+            access: address.sentinel_access(),
             patience: options.connect_timeout() / 2,
             connector: Connector::new(address, options),
             options: options.clone(),
@@ -33,7 +35,7 @@ impl SentinelQuery {
     /// Where the master is: what more than half of all sentinels say, or, once none is waited for any more, more than half of
     /// those that have answered. One that was cut off from the others may still name the old master.
     pub(super) async fn master(self: &Arc<Self>) -> Result<Place, ConnectError> {
-        let places = &self.sentinels.places;
+        let places = &self.sentinels;
         // Dropped with this future, and all connections with it.
         let mut queries = JoinSet::new();
         for place in places {
@@ -70,7 +72,7 @@ impl SentinelQuery {
     }
 
     async fn master_by(&self, place: &Place) -> Result<Place, ConnectError> {
-        let master = &self.sentinels.master;
+        let master = &self.master;
         let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]];
         let asked = (self.connector).ask(place, &self.access, &query, self.patience);
         let answer = match asked.await?.pop() {
@@ -106,10 +108,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{
-        address::{Login, Target},
-        connection::stream::memory,
-    };
+    use crate::connection::stream::memory;
 
     const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -128,13 +127,9 @@ mod tests {
 
     /// The master that these sentinels name, or why none; and how long it took.
     async fn resolve(sentinels: &[&Place]) -> (Result<String, String>, Duration) {
-        let sentinels = Sentinels {
-            places: sentinels.iter().map(|place| (*place).clone()).collect(),
-            master: "mymaster".to_owned(),
-            login: Login::default(),
-        };
-        let address = Address::of_target(Target::Sentinel(sentinels.clone()));
-        let query = SentinelQuery::new(&address, &sentinels, &NodeOptions::default());
+        let mut address = Address::of_place(sentinels[0].clone());
+        address.places = sentinels.iter().copied().cloned().collect();
+        let query = SentinelQuery::new(&address, "mymaster", &NodeOptions::default());
         let query = Arc::new(query);
         let began = Instant::now();
         let master = query.master().await.map(|place| place.to_string());

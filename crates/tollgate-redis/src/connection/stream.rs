@@ -95,7 +95,7 @@ impl Security {
         let is_there = self.config.is_some();
         #[cfg(not(feature = "tls"))]
         let is_there = false;
-        if address.encrypted && !is_there {
+        if address.is_encrypted && !is_there {
             return Err(SetupError::address(
                 "an encrypted connection needs to know whom to trust; give `RedisStoreBuilder::tls` a configuration of rustls, \
                  with the roots and the certificates that it says (those of a client of redis-rs cannot be read, and its \

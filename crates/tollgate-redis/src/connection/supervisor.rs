@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    address::{Address, Place, Target},
+    address::{Address, Place},
     connection::{
         breaker::{Breaker, BreakerState},
         command::{Command, Script},
@@ -63,12 +63,8 @@ async fn keep_connected(address: &Address, shared: &NodeState) {
     let options = &shared.options;
     let mut backoff = Backoff::new(options.first_pause, options.longest_pause, options.seed);
     let connector = Connector::new(address, options);
-    let sentinels = match &address.target {
-        Target::Sentinel(sentinels) => {
-            Some(Arc::new(SentinelQuery::new(address, sentinels, options)))
-        }
-        Target::Server(_) | Target::Cluster(_) => None,
-    };
+    let sentinels = (address.master.as_ref())
+        .map(|master| Arc::new(SentinelQuery::new(address, master, options)));
     loop {
         match connect(address, &connector, sentinels.as_ref(), options).await {
             Ok(connection) => {
@@ -107,18 +103,15 @@ async fn connect(
     sentinels: Option<&Arc<SentinelQuery>>,
     options: &NodeOptions,
 ) -> Result<Connection, ConnectError> {
-    let (place, further) = match (&address.target, sentinels) {
-        (Target::Server(place), _) => (place.clone(), Vec::new()),
-        (_, Some(sentinels)) => (sentinels.master().await?, vec![vec!["ROLE"]]),
-        (_, None) => {
-            let what = "no server is named";
-            return Err(ConnectError::new(ConnectErrorKind::Unresolved, what));
-        }
+    let (place, further) = match (sentinels, address.places.first()) {
+        (Some(sentinels), _) => (sentinels.master().await?, vec![vec!["ROLE"]]),
+        (None, Some(place)) => (place.clone(), Vec::new()),
+        (None, None) => return Err(ConnectError::unresolved("no server is named")),
     };
     let ready = async {
         // Not part of the time to connect in: a token service may be far away.
         let used = options.credentials.fetch().await?;
-        let access = address.access.by(used.as_ref().map(|used| &used.login));
+        let access = address.access(used.as_ref().map(|used| &used.login));
         let within = options.connect_timeout();
         let connected = timeout(within, connector.connect(&place, &access, &further)).await;
         let connected = connected.unwrap_or_else(|_| {
@@ -351,7 +344,7 @@ mod tests {
 
     type Events = Arc<Mutex<Vec<(Instant, NodeEvent)>>>;
 
-    fn start(target: Target, change: impl FnOnce(&mut NodeOptions)) -> (Node, Events) {
+    fn start(change: impl FnOnce(&mut NodeOptions)) -> (Node, Events) {
         let events = Events::default();
         let sink = Arc::clone(&events);
         let mut options = NodeOptions {
@@ -362,12 +355,9 @@ mod tests {
             ..NodeOptions::default()
         };
         change(&mut options);
-        let node = Node::start(Address::of_target(target), options).expect("an address");
+        let node = Node::start(Address::of_place(Place::Unix("/server".into())), options)
+            .expect("an address");
         (node, events)
-    }
-
-    fn server() -> Target {
-        Target::Server(Place::Unix("/server".into()))
     }
 
     fn call(node: &Node) -> AnswerFuture {
@@ -387,7 +377,7 @@ mod tests {
             tokio::spawn(timeout(hold, memory::serve(stream, say)));
             Ok(())
         });
-        let (node, events) = start(server(), |_| {});
+        let (node, events) = start(|_| {});
         let ends = Instant::now() + Duration::from_secs(300);
         while Instant::now() < ends {
             let _ = call(&node).await;
@@ -430,7 +420,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_task_that_has_panicked_says_so_and_connects_anew() {
         memory::play("/server", |_| ":1\r\n".to_owned());
-        let (node, _) = start(server(), |options| {
+        let (node, _) = start(|options| {
             let events = AtomicUsize::new(0);
             options.events = Arc::new(move |_, event| {
                 let is_first = events.fetch_add(1, Ordering::Relaxed) == 0;

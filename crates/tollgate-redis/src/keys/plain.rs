@@ -82,33 +82,29 @@ fn text(key: &KeyBuf) -> String {
 }
 
 fn kind_name(kind: PartKind) -> String {
-    let names = [
-        (PartKind::SHARED, "shared"),
-        (PartKind::CONSTANT, "constant"),
-        (PartKind::VALUE, "value"),
-        (PartKind::HEADER, "header"),
-        (PartKind::ADDRESS, "address"),
-        (PartKind::EXTENSION, "extension"),
-        (PartKind::METHOD, "method"),
-        (PartKind::ROUTE, "route"),
-        (PartKind::PATH_PARAMETER, "path-parameter"),
-        (PartKind::QUERY_PARAMETER, "query-parameter"),
-        (PartKind::COOKIE, "cookie"),
-        (PartKind::LOOK_UP, "look-up"),
-        (PartKind::PATH, "path"),
-        (PartKind::AUTHORITY, "authority"),
-        (PartKind::GRPC_SERVICE, "grpc-service"),
-        (PartKind::GRPC_METHOD, "grpc-method"),
-        (PartKind::METADATA, "metadata"),
+    // In the order of their numbers.
+    const NAMES: [&str; 17] = [
+        "shared",
+        "constant",
+        "value",
+        "header",
+        "address",
+        "extension",
+        "method",
+        "route",
+        "path-parameter",
+        "query-parameter",
+        "cookie",
+        "look-up",
+        "path",
+        "authority",
+        "grpc-service",
+        "grpc-method",
+        "metadata",
     ];
-    let known = names.iter().find(|(known, _)| *known == kind);
-    known.map_or_else(
-        || {
-            let debug = format!("{kind:?}");
-            format!("kind-{}", debug.replace(|c: char| !c.is_ascii_digit(), ""))
-        },
-        |(_, name)| (*name).into(),
-    )
+    let number = kind.number();
+    let name = NAMES.get(usize::from(number));
+    name.map_or_else(|| format!("kind-{number}"), |name| (*name).to_owned())
 }
 
 fn escape(text: &mut String, part: &[u8]) {
@@ -147,6 +143,7 @@ mod tests {
         let mut v6 = vec![6, 64, 0x20, 0x01, 0x0d, 0xb8];
         v6.resize(18, 0);
         assert_eq!(of(PartKind::ADDRESS, v6), "address=2001:db8::/64");
+        assert_eq!(of(PartKind::METADATA, "x"), "metadata=x");
         assert_eq!(of(PartKind::custom(2), "x"), "kind-130=x");
     }
 

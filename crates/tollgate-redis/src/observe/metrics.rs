@@ -85,9 +85,7 @@ pub(super) struct Handles {
     pub(super) queue: Histogram,
     pub(super) calls: [Counter; 6],
     pub(super) resent: [Counter; 4],
-    pub(super) errors: [Counter; 7],
-    /// Replies that are none of the script's.
-    pub(super) protocol: Counter,
+    pub(super) errors: [Counter; 8],
     pub(super) settlements_lost: Counter,
     pub(super) calls_saved: Counter,
     /// Those of the engine.
@@ -113,6 +111,7 @@ impl Handles {
             "not_writable",
             "try_again",
             "misconfigured",
+            "protocol",
         ];
         let events = [
             (LEASES, "requested"),
@@ -135,7 +134,6 @@ impl Handles {
             calls: calls.map(|call| counter!(CALLS, "for" => call)),
             resent: ["noscript", "alone", "moved", "ask"].map(|why| counter!(RESENT, "why" => why)),
             errors: errors.map(|error| counter!(ERRORS, "error" => error)),
-            protocol: counter!(ERRORS, "error" => "protocol"),
             settlements_lost: counter!(SETTLEMENTS_LOST),
             calls_saved: counter!(CALLS_SAVED),
             events: events.map(|(name, what)| match what {

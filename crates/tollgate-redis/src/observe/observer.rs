@@ -118,21 +118,14 @@ impl Observer {
     /// A call has failed. Logged where it goes on until the set-up changes: no request waits for a heartbeat, or for a look at the
     /// size of the namespace, so that nothing else would tell of a right that is missing.
     pub(crate) fn background_failed(&self, error: &CallError) {
-        let lasts = matches!(
-            error.kind(),
-            CallErrorKind::Misconfigured | CallErrorKind::NotWritable
-        );
-        if lasts && self.may_log() {
-            log!(error: %error, "Redis refuses a call, and will until this is changed (logged at most every 10 s)");
-        }
-    }
-
-    /// Redis has answered something that is no reply of the script.
-    pub(crate) fn misunderstood(&self) {
-        #[cfg(feature = "metrics")]
-        self.handles().protocol.increment(1);
-        if self.may_log() {
-            log!(error: "Redis sent a reply that is not the script's; is it behind a proxy? (logged at most every 10 s)");
+        match error.kind() {
+            CallErrorKind::Misconfigured | CallErrorKind::NotWritable if self.may_log() => {
+                log!(error: %error, "Redis refuses a call, and will until this is changed (logged at most every 10 s)");
+            }
+            CallErrorKind::Protocol if self.may_log() => {
+                log!(error: "Redis sent a reply that is not the script's; is it behind a proxy? (logged at most every 10 s)");
+            }
+            _ => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! What of an address of redis-rs is taken over.
 
 use proptest::prelude::*;
-use redis::IntoConnectionInfo;
+use redis::{IntoConnectionInfo, RedisConnectionInfo};
 
 use super::*;
 
@@ -22,16 +22,15 @@ fn everything_that_can_be_read_is_taken_over() {
         .set_protocol(ProtocolVersion::RESP3);
     let info = info("redis://example:6380").set_redis_settings(settings);
     let address = Address::try_from(&info).expect("it can be used");
-    let expected = Target::Server(Place::Tcp("example".into(), 6380));
-    assert_eq!(address.target, expected);
-    assert!(!address.encrypted);
-    let access = address.access;
+    assert_eq!(address.places, [Place::Tcp("example".into(), 6380)]);
+    assert!(!address.is_encrypted);
+    let access = address.access(None);
     assert_eq!(access.login.parts(), Some(("limits", "sesame")));
     assert_eq!(access.database, 3);
     assert!(!access.without_hello);
     // Its default, whatever the server could do.
     let address = of("redis://localhost");
-    assert!(address.access.without_hello);
+    assert!(address.without_hello);
 }
 
 #[test]
@@ -121,7 +120,7 @@ proptest! {
         let theirs = of(&url);
         let ours: Address = url.parse().expect("so do we");
         prop_assert_eq!(format!("{theirs:?}"), format!("{ours:?}"));
-        let password = |address: &Address| address.access.login.password.clone();
+        let password = |address: &Address| address.login.password.clone();
         prop_assert_eq!(password(&theirs), password(&ours));
     }
 }

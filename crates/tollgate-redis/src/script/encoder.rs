@@ -40,17 +40,26 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Prepares a rule set.
+    #[cfg(test)]
+    pub(crate) fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
+        Self::with_slot_term(rules, keyspace, SLOT_TERM)
+    }
+
+    /// Prepares a rule set. An owner of slots is known for `slot_term` that is not heard from.
     ///
     /// # Errors
     ///
     /// A partition by a rule that there is not, or that is not enforced.
-    pub(crate) fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
+    pub(crate) fn with_slot_term(
+        rules: &RuleSet,
+        keyspace: Keyspace,
+        slot_term: Duration,
+    ) -> Result<Self, RuleError> {
         let with = match &keyspace.partition {
             Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
             _ => None,
         };
-        let lines = (0..rules.rules().len()).map(|place| RuleArgs::new(rules, place));
+        let lines = (0..rules.rules().len()).map(|place| RuleArgs::new(rules, place, slot_term));
         let lines: Box<[_]> = lines.collect();
         let has_durable = lines.iter().any(|rule| rule.durable);
         if has_durable && keyspace.partition != Partition::One {
@@ -96,12 +105,6 @@ impl Encoder {
         // A rule set has fewer than 65 536 rules.
         self.rules[place].overflow = Some(self.fingerprint(place as u16, &key));
         Ok(self)
-    }
-
-    /// The same with another term of slots.
-    pub(crate) fn with_slot_term(mut self, term: Duration) -> Self {
-        self.rules.iter_mut().for_each(|rule| rule.set_term(term));
-        self
     }
 
     /// What stands for a key, for the rule at a place.
@@ -310,8 +313,7 @@ pub(crate) struct RuleArgs {
     /// Whether the rule is off: its checks are not sent, but its states can be reset.
     pub(crate) off: bool,
     rule: Rule,
-    /// Of slots.
-    term: Duration,
+    slot_term: Duration,
     /// By plan. `None`: without a limit.
     pub(crate) plans: Box<[Option<[u8; IDENTITY]>]>,
     /// The overflow bucket for clients beyond the cap on new keys, if there is a cap.
@@ -337,7 +339,7 @@ pub(crate) struct RuleArgs {
 tollgate_core::debug_fields!(RuleArgs, it => name: it.name, plans: it.plans.len());
 
 impl RuleArgs {
-    pub(crate) fn new(rules: &RuleSet, place: usize) -> Self {
+    pub(crate) fn new(rules: &RuleSet, place: usize, slot_term: Duration) -> Self {
         let rule = &rules.rules()[place];
         let refers_to = rules.refers_to(place);
         let (role, off) = match rule.mode() {
@@ -353,7 +355,7 @@ impl RuleArgs {
         };
         Self {
             rule: rule.clone(),
-            term: SLOT_TERM,
+            slot_term,
             name: Arc::clone(owner.shared_name()),
             bit: bit(owner.name()),
             family: quotas
@@ -364,7 +366,7 @@ impl RuleArgs {
             off,
             plans: quotas
                 .iter()
-                .map(|quota| identity(quota, SLOT_TERM))
+                .map(|quota| identity(quota, slot_term))
                 .collect(),
             overflow: None,
             may_have_calendar: rule.has_variable_quota()
@@ -385,14 +387,6 @@ impl RuleArgs {
                 let [a, b, c, d, e, f, g, h] = double(micros);
                 [a, b, c, d, e, f, g, h, repeats]
             }),
-        }
-    }
-
-    /// Sets another term of slots.
-    pub(crate) fn set_term(&mut self, term: Duration) {
-        self.term = term;
-        for (plan, identity) in self.plans.iter_mut().enumerate() {
-            *identity = self::identity(self.rule.quota_of(plan), term);
         }
     }
 
@@ -418,7 +412,7 @@ impl RuleArgs {
     /// The quota that a check brings along, under a number that is no plan's. `None`: without a limit.
     #[cold]
     pub(crate) fn brought(&self, plan: u16) -> Option<[u8; IDENTITY]> {
-        identity(&self.rule.quota_under(usize::from(plan)), self.term)
+        identity(&self.rule.quota_under(usize::from(plan)), self.slot_term)
     }
 }
 

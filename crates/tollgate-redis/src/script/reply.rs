@@ -6,7 +6,7 @@ use tollgate_core::{
     algorithm::{Algorithm as _, Assessment, Concurrent, GcraState},
     types::ActiveBlock,
 };
-use tollgate_prefilter::{Grant, ReportReply, SlotMessage, SlotOutcome, SlotReply};
+use tollgate_prefilter::{Counted, Grant, NoReply, SlotMessage, SlotOutcome, SlotReply};
 
 use crate::script::{
     call::{RequestLayout, SentCheck},
@@ -311,20 +311,22 @@ impl ScriptReply {
         layout.sent().filter_map(created)
     }
 
-    /// The lease that was granted in answer to the query at a place; `Some(None)`: none was, and `None`: it failed.
-    pub(crate) fn grant(&self, place: u16) -> Option<Option<Grant>> {
-        let [kind, units, more] = self.of(place)?;
-        let units = u64::try_from(units).ok()?;
-        let more = u64::try_from(more).ok()?;
-        match kind {
-            0 => Some(None),
-            1 => Some(Some(Grant::Tracked {
+    /// The lease that was granted in answer to the query at a place.
+    pub(crate) fn grant(&self, place: u16) -> Result<Option<Grant>, NoReply> {
+        let of_place = self.of(place).and_then(|[kind, units, more]| {
+            let (units, more) = (u64::try_from(units).ok()?, u64::try_from(more).ok()?);
+            let tracked = Grant::Tracked {
                 units,
                 generation: more,
-            })),
-            2 => Some(Some(Grant::Scheduled { units, after: more })),
-            _ => None,
-        }
+            };
+            match kind {
+                0 => Some(None),
+                1 => Some(Some(tracked)),
+                2 => Some(Some(Grant::Scheduled { units, after: more })),
+                _ => None,
+            }
+        });
+        of_place.ok_or(NoReply::NoAnswer)
     }
 
     /// Whether one of the states at these places, which were to be forgotten, was there.
@@ -347,16 +349,16 @@ impl ScriptReply {
     }
 
     /// What became of the report at a place; `None`: it was not sent.
-    pub(crate) fn report(&self, place: Option<u16>) -> ReportReply {
+    pub(crate) fn report(&self, place: Option<u16>) -> Result<Counted, NoReply> {
         let answer = place.and_then(|place| self.of(place));
         match answer {
-            _ if self.was_refused(place) => ReportReply::Refused,
-            Some([fits, left, reset_after]) if fits >= FITS && left >= 0 => ReportReply::Counted {
+            _ if self.was_refused(place) => Err(NoReply::NotSent),
+            Some([fits, left, reset_after]) if fits >= FITS && left >= 0 => Ok(Counted {
                 left: left.unsigned_abs(),
                 reset_after: u64::try_from(reset_after).unwrap_or(0),
-            },
+            }),
             // Of a value that is not ours as little is known as of a call without an answer.
-            _ => ReportReply::Unknown,
+            _ => Err(NoReply::NoAnswer),
         }
     }
 

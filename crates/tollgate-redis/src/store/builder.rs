@@ -20,7 +20,7 @@ use crate::connection::stream::Security;
 #[cfg(feature = "metrics")]
 use crate::store::gauges::{self, Ruler};
 use crate::{
-    address::{Address, Target},
+    address::Address,
     connection::{log_in::CredentialsSource, options::NodeOptions},
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
@@ -31,7 +31,7 @@ use crate::{
     observe::Observer,
     script::encoder::SLOT_TERM,
     store::{
-        context::{Backend, BackgroundCalls, StoreContext, micros, process_clock},
+        context::{Backend, StoreContext, micros, process_clock},
         heartbeat::Heart,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},
@@ -340,7 +340,7 @@ impl RedisStoreBuilder {
         let address = self.address?;
         let partition = match self.partition {
             Some(partition) => partition,
-            None if matches!(address.target, Target::Cluster(_)) => {
+            None if address.is_cluster => {
                 return Err(SetupError::new(SetupErrorKind::Setting, CHOOSE));
             }
             None => Partition::One,
@@ -382,7 +382,7 @@ impl RedisStoreBuilder {
             runtime,
             engine: Engine::new(options),
             process_clock,
-            background_calls: BackgroundCalls::default(),
+            in_flight: Arc::default(),
             slot_term: self.slot_term,
             wake: Arc::default(),
         };

@@ -12,17 +12,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, watch},
-    task::consume_budget,
-    time::Instant,
-};
-use tollgate_core::{Clock, Consistency, Rule, StoreError, StoreErrorKind, Tick};
+use tokio::{runtime::Handle, sync::Notify, task::consume_budget, time::Instant};
+use tollgate_core::{Clock, Consistency, Rule, Tick};
 use tollgate_prefilter::{Engine, NoReply};
 
 use crate::{
-    address::{Address, Target},
+    address::{Address, Place},
     connection::{
         breaker::BreakerState,
         cluster::router::Cluster,
@@ -60,8 +55,8 @@ pub(super) struct StoreContext {
     pub(super) engine: Arc<Engine>,
     /// The clock of the engine.
     pub(super) process_clock: Clock,
-    /// Calls whose answers no request waits for.
-    pub(super) background_calls: BackgroundCalls,
+    /// Shared by what is in flight and must be processed also if no request waits for it.
+    pub(super) in_flight: Arc<()>,
     /// How long Redis knows the slots of this process without hearing of them.
     pub(super) slot_term: Duration,
     /// Wakes the task that sends: something is due sooner than it expects.
@@ -149,7 +144,6 @@ impl StoreContext {
             then(Err(NoReply::NotSent));
             return self.observer.settlement_lost();
         }
-        let in_flight = self.background_calls.begin();
         // A call that is dropped before it is sent is not sent.
         self.spawn(async move {
             then(match answer.await {
@@ -157,9 +151,8 @@ impl StoreContext {
                     ScriptReply::new(size, reply).ok_or(NoReply::NoAnswer)
                 }
                 Ok(_) => Err(NoReply::NoAnswer),
-                Err(error) => Err(no_reply(&error.into())),
+                Err(error) => Err(error.no_reply()),
             });
-            drop(in_flight);
         });
     }
 
@@ -186,8 +179,17 @@ impl StoreContext {
 
     /// Runs a task that no request waits for.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let in_flight = Arc::clone(&self.in_flight);
         // The caller may have no runtime, or one that is about to end.
-        self.runtime.spawn(task);
+        self.runtime.spawn(async move {
+            task.await;
+            drop(in_flight);
+        });
+    }
+
+    /// Whether nothing is in flight that must be processed.
+    pub(super) fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.in_flight) == 1
     }
 
     /// The reply to a call, once it is there.
@@ -196,30 +198,19 @@ impl StoreContext {
         began: Instant,
         answer: Result<Value, CallError>,
         checks: usize,
-    ) -> Result<ScriptReply, StoreError> {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                self.observer.called(began, Some(&error));
-                return Err(error.into());
+    ) -> Result<ScriptReply, CallError> {
+        let reply = answer.and_then(|answer| match answer {
+            Value::Integers(integers) => {
+                ScriptReply::new(checks, integers).ok_or_else(CallError::misunderstood)
             }
+            _ => Err(CallError::misunderstood()),
+        });
+        let refusal = match &reply {
+            Ok(reply) => reply.first_refusal().map(CallError::of_server),
+            Err(error) => Some(error.clone()),
         };
-        let reply = match answer {
-            Value::Integers(integers) => ScriptReply::new(checks, integers),
-            _ => None,
-        };
-        let refusal = reply.as_ref().and_then(ScriptReply::first_refusal);
-        let refusal = refusal.map(CallError::of_server);
         self.observer.called(began, refusal.as_ref());
-        reply.ok_or_else(|| self.misunderstood())
-    }
-
-    pub(super) fn misunderstood(&self) -> StoreError {
-        self.observer.misunderstood();
-        StoreError::new(
-            StoreErrorKind::Protocol,
-            "Redis answered something else than the script does",
-        )
+        reply
     }
 }
 
@@ -243,21 +234,11 @@ pub(super) struct SentCall {
 }
 
 impl Future for SentCall {
-    type Output = Result<ScriptReply, StoreError>;
+    type Output = Result<ScriptReply, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
         Poll::Ready(self.context.reply(self.began, answer, self.checks))
-    }
-}
-
-/// What an error says of its call: that it certainly changed nothing, or not.
-pub(super) fn no_reply(error: &StoreError) -> NoReply {
-    match error.kind() {
-        StoreErrorKind::Unavailable
-        | StoreErrorKind::Overloaded
-        | StoreErrorKind::Misconfigured => NoReply::NotSent,
-        _ => NoReply::NoAnswer,
     }
 }
 
@@ -304,40 +285,6 @@ pub(super) fn micros(span: Duration) -> Tick {
     Tick::try_from(span.as_micros()).unwrap_or(Tick::MAX)
 }
 
-// Calls whose answers no request waits for.
-
-/// How many calls are in flight whose replies must be processed, or that no request waits for.
-#[derive(Clone, Debug, Default)]
-pub(super) struct BackgroundCalls(Arc<watch::Sender<usize>>);
-
-/// A call that is under way until this is dropped.
-#[derive(Debug)]
-pub(super) struct BackgroundCall(Arc<watch::Sender<usize>>);
-
-impl BackgroundCalls {
-    pub(super) fn begin(&self) -> BackgroundCall {
-        self.0.send_modify(|count| *count += 1);
-        BackgroundCall(Arc::clone(&self.0))
-    }
-
-    /// Waits until none is.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub(super) async fn idle(&self) {
-        // It fails where the sender is gone, which is here.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
-    }
-}
-
-impl Drop for BackgroundCall {
-    fn drop(&mut self) {
-        // Each has added one.
-        self.0.send_modify(|count| *count -= 1);
-    }
-}
-
 // One server, or a cluster of them.
 
 /// The servers that decide.
@@ -359,11 +306,12 @@ impl Backend {
     ) -> Result<Self, SetupError> {
         let observer = Arc::clone(observer);
         options.events = Arc::new(move |node, event| observer.node(node, event));
-        options.name = match &address.target {
-            Target::Server(place) => place.to_string().into(),
-            Target::Sentinel(sentinels) => sentinels.master.as_str().into(),
-            Target::Cluster(_) => return Cluster::start(address, options).map(Self::Cluster),
-        };
+        if address.is_cluster {
+            return Cluster::start(address, options).map(Self::Cluster);
+        }
+        let place = || address.places.first().map(Place::to_string);
+        let name = address.master.clone().or_else(place);
+        options.name = name.unwrap_or_default().into();
         let name = Arc::clone(&options.name);
         let node = Node::start(address, options)?;
         Ok(Self::One { name, node })

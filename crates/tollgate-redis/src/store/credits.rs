@@ -11,32 +11,33 @@ use tollgate_core::{
 use crate::{
     connection::{
         command::{Command, Script},
+        error::CallError,
         resp::Value,
     },
     script::encoder::double,
-    store::binding::Binding,
+    store::rule_set_context::RuleSetContext,
 };
 
 pub(crate) static CHANGE: Script = Script::new(include_str!("../../lua/credits_change.lua"));
 
 /// Changes the balance of a check's key, or tells it: `args` are as `credits_change.lua` reads them.
 pub(super) fn run_credits(
-    binding: &Arc<Binding>,
+    context: &Arc<RuleSetContext>,
     check: &Check,
     mut args: Vec<u8>,
 ) -> Step<Result<Balance, StoreError>> {
-    let keys = binding.encoder.balance_names(check);
-    let call = binding.shared.new_call();
+    let keys = context.encoder.balance_names(check);
+    let call = context.store.new_call();
     let is_change = args[0] != 0;
-    args[1] = u8::from(binding.encoder.keyspace.keys.moves());
+    args[1] = u8::from(context.encoder.keyspace.keys.moves());
     let args = [call.args().next().unwrap_or_default(), &args];
-    let answer = binding.shared.run(Command::new(&CHANGE, &keys, &args));
-    let (binding, check) = (Arc::clone(binding), *check);
+    let answer = context.store.run(Command::new(&CHANGE, &keys, &args));
+    let (context, check) = (Arc::clone(context), *check);
     Step::Wait(Pending::new(async move {
         let answer = answer.await;
         if is_change {
             // A request that was denied may pass now; also if the answer is lost.
-            binding.local.unlearn(&check);
+            context.local.unlearn(&check);
         }
         let numbers = match answer? {
             Value::Integers(integers) => {
@@ -52,7 +53,11 @@ pub(super) fn run_credits(
             Some([_, 1, ..]) => CreditRefusal::Ended,
             Some([_, 2, ..]) => CreditRefusal::TooManyGrants,
             Some([_, 3, ..]) => CreditRefusal::TooManyUnits,
-            _ => return Err(binding.shared.misunderstood()),
+            _ => {
+                let error = CallError::misunderstood();
+                context.store.observer.background_failed(&error);
+                return Err(error.into());
+            }
         };
         Err(refusal.into())
     }))

@@ -44,29 +44,17 @@ const FIRST: Duration = Duration::from_millis(250);
 /// How long it is known what was found, if nothing new is.
 const RESULT_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Found {
-    keys: u64,
-    bytes: u64,
-    /// The share of the memory in use, of the server that is nearest to its bound; 0: there is no bound.
-    used_permille: u64,
+/// What was found: the keys and the bytes of a namespace; and in thousandths the share of the memory in use, of the server that is nearest
+/// to its bound; 0: there is no bound.
+type Found = [u64; 3];
+
+fn to_text(found: Found) -> String {
+    found.map(|number| number.to_string()).join(" ")
 }
 
-impl Found {
-    fn to_text(self) -> String {
-        format!("{} {} {}", self.keys, self.bytes, self.used_permille)
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let mut numbers = text.split(' ').map(|number| number.parse().ok());
-        let mut next = || numbers.next().flatten();
-        Some(Self {
-            keys: next()?,
-            bytes: next()?,
-            used_permille: next()?,
-        })
-    }
+fn read(text: &str) -> Option<Found> {
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
+    numbers?.try_into().ok()
 }
 
 /// Why a measurement has come to nothing.
@@ -112,11 +100,14 @@ impl Ruler {
     async fn measure(&self) -> Result<(), Stop> {
         self.claim(CLAIM_LASTS, None).await?;
         let mut claimed = Instant::now();
-        let mut found = Found::default();
+        let [mut keys, mut bytes, mut used_permille] = Found::default();
         let hash_slots = self.shared()?.backend.hash_slots();
         for hash_slot in hash_slots {
             let name = self.shared()?.keyspace.name_in(hash_slot);
-            let mut server = OnServer::default();
+            let mut server = OnServer {
+                cursor: Some("0".to_owned()),
+                ..OnServer::default()
+            };
             while let Some(cursor) = server.cursor.take() {
                 sleep(self.pause).await;
                 if claimed.elapsed() >= CLAIM_EVERY {
@@ -126,12 +117,13 @@ impl Ruler {
                 let page = self.step(&name, &cursor).await?;
                 server.add(&page).ok_or(Stop::Failed)?;
             }
-            found.keys += server.keys;
-            found.bytes = found.bytes.saturating_add(server.bytes());
-            found.used_permille = found.used_permille.max(server.used_permille);
+            keys += server.keys;
+            bytes = bytes.saturating_add(server.bytes());
+            used_permille = used_permille.max(server.used_permille);
         }
         // No other process measures before this one does again. If this one is gone by then, another one does.
-        self.claim(PAUSE * 2, Some(found)).await
+        self.claim(PAUSE * 2, Some([keys, bytes, used_permille]))
+            .await
     }
 
     fn shared(&self) -> Result<Arc<StoreContext>, Stop> {
@@ -143,19 +135,16 @@ impl Ruler {
         let shared = self.shared()?;
         let keys = ["measuring", "size"].map(|what| shared.keyspace.name_of(what));
         let lasts = lasts.as_millis().to_string();
-        let found = found.map(Found::to_text).unwrap_or_default();
+        let found = found.map(to_text).unwrap_or_default();
         let kept = RESULT_LASTS.as_millis().to_string();
         let args = [&*self.instance, &lasts, &found, &kept];
         let texts = texts(shared.run_in_background(&CLAIM, &keys, &args).await)?;
         let [is_mine, last] = &texts[..] else {
             return Err(Stop::Failed);
         };
-        if let Some(found) = Found::read(last) {
-            let used = found.used_permille;
-            let used = (used > 0).then_some(used as f64 / 1_000.0);
-            shared
-                .observer
-                .namespace_size(found.keys, found.bytes, used);
+        if let Some([keys, bytes, used_permille]) = read(last) {
+            let used = (used_permille > 0).then_some(used_permille as f64 / 1_000.0);
+            shared.observer.namespace_size(keys, bytes, used);
         }
         match &**is_mine {
             "1" => Ok(()),
@@ -193,6 +182,7 @@ fn texts(answer: Option<Value>) -> Result<Vec<String>, Stop> {
 }
 
 /// What was seen of a server so far.
+#[derive(Default)]
 struct OnServer {
     /// Where to go on; `None` at the end.
     cursor: Option<String>,
@@ -200,18 +190,6 @@ struct OnServer {
     asked: u64,
     asked_bytes: u64,
     used_permille: u64,
-}
-
-impl Default for OnServer {
-    fn default() -> Self {
-        Self {
-            cursor: Some("0".to_owned()),
-            keys: 0,
-            asked: 0,
-            asked_bytes: 0,
-            used_permille: 0,
-        }
-    }
 }
 
 impl OnServer {
@@ -305,13 +283,9 @@ mod tests {
 
     #[test]
     fn what_was_found_is_read_by_others_as_it_was_written() {
-        let found = Found {
-            keys: 7,
-            bytes: 1_400,
-            used_permille: 612,
-        };
-        assert_eq!(Found::read(&found.to_text()), Some(found));
-        assert_eq!(Found::read(""), None);
-        assert_eq!(Found::read("1 2"), None);
+        let found = [7, 1_400, 612];
+        assert_eq!(read(&to_text(found)), Some(found));
+        assert_eq!(read(""), None);
+        assert_eq!(read("1 2"), None);
     }
 }

@@ -16,7 +16,7 @@ use tollgate_core::{AlgorithmKind, Clock, Mode, Quota, Rule, store::InstanceCoun
 use crate::{
     connection::{command::Script, resp::Value},
     keys::{keys::Keys, keyspace::Partition},
-    store::{binding::InUse, context::StoreContext},
+    store::{context::StoreContext, rule_set_context::InUse},
 };
 
 static MEMBERS: Script = Script::new(include_str!("../../lua/members.lua"));
@@ -112,8 +112,8 @@ impl Heart {
 
     async fn compare(&mut self, shared: &StoreContext) {
         let mut own = Quotas::new();
-        for binding in self.in_use.all() {
-            for rule in binding.rules.given() {
+        for context in self.in_use.all() {
+            for rule in context.rules.given() {
                 if own.len() < MOST_RULES {
                     add_quotas(&mut own, rule);
                 }

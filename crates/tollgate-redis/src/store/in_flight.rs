@@ -16,9 +16,7 @@ use tollgate_core::{
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
-use tollgate_prefilter::{
-    FollowUp, GrantReply, LeaseReply, Next, NoReply, Query, Reply, ReportReply,
-};
+use tollgate_prefilter::{Counted, FollowUp, LeaseReply, Next, NoReply, Query, Reply};
 
 use crate::{
     observe::CallFor,
@@ -27,9 +25,9 @@ use crate::{
         reply::{BlockReply, NewKey, ScriptReply},
     },
     store::{
-        binding::{Binding, report_block},
-        context::{BackgroundCall, SentCall, no_reply},
-        slots::{Acquired, RequestSlots},
+        context::SentCall,
+        rule_set_context::{RuleSetContext, report_block},
+        slots::RequestSlots,
     },
 };
 
@@ -38,7 +36,7 @@ const MOST_TIMES: u32 = 3;
 
 /// A query of the engine in flight.
 pub(super) struct QueryInFlight {
-    binding: Arc<Binding>,
+    context: Arc<RuleSetContext>,
     query: Query,
     sent: SentCall,
     layout: QueryLayout,
@@ -50,34 +48,34 @@ pub(super) struct QueryInFlight {
     /// What Redis has replied to all but the checks, which were sent again; and how often they were.
     earlier: Option<(Reply, u32)>,
     /// While units are lost if the reply is not processed.
-    background: Option<BackgroundCall>,
+    _in_flight: Option<Arc<()>>,
 }
 
 impl QueryInFlight {
     /// Sends a query. The decision, if nothing had to be sent or nothing could be.
     pub(super) fn start(
-        binding: &Arc<Binding>,
+        context: &Arc<RuleSetContext>,
         query: Query,
         what_for: CallFor,
     ) -> ControlFlow<Decision, Self> {
-        let has_slots = binding.rules.has_slots() && query.takes();
-        let steps = query.has_more_steps() || has_slots || binding.encoder.has_calendars;
-        let by = steps.then(|| Instant::now() + binding.shared.deadline);
-        let slots = has_slots.then(|| RequestSlots::new(&binding.shared));
-        let mut in_flight = Self::go_on(binding, Next::Query(query), what_for, None, slots)?;
+        let has_slots = context.rules.has_slots() && query.takes();
+        let steps = query.has_more_steps() || has_slots || context.encoder.has_calendars;
+        let by = steps.then(|| Instant::now() + context.store.deadline);
+        let slots = has_slots.then(|| RequestSlots::new(&context.store));
+        let mut in_flight = Self::go_on(context, Next::Query(query), what_for, None, slots)?;
         in_flight.by = by;
         ControlFlow::Continue(in_flight)
     }
 
     /// Sends what is to be asked next. `by`: the deadline of a request that has asked before.
     fn go_on(
-        binding: &Arc<Binding>,
+        context: &Arc<RuleSetContext>,
         mut next: Next,
         what_for: CallFor,
         by: Option<Instant>,
         mut slots: Option<RequestSlots>,
     ) -> ControlFlow<Decision, Self> {
-        let shared = &binding.shared;
+        let shared = &context.store;
         loop {
             let mut query = match next {
                 Next::Query(query) => query,
@@ -85,26 +83,26 @@ impl QueryInFlight {
                     if let Some(slots) = &mut slots {
                         slots.hand_over();
                     }
-                    send_follow_up(binding, done.follow_up);
+                    send_follow_up(context, done.follow_up);
                     return ControlFlow::Break(done.decision);
                 }
             };
             let mut call = shared.new_call();
-            let sending = shared.engine.fill(&mut query, binding.now());
-            match QueryLayout::new(binding, &mut call, &query, slots.as_mut()) {
+            let sending = shared.engine.fill(&mut query, context.now());
+            match QueryLayout::new(context, &mut call, &query, slots.as_mut()) {
                 Ok(layout) => {
                     let sent = shared.send(call, what_for, by);
                     drop(sending);
                     let is_kept = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
-                        binding: Arc::clone(binding),
+                        context: Arc::clone(context),
                         sent,
                         layout,
                         what_for,
                         by,
                         slots,
                         earlier: None,
-                        background: is_kept.then(|| shared.background_calls.begin()),
+                        _in_flight: is_kept.then(|| Arc::clone(&shared.in_flight)),
                         query,
                     });
                 }
@@ -112,39 +110,28 @@ impl QueryInFlight {
                     drop(sending);
                     if let Some(slots) = &mut slots {
                         // Those before the check that had no room. The reply to a further step says nothing of them.
-                        slots.not_sent();
+                        slots.finish(Err(NoReply::NotSent));
                     }
-                    next = query.finish(Err(why), binding.now());
+                    next = query.finish(Err(why), context.now());
                 }
             }
         }
     }
 
     /// Processes what Redis has answered. The decision, unless there is more to ask.
-    fn on_reply(mut self, reply: Result<ScriptReply, NoReply>) -> ControlFlow<Decision, Self> {
-        let binding = Arc::clone(&self.binding);
-        let mut is_again = false;
-        let reply = match reply {
-            Ok(reply) => {
-                if let Some(slots) = &mut self.slots {
-                    is_again = slots.on_reply(&reply) == Acquired::Again;
-                }
-                is_again |=
-                    binding.encoder.has_calendars && self.layout.is_outside(&binding, &reply);
-                Ok(self.layout.decode(&binding, &reply, &self.query))
-            }
-            Err(why) => {
-                if why == NoReply::NotSent {
-                    binding.give_back_permits(&self.layout.checks);
-                }
-                match &mut self.slots {
-                    Some(slots) if why == NoReply::NotSent => slots.not_sent(),
-                    Some(slots) => slots.lose(),
-                    None => {}
-                }
-                Err(why)
-            }
+    fn advance(mut self, reply: Result<ScriptReply, NoReply>) -> ControlFlow<Decision, Self> {
+        let context = Arc::clone(&self.context);
+        let mut is_again = match &mut self.slots {
+            Some(slots) => slots.finish(reply.as_ref().map_err(|why| *why)),
+            None => false,
         };
+        if let Err(NoReply::NotSent) = reply {
+            context.give_back_permits(&self.layout.checks);
+        }
+        let reply = reply.map(|reply| {
+            is_again |= context.encoder.has_calendars && self.layout.is_outside(&context, &reply);
+            self.layout.decode(&context, &reply, &self.query)
+        });
         let (mut reply, times) = match self.earlier.take() {
             Some((earlier, times)) => (Ok(self.with_decision(earlier, reply)), times),
             None => (reply, 0),
@@ -162,51 +149,31 @@ impl QueryInFlight {
                 }
             }
         }
-        let next = self.query.finish(reply, binding.now());
-        Self::go_on(&binding, next, self.what_for, self.by, self.slots)
+        let next = self.query.finish(reply, context.now());
+        Self::go_on(&context, next, self.what_for, self.by, self.slots)
     }
 
     /// Slots were granted that cannot be used, or their message came too late; or the server's clock is in none of the windows that were
     /// sent. What the request has taken goes back, and all of it is decided anew. False if it is not sent again.
     fn ask_again(&mut self, reply: &Reply, times: u32) -> bool {
-        let binding = &self.binding;
+        let context = &self.context;
         if let Some(slots) = &mut self.slots {
             slots.give_back();
         }
         if self.query.takes() && reply.decision.outcome() != Outcome::Deny {
-            let enforced = |rule: usize| binding.rules.enforces(rule);
-            let at = reply.decision.at();
-            let taken: SmallVec<[Hold; 4]> = match reply.decision.queue_places() {
-                [] => {
-                    let verdicts = self.query.checks.iter().zip(reply.decision.verdicts());
-                    let taken = verdicts.filter(|(check, verdict)| {
-                        check.cost() > 0
-                            && verdict.outcome() == Outcome::Allow
-                            && !verdict.is_of_slots()
-                            && enforced(verdict.rule())
-                    });
-                    let taken = taken.map(|(check, verdict)| verdict.hold(*check, at));
-                    taken.collect()
-                }
-                // Of a request that waits, only its places are taken.
-                places => {
-                    let places = places.iter().copied();
-                    let places = places.filter(|it| enforced(usize::from(it.check.rule())));
-                    places.collect()
-                }
-            };
+            let taken = self.query.taken(&reply.decision);
             if !taken.is_empty() {
-                binding.settle(&taken, Settlement::Cancel);
+                context.settle(&taken, Settlement::Cancel);
             }
         }
         if self.query.takes() && times >= MOST_TIMES {
             return false;
         }
-        let mut call = binding.shared.new_call();
-        let Some(checks) = add_checks(binding, &mut call, &self.query, self.slots.as_mut()) else {
+        let mut call = context.store.new_call();
+        let Some(checks) = add_checks(context, &mut call, &self.query, self.slots.as_mut()) else {
             return false;
         };
-        self.sent = binding.shared.send(call, self.what_for, self.by);
+        self.sent = context.store.send(call, self.what_for, self.by);
         self.layout = QueryLayout::of_checks(checks);
         true
     }
@@ -214,7 +181,7 @@ impl QueryInFlight {
     /// Others were faster again and again: it is denied.
     fn deny_slots(&mut self, reply: &mut Reply) {
         if let Some(slots) = &mut self.slots {
-            slots.not_sent();
+            slots.finish(Err(NoReply::NotSent));
         }
         let verdicts = reply.decision.verdicts().iter();
         let verdicts = verdicts.zip(&self.query.checks).map(|(verdict, check)| {
@@ -225,7 +192,7 @@ impl QueryInFlight {
             Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
         });
         let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
-        let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
+        let enforces = |verdict: &Verdict| self.context.rules.enforces(verdict.rule());
         reply.decision = Decision::new(reply.decision.at(), verdicts, enforces);
     }
 
@@ -239,7 +206,7 @@ impl QueryInFlight {
                     let outcome = sent.map_or(Outcome::NotDecided, |_| Outcome::Failed);
                     Verdict::unanswered(check.rule(), check.plan(), outcome)
                 });
-                let enforces = |verdict: &Verdict| self.binding.rules.enforces(verdict.rule());
+                let enforces = |verdict: &Verdict| self.context.rules.enforces(verdict.rule());
                 earlier.decision = Decision::new(earlier.decision.at(), verdicts, enforces);
             }
         }
@@ -251,7 +218,7 @@ impl QueryInFlight {
         let mut next = ControlFlow::Continue(self);
         while let ControlFlow::Continue(mut in_flight) = next {
             let reply = (&mut in_flight.sent).await;
-            next = in_flight.on_reply(reply.map_err(|error| no_reply(&error)));
+            next = in_flight.advance(reply.map_err(|error| error.no_reply()));
         }
     }
 }
@@ -269,8 +236,8 @@ impl Future for Deciding {
                 return Poll::Pending;
             };
             let reply =
-                ready!(Pin::new(&mut in_flight.sent).poll(cx)).map_err(|error| no_reply(&error));
-            match self.0.take().map(|it| it.on_reply(reply)) {
+                ready!(Pin::new(&mut in_flight.sent).poll(cx)).map_err(|error| error.no_reply());
+            match self.0.take().map(|it| it.advance(reply)) {
                 Some(ControlFlow::Continue(next)) => self.0 = Some(next),
                 Some(ControlFlow::Break(decision)) => return Poll::Ready(decision),
                 None => return Poll::Pending,
@@ -283,48 +250,46 @@ impl Drop for Deciding {
     /// The reply is processed where units would be lost otherwise, also when no request waits for it any more.
     fn drop(&mut self) {
         if let Some(mut in_flight) = self.0.take() {
-            let binding = Arc::clone(&in_flight.binding);
+            let context = Arc::clone(&in_flight.context);
             // They are given up, and the reply no longer counts for them.
             in_flight.slots = None;
-            let (query, follow_up) = in_flight.query.abandon(binding.now());
-            send_follow_up(&binding, follow_up);
+            let (query, follow_up) = in_flight.query.abandon(context.now());
+            send_follow_up(&context, follow_up);
             if let Some(query) = query {
                 in_flight.query = query;
-                let background = &mut in_flight.background;
-                background.get_or_insert_with(|| binding.shared.background_calls.begin());
-                binding.shared.spawn(in_flight.run());
+                context.store.spawn(in_flight.run());
             }
         }
     }
 }
 
 /// Sends what no request waits for.
-pub(super) fn send_follow_up(binding: &Arc<Binding>, follow_up: FollowUp) {
+pub(super) fn send_follow_up(context: &Arc<RuleSetContext>, follow_up: FollowUp) {
     let same = |(_, one): &(_, Settlement), (_, other): &(_, Settlement)| one == other;
     for settled in follow_up.settle.chunk_by(same) {
         let holds: Vec<Hold> = settled.iter().map(|(hold, _)| *hold).collect();
-        binding.settle(&holds, settled[0].1);
+        context.settle(&holds, settled[0].1);
     }
-    send_alone(binding, follow_up.queries);
+    send_alone(context, follow_up.queries);
 }
 
 /// Sends queries that no request waits for.
-pub(super) fn send_alone(binding: &Arc<Binding>, queries: Vec<Query>) {
+pub(super) fn send_alone(context: &Arc<RuleSetContext>, queries: Vec<Query>) {
     for query in queries {
         let what_for = match query.leases.is_empty() {
             true => CallFor::Reports,
             false => CallFor::Leases,
         };
-        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(binding, query, what_for) {
-            binding.shared.spawn(in_flight.run());
+        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query, what_for) {
+            context.store.spawn(in_flight.run());
         }
     }
 }
 
 /// The last limiter and layer are gone, or others have taken their place: leases go back and local usage is reported, but for
 /// what another rule set that is in use has as well.
-pub(super) fn retire(binding: &Arc<Binding>) {
-    send_alone(binding, binding.local.retire(binding.now()));
+pub(super) fn retire(context: &Arc<RuleSetContext>) {
+    send_alone(context, context.local.retire(context.now()));
 }
 
 // A query of the engine as a call of the script, and the reply of the script as one to the query.
@@ -341,12 +306,12 @@ struct QueryLayout {
 impl QueryLayout {
     /// Puts a query into a call.
     pub(super) fn new(
-        binding: &Binding,
+        context: &RuleSetContext,
         call: &mut ScriptCall,
         query: &Query,
         slots: Option<&mut RequestSlots>,
     ) -> Result<Self, NoReply> {
-        let encoder = &binding.encoder;
+        let encoder = &context.encoder;
         let returned = query.leases.iter().map(|item| {
             let returned = item.query.returned?;
             call.close(encoder, &item.check, returned)
@@ -355,7 +320,7 @@ impl QueryLayout {
         let reports = query.reports.iter();
         let reports = reports.map(|check| call.debit(encoder, check)).collect();
         call.counted = query.counted.iter().copied().collect();
-        let checks = add_checks(binding, call, query, slots);
+        let checks = add_checks(context, call, query, slots);
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotSent)?;
         if checks.is_nothing() && !query.checks.is_empty() || call.is_empty() {
@@ -383,23 +348,23 @@ impl QueryLayout {
     }
 
     /// Whether the server's clock is in none of the windows that the checks have brought. The next call brings those of its time.
-    fn is_outside(&self, binding: &Binding, reply: &ScriptReply) -> bool {
+    fn is_outside(&self, context: &RuleSetContext, reply: &ScriptReply) -> bool {
         let mut checks = self.checks.sent();
         let is_outside = checks.any(|(_, sent)| reply.is_outside(sent.place));
         let mut reports = self.reports.iter().flatten();
         if is_outside || reports.any(|place| reply.is_outside(*place)) {
             let ahead = i128::from(reply.at) - i128::from(Clock::system().now());
             let ahead = i64::try_from(ahead).unwrap_or(0);
-            binding.shared.ahead.store(ahead, Ordering::Relaxed);
+            context.store.ahead.store(ahead, Ordering::Relaxed);
         }
         is_outside
     }
 
     /// What the engine is answered. Counts what was created and what was blocked.
-    fn decode(&self, binding: &Binding, reply: &ScriptReply, query: &Query) -> Reply {
-        let decision = reply.decision(&self.checks, &query.checks, &binding.rules);
+    fn decode(&self, context: &RuleSetContext, reply: &ScriptReply, query: &Query) -> Reply {
+        let decision = reply.decision(&self.checks, &query.checks, &context.rules);
         if query.takes() {
-            binding.note_new_keys(reply, &self.checks, &query.checks, &decision);
+            context.note_new_keys(reply, &self.checks, &query.checks, &decision);
         }
         let mut decoded = Reply::new(reply.at, decision);
         let is_refused = |sent: &SentCheck| {
@@ -408,18 +373,18 @@ impl QueryLayout {
         };
         for (index, (check, sent)) in query.checks.iter().zip(self.checks.iter()).enumerate() {
             // The same client has a state with each client of the rule that decides about the hash slot.
-            if !binding.encoder.is_found_alone(check.rule())
+            if !context.encoder.is_found_alone(check.rule())
                 || sent.is_some_and(|it| is_refused(it) || reply.is_of_another_quota(it))
             {
                 decoded.shared.insert(index);
             }
         }
-        if binding.rules.has_blocks() {
+        if context.rules.has_blocks() {
             let blocks = query.checks.iter().zip(self.checks.iter());
             let blocks = blocks.map(|(check, sent)| {
                 let block = sent.and_then(|sent| reply.block_of(sent));
                 if sent.is_some_and(|sent| sent.is_first) {
-                    report_block(&binding.rules, check, block);
+                    report_block(&context.rules, check, block);
                 }
                 match block {
                     Some(BlockReply::Counted(counted)) => counted,
@@ -431,18 +396,14 @@ impl QueryLayout {
         let reports = self.reports.iter().map(|place| reply.report(*place));
         decoded.reports = reports.collect();
         for (report, reply) in query.reports.iter().zip(&decoded.reports) {
-            if let ReportReply::Counted { left, .. } = reply {
-                binding.note_reported(report, *left);
+            if let Ok(Counted { left, .. }) = reply {
+                context.note_reported(report, *left);
             }
         }
         let leases = self.returned.iter().zip(&self.grants);
         let leases = leases.map(|(returned, grant)| LeaseReply {
             is_refused: reply.was_refused(*returned),
-            grant: match grant.map(|place| reply.grant(place)) {
-                None | Some(Some(None)) => GrantReply::None,
-                Some(Some(Some(grant))) => GrantReply::Granted(grant),
-                Some(None) => GrantReply::Lost,
-            },
+            grant: grant.map_or(Ok(None), |place| reply.grant(place)),
         });
         decoded.leases = leases.collect();
         decoded
@@ -451,12 +412,12 @@ impl QueryLayout {
 
 /// Adds the checks of a query. `None`: they do not fit, or slots of too many keys are in use.
 fn add_checks(
-    binding: &Binding,
+    context: &RuleSetContext,
     call: &mut ScriptCall,
     query: &Query,
     mut slots: Option<&mut RequestSlots>,
 ) -> Option<RequestLayout> {
-    let (encoder, checks) = (&binding.encoder, &query.checks);
+    let (encoder, checks) = (&context.encoder, &query.checks);
     if checks.is_empty() {
         return Some(RequestLayout::default());
     }
@@ -464,10 +425,10 @@ fn add_checks(
         return call.peek(encoder, checks);
     }
     if encoder.has_durable {
-        call.bases = binding.bases_of(checks);
+        call.bases = context.bases_of(checks);
     }
     let may_make = |rule| {
-        let cap = binding.cap(rule);
+        let cap = context.cap(rule);
         cap.is_none_or(|cap| cap.take(Clock::system().now()))
     };
     let mut has_room = true;
@@ -478,7 +439,7 @@ fn add_checks(
     };
     let layout = call.acquire_slots(encoder, checks, query.patience, may_make, message)?;
     if !has_room {
-        binding.give_back_permits(&layout);
+        context.give_back_permits(&layout);
     }
     has_room.then_some(layout)
 }

@@ -19,7 +19,10 @@ use crate::{
         error::{CallErrorKind, with_remedy},
         supervisor::{LIFE, PROBE},
     },
-    store::{binding::InUse, bound_store::BoundStore, context::StoreContext, sender::flush_all},
+    store::{
+        context::StoreContext, redis_rule_store::RedisRuleStore, rule_set_context::InUse,
+        sender::flush_all,
+    },
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -158,8 +161,8 @@ impl RedisStore {
 impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, tasks) = (Arc::clone(&self.shared), Arc::clone(&self.tasks));
-        let bound = BoundStore::new(shared, Some(tasks), rules)?;
-        self.in_use.add(bound.binding());
+        let bound = RedisRuleStore::new(shared, Some(tasks), rules)?;
+        self.in_use.add(bound.context());
         // Something may be due of it soon.
         self.shared.wake.notify_one();
         Ok(Arc::new(bound))
@@ -204,7 +207,7 @@ pub(super) mod tests {
     use crate::keys::keys::Keys;
 
     /// Five units of a key are not reported.
-    fn with_unreported(store: &RedisStore) -> BoundStore {
+    fn with_unreported(store: &RedisStore) -> RedisRuleStore {
         let rule = Rule::new("rule", Quota::fixed_window(100, SECOND));
         let rule = rule.consistency(Consistency::Eventual {
             interval: Duration::from_millis(100),
@@ -212,12 +215,13 @@ pub(super) mod tests {
         });
         let rules = RuleSet::new([rule]).expect("a valid rule");
         let shared = Arc::clone(&store.shared);
-        let bound = BoundStore::new(shared, None, Arc::new(rules)).expect("a store for the rule");
+        let bound =
+            RedisRuleStore::new(shared, None, Arc::new(rules)).expect("a store for the rule");
         let check = Check::new(0, Fingerprint::from_bits(7), 5);
         // Redis has replied twice: nothing is kept of a key that was seen once.
         for _ in 0..2 {
-            let now = bound.binding().now();
-            let Begin::Query(mut query) = bound.binding().local.begin(&[check], now) else {
+            let now = bound.context().now();
+            let Begin::Query(mut query) = bound.context().local.begin(&[check], now) else {
                 panic!("nothing is known of the key");
             };
             drop(store.shared.engine.fill(&mut query, now));
@@ -275,10 +279,10 @@ pub(super) mod tests {
         let rules = RuleSet::new([rate, Rule::new("slots", Quota::concurrent(1))]);
         let shared = Arc::clone(&store.shared);
         let rules = Arc::new(rules.expect("valid rules"));
-        let bound = BoundStore::new(shared, None, rules).expect("a store for the rules");
-        let binding = bound.binding();
+        let bound = RedisRuleStore::new(shared, None, rules).expect("a store for the rules");
+        let context = bound.context();
         let permits = || {
-            let (cap, now) = (binding.cap(0).expect("it has a cap"), Clock::system().now());
+            let (cap, now) = (context.cap(0).expect("it has a cap"), Clock::system().now());
             let permits = (0..10).take_while(|_| cap.take(now)).count();
             (0..permits).for_each(|_| cap.give_back());
             permits
@@ -302,7 +306,7 @@ pub(super) mod tests {
             .expect("a valid address and a runtime");
         let bound = with_unreported(&store);
         let unreported = || {
-            let usage = store.shared.engine.usage(bound.binding().now());
+            let usage = store.shared.engine.usage(bound.context().now());
             usage.units_unreported
         };
         let checks = |count: u128| -> Vec<_> {

@@ -13,40 +13,43 @@ use tollgate_core::{
     },
     types::Reservation,
 };
-use tollgate_prefilter::NoReply;
 
 use crate::{
     connection::{command::Command, error::CallError, resp::Value},
     keys::keyspace::{Partition, seal, unseal},
     observe::CallFor,
     script::{call::ScriptCall, reply::ScriptReply, text::DECIDE_WITH_RECORD},
-    store::{binding::Binding, bound_store::BoundStore, context::no_reply},
+    store::{redis_rule_store::RedisRuleStore, rule_set_context::RuleSetContext},
 };
 
 /// Settles, and says so until ten minutes after the term: by then a ledger has heard of it, or has released the reservation.
 const SETTLE_AND_SAY_SO: &str = "-600000";
 
-impl ReservationStore for BoundStore {
+impl ReservationStore for RedisRuleStore {
     fn reserve(
         &self,
         mut reserved: Reserved,
         term: Duration,
     ) -> Step<Result<Reservation, StoreError>> {
-        let binding = self.binding();
-        let mut call = binding.shared.new_call();
-        let written = book(binding, &mut reserved).and_then(|()| {
-            tell_slots(binding, &mut call, &reserved, Some(term))?;
-            text(binding, &reserved)
+        let context = self.context();
+        let mut call = context.store.new_call();
+        let written = book(context, &mut reserved).and_then(|()| {
+            tell_slots(context, &mut call, &reserved, Some(term))?;
+            text(context, &reserved)
         });
         let text = match written {
             Ok(text) => text,
             Err(refused) => return Step::Ready(Err(refused)),
         };
-        let opened = send(binding, &call, &reserved, &format!("+{}", term.as_millis()));
-        let record = OpenedRecord(Some((Arc::clone(binding), reserved)));
+        let opened = send(context, &call, &reserved, &format!("+{}", term.as_millis()));
+        let record = OpenedRecord(Some((Arc::clone(context), reserved)));
         Step::Wait(Pending::new(async move {
             let opened = opened.await;
-            if opened.as_ref().map_or_else(no_reply, |_| NoReply::NotSent) == NoReply::NotSent {
+            let kind = opened.as_ref().map_err(StoreError::kind);
+            if !matches!(
+                kind,
+                Err(StoreErrorKind::Timeout | StoreErrorKind::Protocol)
+            ) {
                 record.keep();
             }
             opened.map(|_| text)
@@ -54,11 +57,11 @@ impl ReservationStore for BoundStore {
     }
 
     fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError> {
-        let binding = self.binding();
-        let keyspace = &binding.shared.keyspace;
+        let context = self.context();
+        let keyspace = &context.store.keyspace;
         let (id, bytes) = unseal(keyspace, text.letters()).ok_or_else(foreign)?;
         let key = |digest| keyspace.keys.fingerprint_of(digest);
-        Reserved::from_bytes(id, &bytes, &binding.rules, key)
+        Reserved::from_bytes(id, &bytes, &context.rules, key)
     }
 
     fn redeem(
@@ -66,20 +69,20 @@ impl ReservationStore for BoundStore {
         reserved: &Reserved,
         settlements: &[ReservedSettlement],
     ) -> Step<Result<(), StoreError>> {
-        let rules = self.binding().rules.rules();
+        let rules = self.context().rules.rules();
         let mut checks = reserved.checks();
         let is_durable = checks.any(|check| rules[usize::from(check.rule())].is_durable());
         let step = if is_durable { SETTLE_AND_SAY_SO } else { "-" };
-        settle_record(self.binding(), reserved, settlements, step)
+        settle_record(self.context(), reserved, settlements, step)
     }
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
-        let mut call = self.binding().shared.new_call();
-        if let Err(refused) = tell_slots(self.binding(), &mut call, reserved, Some(term)) {
+        let mut call = self.context().store.new_call();
+        if let Err(refused) = tell_slots(self.context(), &mut call, reserved, Some(term)) {
             return Step::Ready(Err(refused));
         }
         let answer = send(
-            self.binding(),
+            self.context(),
             &call,
             reserved,
             &format!("={}", term.as_millis()),
@@ -88,10 +91,10 @@ impl ReservationStore for BoundStore {
     }
 }
 
-impl BoundStore {
+impl RedisRuleStore {
     /// What the ledger has released, after its term.
     pub(super) fn release_record(&self, id: u128, hold: Hold) {
-        let (binding, how) = (self.binding(), Settlement::Refund(hold.check.cost()));
+        let (context, how) = (self.context(), Settlement::Refund(hold.check.cost()));
         let settlements = [ReservedSettlement {
             holds: vec![hold],
             how,
@@ -101,51 +104,47 @@ impl BoundStore {
             holds: vec![hold],
             slots: Vec::new(),
         };
-        let released = settle_record(binding, &reserved, &settlements, "!");
-        finish(binding, released);
+        let released = settle_record(context, &reserved, &settlements, "!");
+        finish(context, released);
     }
 }
 
 /// Waits for a call in the background: its request has gone on.
-fn finish(binding: &Binding, call: Step<Result<(), StoreError>>) {
-    let in_flight = binding.shared.background_calls.begin();
-    binding.shared.spawn(async move {
-        let _ = call.await;
-        drop(in_flight);
-    });
+fn finish(context: &RuleSetContext, call: Step<Result<(), StoreError>>) {
+    context.store.spawn(async move { _ = call.await });
 }
 
 /// Settles units if the step of the record lets it.
 fn settle_record(
-    binding: &Arc<Binding>,
+    context: &Arc<RuleSetContext>,
     reserved: &Reserved,
     settlements: &[ReservedSettlement],
     step: &str,
 ) -> Step<Result<(), StoreError>> {
-    let binding = Arc::clone(binding);
-    let mut call = binding.shared.new_call();
+    let context = Arc::clone(context);
+    let mut call = context.store.new_call();
     let settled = settlements.iter();
-    let settled = settled.map(|it| call.settle_all(&binding.encoder, &it.holds, it.how));
+    let settled = settled.map(|it| call.settle_all(&context.encoder, &it.holds, it.how));
     let settled: Option<Vec<_>> = settled.collect();
     let told = settled.ok_or_else(too_many);
     let told = told.and_then(|settled| {
-        tell_slots(&binding, &mut call, reserved, None)?;
+        tell_slots(&context, &mut call, reserved, None)?;
         Ok(settled)
     });
     let settled = match told {
         Ok(settled) => settled,
         Err(refused) => return Step::Ready(Err(refused)),
     };
-    let answer = send(&binding, &call, reserved, step);
+    let answer = send(&context, &call, reserved, step);
     let settlements = settlements.to_vec();
     Step::Wait(Pending::new(async move {
         let reply = answer.await;
         for (settled, settlement) in settled.iter().zip(&settlements) {
             // More may be left by now, whatever the answer was.
             let checks = settlement.holds.iter().map(|hold| hold.check);
-            checks.for_each(|check| binding.local.unlearn(&check));
+            checks.for_each(|check| context.local.unlearn(&check));
             if let Ok(Some(reply)) = &reply {
-                binding.on_settled(settled, reply);
+                context.on_settled(settled, reply);
             }
         }
         reply.map(drop)
@@ -153,7 +152,7 @@ fn settle_record(
 }
 
 /// A record that is opened, until it has a text. Dropped before, it is taken away again, as far as that goes: its slots are not in use.
-struct OpenedRecord(Option<(Arc<Binding>, Reserved)>);
+struct OpenedRecord(Option<(Arc<RuleSetContext>, Reserved)>);
 
 impl OpenedRecord {
     fn keep(mut self) {
@@ -163,38 +162,38 @@ impl OpenedRecord {
 
 impl Drop for OpenedRecord {
     fn drop(&mut self) {
-        if let Some((binding, reserved)) = self.0.take() {
-            finish(&binding, settle_record(&binding, &reserved, &[], "-"));
+        if let Some((context, reserved)) = self.0.take() {
+            finish(&context, settle_record(&context, &reserved, &[], "-"));
         }
     }
 }
 
 /// What another process may give back is what Redis has counted.
-fn book(binding: &Binding, reserved: &mut Reserved) -> Result<(), StoreError> {
+fn book(context: &RuleSetContext, reserved: &mut Reserved) -> Result<(), StoreError> {
     for hold in &mut reserved.holds {
         if hold.source == Source::Local {
-            let rule = &binding.rules.rules()[usize::from(hold.check.rule())];
+            let rule = &context.rules.rules()[usize::from(hold.check.rule())];
             return unsupported(&format!(
                 "rule {:?} counts in this process, and Redis does not know these units yet; decide what is reserved with \
                  `exact_when`, or take another consistency",
                 rule.name()
             ));
         }
-        *hold = binding.local.as_booked(hold);
+        *hold = context.local.as_booked(hold);
     }
     Ok(())
 }
 
-fn text(binding: &Binding, reserved: &Reserved) -> Result<Reservation, StoreError> {
+fn text(context: &RuleSetContext, reserved: &Reserved) -> Result<Reservation, StoreError> {
     let checks: Checks = reserved.checks().collect();
-    if binding.local.places.steps(&checks).len() > 1 {
+    if context.local.places.steps(&checks).len() > 1 {
         return unsupported(
             "the states of these rules are in several hash slots of the cluster, and a record is in one; take `Partition::One` or \
              `Partition::ByRule`, or reserve rules that count by one key",
         );
     }
-    let keyspace = &binding.shared.keyspace;
-    let bytes = reserved.to_bytes(&binding.rules, |key| keyspace.keys.digest_of(key));
+    let keyspace = &context.store.keyspace;
+    let bytes = reserved.to_bytes(&context.rules, |key| keyspace.keys.digest_of(key));
     match seal(keyspace, reserved.id, bytes) {
         Some(letters) => Ok(Reservation::of_store(&letters)),
         None => unsupported(
@@ -214,16 +213,16 @@ fn too_many() -> StoreError {
 
 /// Says what the record has in use of slots: all of them for the term, or none.
 fn tell_slots(
-    binding: &Binding,
+    context: &RuleSetContext,
     call: &mut ScriptCall,
     reserved: &Reserved,
     term: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let with = binding.encoder.with(reserved.checks());
+    let with = context.encoder.with(reserved.checks());
     for slot in &reserved.slots {
         // The owner ends with its term, so half of the id tells it from others.
         let told = call.tell_reserved(
-            &binding.encoder,
+            &context.encoder,
             &slot.check,
             with,
             reserved.id as u64,
@@ -236,34 +235,34 @@ fn tell_slots(
 
 /// Sends a call behind a step of the record. Gives the reply to the call, if there is one, once there was a record.
 fn send(
-    binding: &Arc<Binding>,
+    context: &Arc<RuleSetContext>,
     call: &ScriptCall,
     reserved: &Reserved,
     step: &str,
 ) -> impl Future<Output = Result<Option<ScriptReply>, StoreError>> + Send + use<> {
-    let (binding, size) = (Arc::clone(binding), call.checks());
-    let keyspace = &binding.shared.keyspace;
+    let (context, size) = (Arc::clone(context), call.checks());
+    let keyspace = &context.store.keyspace;
     let first = || reserved.checks().next().as_ref().map(Check::key);
-    let with = binding.encoder.with(reserved.checks()).or_else(first);
+    let with = context.encoder.with(reserved.checks()).or_else(first);
     let is_in_hash_slot =
-        binding.shared.backend.is_cluster() && keyspace.partition != Partition::One;
+        context.store.backend.is_cluster() && keyspace.partition != Partition::One;
     let id = Fingerprint::from_bits(reserved.id);
     let name = keyspace.record(id, with.filter(|_| is_in_hash_slot));
     let keys: Vec<&[u8]> = call.keys().chain([&*name]).collect();
     let args: Vec<&[u8]> = call.args().chain([step.as_bytes()]).collect();
     let began = Instant::now();
-    binding.shared.observer.sent(CallFor::Settlements);
+    context.store.observer.sent(CallFor::Settlements);
     let command = Command::new(&DECIDE_WITH_RECORD, &keys, &args);
-    let answer = binding.shared.run(command);
+    let answer = context.store.run(command);
     async move {
         let answer = answer.await;
         let alone = |one: i64| matches!(&answer, Ok(Value::Integers(all)) if all[..] == [one]);
         let is_gone = alone(-1);
         if is_gone || size == 0 && answer.is_ok() {
-            binding.shared.observer.called(began, None);
+            context.store.observer.called(began, None);
             return if is_gone { Err(gone()) } else { Ok(None) };
         }
-        let reply = binding.shared.reply(began, answer, size)?;
+        let reply = context.store.reply(began, answer, size)?;
         match reply.first_refusal() {
             Some(refusal) => Err(CallError::of_server(refusal).into()),
             None => Ok(Some(reply)),

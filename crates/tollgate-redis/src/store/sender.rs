@@ -11,19 +11,19 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate_core::sync::lock;
-use tollgate_prefilter::{BoundRules, EngineEvent};
+use tollgate_prefilter::{EngineEvent, LocalRules};
 
 use crate::store::{
-    binding::{Binding, InUse},
     context::StoreContext,
     in_flight::{retire, send_alone},
+    rule_set_context::{InUse, RuleSetContext},
     slots::send_due_slots,
 };
 
 /// The pause between two batches of reports or leases, so that requests do not wait for all of them: some 60 000 reports a second.
 const BETWEEN: Duration = Duration::from_millis(2);
 
-/// How often a flush looks whether all slots that went back were reported.
+/// How often a flush looks whether all slots that went back were reported, and all calls answered.
 const POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// The pause before reports are sent again while there is no connection.
@@ -52,29 +52,29 @@ pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Ar
 }
 
 /// Sends what is due of a rule set, a batch at a time. Until when more is, unless nothing ever is.
-fn send_due(binding: &Arc<Binding>) -> Option<Duration> {
-    let interval = binding.local.maintenance_interval()?;
-    let mut looks_at = lock(&binding.looks_at);
+fn send_due(context: &Arc<RuleSetContext>) -> Option<Duration> {
+    let interval = context.local.maintenance_interval()?;
+    let mut looks_at = lock(&context.looks_at);
     let now = Instant::now();
     if *looks_at <= now {
-        let queries = binding.local.poll_maintenance(binding.now());
+        let queries = context.local.poll_maintenance(context.now());
         let reports: usize = queries.iter().map(|query| query.reports.len()).sum();
-        send_alone(binding, queries);
+        send_alone(context, queries);
         let is_more =
-            reports == BoundRules::MAX_REPORTS || binding.local.is_looking_through_leases();
+            reports == LocalRules::MAX_REPORTS || context.local.is_looking_through_leases();
         *looks_at = now + if is_more { BETWEEN } else { interval };
     }
     Some(*looks_at - now)
 }
 
 /// Sends reports until Redis has replied to all of them.
-async fn flush(binding: &Arc<Binding>) {
+async fn flush(context: &Arc<RuleSetContext>) {
     loop {
-        send_alone(binding, binding.local.flush(binding.now()));
-        if binding.local.is_reported() {
+        send_alone(context, context.local.flush(context.now()));
+        if context.local.is_reported() {
             return;
         }
-        let is_connected = binding.shared.backend.is_connected();
+        let is_connected = context.store.backend.is_connected();
         sleep(if is_connected { BETWEEN } else { AGAIN }).await;
     }
 }
@@ -84,17 +84,16 @@ pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Dur
     let before = shared.engine.counts()[EngineEvent::UnitLost as usize];
     let all = in_use.all();
     // All at once: some of them may be ending by themselves.
-    for binding in &all {
-        send_alone(binding, binding.local.flush(binding.now()));
+    for context in &all {
+        send_alone(context, context.local.flush(context.now()));
     }
     let sent = async {
-        for binding in &all {
-            flush(binding).await;
+        for context in &all {
+            flush(context).await;
         }
-        while !shared.engine.slots().is_reported() {
+        while !shared.engine.slots().is_reported() || !shared.is_idle() {
             sleep(POLL_EVERY).await;
         }
-        shared.background_calls.idle().await;
     };
     let _ = timeout(within, sent).await;
     // Units that are given up in between are rather counted twice than not at all.
@@ -105,11 +104,11 @@ pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Dur
 
 /// The end of a rule set. Unreported units are reported at once, and leases go back: without that, a lease of a window would be missing
 /// until the window is over.
-pub(super) fn end_rules(binding: &Arc<Binding>) {
-    retire(binding);
-    if !binding.local.is_reported() {
-        let of_task = Arc::clone(binding);
-        binding.shared.spawn(async move {
+pub(super) fn end_rules(context: &Arc<RuleSetContext>) {
+    retire(context);
+    if !context.local.is_reported() {
+        let of_task = Arc::clone(context);
+        context.store.spawn(async move {
             let _ = timeout(SHUTDOWN_GRACE, flush(&of_task)).await;
         });
     }

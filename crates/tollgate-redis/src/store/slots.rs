@@ -3,11 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Check, Tick,
-    store::{Fingerprint, Hold, wake},
-};
-use tollgate_prefilter::{ProcessSlots, SlotKey, SlotMessage, SlotStart, SlotTarget};
+use tollgate_core::{Check, Tick, store::Fingerprint};
+use tollgate_prefilter::{NoReply, ProcessSlots, SlotKey, SlotMessage, SlotStart, SlotTarget};
 
 use crate::{
     keys::keyspace::Partition,
@@ -36,15 +33,6 @@ struct Granted {
     key: SlotKey,
     number: u64,
     slots: u32,
-}
-
-/// What became of acquires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acquired {
-    /// The reply is right about all of them.
-    AsReplied,
-    /// One has to be acquired again: what the reply says of it counts for nothing.
-    Again,
 }
 
 impl RequestSlots {
@@ -84,46 +72,28 @@ impl RequestSlots {
         Some(message)
     }
 
-    /// Redis has replied.
-    pub(crate) fn on_reply(&mut self, reply: &ScriptReply) -> Acquired {
-        let mut acquired = Acquired::AsReplied;
+    /// Redis has replied, or not: slots that may have been granted are reported as not in use then. Whether one has to be acquired again,
+    /// because what the reply says of it counts for nothing.
+    pub(crate) fn finish(&mut self, reply: Result<&ScriptReply, NoReply>) -> bool {
+        let mut is_again = false;
         self.change(|slots, in_use, now| {
             for it in std::mem::take(&mut slots.acquires) {
-                let Some(answer) = reply.slots(it.place, &it.message) else {
-                    // The server has refused it, or what it has is not ours.
-                    in_use.give_up(&it.key, &it.message, now);
-                    continue;
-                };
-                match in_use.on_acquired(&it.key, &it.message, &answer, (it.sent, now)) {
-                    SlotStart::Started { fence } => slots.granted.push(Granted {
+                // The server may have refused it, or what it has is not ours.
+                let refused = Err(NoReply::NoAnswer);
+                let reply =
+                    reply.and_then(|reply| reply.slots(it.place, &it.message).map_or(refused, Ok));
+                match in_use.on_acquired(&it.key, &it.message, reply, it.sent, now) {
+                    Some(SlotStart::Started { fence }) => slots.granted.push(Granted {
                         key: it.key,
                         number: fence,
                         slots: it.message.want,
                     }),
-                    SlotStart::Denied { .. } => {}
-                    SlotStart::Again => acquired = Acquired::Again,
+                    Some(SlotStart::Again) => is_again = true,
+                    Some(SlotStart::Denied { .. }) | None => {}
                 }
             }
         });
-        acquired
-    }
-
-    /// Nothing was sent that Redis could have read.
-    pub(crate) fn not_sent(&mut self) {
-        self.change(|slots, in_use, now| {
-            for it in std::mem::take(&mut slots.acquires) {
-                in_use.not_sent(&it.key, &it.message, now);
-            }
-        });
-    }
-
-    /// The reply is lost: slots that may have been granted are reported as not in use.
-    pub(crate) fn lose(&mut self) {
-        self.change(|slots, in_use, now| {
-            for it in std::mem::take(&mut slots.acquires) {
-                in_use.give_up(&it.key, &it.message, now);
-            }
-        });
+        is_again
     }
 
     /// The decision has the slots that were granted, and its owner returns them.
@@ -133,10 +103,10 @@ impl RequestSlots {
 
     /// What is in flight counts as lost, and what was granted goes back.
     pub(crate) fn give_back(&mut self) {
-        self.lose();
+        self.finish(Err(NoReply::NoAnswer));
         self.change(|slots, in_use, now| {
             for it in std::mem::take(&mut slots.granted) {
-                in_use.release(&it.key.rule, it.key.key, it.number, it.slots, now);
+                in_use.end_request(&it.key.rule, it.key.key, it.number, it.slots, now);
             }
         });
     }
@@ -175,27 +145,6 @@ const CALLS: usize = 16;
 
 /// The shortest pause between two looks.
 const SHORTEST: Duration = Duration::from_micros(100);
-
-/// Requests have ended that were given these slots. The rules' names are those of their states.
-pub(crate) fn release<'a>(
-    shared: &Arc<StoreContext>,
-    slots: &[Hold],
-    name: impl Fn(u16) -> Option<&'a str>,
-) {
-    let now = shared.process_clock.now();
-    let mut in_use = shared.engine.slots();
-    for slot in slots {
-        let check = &slot.check;
-        if let Some(name) = name(check.rule()) {
-            let count = u32::try_from(check.cost()).unwrap_or(u32::MAX);
-            in_use.release(name, check.key(), slot.number, count, now);
-        }
-    }
-    report(shared, in_use, now);
-    for slot in slots {
-        wake(slot.check.key());
-    }
-}
 
 /// Something has changed: the task looks when it is due.
 pub(super) fn report(shared: &StoreContext, in_use: ProcessSlots<'_>, now: Tick) {
@@ -240,19 +189,17 @@ fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMess
         });
         let outcomes: Vec<_> = outcomes.collect();
         let sent = shared.send(call, CallFor::Slots, None);
-        let (shared, in_flight) = (Arc::clone(shared), shared.background_calls.begin());
-        let runtime = shared.runtime.clone();
-        runtime.spawn(async move {
+        let context = Arc::clone(shared);
+        shared.spawn(async move {
             let reply = sent.await;
-            let now: Tick = shared.process_clock.now();
-            let mut in_use = shared.engine.slots();
+            let now: Tick = context.process_clock.now();
+            let mut in_use = context.engine.slots();
             for (key, message, place) in outcomes {
                 let answer = reply.as_ref().ok().zip(place);
                 let answer = answer.and_then(|(reply, place)| reply.slots(place, &message));
                 in_use.on_renewed(&key, &message, answer.as_ref(), now);
             }
-            report(&shared, in_use, now);
-            drop(in_flight);
+            report(&context, in_use, now);
         });
     }
 }

@@ -15,7 +15,7 @@ use ::redis::{
 };
 use futures_core::Stream;
 use tokio::time::timeout;
-use tollgate_redis::{AddressParts, Place};
+use tollgate_redis::{Address, Login, Place};
 
 #[cfg(feature = "tls")]
 use crate::redis::certificates::Certificates;
@@ -29,7 +29,7 @@ const CLUSTER_PATIENCE: Duration = Duration::from_secs(6);
 
 /// The servers of an address: one, the one that sentinels name, or those of a cluster.
 pub(crate) struct Servers {
-    address: AddressParts,
+    address: Address,
     #[cfg(feature = "tls")]
     pub(crate) certificates: Option<TlsCertificates>,
 }
@@ -39,7 +39,7 @@ type Connection = Box<dyn ConnectionLike + Send>;
 
 impl Servers {
     /// Connections to these are not encrypted.
-    pub(crate) fn new(address: AddressParts) -> Self {
+    pub(crate) fn new(address: Address) -> Self {
         Self {
             address,
             #[cfg(feature = "tls")]
@@ -87,14 +87,14 @@ impl Servers {
             SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
                 .set_client_to_redis_protocol(ProtocolVersion::RESP2)
                 .set_client_to_redis_db(i64::from(self.address.database));
-        let [user, password] = &self.address.login;
+        let Login { user, password } = &self.address.login;
         if let Some(user) = user {
             builder = builder.set_client_to_redis_username(user);
         }
         if let Some(password) = password {
             builder = builder.set_client_to_redis_password(password);
         }
-        let [user, password] = &self.address.sentinel_login;
+        let Login { user, password } = &self.address.sentinel_login;
         if let Some(user) = user {
             builder = builder.set_client_to_sentinel_username(user);
         }
@@ -147,7 +147,7 @@ impl Servers {
         let mut settings = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP2)
             .set_db(i64::from(self.address.database));
-        let [user, password] = &self.address.login;
+        let Login { user, password } = &self.address.login;
         if let Some(user) = user {
             settings = settings.set_username(user);
         }
@@ -180,7 +180,7 @@ impl Servers {
 #[cfg(feature = "tls")]
 #[doc(hidden)]
 pub async fn client_of(
-    address: &AddressParts,
+    address: &Address,
     place: Option<&Place>,
     trusted: Option<&Certificates>,
 ) -> RedisResult<Client> {

@@ -59,11 +59,11 @@ impl RedisRules {
         secret: &Secret,
     ) -> Result<Self, PushError> {
         let address = read_address(address)?;
-        if address.parts().is_encrypted {
+        if address.is_encrypted {
             let message = "the address of Redis asks for encryption; say whom to trust, with RedisRules::with_tls";
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
-        Self::of_servers(Servers::new(address.parts()), namespace, secret)
+        Self::of_servers(Servers::new(address), namespace, secret)
     }
 
     /// The same through encrypted connections, as `rediss://` asks for: whom to trust, with which certificate of one's own. The
@@ -81,13 +81,13 @@ impl RedisRules {
         certificates: Certificates,
     ) -> Result<Self, PushError> {
         let address = read_address(address)?;
-        if !address.parts().is_encrypted {
+        if !address.is_encrypted {
             let message =
                 "the address of Redis does not ask for encryption; write it as rediss://host:6379";
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
         certificates.client_config()?;
-        let mut servers = Servers::new(address.parts());
+        let mut servers = Servers::new(address);
         servers.certificates = Some(certificates.0);
         Self::of_servers(servers, namespace, secret)
     }

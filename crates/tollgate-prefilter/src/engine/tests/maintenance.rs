@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use tollgate_core::{Check, Consistency, Quota, Rule, SECOND};
 
 use crate::{
-    NoReply, Places, Query, ReportReply,
+    NoReply, Places, Query,
     engine::{
         begin::MAX_VISITS,
         tests::subject::{
@@ -42,7 +42,7 @@ fn a_report_that_was_not_carried_out_goes_again_after_its_interval() {
     let mut refusals = [
         Err(NoReply::NotSent),
         Err(NoReply::NothingToSend),
-        Ok(ReportReply::Refused),
+        Ok(Err(NoReply::NotSent)),
     ]
     .into_iter();
     loop {
@@ -60,7 +60,7 @@ fn a_report_that_was_not_carried_out_goes_again_after_its_interval() {
             }
             None => Ok(subject.reply(&query, fits(897, 1_000_000), None)),
         };
-        let is_over = matches!(&reply, Ok(it) if it.reports[..] != [ReportReply::Refused]);
+        let is_over = matches!(&reply, Ok(it) if it.reports[..] != [Err(NoReply::NotSent)]);
         drop(done(query.finish(reply, subject.now())));
         if is_over {
             break;

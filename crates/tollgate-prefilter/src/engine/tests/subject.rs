@@ -10,8 +10,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin, BoundRules, Done, Engine, EngineOptions, FollowUp, Grant, GrantReply, LeaseReply, Next,
-    Places, Query, Reply, ReportReply,
+    Begin, Counted, Done, Engine, EngineOptions, FollowUp, Grant, LeaseReply, LocalRules, Next,
+    Places, Query, Reply,
 };
 
 pub(super) const KEY: Fingerprint = key(7);
@@ -48,7 +48,7 @@ pub(super) fn rule_set(rules: impl IntoIterator<Item = Rule>) -> Arc<RuleSet> {
 
 pub(super) struct Subject {
     pub(super) engine: Arc<Engine>,
-    pub(super) rules: Arc<BoundRules>,
+    pub(super) rules: Arc<LocalRules>,
     pub(super) now: Cell<Tick>,
 }
 
@@ -64,7 +64,7 @@ impl Subject {
     pub(super) fn on(places: Places, rules: impl IntoIterator<Item = Rule>) -> Self {
         let engine = Engine::new(EngineOptions::default());
         Self {
-            rules: BoundRules::new(&engine, rule_set(rules), places, |_| None),
+            rules: LocalRules::new(&engine, rule_set(rules), places, |_| None),
             engine,
             now: Cell::new(1_700_000_000_000_000),
         }
@@ -115,13 +115,13 @@ impl Subject {
         self.advance(2 * WAY);
         let verdict = |check: &Check| Verdict::new(check.rule(), 0, answer, Source::Store);
         let verdicts = query.checks.iter().map(verdict);
-        let counted = ReportReply::Counted {
+        let counted = Ok(Counted {
             left: answer.remaining,
             reset_after: answer.reset_after,
-        };
+        });
         let lease = LeaseReply {
             is_refused: false,
-            grant: grant.map_or(GrantReply::None, GrantReply::Granted),
+            grant: Ok(grant),
         };
         let mut reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
         reply.reports = query.reports.iter().map(|_| counted).collect();

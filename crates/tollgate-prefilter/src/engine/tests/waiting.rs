@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin, BoundRules,
+    Begin, LocalRules,
     engine::tests::subject::{BY_KEY, KEY, LEASED, Subject, done, fits, key, one, tracked},
 };
 
@@ -68,7 +68,7 @@ fn a_query_waits_as_long_as_the_least_patient_of_its_request() {
 fn a_request_whose_states_are_in_several_places_does_not_wait() {
     let mut subject = Subject::of([queue("one", MINUTE), queue("two", MINUTE)]);
     let rules = Arc::clone(&subject.rules.rules);
-    subject.rules = BoundRules::new(&subject.engine, rules, BY_KEY, |_| None);
+    subject.rules = LocalRules::new(&subject.engine, rules, BY_KEY, |_| None);
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, key(8), 1)]);
     assert_eq!((query.checks.len(), query.patience), (1, 0));
     let query = subject.query(&[Check::new(0, KEY, 1), Check::new(1, KEY, 1)]);

@@ -28,7 +28,7 @@ fn holding(units: u64) -> (LeaseHolder, LeaseTerms) {
         units,
         generation: 7,
     };
-    let _ = holder.on_reply((START, START), START, Some(grant), &terms);
+    let _ = holder.on_granted((START, START), START, Some(grant), &terms);
     (holder, terms)
 }
 
@@ -76,7 +76,7 @@ fn a_lease_of_a_long_window_that_was_never_taken_from_goes_back() {
     let day = Quota::fixed_window(10_000, 24 * 60 * MINUTE);
     let terms = LeaseTerms::new(&day, 100).expect("it is granted");
     let (mut holder, _) = holding(40);
-    let _ = holder.on_reply((START, START), START, tracked(40), &terms);
+    let _ = holder.on_granted((START, START), START, tracked(40), &terms);
     assert_eq!(holder.sweep(START + SECOND), None);
     assert!(holder.sweep(START + 3 * SECOND).is_some());
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Check, Tick, store::Fingerprint};
 use tollgate_prefilter::{
-    Engine, EngineEvent, EngineOptions, SlotHolder, SlotKey, SlotMessage, SlotOwner, SlotStart,
-    SlotTarget, SlotTerms,
+    Engine, EngineEvent, EngineOptions, NoReply, SlotHolder, SlotKey, SlotMessage, SlotOwner,
+    SlotStart, SlotTarget, SlotTerms,
 };
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
@@ -139,16 +139,18 @@ fn start(engine: &Engine, state: &mut SlotState, slots: u32, now: Tick) -> u64 {
     let reply = SlotGrantor::new(10, TERM).decide(state, now, &message);
     let start = engine
         .slots()
-        .on_acquired(&key(1), &message, &reply, (now, now));
+        .on_acquired(&key(1), &message, Ok(reply), now, now);
     match start {
-        SlotStart::Started { fence } => fence,
+        Some(SlotStart::Started { fence }) => fence,
         other => panic!("{other:?}"),
     }
 }
 
 fn end(engine: &Engine, number: u64, slots: u32) {
     let key = key(1).key;
-    engine.slots().release("exports", key, number, slots, NOW);
+    engine
+        .slots()
+        .end_request("exports", key, number, slots, NOW);
 }
 
 /// Tells the store what is due.
@@ -218,11 +220,10 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
     let later = NOW + terms().patience;
     assert_eq!(tell(&engine, &mut state, later), 1);
     let on_acquired = |message, reply, sent| {
-        engine
-            .slots()
-            .on_acquired(&key(1), message, reply, (sent, later))
+        let mut slots = engine.slots();
+        slots.on_acquired(&key(1), message, Ok(reply), sent, later)
     };
-    assert_eq!(on_acquired(&message, &granted, NOW), SlotStart::Again);
+    assert_eq!(on_acquired(&message, granted, NOW), Some(SlotStart::Again));
     assert_eq!(
         (
             engine.counts()[EngineEvent::SlotsVoided as usize],
@@ -233,8 +234,8 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
     // One that was denied is none.
     let message = acquire(&engine, &key(1), 11, later).expect("there is room");
     let denied = SlotGrantor::new(10, TERM).decide(&mut state, later, &message);
-    let start = on_acquired(&message, &denied, later);
-    assert_eq!(start, SlotStart::Denied { free: 9 });
+    let start = on_acquired(&message, denied, later);
+    assert_eq!(start, Some(SlotStart::Denied { free: 9 }));
     assert_eq!(engine.counts()[EngineEvent::SlotsVoided as usize], 1);
 }
 
@@ -287,7 +288,10 @@ fn a_key_whose_slots_are_in_use_is_never_evicted_and_without_room_none_are_acqui
     assert!(acquire(&engine, &elsewhere, 1, NOW).is_some());
     for (bits, message) in messages {
         let message = message.expect("there was room");
-        engine.slots().not_sent(&key(bits), &message, NOW);
+        let reply = Err(NoReply::NotSent);
+        engine
+            .slots()
+            .on_acquired(&key(bits), &message, reply, NOW, NOW);
     }
     assert!(sent(33).is_some());
     end(&engine, number, 1);

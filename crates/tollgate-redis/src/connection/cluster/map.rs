@@ -327,16 +327,14 @@ pub(super) fn named(host: &str, from: &Place) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::resp::Decoder;
+    use crate::connection::resp::decode;
 
     fn read(answer: &str) -> Option<Table> {
         let answer = answer.split(' ').collect::<Vec<_>>().join("\r\n") + "\r\n";
-        let mut decoder = Decoder::default();
-        let reply = decoder.decode(answer.as_bytes());
-        let Ok(Some((reply, _))) = reply else {
+        let reply = decode(answer.as_bytes());
+        let Ok(Some((value, _))) = reply else {
             panic!("{answer:?} is no answer");
         };
-        let value = reply.into_value()?;
         Table::read(&value, &tcp("asked", 7000), &NodeOptions::default())
     }
 

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tokio::{select, time::sleep};
 
 use crate::{
-    address::{Address, Place, Target},
+    address::{Address, Place},
     connection::{
         cluster::map::{ClusterState, Map, Member, Table},
         connect::Connector,
@@ -101,11 +101,9 @@ impl TopologyRefresh {
         let table = self.table.as_ref();
         let mut places = table.map_or_else(Vec::new, |table| table.servers.clone());
         let known = places.len();
-        if let Target::Cluster(seeds) = &self.address.target {
-            for seed in seeds {
-                if !places.contains(seed) {
-                    places.push(seed.clone());
-                }
+        for seed in &self.address.places {
+            if !places.contains(seed) {
+                places.push(seed.clone());
             }
         }
         self.rng.shuffle(&mut places[..known]);
@@ -197,7 +195,7 @@ impl TopologyRefresh {
         let answer = async {
             let known = credentials.known().await?;
             let login = known.as_ref().map(|known| &known.login);
-            let access = self.address.access.by(login);
+            let access = self.address.access(login);
             let commands = COMMANDS.map(<[&str]>::to_vec);
             let asked = (self.connector).ask(place, &access, &commands, self.patience);
             let [info, hash_slots] = &asked.await?[..] else {

@@ -10,7 +10,7 @@ use crate::connection::{
     error::{CallError, CallErrorKind, code_of},
     node::{CommandQueue, QueuedCommand},
     options::{NodeEvent, NodeOptions, Resent},
-    resp::{RespReply, Value},
+    resp::Value,
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
@@ -227,7 +227,7 @@ impl Backlog {
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: RespReply<'_>, now: Instant) -> Result<Received, Lost> {
+    pub(super) fn answer(&mut self, reply: Value, now: Instant) -> Result<Received, Lost> {
         let Some(SentCommand { calls, at, .. }) = self.sent.pop_front() else {
             return Err(Lost::Malformed("there was an answer without a question"));
         };
@@ -236,7 +236,7 @@ impl Backlog {
             (self.options).tell(&NodeEvent::RoundTrip(now.saturating_duration_since(at)));
         }
         match reply {
-            RespReply::Error(line) => self.refuse(calls, &line),
+            Value::Error(line) => self.refuse(calls, &line),
             reply => Ok(hand_out(calls, reply)),
         }
     }
@@ -315,31 +315,31 @@ impl Backlog {
 }
 
 /// Hands the answer to a command to its calls.
-fn hand_out(mut calls: SmallVec<[SentCall; 1]>, reply: RespReply<'_>) -> Received {
+fn hand_out(mut calls: SmallVec<[SentCall; 1]>, reply: Value) -> Received {
     let mut received = Received::default();
     if calls.len() == 1 {
         // A call that was sent alone gets whatever reply there is.
-        let call = calls.pop().and_then(|sent| sent.call);
-        if let Some((call, value)) = call.zip(reply.into_value()) {
+        if let Some(call) = calls.pop().and_then(|sent| sent.call) {
             received.answered += 1;
-            call.answer(Ok(value));
+            call.answer(Ok(reply));
         }
         return received;
     }
     // The time, and then what the script says to each check, in order; otherwise another script has run.
     let numbers = |sent: &SentCall| NUMBERS * sent.answers;
     let all: usize = calls.iter().map(numbers).sum();
-    let mut answers = match reply {
-        RespReply::Integers([time, answers @ ..]) if answers.len() == all => Some((*time, answers)),
+    let integers = match &reply {
+        Value::Integers(integers) => integers.split_first(),
         _ => None,
     };
+    let mut answers = integers.filter(|(_, answers)| answers.len() == all);
     for sent in calls {
         let answer = match &mut answers {
             Some((time, answers)) => {
                 // There are as many as all calls have.
                 let (own, rest) = answers.split_at(numbers(&sent).min(answers.len()));
                 *answers = rest;
-                let integers = iter::once(*time).chain(own.iter().copied());
+                let integers = iter::once(**time).chain(own.iter().copied());
                 Ok(Value::Integers(integers.collect()))
             }
             None => Err(CallError::new(

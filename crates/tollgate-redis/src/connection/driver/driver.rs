@@ -19,7 +19,7 @@ use crate::connection::{
     driver::backlog::{Backlog, Lost},
     node::CommandQueue,
     options::NodeOptions,
-    resp::Decoder,
+    resp::decode,
     stream::Stream,
 };
 
@@ -39,7 +39,6 @@ pub(in crate::connection) struct Driver {
     /// Up to where `out` is written first.
     first: usize,
     input: BytesMut,
-    decoder: Decoder,
     /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
     timer: Pin<Box<Sleep>>,
     /// What it is set to.
@@ -69,7 +68,6 @@ impl Driver {
             written: 0,
             first: 0,
             input: BytesMut::new(),
-            decoder: Decoder::default(),
             timer: Box::pin(sleep_until(now)),
             armed: None,
             last_received: now,
@@ -135,7 +133,7 @@ impl Driver {
         let (mut answered, mut failed) = (0, 0);
         let mut end = Ok(());
         loop {
-            let reply = match self.decoder.decode(&self.input) {
+            let reply = match decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
                     reply

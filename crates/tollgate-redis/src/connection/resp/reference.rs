@@ -2,7 +2,7 @@
 
 use redis::{Value as Theirs, parse_redis_value};
 
-use crate::connection::resp::{Decoder, RespReply, Value};
+use crate::connection::resp::{Value, decode};
 
 #[cfg(test)]
 mod tests;
@@ -53,17 +53,12 @@ fn in_our_words(theirs: Theirs) -> Value {
 }
 
 fn ours(bytes: &[u8]) -> Result<Option<(Value, usize)>, &'static str> {
-    let mut decoder = Decoder::default();
-    let read = decoder.decode(bytes)?;
-    Ok(read.map(|(reply, length)| {
-        let value = match reply {
-            RespReply::Error(line) => Value::Error(line),
-            RespReply::Value(value) => value,
-            RespReply::Integers(integers) => {
-                Value::List(integers.iter().copied().map(Value::Integer).collect())
-            }
-        };
-        (value, length)
+    Ok(decode(bytes)?.map(|(value, length)| match value {
+        Value::Integers(integers) => {
+            let integers = integers.into_iter().map(Value::Integer);
+            (Value::List(integers.collect()), length)
+        }
+        value => (value, length),
     }))
 }
 

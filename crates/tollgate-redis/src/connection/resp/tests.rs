@@ -1,6 +1,6 @@
 //! Replies in every form, in pieces, and from servers that lie.
 
-use crate::connection::resp::Decoder;
+use crate::connection::resp::decode;
 
 #[test]
 fn lengths_that_lie_are_refused() {
@@ -20,7 +20,7 @@ fn lengths_that_lie_are_refused() {
         b":1\rx",
         b"HTTP/1.1 400 Bad Command\r\n",
     ] {
-        let read = Decoder::default().decode(bytes).map(|read| read.is_some());
+        let read = decode(bytes).map(|read| read.is_some());
         assert!(read.is_err(), "{}: {read:?}", bytes.escape_ascii());
     }
 }
@@ -28,16 +28,16 @@ fn lengths_that_lie_are_refused() {
 #[test]
 fn depth_has_a_bound() {
     let nested = |levels: usize| [b"*1\r\n".repeat(levels), b":1\r\n".to_vec()].concat();
-    assert!(Decoder::default().decode(&nested(16)).is_ok());
+    assert!(decode(&nested(16)).is_ok());
     for bytes in [nested(17), b"*1\r\n".repeat(1 << 20)] {
-        assert!(Decoder::default().decode(&bytes).is_err());
+        assert!(decode(&bytes).is_err());
     }
 }
 
 #[test]
 fn a_reply_has_16_mib_at_most() {
     const MOST: usize = 16 * 1_024 * 1_024;
-    let is_awaited = |bytes: &[u8]| Decoder::default().decode(bytes) == Ok(None);
+    let is_awaited = |bytes: &[u8]| decode(bytes) == Ok(None);
     assert!(is_awaited(format!("${MOST}\r\n").as_bytes()));
     assert!(!is_awaited(format!("${}\r\n", MOST + 1).as_bytes()));
     // Without a length.

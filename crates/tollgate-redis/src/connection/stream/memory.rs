@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, io, path::Path, path::PathBuf, rc
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::connection::{resp::Decoder, stream::Transport};
+use crate::connection::{resp::decode, stream::Transport};
 
 /// Takes a connection, or refuses it.
 type Accept = Rc<dyn Fn(DuplexStream) -> io::Result<()>>;
@@ -36,8 +36,7 @@ pub(crate) async fn serve(mut stream: DuplexStream, say: Arc<Say>) {
     let mut input = Vec::new();
     while let Ok(1..) = stream.read_buf(&mut input).await {
         let mut answers = String::new();
-        while let Ok(Some((command, length))) = Decoder::default().decode(&input) {
-            let command = command.into_value().expect("a command is a list");
+        while let Ok(Some((command, length))) = decode(&input) {
             let words = command.list().expect("a command is a list").iter();
             let words: Vec<_> = words.map(|word| word.text().unwrap_or("?")).collect();
             answers += &match words[0] {

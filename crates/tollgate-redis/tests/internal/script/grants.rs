@@ -67,10 +67,10 @@ impl Process {
         };
         let place = call.grant(&self.encoder, &check(), &query, &self.terms);
         let grant = server.send(&call).grant(place.expect("there is room"));
-        match grant.flatten() {
-            Some(Grant::Tracked {
+        match grant {
+            Ok(Some(Grant::Tracked {
                 units, generation, ..
-            }) => Lease { units, generation },
+            })) => Lease { units, generation },
             other => panic!("{other:?} is not on lease"),
         }
     }

@@ -14,7 +14,7 @@ use tollgate_core::{
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
 };
-use tollgate_prefilter::{BoundRules, NoReply};
+use tollgate_prefilter::{LocalRules, NoReply};
 
 use crate::{
     observe::RuleCounts,
@@ -36,14 +36,14 @@ pub(super) fn report_block(rules: &RuleSet, check: &Check, reply: Option<BlockRe
 }
 
 /// A rule set on the store, shared with the futures of its answers.
-pub(super) struct Binding {
-    pub(super) shared: Arc<StoreContext>,
+pub(super) struct RuleSetContext {
+    pub(super) store: Arc<StoreContext>,
     pub(super) rules: Arc<RuleSet>,
     pub(super) encoder: Arc<Encoder>,
     /// By rule: how many keys this process may make.
     pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
     /// What this process decides locally.
-    pub(super) local: Arc<BoundRules>,
+    pub(super) local: Arc<LocalRules>,
     /// What is counted of each rule.
     pub(super) counts: Box<[Arc<RuleCounts>]>,
     /// What a ledger knows of durable rules, and how many requests ask with it.
@@ -58,11 +58,11 @@ pub(super) struct Binding {
     pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Binding {
+impl RuleSetContext {
     /// The time by this process's clock.
     #[inline]
     pub(super) fn now(&self) -> Tick {
-        self.shared.process_clock.now()
+        self.store.process_clock.now()
     }
 
     /// Remembers what a ledger knows, until as many calls have taken it back.
@@ -101,23 +101,23 @@ impl Binding {
     }
 
     fn settle_in_one_step(self: &Arc<Self>, holds: &[Hold], how: Settlement) {
-        let mut call = self.shared.new_call();
+        let mut call = self.store.new_call();
         let Some(settled) = call.settle_all(&self.encoder, holds, how) else {
             if let Settlement::Charge(units) = how {
                 for hold in holds {
                     self.lapse(&hold.check, units);
                 }
             }
-            return self.shared.observer.settlement_lost();
+            return self.store.observer.settlement_lost();
         };
         if call.is_empty() {
             return;
         }
-        let binding = Arc::clone(self);
-        self.shared
+        let context = Arc::clone(self);
+        self.store
             .settle(call, !settled.is_empty(), move |reply| match reply {
-                Ok(reply) => binding.on_settled(&settled, &reply),
-                Err(why) => binding.on_not_settled(&settled, why),
+                Ok(reply) => context.on_settled(&settled, &reply),
+                Err(why) => context.on_not_settled(&settled, why),
             });
     }
 
@@ -228,16 +228,16 @@ impl Binding {
 
 /// The rule sets that are in use, or still report.
 #[derive(Default)]
-pub(super) struct InUse(Mutex<Vec<Weak<Binding>>>);
+pub(super) struct InUse(Mutex<Vec<Weak<RuleSetContext>>>);
 
 impl InUse {
-    pub(super) fn add(&self, binding: &Arc<Binding>) {
+    pub(super) fn add(&self, context: &Arc<RuleSetContext>) {
         let mut all = lock(&self.0);
-        all.retain(|binding| binding.strong_count() > 0);
-        all.push(Arc::downgrade(binding));
+        all.retain(|context| context.strong_count() > 0);
+        all.push(Arc::downgrade(context));
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Binding>> {
+    pub(super) fn all(&self) -> Vec<Arc<RuleSetContext>> {
         lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 }

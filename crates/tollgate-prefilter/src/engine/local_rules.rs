@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Check, Decision, Outcome, Retry, Rule, RuleSet, Source, Tick, Verdict,
-    algorithm::Assessment,
-    store::{Fingerprint, Hold},
+    Check, Decision, Outcome, Retry, Rule, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
+    store::Fingerprint,
 };
 
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
 };
 
 /// A rule set on an [`Engine`], as its requests and its maintenance share it.
-pub struct BoundRules {
+pub struct LocalRules {
     pub(crate) engine: Arc<Engine>,
     pub(crate) rules: Arc<RuleSet>,
     /// By rule and plan. `None`: nothing that a process may decide locally, because the rule is not enforced or the quota has no limit.
@@ -42,7 +41,7 @@ pub struct BoundRules {
 /// The limits of a rule, by plan.
 type Plans = Box<[Option<Arc<Limit>>]>;
 
-impl BoundRules {
+impl LocalRules {
     /// How often leases are checked for those that are not needed, in µs.
     pub(crate) const SWEEP_EVERY: Tick = 1_000_000;
 
@@ -163,7 +162,7 @@ pub(crate) fn has_twins(checks: &[Check]) -> bool {
     })
 }
 
-impl Drop for BoundRules {
+impl Drop for LocalRules {
     fn drop(&mut self) {
         self.set_retired();
         let name = |rule: u16| self.rules.rules()[usize::from(rule)].shared_name();
@@ -173,7 +172,7 @@ impl Drop for BoundRules {
     }
 }
 
-tollgate_core::debug_fields!(BoundRules, it => rules: it.rules, places: it.places);
+tollgate_core::debug_fields!(LocalRules, it => rules: it.rules, places: it.places);
 
 // Where the states of a request lie.
 
@@ -272,7 +271,7 @@ impl Engine {
     }
 }
 
-impl BoundRules {
+impl LocalRules {
     /// Does something with the lease of a check's key.
     pub(crate) fn lease<R>(&self, check: &Check, act: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         let limit = self.limit(check).filter(|it| it.lease_terms().is_some())?;
@@ -446,44 +445,5 @@ impl BoundRules {
         };
         let answer = Assessment::new(fits, remaining, reset_after, retry);
         Verdict::new(check.rule(), check.plan(), answer, verdict.source())
-    }
-
-    /// Releases units that were reserved at `spent`: they go back to where they came from. Returns those that have to go back to the
-    /// store.
-    pub(crate) fn release(&self, hold: &Hold, now: Tick, spent: Tick, units: u64) -> u64 {
-        let (check, taken) = (&hold.check, hold.taken);
-        let Some(limit) = self.limit(check) else {
-            return 0;
-        };
-        match (hold.source, limit.windows, limit.report_terms()) {
-            (Source::Lease, None, _) => {
-                self.lease(check, |it| it.holder.give_back(now, spent, units));
-                0
-            }
-            (Source::Lease, Some(windows), _) => match windows.that_counts_until(taken.fresh_at) {
-                Some(window) if taken.fresh_at > taken.at => {
-                    let back = self.lease(check, |it| {
-                        (it.holder).give_back_to(window, (now, spent), units)
-                    });
-                    back.unwrap_or(units)
-                }
-                // They do not weigh any more.
-                _ => 0,
-            },
-            (Source::Local, _, Some(terms)) => {
-                let back = self.usage(check, |usage| {
-                    // What was counted before the last report was in it, and only the store knows whether it still weighs. What was
-                    // counted at the same time may have been in it or not: other unreported units take its place.
-                    if spent < usage.reported_at {
-                        return 0;
-                    }
-                    let back = usage.counted.give_back(units);
-                    usage.fresh_at = usage.fresh_at.saturating_sub(terms.puts_off(back));
-                    back
-                });
-                units - back.unwrap_or(0)
-            }
-            _ => units,
-        }
     }
 }

@@ -1,0 +1,312 @@
+//! A rule set on the store.
+
+use std::{
+    any::Any,
+    ops::ControlFlow,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use smallvec::SmallVec;
+use tokio::{task::JoinSet, time::Instant};
+use tollgate_core::{
+    Check, Decision, KeyBuf, Pending, Rule, RuleError, RuleSet, Step, StoreError, StoreErrorKind,
+    Tick,
+    store::{
+        ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
+        ReservationStore, RuleStore, Settlement, wake,
+    },
+    sync::{Mutex, lock},
+    types::Balance,
+};
+use tollgate_prefilter::{Begin, LocalRules};
+
+use crate::{
+    connection::error::CallError,
+    observe::CallFor,
+    script::encoder::Encoder,
+    store::{
+        context::StoreContext,
+        credits::{change_args, restore_args, run_credits},
+        in_flight::{Deciding, QueryInFlight, retire, send_follow_up},
+        rule_set_context::RuleSetContext,
+        sender::end_rules,
+        slots::report,
+        unsupported::refuse_unsupported,
+    },
+};
+
+/// A rule set on the store, until its last limiter and layer are gone.
+pub(super) struct RedisRuleStore {
+    context: Arc<RuleSetContext>,
+}
+
+impl RedisRuleStore {
+    pub(super) fn new(
+        shared: Arc<StoreContext>,
+        tasks: Option<Arc<JoinSet<()>>>,
+        rules: Arc<RuleSet>,
+    ) -> Result<Self, RuleError> {
+        let keyspace = shared.keyspace.clone();
+        let mut encoder = Encoder::with_slot_term(&rules, keyspace, shared.slot_term)?;
+        let is_cluster = shared.backend.is_cluster();
+        refuse_unsupported(&rules, &encoder, is_cluster, |rule| {
+            shared.cap(rule).is_some()
+        })?;
+        let caps: Box<[_]> = rules.rules().iter().map(|rule| shared.cap(rule)).collect();
+        for (rule, _) in rules.rules().iter().zip(&caps).filter(|it| it.1.is_some()) {
+            encoder = encoder.with_overflow(rule.name())?;
+        }
+        let encoder = Arc::new(encoder);
+        let places = encoder.places(is_cluster);
+        let exact = |rule: &Rule| shared.exact(rule);
+        let local = LocalRules::new(&shared.engine, Arc::clone(&rules), places, exact);
+        let effective = |rule, plan| local.effective(rule, plan);
+        let counts = shared.observer.bound(&rules, effective);
+        let context = Arc::new(RuleSetContext {
+            local,
+            counts,
+            store: shared,
+            rules,
+            encoder,
+            caps,
+            bases: Default::default(),
+            paid: Arc::default(),
+            charge_fallback: Default::default(),
+            looks_at: Mutex::new(Instant::now()),
+            _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
+        });
+        Ok(Self { context })
+    }
+
+    pub(super) fn context(&self) -> &Arc<RuleSetContext> {
+        &self.context
+    }
+}
+
+impl RuleStore for RedisRuleStore {
+    fn rules(&self) -> &Arc<RuleSet> {
+        &self.context.rules
+    }
+
+    fn may_block(&self) -> bool {
+        self.context.store.may_block()
+    }
+
+    fn answers_within(&self) -> Duration {
+        self.context.store.deadline
+    }
+
+    fn instances(&self) -> u32 {
+        self.context.store.instances()
+    }
+
+    fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
+        self.context.encoder.fingerprint(rule, key)
+    }
+
+    fn acquire(&self, checks: &[Check]) -> Step<Decision> {
+        self.begin(self.context.local.begin(checks, self.context.now()))
+    }
+
+    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+        let patience = Tick::try_from(patience.as_micros()).unwrap_or(Tick::MAX);
+        let begin = (self.context.local).begin_within(checks, patience, self.context.now());
+        self.begin(begin)
+    }
+
+    fn supports_wait(&self) -> bool {
+        true
+    }
+
+    fn peek(&self, checks: &[Check]) -> Step<Decision> {
+        self.begin(self.context.local.peek(checks, self.context.now()))
+    }
+
+    fn settle(&self, holds: &[Hold], how: Settlement) {
+        let now = self.context.now();
+        let follow_up = self.context.local.settle(holds, how, now);
+        send_follow_up(&self.context, follow_up);
+    }
+
+    fn set_charge_fallback(&self, charge: ChargeFallback) {
+        *lock(&self.context.charge_fallback) = Some(charge);
+    }
+
+    fn set_base(&self, check: &Check, used: Option<u64>) {
+        self.context.set_base(check, used);
+    }
+
+    fn lapsed_units(&self, rule: u16) -> u64 {
+        let counts = self.context.counts.get(usize::from(rule));
+        counts.map_or(0, |counts| counts.lapsed_units.load(Ordering::Relaxed))
+    }
+
+    fn release_reserved(&self, id: u128, hold: &Hold) {
+        self.release_record(id, *hold);
+    }
+
+    fn reservations(&self) -> Option<&dyn ReservationStore> {
+        Some(self)
+    }
+
+    fn supports_credits(&self) -> bool {
+        true
+    }
+
+    fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
+        run_credits(&self.context, check, change_args(change))
+    }
+
+    fn restore_credits(
+        &self,
+        check: &Check,
+        state: &CreditState,
+    ) -> Step<Result<Balance, StoreError>> {
+        run_credits(&self.context, check, restore_args(state))
+    }
+
+    fn paid(&self) -> Option<&PaidHook> {
+        Some(&self.context.paid)
+    }
+
+    fn supports_slots(&self) -> bool {
+        true
+    }
+
+    fn release(&self, slots: &[Hold]) {
+        let store = &self.context.store;
+        let now = store.process_clock.now();
+        let mut in_use = store.engine.slots();
+        for slot in slots {
+            let check = &slot.check;
+            if let Some(name) = self.context.encoder.state_name(check.rule()) {
+                let count = u32::try_from(check.cost()).unwrap_or(u32::MAX);
+                in_use.end_request(name, check.key(), slot.number, count, now);
+            }
+        }
+        report(store, in_use, now);
+        slots.iter().for_each(|slot| wake(slot.check.key()));
+    }
+
+    fn is_outlived(&self, slot: &Hold) -> bool {
+        let Some(name) = self.context.encoder.state_name(slot.check.rule()) else {
+            return false;
+        };
+        let in_use = self.context.store.engine.slots();
+        in_use.is_outlived(name, slot.check.key(), slot.number)
+    }
+
+    fn retire(&self) {
+        retire(&self.context);
+    }
+
+    fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
+        let steps = self.context.local.places.steps(checks);
+        if steps.len() <= 1 {
+            return self.reset_in_one_step(Checks::from_slice(checks));
+        }
+        // The check that decides about a hash slot is in it.
+        let steps = steps.iter().map(|step| {
+            let checks = step.iter().map(|index| checks[usize::from(*index)]);
+            self.reset_in_one_step(checks.collect())
+        });
+        let steps: SmallVec<[Step<_>; 2]> = steps.collect();
+        Step::Wait(Pending::new(async move {
+            let mut answer = Ok(false);
+            for step in steps {
+                // All are waited for, also after an error.
+                let of_group = step.await;
+                answer = answer.and_then(|was_kept| Ok(was_kept | of_group?));
+            }
+            answer
+        }))
+    }
+}
+
+impl RedisRuleStore {
+    fn begin(&self, begin: Begin) -> Step<Decision> {
+        let query = match begin {
+            Begin::Decided(decision) => {
+                self.context.store.observer.saved_call();
+                return Step::Ready(decision);
+            }
+            Begin::Query(query) => query,
+        };
+        match QueryInFlight::start(&self.context, query, CallFor::Requests) {
+            ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding(Some(in_flight)))),
+            ControlFlow::Break(decision) => Step::Ready(decision),
+        }
+    }
+
+    fn reset_in_one_step(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
+        let context = &self.context;
+        let mut call = context.store.new_call();
+        // Before anything is taken out of this process.
+        if !call.has_room_to_reset(checks.len(), 0) {
+            return Step::Ready(Err(StoreError::new(
+                StoreErrorKind::Misconfigured,
+                format!(
+                    "{} checks are too many for one call; reset fewer at once",
+                    checks.len()
+                ),
+            )));
+        }
+        let reset = context.local.begin_reset(&checks, context.now());
+        let returned = reset.returned().iter();
+        let returned = returned.map(|(check, it)| {
+            // Leases for which there is no room stay here.
+            let has_room = call.has_room_to_reset(checks.len(), 1);
+            has_room.then(|| call.close(&context.encoder, check, *it))?
+        });
+        let returned: SmallVec<[_; 1]> = returned.collect();
+        let first = call.checks() as u16;
+        let is_added = call.reset_all(&context.encoder, &checks);
+        debug_assert!(is_added, "there was room");
+        // Below 65 535, as there was room.
+        let on_redis = first..call.checks() as u16;
+        if call.is_empty() {
+            return Step::Ready(Ok(reset.was_counted()));
+        }
+        let sent = context.store.send(call, CallFor::Resets, None);
+        let context = Arc::clone(context);
+        Step::Wait(Pending::new(async move {
+            let reply = sent.await;
+            let was_counted = reset.was_counted();
+            match &reply {
+                Ok(reply) => reset.finish(Ok(&|index| {
+                    let place = returned.get(index).copied().flatten();
+                    place.is_none_or(|place| reply.refusal(place).is_some())
+                })),
+                Err(error) => reset.finish(Err(error.no_reply())),
+            }
+            let reply = reply?;
+            if let Some(refusal) = reply.first_refusal() {
+                return Err(CallError::of_server(refusal).into());
+            }
+            let was_kept = reply.was_kept(on_redis) || was_counted;
+            match context
+                .encoder
+                .lies_with_another(&checks)
+                .filter(|_| !was_kept)
+            {
+                Some(rule) => Err(StoreError::new(
+                    StoreErrorKind::Misconfigured,
+                    format!(
+                        "nothing was found: with `Partition::ByRule`, the state lies with the client of rule {rule:?}; \
+                         call `Limiter::reset_all` with a check of that rule as well, at a cost of 0 if it is not to be reset"
+                    ),
+                )),
+                None => Ok(was_kept),
+            }
+        }))
+    }
+}
+
+impl Drop for RedisRuleStore {
+    fn drop(&mut self) {
+        end_rules(&self.context);
+    }
+}
+
+tollgate_core::debug_fields!(RedisRuleStore, it => rules: it.context.rules, store: it.context.store);
