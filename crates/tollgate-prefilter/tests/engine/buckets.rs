@@ -1,6 +1,6 @@
 //! Worlds around a bucket that is leased.
 
-use tollgate_core::{Consistency, LeaseShare, MINUTE, Quota};
+use tollgate_core::{MINUTE, Quota};
 
 use crate::{
     run::explore,
@@ -9,18 +9,7 @@ use crate::{
 
 /// A bucket of twenty units, half of which may be on lease. A unit comes back in three seconds.
 fn bucket(kinds: &'static [Kind]) -> World {
-    World {
-        quota: Quota::gcra(20, MINUTE),
-        consistency: Consistency::Leased {
-            share: LeaseShare::percent(50),
-        },
-        other: Other::None,
-        processes: 1,
-        requests: 2,
-        costs: &[1, 4],
-        extras: 2,
-        kinds,
-    }
+    World::leased(Quota::gcra(20, MINUTE), kinds)
 }
 
 const FAULTS: &[Kind] = &[

@@ -12,17 +12,12 @@ use crate::{
 /// A window of twenty units, three of which may be unreported.
 fn window(kinds: &'static [Kind]) -> World {
     World {
-        quota: Quota::fixed_window(20, MINUTE),
         consistency: Consistency::Eventual {
             interval: Duration::from_millis(100),
             max_unreported: 3,
         },
-        other: Other::None,
-        processes: 1,
         requests: 3,
-        costs: &[1, 4],
-        extras: 2,
-        kinds,
+        ..World::leased(Quota::fixed_window(20, MINUTE), kinds)
     }
 }
 

@@ -1,27 +1,11 @@
 //! Worlds around a window that is leased.
 
-use tollgate_core::{Consistency, LeaseShare, MINUTE, Quota};
+use tollgate_core::{MINUTE, Quota};
 
 use crate::{
     run::explore,
     world::{Kind, LENGTH, Other, World},
 };
-
-/// A window of twenty units, half of which may be on lease.
-fn window(quota: Quota, kinds: &'static [Kind]) -> World {
-    World {
-        quota,
-        consistency: Consistency::Leased {
-            share: LeaseShare::percent(50),
-        },
-        other: Other::None,
-        processes: 1,
-        requests: 2,
-        costs: &[1, 4],
-        extras: 2,
-        kinds,
-    }
-}
 
 fn explore_both(world: impl Fn(Quota) -> World) {
     explore(&world(Quota::fixed_window(20, MINUTE)));
@@ -33,12 +17,12 @@ const FAULTS: &[Kind] = &[Kind::GiveUp, Kind::Drop, Kind::NotRun, Kind::Abandon]
 
 #[test]
 fn no_unit_is_lost_but_with_a_reply_whatever_becomes_of_queries() {
-    explore_both(|quota| window(quota, FAULTS));
+    explore_both(|quota| World::leased(quota, FAULTS));
     explore(&World {
         requests: 3,
         costs: &[4],
         extras: 1,
-        ..window(Quota::fixed_window(20, MINUTE), FAULTS)
+        ..World::leased(Quota::fixed_window(20, MINUTE), FAULTS)
     });
 }
 
@@ -52,13 +36,13 @@ fn no_unit_is_lost_while_tickets_are_settled_leases_go_back_and_windows_end() {
             Kind::Pass(2_500_000),
             Kind::Pass(LENGTH),
         ];
-        window(quota, kinds)
+        World::leased(quota, kinds)
     });
     let kinds = &[Kind::Cancel, Kind::Maintain, Kind::Pass(LENGTH)];
     explore(&World {
         costs: &[4],
         extras: 3,
-        ..window(Quota::fixed_window(20, MINUTE), kinds)
+        ..World::leased(Quota::fixed_window(20, MINUTE), kinds)
     });
 }
 
@@ -73,13 +57,13 @@ fn no_unit_is_lost_when_a_window_ends_while_a_query_is_lost() {
     ];
     explore_both(|quota| World {
         costs: &[4],
-        ..window(quota, kinds)
+        ..World::leased(quota, kinds)
     });
     let kinds = &[Kind::NotRun, Kind::Abandon, Kind::Pass(LENGTH)];
     explore(&World {
         extras: 3,
         costs: &[4],
-        ..window(Quota::fixed_window(20, MINUTE), kinds)
+        ..World::leased(Quota::fixed_window(20, MINUTE), kinds)
     });
 }
 
@@ -95,13 +79,13 @@ const WITH_ANOTHER_RULE: &[Kind] = &[
 fn no_unit_is_lost_when_another_rule_denies() {
     explore(&World {
         other: Other::Together,
-        ..window(Quota::fixed_window(20, MINUTE), WITH_ANOTHER_RULE)
+        ..World::leased(Quota::fixed_window(20, MINUTE), WITH_ANOTHER_RULE)
     });
     explore_both(|quota| World {
         other: Other::Together,
         requests: 1,
         extras: 3,
-        ..window(quota, WITH_ANOTHER_RULE)
+        ..World::leased(quota, WITH_ANOTHER_RULE)
     });
 }
 
@@ -112,7 +96,7 @@ fn no_unit_is_lost_when_another_rule_denies_whose_state_lies_elsewhere() {
         explore_both(|quota| World {
             other,
             requests: 1,
-            ..window(quota, WITH_ANOTHER_RULE)
+            ..World::leased(quota, WITH_ANOTHER_RULE)
         });
         if other == Other::TogetherAfterAThird {
             continue;
@@ -122,7 +106,7 @@ fn no_unit_is_lost_when_another_rule_denies_whose_state_lies_elsewhere() {
             // The second does not fit.
             costs: &[9],
             extras: 1,
-            ..window(fixed, WITH_ANOTHER_RULE)
+            ..World::leased(fixed, WITH_ANOTHER_RULE)
         });
     }
 }
@@ -138,7 +122,7 @@ fn two_processes_lose_nothing_and_admit_no_more_than_the_limit() {
     explore_both(|quota| World {
         processes: 2,
         costs: &[4],
-        ..window(quota, kinds)
+        ..World::leased(quota, kinds)
     });
 }
 
@@ -152,7 +136,7 @@ fn a_rule_set_that_is_replaced_or_removed_leaves_nothing_behind() {
         Kind::Abandon,
         Kind::Cancel,
     ];
-    explore_both(|quota| window(quota, kinds));
+    explore_both(|quota| World::leased(quota, kinds));
 }
 
 #[test]
@@ -166,17 +150,17 @@ fn no_more_passes_after_a_reset_than_comes_back() {
     ];
     explore_both(|quota| World {
         requests: 1,
-        ..window(quota, kinds)
+        ..World::leased(quota, kinds)
     });
     explore(&World {
         costs: &[4],
         extras: 1,
-        ..window(Quota::fixed_window(20, MINUTE), kinds)
+        ..World::leased(Quota::fixed_window(20, MINUTE), kinds)
     });
     // A lease of another process is not forgotten with what was used.
     explore(&World {
         processes: 2,
         requests: 1,
-        ..window(Quota::fixed_window(20, MINUTE), kinds)
+        ..World::leased(Quota::fixed_window(20, MINUTE), kinds)
     });
 }

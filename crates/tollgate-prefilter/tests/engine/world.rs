@@ -1,7 +1,7 @@
 //! What is explored.
 
 use tollgate_core::{
-    Check, Consistency, MINUTE, Quota, Rule, Tick,
+    Check, Consistency, LeaseShare, MINUTE, Quota, Rule, Tick,
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{LeaseItem, Places, Query, Reply, Reset, ReturnedLease};
@@ -68,6 +68,22 @@ pub(crate) enum Kind {
 }
 
 impl World {
+    /// One process and a limit, half of which may be on lease.
+    pub(crate) fn leased(quota: Quota, kinds: &'static [Kind]) -> Self {
+        Self {
+            quota,
+            consistency: Consistency::Leased {
+                share: LeaseShare::percent(50),
+            },
+            other: Other::None,
+            processes: 1,
+            requests: 2,
+            costs: &[1, 4],
+            extras: 2,
+            kinds,
+        }
+    }
+
     pub(crate) fn is_leased(&self) -> bool {
         matches!(self.consistency, Consistency::Leased { .. })
     }

@@ -5,3 +5,4 @@ mod guide;
 mod keys;
 mod parity;
 mod script;
+mod scripted;

@@ -13,7 +13,7 @@ use tollgate_test_servers::{
     redis_client::{Integers as _, RedisClient},
 };
 
-use crate::internal_tests::guide::{load_script, run};
+use crate::internal_tests::scripted::{connect, run};
 
 /// The budget of the programs, as this crate counts it.
 fn encoder() -> Encoder {
@@ -85,8 +85,7 @@ fn a_program_in_python_and_this_crate_take_of_one_budget() {
 #[test]
 fn what_a_state_looks_like_is_as_the_page_says() {
     let server = RedisServer::start(&[]);
-    let mut connection = RedisClient::connect(server.address());
-    load_script(&mut connection);
+    let mut connection = connect(server.address());
     let call = call();
     let now = run(&mut connection, &call).integers()[0];
     let key = call.keys().next().expect("one");

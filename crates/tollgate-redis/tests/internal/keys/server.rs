@@ -6,7 +6,10 @@ use tollgate_test_servers::{
     redis_client::{Integers as _, RedisClient},
 };
 
-use crate::script::{call::ScriptCall, reply::ScriptReply, text};
+use crate::{
+    internal_tests::scripted::{connect, run},
+    script::{call::ScriptCall, reply::ScriptReply},
+};
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -17,24 +20,14 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
-        let mut connection = RedisClient::connect(server.address());
-        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().into()));
         Self {
-            connection,
+            connection: connect(server.address()),
             _server: server,
         }
     }
 
     pub(crate) fn send(&mut self, call: &ScriptCall) -> ScriptReply {
-        let count = call.keys().len().to_string();
-        let head = [
-            &b"EVALSHA"[..],
-            text::DECIDE.sha().as_bytes(),
-            count.as_bytes(),
-        ];
-        let command = head.into_iter().chain(call.keys()).chain(call.args());
-        let integers = self.connection.command(command).integers();
+        let integers = run(&mut self.connection, call).integers();
         ScriptReply::new(call.checks(), integers).expect("a whole reply")
     }
 

@@ -5,7 +5,10 @@ use tollgate_test_servers::{
     blocking_server::RedisServer, moved_server::MovedServer, redis_client::RedisClient,
 };
 
-use crate::script::{call::ScriptCall, text};
+use crate::{
+    internal_tests::scripted::{connect, push, run, run_with},
+    script::call::ScriptCall,
+};
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -35,23 +38,18 @@ pub(crate) struct CarriedOut {
 impl Server {
     pub(crate) fn start() -> Self {
         let server = RedisServer::start(&[]);
-        let connection = RedisClient::connect(server.address());
-        Self::new(Process::OnTime { _server: server }, connection)
+        Self {
+            connection: connect(server.address()),
+            process: Process::OnTime { _server: server },
+        }
     }
 
     /// One whose clock [stands](Self::stand_at).
     pub(crate) fn start_standing() -> Self {
         let server = MovedServer::start(1_700_000_000_000_000);
-        let connection = RedisClient::connect(server.address());
-        Self::new(Process::Moved(server), connection)
-    }
-
-    fn new(process: Process, mut connection: RedisClient) -> Self {
-        let loaded = connection.command([&b"SCRIPT"[..], b"LOAD", text::TEXT.as_bytes()]);
-        assert_eq!(loaded, Value::BulkString(text::DECIDE.sha().into()));
         Self {
-            process,
-            connection,
+            connection: connect(server.address()),
+            process: Process::Moved(server),
         }
     }
 
@@ -70,15 +68,13 @@ impl Server {
 
     /// Sends a call, and gives its answer.
     pub(crate) fn run(&mut self, call: &ScriptCall) -> Value {
-        self.push(call);
-        self.connection.flush();
-        self.connection.answer()
+        run(&mut self.connection, call)
     }
 
     /// Sends a call, and looks at all states that it may have written.
     pub(crate) fn carry_out(&mut self, call: &ScriptCall) -> CarriedOut {
         self.connection.push([&b"TIME"[..]]);
-        self.push(call);
+        push(&mut self.connection, call.keys(), call.args());
         for key in call.keys() {
             self.connection.push([b"GET", key]);
             self.connection.push([b"PTTL", key]);
@@ -110,14 +106,8 @@ impl Server {
 
     /// Runs the script with keys and arguments as they are.
     pub(crate) fn evaluate(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> Value {
-        let count = keys.len().to_string();
-        let head = [
-            &b"EVALSHA"[..],
-            text::DECIDE.sha().as_bytes(),
-            count.as_bytes(),
-        ];
-        let words: Vec<&[u8]> = [&head, keys, args].concat();
-        self.command(&words)
+        let (keys, args) = (keys.iter().copied(), args.iter().copied());
+        run_with(&mut self.connection, keys, args)
     }
 
     pub(crate) fn command(&mut self, words: &[&[u8]]) -> Value {
@@ -130,17 +120,6 @@ impl Server {
             (Value::BulkString(state), Value::Int(lives)) => Some((state, lives)),
             _ => None,
         }
-    }
-
-    fn push(&mut self, call: &ScriptCall) {
-        let count = call.keys().len().to_string();
-        let head = [
-            &b"EVALSHA"[..],
-            text::DECIDE.sha().as_bytes(),
-            count.as_bytes(),
-        ];
-        self.connection
-            .push(head.into_iter().chain(call.keys()).chain(call.args()));
     }
 
     pub(crate) fn forget_everything(&mut self) {

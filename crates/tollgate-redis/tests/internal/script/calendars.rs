@@ -1,9 +1,13 @@
 //! Windows of a calendar, as two processes bring them that have other versions of the time zone database, or another clock.
 
 use tollgate_core::{Decision, Outcome, Quota, Rule, Tick, calendar::CalendarUnit};
+use tollgate_test_servers::redis_client::Integers as _;
 
 use crate::{
-    internal_tests::script::{MARGIN, Subject},
+    internal_tests::{
+        script::{MARGIN, Subject},
+        scripted::run_with,
+    },
     script::{call::ScriptCall, reply::ScriptReply},
 };
 
@@ -18,20 +22,12 @@ impl Subject {
         let checks = [Self::check(0, cost)];
         let mut call = ScriptCall::at(now, MARGIN);
         let layout = call.acquire(&self.encoder, &checks).expect("there is room");
-        let keys: Vec<Vec<u8>> = call.keys().map(<[u8]>::to_vec).collect();
         let mut args: Vec<Vec<u8>> = call.args().map(<[u8]>::to_vec).collect();
         let first = args[1][14..22].first_chunk().expect("eight bytes");
         let moved = f64::from_le_bytes(*first) + later as f64 * f64::from(1 << 18);
         args[1][14..22].copy_from_slice(&moved.to_le_bytes());
-        let count = keys.len().to_string();
-        let words = [
-            &b"EVAL"[..],
-            crate::script::text::TEXT.as_bytes(),
-            count.as_bytes(),
-        ];
-        let rest = keys.iter().chain(&args).map(Vec::as_slice);
-        let reply = self.connection.command(words.into_iter().chain(rest));
-        let reply = tollgate_test_servers::redis_client::Integers::integers(reply);
+        let args = args.iter().map(Vec::as_slice);
+        let reply = run_with(&mut self.connection, call.keys(), args).integers();
         let reply = ScriptReply::new(call.checks(), reply).expect("a whole reply");
         reply.decision(&layout, &checks, &self.rules)
     }

@@ -13,8 +13,9 @@ mod written;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    internal_tests::scripted::{connect, run},
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply, text},
+    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use redis::Value;
 use tollgate_core::{Check, Decision, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
@@ -57,7 +58,7 @@ impl Subject {
         let mut monitor = RedisClient::connect(server.address());
         assert_eq!(monitor.say("MONITOR"), Value::Okay);
         Self {
-            connection: RedisClient::connect(server.address()),
+            connection: connect(server.address()),
             _server: server,
             monitor,
             encoder: {
@@ -80,26 +81,7 @@ impl Subject {
     }
 
     fn send(&mut self, call: &ScriptCall) -> Value {
-        let count = call.keys().len().to_string();
-        let rest: Vec<&[u8]> = [count.as_bytes()]
-            .into_iter()
-            .chain(call.keys())
-            .chain(call.args())
-            .collect();
-        let by = |command: &'static str, script: &'static [u8]| {
-            [command.as_bytes(), script]
-                .into_iter()
-                .chain(rest.iter().copied())
-        };
-        match self
-            .connection
-            .command(by("EVALSHA", text::DECIDE.sha().as_bytes()))
-        {
-            Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                self.connection.command(by("EVAL", text::TEXT.as_bytes()))
-            }
-            answer => answer,
-        }
+        run(&mut self.connection, call)
     }
 
     /// A request alone in its call.

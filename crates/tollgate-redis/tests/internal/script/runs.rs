@@ -5,7 +5,10 @@ use redis::Value;
 use tollgate_core::{Check, store::Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;
 
-use crate::internal_tests::script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm};
+use crate::internal_tests::{
+    script::{MARGIN, NOW, QUOTAS, Subject, every_algorithm},
+    scripted::run_with,
+};
 
 /// The clients of a run: fresh, with usage, with no units left, with a value that is no state, and fresh again.
 const CLIENTS: u64 = 5;
@@ -30,16 +33,9 @@ fn requests(encoder: &Encoder, mut call: ScriptCall, rule: u16, peeks: bool) -> 
 
 /// The answer to the first request of a call, with how often it repeats.
 fn repeated(subject: &mut Subject, call: &ScriptCall) -> Vec<i64> {
-    let count = call.keys().len().to_string();
     let repeats = u16::try_from(call.checks() - 1).expect("few").to_le_bytes();
-    let head = [
-        &b"EVAL"[..],
-        crate::script::text::TEXT.as_bytes(),
-        count.as_bytes(),
-    ];
     let args = call.args().take(2).chain([&repeats[..]]);
-    let command = head.into_iter().chain(call.keys()).chain(args);
-    subject.connection.command(command).integers()
+    run_with(&mut subject.connection, call.keys(), args).integers()
 }
 
 /// Each state, with whether it has a time to live.
