@@ -1,7 +1,7 @@
 //! Growing blocks: a key that does not stop is denied for a time, the next time for longer.
 //!
 //! [`Block`] is the setting of a rule, [`BlockState`] what a store keeps of a key, and the methods of the first on the second
-//! are pure: a store tells the time and makes the step atomic. `block.lua` of tollgate-redis is the same in Lua.
+//! are pure: a store tells the time and makes the step atomic. `blocks.lua` of tollgate-redis is the same in Lua.
 
 use std::time::Duration;
 

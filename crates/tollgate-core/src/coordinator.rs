@@ -31,6 +31,7 @@ use crate::{
     journal::{DurableRules, Journal},
     observe::Observer,
     remote::fallback::Fallback,
+    rule_set::RuleSet,
     source::Source,
     step::Step,
     store::rule_store::RuleStore,
@@ -43,6 +44,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Coordinator {
     pub(crate) store: Arc<dyn RuleStore>,
+    /// Those of the store, which need not be asked for them.
+    pub(crate) rule_set: Arc<RuleSet>,
     /// For stores that can fail: the local shares and caps, in bounded memory.
     pub(crate) fallback: Option<Arc<Fallback>>,
     pub(crate) way: Way,
@@ -156,6 +159,7 @@ impl Coordinator {
             rules_version: rules.version() as u32,
             // A rule set has fewer than 65 536 rules.
             rules: rules.rules().len() as u16,
+            rule_set: Arc::clone(rules),
             store,
             fallback,
             wait_queues,
@@ -179,7 +183,7 @@ impl Coordinator {
 
     /// Whether the check brings a quota along that it has from here.
     pub(crate) fn has_given_out(&self, check: &Check) -> bool {
-        let rule = self.store.rules().rules().get(usize::from(check.rule()));
+        let rule = self.rule_set.rules().get(usize::from(check.rule()));
         rule.is_some_and(|rule| rule.has_given_out(check.quota()))
     }
 
@@ -194,7 +198,7 @@ impl Coordinator {
     /// The denial of a request by an enforced limit of [none](crate::Quota::none): it needs no store.
     pub(crate) fn blocked(&self, checks: &[Check]) -> Option<Decision> {
         match self.way.has_none {
-            true => blocked::deny(self.store.rules(), checks, self.now()),
+            true => blocked::deny(&self.rule_set, checks, self.now()),
             false => None,
         }
     }
@@ -229,7 +233,7 @@ impl Coordinator {
         if let Some(denied) = self.blocked(checks) {
             return Step::Ready(denied);
         }
-        let (rules, now) = (self.store.rules(), self.now());
+        let (rules, now) = (&self.rule_set, self.now());
         let blocked::Counted {
             mut checks,
             verdicts,

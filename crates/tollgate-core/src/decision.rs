@@ -808,6 +808,7 @@ impl Decision {
 
     /// Takes the slots out that the request holds, if it does and they were not taken out before: from this decision, a clone of
     /// it, or by a [ticket](crate::Limiter::ticket). Otherwise they go back with the last clone of the decision.
+    #[inline]
     #[must_use = "slots go back when they are dropped"]
     pub fn take_slots(&self) -> Option<HeldSlots> {
         self.slots.take()

@@ -150,10 +150,12 @@ impl SharedSlots {
     }
 
     /// Takes the slots out, once: the first caller gets them.
+    #[inline]
     pub(crate) fn take(&self) -> Option<HeldSlots> {
-        if !self.holds() {
-            return None;
-        }
+        self.holds().then(|| self.take_held())?
+    }
+
+    fn take_held(&self) -> Option<HeldSlots> {
         let mut slots = lock(&self.slots);
         self.holds.store(false, Ordering::Relaxed);
         match slots.take()?.0 {

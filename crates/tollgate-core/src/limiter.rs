@@ -212,7 +212,7 @@ impl Limiter {
     /// The rules.
     #[must_use]
     pub fn rules(&self) -> &RuleSet {
-        self.shared.store.rules()
+        &self.shared.rule_set
     }
 
     /// The rules on their store.
@@ -549,7 +549,7 @@ impl Limiter {
                 let places = holds(&*shared.store, &checks, &decision, RuleSet::enforces);
                 shared.store.settle(&places, Settlement::Cancel);
             }
-            let rules = shared.store.rules();
+            let rules = &shared.rule_set;
             let at_end = std::mem::replace(then, Decision::unlimited(0));
             *then = decision.started(at_end, &indices, |it| rules.enforces(it.rule()));
         });

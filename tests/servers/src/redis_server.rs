@@ -72,7 +72,7 @@ impl RedisServer {
         answer.is_ok_and(|answer| answer.contains(role))
     }
 
-    /// Starts it anew on the same port, after [`kill`](Self::kill).
+    /// Starts it anew on the same port, after `kill`.
     pub async fn restart(&mut self) {
         // Its port may be taken for a moment.
         for _ in 0..POLLS {

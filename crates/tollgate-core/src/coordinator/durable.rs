@@ -188,7 +188,7 @@ impl Coordinator {
         if decision.outcome() != Outcome::Deny {
             return false;
         }
-        let (rules, now) = (self.store.rules(), self.now());
+        let (rules, now) = (&self.rule_set, self.now());
         checks
             .iter()
             .zip(decision.verdicts())
