@@ -217,7 +217,7 @@ pub(crate) struct BecauseArgs {
     #[command(flatten)]
     by: ByArgs,
 
-    /// Why, for the audit and for whoever looks at it later.
+    /// The reason, which the audit shows.
     #[arg(long, value_name = "TEXT")]
     pub(crate) because: String,
 }

@@ -172,7 +172,7 @@ impl Schedule {
     }
 }
 
-/// Clients of which the first comes most often: the one with number `n` in proportion to `1 / n^skew`.
+/// Clients of which the first comes most often: the weight of the client with number `n` is `1 / n^skew`.
 #[derive(Debug)]
 pub(crate) struct Clients {
     /// The sums of their shares, up to each.

@@ -144,7 +144,7 @@ pub(crate) struct Place {
     pub(crate) number: u64,
 }
 
-/// Hands on the requests of all files, each with its head, until nobody takes them.
+/// Hands on the requests of all files, each with its head, as long as somebody takes them.
 pub(crate) fn read(
     files: &mut [LogFile],
     format: &LineFormat,

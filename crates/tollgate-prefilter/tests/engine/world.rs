@@ -68,7 +68,7 @@ pub(crate) enum Kind {
 }
 
 impl World {
-    /// One process and a limit, half of which may be on lease.
+    /// One process and one limit. Half of the limit may be on lease.
     pub(crate) fn leased(quota: Quota, kinds: &'static [Kind]) -> Self {
         Self {
             quota,
