@@ -24,7 +24,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tollgate::{
     Admission, Block, DAY, Denied, HOUR, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
-    key::{KeyExtractorExt, client_ip, computed},
+    key::{KeyExtractor, client_ip, computed},
     key_list::KeyList,
     rejection::Protocol,
 };

@@ -10,9 +10,8 @@ use std::{
 use tollgate::{
     Check, DAY, Decision, HOUR, Limiter, MemoryStore, Quota, Rule, RuleError, SECOND, Store,
     key::{KeyBuf, PartKind},
-    store::Step,
 };
-use tollgate_core::{Pending, journal::Journal};
+use tollgate_core::{Pending, Step, journal::Journal};
 
 /// A quota that no bench uses up: one unit each 100 µs, four thousand million at once. A check takes less time, also under valgrind, so
 /// that the state of a key that is asked again and again lasts.

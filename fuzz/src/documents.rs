@@ -1,6 +1,7 @@
 //! Documents of rules, as tollgate-rules reads them.
 
-use tollgate::{Key, key::computed, store::RuleSet};
+use tollgate::{Key, key::computed};
+use tollgate_core::RuleSet;
 use tollgate_rules::{Bindings, Format, RuleDocument, operators::import_envoy};
 
 /// More is not shown of a document with many mistakes.

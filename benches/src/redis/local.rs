@@ -8,11 +8,10 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
-    Check, Consistency, Decision, Limiter, Quota, Rule, SECOND,
-    decision::Pending,
-    store::{LeaseShare, Step},
+    Check, Consistency, Decision, Limiter, Quota, Rule, SECOND, decision::Pending,
+    store::LeaseShare,
 };
-use tollgate_core::StoreError;
+use tollgate_core::{Step, StoreError};
 use tollgate_redis::{Keys, RedisStore, Secret};
 
 use crate::{

@@ -8,8 +8,8 @@ use tollgate::{
     Check, Key, Quota,
     decision::{Outcome, Retry, Verdict},
     key::PeerAddr,
-    rules::Mode,
 };
+use tollgate_core::{Mode, observe::TopKey};
 
 use crate::{
     console::{Shared, Source},
@@ -246,7 +246,7 @@ pub(crate) fn top(shared: &Shared) -> Value {
             }
         }
     }
-    let mut shown = |by: fn(&tollgate::observe::TopKey) -> u64| {
+    let mut shown = |by: fn(&TopKey) -> u64| {
         keys.sort_by_key(|(_, _, key)| std::cmp::Reverse(by(key)));
         let most = keys.iter().filter(|(_, _, key)| by(key) > 0).take(20);
         let most = most.map(|(layer, rule, key)| {

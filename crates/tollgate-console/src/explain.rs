@@ -9,8 +9,9 @@ use tollgate::{
     Check, Decision,
     decision::{Outcome, Reason, Retry},
     key::PeerAddr,
-    rules::{Inspection, Mode, RuleEffect},
+    siblings::{Inspection, RuleEffect},
 };
+use tollgate_core::Mode;
 use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{

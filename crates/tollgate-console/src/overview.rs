@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tollgate::rules::Mode;
+use tollgate_core::Mode;
 use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 
 use crate::{

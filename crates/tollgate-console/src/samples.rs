@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tollgate::observe::RuleCounts;
+use tollgate_core::observe::RuleCounts;
 
 /// How many samples a new tab gets, and how many minutes are kept.
 const SECONDS: usize = 120;

@@ -6,7 +6,7 @@ use tollgate::{
     Head, Key, Quota,
     key::{ClientIp, KeyBuf, KeyExtractor, client_ip},
     key_list::KeyList,
-    rules::InnerResponse,
+    service::InnerResponse,
 };
 
 use crate::{audit::DenialAudit, list_file::ListFiles};

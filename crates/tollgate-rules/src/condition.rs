@@ -5,9 +5,8 @@ use std::{cmp::Ordering, sync::Arc};
 use http::{HeaderName, HeaderValue, Method};
 use tollgate::{
     Head, RequestRule,
-    condition::{
-        PathPattern, grpc_method_is, grpc_service_is, in_list, method_in, path_matches, words_are,
-    },
+    condition::{grpc_method_is, grpc_service_is, in_list, method_in},
+    siblings::{PathPattern, path_matches, words_are},
 };
 
 use crate::{

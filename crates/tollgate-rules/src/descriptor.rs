@@ -4,7 +4,7 @@
 use std::iter;
 
 use http::request::Parts;
-use tollgate::{Head, Key, condition::Words};
+use tollgate::{Head, Key, siblings::Words};
 
 use crate::{
     node::{Node, Value},

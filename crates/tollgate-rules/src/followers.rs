@@ -1,7 +1,10 @@
 //! The layers and limiters that have the rules in force.
 
-use tollgate::{LiveLimiter, RuleError, RulesHandle, rules::RuleChange, shed::ShedLayer};
-use tollgate_core::{Tick, types::WeakLiveLimiter};
+use tollgate::{LiveLimiter, RuleError, RulesHandle, shed::ShedLayer};
+use tollgate_core::{
+    Tick,
+    types::{RuleChange, WeakLiveLimiter},
+};
 
 use crate::rule_document::RuleDocument;
 

@@ -17,9 +17,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tollgate::{
-    LiveLimiter, RateLimitLayer, RuleError, Store, message::MessageLimitLayer, rules::RuleChange,
-    shed::ShedLayer,
+    LiveLimiter, RateLimitLayer, RuleError, Store, message::MessageLimitLayer, shed::ShedLayer,
 };
+use tollgate_core::types::RuleChange;
 
 use crate::{
     audit::{AuditSink, AuditSinks, Author},

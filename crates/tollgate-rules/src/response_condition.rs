@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use tollgate::rules::InnerResponse;
+use tollgate::service::InnerResponse;
 
 use crate::{
     bindings::ResponseFn,

@@ -5,12 +5,13 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderName, HeaderValue, Method, header::COOKIE, request::Parts};
 use tollgate::{
     Head, Key,
-    condition::{PathPattern, in_list},
+    condition::in_list,
     key::{
         Extracted, KeyBuf, KeyExtractor, PeerAddr, authorization, computed, constant, cookie,
         grpc_method, grpc_service, header, method, path, query,
     },
     key_list::KeyList,
+    siblings::PathPattern,
 };
 
 use tollgate_core::store::did_you_mean;

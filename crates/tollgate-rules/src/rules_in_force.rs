@@ -7,8 +7,7 @@ use std::{
 };
 
 use tokio::{sync::watch, task::JoinHandle};
-use tollgate::rules::RuleChange;
-use tollgate_core::Tick;
+use tollgate_core::{Tick, types::RuleChange};
 
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSinks, Author, DenialAudit},

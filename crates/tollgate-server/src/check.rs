@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tollgate::{
     RateLimitLayer,
     key::{ClientIp, PeerAddr, client_ip},
-    service::RequestPart,
+    siblings::RequestPart,
 };
 
 use crate::{

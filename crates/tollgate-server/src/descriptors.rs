@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
-use tollgate::{key::PeerAddr, service::RequestPart};
+use tollgate::{key::PeerAddr, siblings::RequestPart};
 use tollgate_rules::operators::Descriptor;
 
 use crate::{

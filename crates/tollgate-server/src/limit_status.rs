@@ -5,7 +5,7 @@ use std::{cmp::Reverse, time::Duration};
 use tollgate::{
     Quota,
     decision::{Outcome, Retry, Verdict},
-    service::PartsDecision,
+    siblings::PartsDecision,
 };
 
 use crate::proto::rate_limit_response::{Code, DescriptorStatus, RateLimit, rate_limit::Unit};

@@ -19,9 +19,9 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate::{
     RateLimitLayer,
-    service::{PartsDecision, grpc_timeout},
-    store::Step,
+    siblings::{PartsDecision, grpc_timeout},
 };
+use tollgate_core::Step;
 use tonic::{Status, body::Body};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;

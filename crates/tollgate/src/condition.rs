@@ -32,11 +32,10 @@ use crate::{
     key::{KeyExtractor, client_ip, service_and_method},
     key_list::KeyList,
     known_condition::KnownCondition,
-    path_pattern::prefix_mistake,
+    path_pattern::{PathPattern, prefix_mistake},
     routes::{Methods, PathOf, PathShape, Routes, Segment},
+    words::Words,
 };
-
-pub use crate::{path_pattern::PathPattern, words::Words};
 
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
 ///

@@ -2,5 +2,5 @@
 
 pub use tollgate_core::{
     Outcome, Pending, Reason, Retry, Source, Ticket, Verdict,
-    types::{Balance, Grant, Reservation, ReservationTicket},
+    types::{Reservation, ReservationTicket},
 };

@@ -2,5 +2,5 @@
 
 pub use tollgate_core::{
     RuleErrorKind,
-    types::{ParseQuotaError, QuotaError, TryAcquireError, WaitError, WaitErrorKind},
+    types::{TryAcquireError, WaitError, WaitErrorKind},
 };

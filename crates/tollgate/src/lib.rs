@@ -31,7 +31,7 @@
 //! | a limit that many processes share | [tollgate-redis](https://docs.rs/tollgate-redis): `RedisStore` in the place of `MemoryStore`, on Redis or Valkey |
 //! | limits in a file that changes while the service runs | [tollgate-rules](https://docs.rs/tollgate-rules) |
 //! | requests to the servers of others | [tollgate-client](https://docs.rs/tollgate-client): a layer that obeys their limits, and retries |
-//! | workers and queues, without HTTP | [tollgate-core](https://docs.rs/tollgate-core), which this crate re-exports; to write a store, see [`store`] |
+//! | workers and queues, without HTTP; a store of your own; names of types that calls give back and programs seldom write | [tollgate-core](https://docs.rs/tollgate-core), of which this crate re-exports the rest |
 //! | rules to check, explain and size; keys to look up | [tollgate-cli](https://docs.rs/crate/tollgate-cli): the program `tollgate` |
 //!
 //! The [guide] has a page for each thing you may want to do, such as [choosing a limit](guide::choosing) and
@@ -85,7 +85,7 @@
 //! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut off for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
-//! | `serde` | [records of decisions](observe::DecisionRecord) and top keys can be serialised; a [`Quota`] is a text in documents |
+//! | `serde` | [records of decisions](tollgate_core::observe::DecisionRecord) and top keys can be serialised; a [`Quota`] is a text in documents |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!
 //! # A customised one
@@ -182,9 +182,11 @@ mod rate_limit;
 pub mod rejection;
 mod routes;
 mod rule;
-pub mod rules;
 pub mod service;
 pub mod shed;
+// For tollgate-server, tollgate-console and tollgate-rules. Hidden, so that it can change in any release.
+#[doc(hidden)]
+pub mod siblings;
 pub mod store;
 mod unit;
 mod words;

@@ -18,7 +18,7 @@ use crate::head::Head;
 /// As a condition it is [`path`](crate::condition::path()). Cheap to clone.
 ///
 /// ```
-/// use tollgate::condition::PathPattern;
+/// use tollgate::siblings::PathPattern;
 ///
 /// let users = PathPattern::new("/users/{id}/{*rest}")?;
 /// let (head, ()) = http::Request::get("/users/7/a/b").body(())?.into_parts();

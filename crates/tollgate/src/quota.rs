@@ -1,3 +1,3 @@
-//! The calendars of a [`Quota`](crate::Quota).
+//! The calendar of a [`Quota`](crate::Quota).
 
-pub use tollgate_core::calendar::{Calendar, CalendarUnit, Weekday};
+pub use tollgate_core::calendar::{CalendarUnit, Weekday};

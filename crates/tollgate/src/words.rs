@@ -4,11 +4,11 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-/// Words that describe a request besides its head: an extension of the head, for conditions [on them](crate::condition::words_are). A
+/// Words that describe a request besides its head: an extension of the head, for conditions [on them](crate::siblings::words_are). A
 /// server that proxies ask puts the words of the proxy there.
 ///
 /// ```
-/// use tollgate::{Head, condition::{Words, words_are}};
+/// use tollgate::{Head, siblings::{Words, words_are}};
 ///
 /// let condition = words_are([Some("sms".to_owned()), None]);
 /// let (mut head, ()) = http::Request::new(()).into_parts();

@@ -10,7 +10,7 @@ use axum::Router;
 use http::{Request, StatusCode};
 use tollgate::{
     Admission, Key, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
-    key::{KeyExtractorExt as _, client_ip, computed, constant, header, look_up, method},
+    key::{KeyExtractor as _, client_ip, computed, constant, header, look_up, method},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{

@@ -3,8 +3,9 @@
 use axum::{Router, routing::any};
 use tollgate::{
     RateLimitLayer, RequestRule,
-    condition::{PathPattern, path, path_under},
+    condition::{path, path_under},
     key::computed,
+    siblings::PathPattern,
 };
 use tollgate_tests::{
     app::{all, layer, per_minute, status},

@@ -6,7 +6,7 @@ use http::request::Parts;
 use tokio::time::Instant;
 use tollgate::{
     MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, clock::ManualClock,
-    key::header, service::RequestPart,
+    key::header, siblings::RequestPart,
 };
 use tollgate_conformance::RemoteStore;
 
@@ -23,7 +23,7 @@ fn head(fields: &[(&str, &str)]) -> Parts {
 }
 
 /// What is left in each verdict of a part.
-fn left(decision: &tollgate::service::PartsDecision, part: usize) -> Vec<u64> {
+fn left(decision: &tollgate::siblings::PartsDecision, part: usize) -> Vec<u64> {
     let verdicts = decision.verdicts_of(part);
     verdicts
         .map(tollgate::decision::Verdict::remaining)

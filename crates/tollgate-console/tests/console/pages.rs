@@ -86,11 +86,11 @@ async fn a_rule_is_switched_overridden_and_previewed_with_a_reason() {
     browser
         .until("document.querySelector('tbody').innerText.includes('shadow')")
         .await;
-    assert_eq!(mode(&app), tollgate::rules::Mode::Shadow);
+    assert_eq!(mode(&app), tollgate_core::Mode::Shadow);
     browser.click_when("[aria-label='End number 1']").await;
     confirmed(&mut browser).await;
     browser.shows("Done: ended number 1.").await;
-    assert_eq!(mode(&app), tollgate::rules::Mode::Enforce);
+    assert_eq!(mode(&app), tollgate_core::Mode::Enforce);
 
     browser.click(change).await;
     browser.fill("dialog [name=kind]", "override").await;

@@ -19,7 +19,7 @@ use crate::{
 ///
 /// The type implements [`KeyPart`]; numbers, `Uuid` and [`IpAddr`](std::net::IpAddr) do so already. The parts of the key
 /// are of [`PartKind::EXTENSION`], those of addresses of [`PartKind::ADDRESS`]. Equal values of two
-/// types are one key; to combine them with [`or`](crate::key::KeyExtractorExt::or), prefix each with a
+/// types are one key; to combine them with [`or`](crate::key::KeyExtractor::or), prefix each with a
 /// [`constant`](crate::key::constant()).
 ///
 /// ```
@@ -137,7 +137,7 @@ where
 ///
 /// All look-ups of a request run concurrently and must finish within the
 /// [layer's deadline](crate::RateLimitLayer::look_up_deadline), 200 ms by default. A later alternative
-/// ([`or`](crate::key::KeyExtractorExt::or)) starts only after this look-up has found no key.
+/// ([`or`](crate::key::KeyExtractor::or)) starts only after this look-up has found no key.
 ///
 /// The result is a [`KeyPart`]; the parts of the key are of [`PartKind::LOOK_UP`], those of addresses of [`PartKind::ADDRESS`].
 ///

@@ -1,4 +1,4 @@
-//! The extractor trait.
+//! What an extractor is, and two of which one steps in for the other.
 
 use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::head::Head;
 
 /// Finds the key of a request in its head.
 ///
-/// Combine extractors with tuples and with [`or`](crate::key::KeyExtractorExt::or); write your own with
+/// Combine extractors with tuples and with [`or`](crate::key::KeyExtractor::or); write your own with
 /// [`computed`](crate::key::computed()) or by implementing this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whom a rule counts",
@@ -40,6 +40,93 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// A sentence that repeats the wrong input and names a right one.
     fn validate(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Uses the key of `other` if this extractor finds none, whatever the reason.
+    ///
+    /// If both find none, the more severe reason counts: misconfigured, then ambiguous, then absent. If this extractor looks its
+    /// key up, `other` extracts its key at the same time, because the head is gone later; a look-up of `other` starts only when
+    /// it is needed. If the look-up misses the [layer's deadline](crate::RateLimitLayer::look_up_deadline), there is no key, and
+    /// `other` is not used.
+    ///
+    /// Keys of two kinds never collide: an API key that looks like an address is not that address.
+    ///
+    /// ```
+    /// use tollgate::key::{KeyExtractor, client_ip, header};
+    ///
+    /// let by_key_or_address = header("x-api-key").or(client_ip());
+    /// # let _ = by_key_or_address;
+    /// ```
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or {
+            first: self,
+            second: other,
+        }
+    }
+}
+
+/// The extractor that [`KeyExtractor::or`] makes.
+#[derive(Clone, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+        let start = key.len();
+        match self.first.extract(head, key) {
+            Extracted::Key => Extracted::Key,
+            Extracted::Nothing(why) => {
+                key.truncate(start);
+                let second = self.second.extract(head, key);
+                if !matches!(second, Extracted::Key) {
+                    key.truncate(start);
+                }
+                keep_reason(why, second)
+            }
+            Extracted::Later(first) => {
+                key.truncate(start);
+                let mut spare = KeyBuf::new();
+                let second = self.second.extract(head, &mut spare);
+                Extracted::Later(Pending::new(async move {
+                    match first.await {
+                        Ok(key) => Ok(key),
+                        Err(why) => match keep_reason(why, second) {
+                            Extracted::Key => Ok(spare),
+                            Extracted::Nothing(why) => Err(why),
+                            Extracted::Later(second) => second.await,
+                        },
+                    }
+                }))
+            }
+        }
+    }
+
+    fn subject_type(&self) -> Cow<'static, str> {
+        let (first, second) = (self.first.subject_type(), self.second.subject_type());
+        format!("{first}|{second}").into()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.first.validate()?;
+        self.second.validate()
+    }
+}
+
+/// The second result, without losing the reason of the first.
+fn keep_reason(first: NoKey, second: Extracted) -> Extracted {
+    match second {
+        Extracted::Key => Extracted::Key,
+        Extracted::Nothing(why) => Extracted::Nothing(first.or(why)),
+        // `Absent` adds nothing, so the future needs no second box.
+        Extracted::Later(second) if first == NoKey::Absent => Extracted::Later(second),
+        Extracted::Later(second) => Extracted::Later(Pending::new(async move {
+            second.await.map_err(|why| first.or(why))
+        })),
     }
 }
 

@@ -24,13 +24,13 @@
 //! | [`look_up(\|head\| async ..)`](look_up()) | a value that a future finds |
 //! | [`constant("all")`](constant()) | all requests together, or a tag inside of a tuple |
 //! | `(a, b)`, up to six | the combination of all |
-//! | [`a.or(b)`](KeyExtractorExt::or) | the first one that finds a key |
+//! | [`a.or(b)`](KeyExtractor::or) | the first one that finds a key |
 //!
 //! A budget for each API key, and for each address where there is no key:
 //!
 //! ```
 //! use tollgate::{
-//!     Head, key::{Extracted, KeyBuf, KeyExtractor, KeyExtractorExt, PeerAddr, client_ip, header},
+//!     Head, key::{Extracted, KeyBuf, KeyExtractor, PeerAddr, client_ip, header},
 //! };
 //!
 //! let extractor = header("x-api-key").or(client_ip());
@@ -140,7 +140,7 @@ mod peer;
 mod percent;
 mod target;
 
-pub use tollgate_core::{KeyBuf, KeyPart, Network, PartKind};
+pub use tollgate_core::{KeyBuf, KeyPart, PartKind};
 
 #[cfg(feature = "axum")]
 pub use self::target::{matched_path, path_parameter};
@@ -148,7 +148,6 @@ pub use self::{
     application::{computed, constant, extension, extension_with, look_up},
     authorization::authorization,
     client_ip::{ClientIp, client_ip},
-    combination::KeyExtractorExt,
     extractor::{Extracted, KeyExtractor, NoKey},
     fields::{cookie, header, metadata},
     peer::PeerAddr,

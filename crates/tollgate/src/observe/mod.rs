@@ -39,6 +39,6 @@ mod route;
 pub use crate::rate_limit::TopKeysEndpoint;
 
 pub(crate) use self::{observer::Observer, route::Route};
-pub use tollgate_core::observe::{BUCKETS, DecisionRecord, TopKey};
+pub use tollgate_core::observe::BUCKETS;
 #[cfg(feature = "metrics")]
-pub use tollgate_core::observe::{RuleCounts, flush_metrics};
+pub use tollgate_core::observe::flush_metrics;

@@ -19,7 +19,7 @@ use crate::{
 ///
 /// ```
 /// use tollgate::{
-///     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header, rules::RuleEffect,
+///     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header, siblings::RuleEffect,
 /// };
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -72,6 +72,7 @@ pub enum RuleEffect {
 
 impl RateLimitLayer {
     /// The rules in force, to be asked what they would do with a request: for operators and tests.
+    #[doc(hidden)]
     #[must_use]
     pub fn inspection(&self) -> Inspection {
         let rules = self.live().load().rules.clone();

@@ -34,7 +34,6 @@ mod wait_room;
 pub use self::{
     admission::{Admission, Denied},
     body::ResponseBody,
-    future::ResponseFuture,
     inspection::{Inspection, RuleEffect},
     layer::RateLimitLayer,
     layer_defaults::LayerDefaults,

@@ -123,7 +123,7 @@ impl RateLimitLayer {
     /// the slots of rules that limit how many run at once.
     ///
     /// ```
-    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header, service::RequestPart};
+    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header, siblings::RequestPart};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -146,6 +146,7 @@ impl RateLimitLayer {
     /// # Cancel safety
     ///
     /// Dropping the future may leave units taken.
+    #[doc(hidden)]
     pub fn decide(
         &self,
         parts: impl IntoIterator<Item = RequestPart>,

@@ -2,10 +2,7 @@
 
 use tollgate::{
     Head,
-    key::{
-        Extracted, KeyBuf, KeyExtractor, KeyExtractorExt, NoKey, PartKind, client_ip, constant,
-        header, method,
-    },
+    key::{Extracted, KeyBuf, KeyExtractor, NoKey, PartKind, client_ip, constant, header, method},
 };
 
 use crate::support::{empty, from, key, parts, with_lines};

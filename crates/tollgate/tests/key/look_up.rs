@@ -8,10 +8,7 @@ use std::sync::{
 use tollgate::{
     Head,
     decision::Pending,
-    key::{
-        Extracted, KeyBuf, KeyExtractor, KeyExtractorExt, NoKey, PartKind, constant, header,
-        look_up,
-    },
+    key::{Extracted, KeyBuf, KeyExtractor, NoKey, PartKind, constant, header, look_up},
 };
 
 use crate::support::{empty, key_later, parts, with_lines};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use tollgate::key::{KeyExtractor, KeyExtractorExt, client_ip, constant, cookie, header, query};
+use tollgate::key::{KeyExtractor, client_ip, constant, cookie, header, query};
 
 use crate::support::{from, resolved, with_lines};
 

@@ -5,11 +5,12 @@ use std::{net::IpAddr, sync::Arc};
 use tollgate::{
     Key,
     key::{
-        KeyBuf, KeyExtractor, KeyExtractorExt, KeyPart, Network, NoKey, PartKind, authority,
-        client_ip, computed, constant, cookie, extension, extension_with, grpc_method,
-        grpc_service, header, look_up, metadata, method, path, query,
+        KeyBuf, KeyExtractor, KeyPart, NoKey, PartKind, authority, client_ip, computed, constant,
+        cookie, extension, extension_with, grpc_method, grpc_service, header, look_up, metadata,
+        method, path, query,
     },
 };
+use tollgate_core::Network;
 
 use crate::support::{empty, from, key, parts, with_lines, with_uri};
 
