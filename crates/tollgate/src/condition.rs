@@ -33,8 +33,7 @@ use crate::{
     key_list::KeyList,
     known_condition::KnownCondition,
     path_pattern::{PathPattern, prefix_mistake},
-    routes::{Methods, PathOf, PathShape, Routes, Segment},
-    words::Words,
+    routes::{Methods, PathOf, PathShape, Routes, Segment, Words},
 };
 
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).

@@ -158,12 +158,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod check_policies;
-pub mod clock;
 pub mod condition;
-pub mod decision;
 mod diagnostics;
-pub mod error;
 pub mod guide;
 mod head;
 pub mod header;
@@ -176,20 +172,11 @@ pub mod message;
 pub mod observe;
 mod path_pattern;
 mod protocol;
-#[cfg(feature = "calendar")]
-pub mod quota;
 mod rate_limit;
 pub mod rejection;
 mod routes;
 mod rule;
-pub mod service;
 pub mod shed;
-// For tollgate-server, tollgate-console and tollgate-rules. Hidden, so that it can change in any release.
-#[doc(hidden)]
-pub mod siblings;
-pub mod store;
-mod unit;
-mod words;
 
 pub use tollgate_core::{
     Block, Check, Consistency, DAY, Decision, HOUR, Key, Limiter, LiveLimiter, MINUTE, MemoryStore,
@@ -202,6 +189,79 @@ pub use self::{
     rejection::style::Rejection,
     rule::{Missing, RequestRule, Rule},
 };
+
+pub mod clock {
+    //! Where a store has its time from, and the clock that a test moves.
+
+    pub use tollgate_core::{Clock, ManualClock};
+}
+
+pub mod decision {
+    //! What a decision is made of, and what code asks of one.
+
+    pub use tollgate_core::{
+        Outcome, Pending, Reason, Retry, Source, Ticket, Verdict,
+        types::{Reservation, ReservationTicket},
+    };
+}
+
+pub mod error {
+    //! Errors of single calls. That of rules and layers is [`RuleError`](crate::RuleError), of a [kind](RuleErrorKind).
+
+    pub use tollgate_core::{
+        RuleErrorKind,
+        types::{TryAcquireError, WaitError, WaitErrorKind},
+    };
+}
+
+#[cfg(feature = "calendar")]
+pub mod quota {
+    //! The calendar of a [`Quota`](crate::Quota).
+
+    pub use tollgate_core::calendar::{CalendarUnit, Weekday};
+}
+
+pub mod service {
+    //! What the services of a [`RateLimitLayer`](crate::RateLimitLayer) have in common, what they read of a response, and their types,
+    //! for signatures.
+
+    pub use crate::{
+        inner_response::InnerResponse,
+        rate_limit::{LayerDefaults, RateLimit, Refund, ResponseBody},
+    };
+}
+
+pub mod store {
+    //! What a [`Store`](crate::Store) is set up with and answers, for code that decides without the layer's help.
+    //!
+    //! A store of one's own is written against [`tollgate-core`](tollgate_core), whose module [`store`](tollgate_core::store) says how, and is tested by
+    //! the suite in the folder `tests/conformance` of the repository.
+    //!
+    //! ```
+    //! use tollgate::store::{StoreError, StoreErrorKind};
+    //!
+    //! // A store that is busy may be asked again; one that is set up wrongly may not.
+    //! assert!(StoreError::new(StoreErrorKind::Overloaded, "busy").is_transient());
+    //! assert!(!StoreError::new(StoreErrorKind::Misconfigured, "no password").is_transient());
+    //! ```
+
+    pub use tollgate_core::{LeaseShare, StoreError, StoreErrorKind};
+}
+
+// For tollgate-server, tollgate-console and tollgate-rules. Hidden, so that it can change in any release.
+#[doc(hidden)]
+pub mod siblings {
+    //! For the other crates of tollgate, which do what no layer does: [tollgate-server](https://docs.rs/crate/tollgate-server) decides for the
+    //! services of others, [tollgate-console](https://docs.rs/tollgate-console) shows operators what rules would do, and
+    //! [tollgate-rules](https://docs.rs/tollgate-rules) makes conditions of documents.
+
+    pub use crate::{
+        condition::{path_matches, words_are},
+        path_pattern::PathPattern,
+        rate_limit::{Inspection, PartsDecision, RequestPart, RuleEffect, grpc_timeout},
+        routes::Words,
+    };
+}
 
 /// Compiles the program in the README.
 #[cfg(doctest)]

@@ -7,12 +7,11 @@ use http::{Response, StatusCode};
 use tollgate_core::{Block, Consistency, Decision, Key, KeyBuf, OnStoreError, Quota, Verdict};
 
 use crate::{
-    check_policies::CheckPolicies,
     head::Head,
     inner_response::InnerResponse,
     key::KeyExtractor,
     key_list::KeyList,
-    known_condition::{KnownCondition, Predicate},
+    known_condition::{CheckPolicies, KnownCondition, Predicate},
     routes::Routes,
 };
 

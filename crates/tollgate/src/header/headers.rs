@@ -6,15 +6,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{RuleSet, Verdict};
 
 use crate::header::{
-    dictionary,
     named::Named,
-    numbered::Numbered,
+    older::{DRAFT_6, Numbered, X_RATELIMIT, write_dictionary},
     quota_status::{QuotaStatus, Standings},
-    response_time::{epoch_seconds, response_time},
-    seconds::whole_seconds,
     style::HeaderStyle,
     template::{Template, Values},
-    triple,
+    times::{epoch_seconds, response_time, whole_seconds},
 };
 
 /// The fields of one style for one rule set, prepared once.
@@ -92,19 +89,19 @@ impl Headers {
             numbered.write(map, rules, statuses);
         }
         if self.style.has(HeaderStyle::DRAFT_7) {
-            dictionary::write(map, closest);
+            write_dictionary(map, closest);
         }
         if self.style.has(HeaderStyle::DRAFT_6) {
-            triple::DRAFT_6.write(map, closest, delta);
+            DRAFT_6.write(map, closest, delta);
         }
         if self.style.has(HeaderStyle::X_RATELIMIT_EPOCH) {
-            triple::X_RATELIMIT.write(
+            X_RATELIMIT.write(
                 map,
                 closest,
                 epoch_seconds(response_time(map), closest.lasts),
             );
         } else if self.style.has(HeaderStyle::X_RATELIMIT_DELTA) {
-            triple::X_RATELIMIT.write(map, closest, delta);
+            X_RATELIMIT.write(map, closest, delta);
         }
     }
 }

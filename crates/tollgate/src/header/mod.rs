@@ -135,31 +135,25 @@
 //! [`grpc_exposed_headers`].
 
 mod applies;
-mod dictionary;
 mod headers;
-mod inner_quota;
-mod line;
-mod merge;
 pub(crate) mod name;
 mod named;
-mod numbered;
-mod per_quota;
+mod older;
 mod quota_status;
-pub(crate) mod response_time;
-pub(crate) mod retry_after;
-mod seconds;
-pub(crate) mod server_timing;
 mod structured;
 mod style;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
-mod triple;
+pub(crate) mod times;
 
-pub(crate) use self::applies::applies;
-pub(crate) use self::headers::{Headers, OwnFields};
+pub(crate) use self::{
+    applies::applies,
+    headers::{Headers, OwnFields},
+    quota_status::{PerQuota, unit_of},
+    times::whole_seconds,
+};
 pub use self::{
     name::{exposed_headers, grpc_exposed_headers},
     style::HeaderStyle,
 };
-pub(crate) use self::{per_quota::PerQuota, seconds::whole_seconds};

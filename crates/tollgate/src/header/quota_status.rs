@@ -1,9 +1,9 @@
-//! The status of one quota for a client.
+//! Numbers of a quota: for a client, as an inner limiter has written them, and a value for each quota of a rule set.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, sync::OnceLock, time::Duration};
 
 use smallvec::SmallVec;
-use tollgate_core::{Outcome, Retry, RuleSet, Verdict};
+use tollgate_core::{Outcome, Quota, Retry, Rule, RuleSet, Verdict};
 
 pub(super) type Standings = SmallVec<[QuotaStatus; 4]>;
 
@@ -66,4 +66,68 @@ fn lasts(verdict: &Verdict) -> Duration {
         Retry::After(delay) => delay,
         _ => verdict.reset_after(),
     }
+}
+
+/// The numbers found there; `None` for a missing or invalid one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InnerQuota {
+    pub(super) remaining: Option<u64>,
+    pub(super) reset: Option<u64>,
+}
+
+impl InnerQuota {
+    /// Whether it has fewer units left, or as many for at least the same time. An invalid number does not count.
+    pub(super) fn leaves_less(self, remaining: u64, reset: u64) -> bool {
+        self.remaining.is_some_and(|written| {
+            written < remaining
+                || written == remaining && self.reset.is_none_or(|written| written >= reset)
+        })
+    }
+}
+
+/// A value for each quota of a rule set: by rule, then by plan.
+#[derive(Debug)]
+pub(crate) struct PerQuota<T>(Box<[Box<[T]>]>);
+
+impl<T> PerQuota<T> {
+    pub(crate) fn new(rules: &RuleSet, make: impl Fn(&Rule, &Quota) -> T) -> Self {
+        let of_rule = |rule: &Rule| {
+            let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+            quotas.map(|quota| make(rule, quota)).collect()
+        };
+        Self(rules.rules().iter().map(of_rule).collect())
+    }
+
+    /// The value of this rule's plan; `None` if a request has brought its quota along.
+    pub(crate) fn find(&self, rule: usize, plan: usize) -> Option<&T> {
+        self.0.get(rule)?.get(plan)
+    }
+}
+
+impl<T> PerQuota<OnceLock<T>> {
+    /// Values that are made when they are first asked for: few rules of thousands deny.
+    pub(crate) fn on_demand(rules: &RuleSet) -> Self {
+        Self::new(rules, |_, _| OnceLock::new())
+    }
+
+    /// The value of this rule's plan, of the rules that these were made for; `None` if a request has brought its quota along.
+    pub(crate) fn find_or_make(
+        &self,
+        rules: &RuleSet,
+        rule: usize,
+        plan: usize,
+        make: impl FnOnce(&Rule, &Quota) -> T,
+    ) -> Option<&T> {
+        let value = self.find(rule, plan)?;
+        let rule = rules.rules().get(rule)?;
+        Some(value.get_or_init(|| make(rule, rule.quota_of(plan))))
+    }
+}
+
+/// What a rule counts, in the plural; `units` where requests differ in cost.
+pub(crate) fn unit_of(rule: &tollgate_core::Rule) -> &str {
+    rule.unit_name().unwrap_or(match rule.fixed_cost() {
+        1 => "requests",
+        _ => "units",
+    })
 }

@@ -6,10 +6,7 @@ use http::HeaderMap;
 use tollgate_core::{RuleError, RuleErrorKind, RuleSet, types::UnknownName};
 
 use crate::{
-    header::{
-        response_time::{epoch_seconds, response_time},
-        seconds::whole_seconds,
-    },
+    header::times::{epoch_seconds, response_time, whole_seconds},
     json_text::push_text,
 };
 

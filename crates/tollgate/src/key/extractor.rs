@@ -1,6 +1,14 @@
-//! What an extractor is, and two of which one steps in for the other.
+//! What an extractor is, and how several become one: alternatives and tuples.
 
-use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    future::{Future, poll_fn},
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use tollgate_core::{KeyBuf, Pending};
 
@@ -220,3 +228,117 @@ macro_rules! for_pointer {
 
 for_pointer!(Arc);
 for_pointer!(Box);
+
+type LookUp = Pending<Result<KeyBuf, NoKey>>;
+
+macro_rules! tuple {
+    ($($extractor:ident $field:tt),+) => {
+        /// One key of all parts, in order. If one is missing, there is no key.
+        ///
+        /// Look-ups run concurrently.
+        impl<$($extractor: KeyExtractor),+> KeyExtractor for ($($extractor,)+) {
+            fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+                in_order(&[$(&self.$field),+], head, key)
+            }
+
+            fn subject_type(&self) -> Cow<'static, str> {
+                let parts = [$(self.$field.subject_type()),+];
+                parts.join("+").into()
+            }
+
+            fn validate(&self) -> Result<(), String> {
+                $(self.$field.validate()?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+fn in_order(extractors: &[&dyn KeyExtractor], head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+    if !key.is_empty() {
+        // A nested tuple: collect our parts separately, because a look-up may have to take them along.
+        let mut own = KeyBuf::new();
+        let found = in_order(extractors, head, &mut own);
+        if matches!(found, Extracted::Key) {
+            key.append(&own);
+        }
+        return found;
+    }
+    for (i, extractor) in extractors.iter().enumerate() {
+        let start = key.len();
+        match extractor.extract(head, key) {
+            Extracted::Key => {}
+            Extracted::Nothing(why) => {
+                key.clear();
+                return Extracted::Nothing(why);
+            }
+            Extracted::Later(later) => {
+                key.truncate(start);
+                return with_look_up(std::mem::take(key), later, &extractors[i + 1..], head);
+            }
+        }
+    }
+    Extracted::Key
+}
+
+/// Reads everything else from the head now, because it is gone when the look-up ends.
+fn with_look_up(
+    before: KeyBuf,
+    later: LookUp,
+    after: &[&dyn KeyExtractor],
+    head: &Head<'_>,
+) -> Extracted {
+    let mut rest = KeyBuf::new();
+    let rest_later = match in_order(after, head, &mut rest) {
+        Extracted::Key => None,
+        Extracted::Nothing(why) => return Extracted::Nothing(why),
+        Extracted::Later(rest) => Some(rest),
+    };
+    Extracted::Later(Pending::new(async move {
+        let mut key = before;
+        match rest_later {
+            Some(rest) => {
+                let (later, rest) = both(later, rest).await?;
+                key.append(&later);
+                key.append(&rest);
+            }
+            None => {
+                key.append(&later.await?);
+                key.append(&rest);
+            }
+        }
+        Ok(key)
+    }))
+}
+
+/// Both keys, or the reason of the first extractor without one, in their order, so that it does not depend on timing.
+async fn both(mut first: LookUp, mut second: LookUp) -> Result<(KeyBuf, KeyBuf), NoKey> {
+    let (mut one, mut other) = (None, None);
+    poll_fn(|cx| {
+        if one.is_none()
+            && let Poll::Ready(found) = Pin::new(&mut first).poll(cx)
+        {
+            one = Some(found?);
+        }
+        if other.is_none()
+            && let Poll::Ready(found) = Pin::new(&mut second).poll(cx)
+        {
+            other = Some(found);
+        }
+        match (one.take(), other.take()) {
+            (Some(one), Some(other)) => Poll::Ready(other.map(|other| (one, other))),
+            (found, of_second) => {
+                (one, other) = (found, of_second);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}

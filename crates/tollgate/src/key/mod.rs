@@ -130,15 +130,15 @@
 //! [`KeyExtractor::validate`].
 
 mod application;
-mod authorization;
 mod client_ip;
-mod combination;
 mod extractor;
 mod extractor_fn;
 mod fields;
+mod forwarded;
 mod peer;
-mod percent;
 mod target;
+mod trust;
+mod x_forwarded_for;
 
 pub use tollgate_core::{KeyBuf, KeyPart, PartKind};
 
@@ -146,15 +146,14 @@ pub use tollgate_core::{KeyBuf, KeyPart, PartKind};
 pub use self::target::{matched_path, path_parameter};
 pub use self::{
     application::{computed, constant, extension, extension_with, look_up},
-    authorization::authorization,
     client_ip::{ClientIp, client_ip},
     extractor::{Extracted, KeyExtractor, NoKey},
-    fields::{cookie, header, metadata},
+    fields::{authorization, cookie, header, metadata},
     peer::PeerAddr,
     target::{authority, grpc_method, grpc_service, method, path, query},
 };
 pub(crate) use self::{
-    client_ip::{TrustedPeers, network},
     peer::peer,
     target::service_and_method,
+    trust::{TrustedPeers, network},
 };

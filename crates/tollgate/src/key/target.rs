@@ -13,8 +13,7 @@ use crate::{
     head::Head,
     key::{
         extractor::{KeyExtractor, NoKey},
-        extractor_fn::{exactly_one, named, part},
-        percent::{Plus, decoded},
+        extractor_fn::{Plus, decoded, exactly_one, named, part},
     },
 };
 

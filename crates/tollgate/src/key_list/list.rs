@@ -18,10 +18,7 @@ use crate::{
     diagnostics,
     head::Head,
     key::{Extracted, KeyExtractor},
-    key_list::{
-        entry::{self, Entry},
-        set::Set,
-    },
+    key_list::set::{Entry, Set, read_entry},
 };
 
 type HashFn = dyn Fn(&str) -> u128 + Send + Sync;
@@ -111,7 +108,7 @@ impl KeyList {
                 let message = format!("list {:?}, line {}: {message}", self.name(), index + 1);
                 RuleError::general(RuleErrorKind::Key, message)
             };
-            match entry::read(line.as_ref()).map_err(wrong)? {
+            match read_entry(line.as_ref()).map_err(wrong)? {
                 None => {}
                 Some((Entry::Network(network), until)) => networks.push((network, until)),
                 Some((Entry::Key(key), until)) => {

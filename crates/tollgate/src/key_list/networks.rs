@@ -1,8 +1,6 @@
 //! The networks of an address family, in the order of their first addresses.
 
-use tollgate_core::Tick;
-
-use crate::key_list::entry::is_before;
+use tollgate_core::{Clock, Tick};
 
 /// How many networks a place of the index stands for, if they are spread evenly.
 const EACH: usize = 8;
@@ -148,4 +146,9 @@ impl<T: Address> Networks<T> {
         let networks = size_of_val(&*self.networks) + size_of_val(&*self.index);
         networks + size_of_val(&*self.parents) + size_of_val(&*self.ends)
     }
+}
+
+/// Whether it is before the end of an entry.
+pub(super) fn is_before(end: Tick) -> bool {
+    end == Tick::MAX || Clock::system().now() < end
 }

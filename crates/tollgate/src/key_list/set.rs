@@ -1,13 +1,18 @@
-//! One version of a list.
+//! One version of a list: its entries as text, and its keys and networks.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::{
+    collections::{HashMap, HashSet},
+    net::{IpAddr, Ipv6Addr},
+    time::UNIX_EPOCH,
+};
 
+use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use tollgate_core::Tick;
+use tollgate_core::{Quota, Tick};
 
-use crate::key_list::{
-    key_table::KeyTable,
-    networks::{Networks, Prefix},
+use crate::{
+    key::network,
+    key_list::networks::{Networks, Prefix, is_before},
 };
 
 /// The keys and networks of a list.
@@ -62,6 +67,86 @@ impl Set {
 fn halves(address: Ipv6Addr) -> [u64; 2] {
     let bits = address.to_bits();
     [(bits >> 64) as u64, bits as u64]
+}
+
+/// Hashes of 64 bits: with a million keys, one of 2^44 others passes for one of them.
+#[derive(Default)]
+pub(super) struct KeyTable {
+    endless: HashSet<u64, RandomState>,
+    ending: HashMap<u64, Tick, RandomState>,
+}
+
+impl KeyTable {
+    /// Of hashes with their ends. Of two ends the later one counts.
+    pub(super) fn new(entries: &[(u64, Tick)]) -> Self {
+        let endless = entries.iter().filter(|(_, until)| *until == Tick::MAX);
+        let mut table = Self {
+            endless: endless.map(|(hash, _)| *hash).collect(),
+            ending: HashMap::default(),
+        };
+        for (hash, until) in entries {
+            if !table.endless.contains(hash) {
+                let end = table.ending.entry(*hash).or_default();
+                *end = (*end).max(*until);
+            }
+        }
+        table.endless.shrink_to_fit();
+        table.ending.shrink_to_fit();
+        table
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.endless.len() + self.ending.len()
+    }
+
+    pub(super) fn has(&self, hash: u64) -> bool {
+        self.endless.contains(&hash) || self.ending.get(&hash).is_some_and(|end| is_before(*end))
+    }
+}
+
+/// What a line says.
+pub(super) enum Entry<'a> {
+    Key(&'a str),
+    Network(IpNet),
+}
+
+/// Reads a line. `None`: it says nothing.
+pub(super) fn read_entry(line: &str) -> Result<Option<(Entry<'_>, Tick)>, String> {
+    let line = match line.find(" #").or_else(|| line.find("\t#")) {
+        Some(comment) => &line[..comment],
+        None => line,
+    };
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let (text, until) = match line.rsplit_once(" until ") {
+        None => (line, Tick::MAX),
+        Some((text, until)) => (text.trim_end(), end(until.trim_start())?),
+    };
+    let address = text.split_once('/').map_or(text, |(address, _)| address);
+    if address.parse::<IpAddr>().is_err() {
+        return Ok(Some((Entry::Key(text), until)));
+    }
+    let network = network(text)?;
+    if network.prefix_len() == 0 {
+        return Err(format!(
+            "{text:?} names all addresses; leave the list away, or name networks"
+        ));
+    }
+    Ok(Some((Entry::Network(network), until)))
+}
+
+/// The end of an entry, which is read as that of a quota is.
+fn end(text: &str) -> Result<Tick, String> {
+    let quota: Quota = format!("none until {text}")
+        .parse()
+        .map_err(|wrong: tollgate_core::types::ParseQuotaError| wrong.message().to_owned())?;
+    let end = quota
+        .ends_at()
+        .and_then(|end| end.duration_since(UNIX_EPOCH).ok());
+    let end = end.unwrap_or_default().as_micros();
+    Ok(Tick::try_from(end).unwrap_or(Tick::MAX))
 }
 
 #[cfg(test)]
@@ -143,5 +228,28 @@ mod tests {
         let of_v4 = ["10.0.0.0/8"].map(|text| (text.parse().expect("a network"), Tick::MAX));
         assert!(Set::new(&[], &of_v4).has_address(mapped, 128));
         assert!(!Set::new(&[], &of_v4).has_address(mapped, 7));
+    }
+
+    #[test]
+    fn a_table_has_what_it_was_made_of_and_nothing_else() {
+        for hash in [
+            |n: u64| n,
+            |n| n << 40,
+            |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        ] {
+            let until = |n| if n % 3 == 0 { 5 } else { Tick::MAX };
+            let list: Vec<_> = (1..100_000).map(|n| (hash(n), until(n))).collect();
+            let table = KeyTable::new(&[&list[..], &list[..100]].concat());
+            let endless: Vec<_> = list.iter().map(|(hash, _)| (*hash, Tick::MAX)).collect();
+            let endless = KeyTable::new(&endless);
+            assert_eq!((table.len(), endless.len()), (list.len(), list.len()));
+            for n in 1..200_000 {
+                // What has ended is in no list.
+                let is_in = n < 100_000;
+                assert_eq!(table.has(hash(n)), is_in && n % 3 > 0, "{n}");
+                assert_eq!(endless.has(hash(n)), is_in, "{n}");
+            }
+        }
+        assert!(!KeyTable::new(&[]).has(0));
     }
 }

@@ -16,7 +16,10 @@ use tower_service::Service;
 
 use crate::{
     head::Head,
-    message::{body::MessageBody, call::Call, response_body::MessageLimitResponseBody},
+    message::{
+        body::{MessageBody, MessageLimitResponseBody},
+        call::Call,
+    },
     rate_limit::{
         config::Config,
         deny::reject,

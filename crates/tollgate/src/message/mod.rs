@@ -137,7 +137,6 @@ mod framing;
 mod future;
 mod grant;
 mod layer;
-mod response_body;
 mod service;
 
 pub use self::{

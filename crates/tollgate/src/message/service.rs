@@ -13,9 +13,8 @@ use tower_service::Service;
 use crate::{
     head::Head,
     message::{
-        body::MessageBody,
+        body::{MessageBody, MessageLimitResponseBody},
         future::{MessageLimitFuture, State, Waiting, call},
-        response_body::MessageLimitResponseBody,
     },
     protocol::WireProtocol,
     rate_limit::{

@@ -34,11 +34,10 @@
 #[cfg(feature = "metrics")]
 mod meters;
 mod observer;
-mod route;
 
 pub use crate::rate_limit::TopKeysEndpoint;
 
-pub(crate) use self::{observer::Observer, route::Route};
+pub(crate) use self::observer::{Observer, Route};
 pub use tollgate_core::observe::BUCKETS;
 #[cfg(feature = "metrics")]
 pub use tollgate_core::observe::flush_metrics;

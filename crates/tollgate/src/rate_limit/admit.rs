@@ -12,7 +12,7 @@ use tollgate_core::{Check, Decision, Key, Pending, Verdict, store::Checks};
 
 use crate::{
     head::Head,
-    header::{applies, server_timing},
+    header::{applies, times::write_server_timing},
     inner_response::InnerResponse,
     rate_limit::{
         admission::{Admission, strictness},
@@ -152,7 +152,7 @@ impl Admitted {
                 self.config.duplicates.on_response();
             }
             if let Some(waited) = entry.waited {
-                server_timing::write(&mut response.headers, waited);
+                write_server_timing(&mut response.headers, waited);
             }
         }
         // First: a settlement would return them with its ticket.

@@ -9,7 +9,7 @@ use crate::{
     header::{
         applies,
         name::{RATELIMIT, RATELIMIT_POLICY},
-        retry_after,
+        times::{retry_delay, write_retry_after},
     },
     key::NoKey,
     protocol::{Protocol, WireProtocol},
@@ -86,7 +86,7 @@ pub(crate) fn response_without_quota(config: &Config, denial: &Denial<'_>) -> Re
     let protocol = config.settings.protocol.of(&denial.head());
     let mut response = config.responses.respond(denial, protocol);
     if let Some(delay) = denial.retry_after() {
-        retry_after::write(response.headers_mut(), delay);
+        write_retry_after(response.headers_mut(), delay);
     }
     with_extensions(config, response, denial.decision())
 }
@@ -97,7 +97,7 @@ pub(crate) fn denial<'a>(
     decision: &'a Decision,
     seed: u64,
 ) -> Denial<'a> {
-    let delay = retry_after::delay(decision.retry(), config.settings.jitter_percent, seed);
+    let delay = retry_delay(decision.retry(), config.settings.jitter_percent, seed);
     let status = match decision.reason() {
         Some(Reason::StoreFailed) => StatusCode::SERVICE_UNAVAILABLE,
         Some(Reason::Blocked) => {

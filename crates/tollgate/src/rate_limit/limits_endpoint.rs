@@ -11,7 +11,7 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
-    header::response_time::epoch_seconds,
+    header::times::epoch_seconds,
     json_text::{JsonObject, respond},
     key::KeyExtractor,
     rate_limit::{layer::RateLimitLayer, live_config::LiveConfig},

@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::{
-    routes::{Methods, PathOf, PathShape, Routes, Segment},
-    words::Words,
-};
+use crate::routes::{Methods, PathOf, PathShape, Routes, Segment, Words};
 
 use crate::head::Head;
 

@@ -17,9 +17,8 @@ use crate::{
     protocol::{Protocol, WireProtocol},
     rejection::{
         denial::Denial,
-        details::{DenialDetails, Exceeded},
-        protobuf::{Message, any, retry_info},
-        responses::Responses,
+        details::{DenialDetails, Exceeded, Message, any, retry_info},
+        style::Responses,
     },
 };
 

@@ -13,8 +13,7 @@ use crate::{
         bodies::{OpenBody, json, problem, text},
         denial::Denial,
         details::DenialDetails,
-        responses::Responses,
-        style::Style,
+        style::{Responses, Style},
     },
 };
 

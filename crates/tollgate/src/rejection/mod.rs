@@ -143,8 +143,6 @@ mod denial;
 mod details;
 mod grpc;
 mod http;
-mod protobuf;
-mod responses;
 pub(crate) mod style;
 #[cfg(test)]
 mod tests;
@@ -152,7 +150,6 @@ mod tests;
 pub use self::denial::Denial;
 pub(crate) use self::{
     grpc::{grpc_web_is_not_translated, unavailable},
-    responses::Responses,
-    style::Rejection,
+    style::{Rejection, Responses},
 };
 pub use crate::protocol::Protocol;

@@ -1,12 +1,19 @@
-//! The style of rejections.
+//! The style of rejections, and the response in the protocol of the request.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
-use http::Response;
-use tollgate_core::RuleError;
+use http::{Response, StatusCode};
+use tollgate_core::{RuleError, RuleSet};
 
-use crate::{header::template::Template, rejection::denial::Denial};
+use crate::{
+    header::{PerQuota, template::Template},
+    protocol::WireProtocol,
+    rejection::{bodies::OpenBody, denial::Denial, details::Message},
+};
 
 /// The response to a denial. See the [module documentation](crate::rejection).
 #[must_use]
@@ -98,5 +105,37 @@ impl fmt::Debug for Rejection {
             Style::Template(_) => "Rejection::json_template",
             Style::Custom(_) => "Rejection::custom",
         })
+    }
+}
+
+/// Rejections for one rule set, prepared once.
+#[derive(Debug)]
+pub(crate) struct Responses {
+    pub(super) rejection: Rejection,
+    /// That of an exceeded quota.
+    pub(super) status: StatusCode,
+    /// The body of a denial by one quota, with this status.
+    pub(super) bodies: PerQuota<OnceLock<OpenBody>>,
+    /// The `QuotaFailure` of a denial by one quota.
+    pub(super) failures: PerQuota<OnceLock<Message>>,
+}
+
+impl Responses {
+    /// Prepares responses. `status` is that of an exceeded quota.
+    pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
+        Self {
+            rejection,
+            status,
+            bodies: PerQuota::on_demand(rules),
+            failures: PerQuota::on_demand(rules),
+        }
+    }
+
+    /// The response, without `Retry-After` and the quota's fields.
+    pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
+        match protocol {
+            WireProtocol::Http => self.http(denial),
+            _ => self.grpc(denial, protocol),
+        }
     }
 }

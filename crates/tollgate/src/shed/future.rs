@@ -1,18 +1,26 @@
-//! The future of a response.
+//! The future of a response, and the answer to a request that is shed.
 
 use std::{
     fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
-use http::Response;
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
+};
 use pin_project_lite::pin_project;
 
 use crate::{
-    rate_limit::{ResponseBody, at_end::AtEnd},
+    head::Head,
+    header::times::write_retry_after,
+    protocol::WireProtocol,
+    rate_limit::{Refund, ResponseBody, at_end::AtEnd},
+    rejection::unavailable,
     shed::shedder::InFlight,
 };
 
@@ -81,4 +89,35 @@ impl<F> fmt::Debug for ShedFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShedFuture").finish_non_exhaustive()
     }
+}
+
+/// The problem type of the `RateLimit` drafts for a service that has less capacity than usual.
+const PROBLEM: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503}"#;
+
+/// 503, or `UNAVAILABLE` in gRPC. Limits outside of the layer give their units back.
+pub(super) fn answer(head: &Head<'_>, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
+    let mut response = match protocol {
+        WireProtocol::Http => problem(head),
+        grpc => unavailable(head, grpc, wait),
+    };
+    write_retry_after(response.headers_mut(), wait);
+    response.extensions_mut().insert(Refund);
+    response
+}
+
+fn problem(head: &Head<'_>) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(PROBLEM));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let fields = response.headers_mut();
+    fields.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if head.method == Method::HEAD {
+        // The length for GET (RFC 9110 §8.6).
+        fields.insert(CONTENT_LENGTH, HeaderValue::from(PROBLEM.len()));
+        response.body_mut().clear();
+    }
+    response
 }

@@ -12,10 +12,9 @@ use crate::{
     shed::{
         capacity::{Capacity, ShedError},
         observe::Observer,
-        priority::Priority,
+        priority::{Priority, TrustedHeaders},
         service::Shed,
         shedder::Shedder,
-        trusted_headers::TrustedHeaders,
     },
 };
 

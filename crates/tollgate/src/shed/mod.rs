@@ -69,7 +69,6 @@
 //! - A client that does not read its response keeps its place: set a write timeout in the server or the proxy in front of it.
 
 mod adaptive;
-mod answer;
 mod capacity;
 mod future;
 mod layer;
@@ -77,13 +76,10 @@ mod observe;
 mod priority;
 mod service;
 mod shedder;
-mod trusted_headers;
-mod worker_delay;
 
 pub use self::{
     capacity::{Capacity, ShedError},
     layer::ShedLayer,
-    priority::Priority,
+    priority::{Priority, TrustedHeaders},
     service::Shed,
-    trusted_headers::TrustedHeaders,
 };

@@ -1,8 +1,13 @@
-//! How important a request is.
+//! How important a request is, and header fields that say it. They are read from trusted peers only: any client can send
+//! `x-priority: 0`.
 
-use http::Method;
+use http::{HeaderName, Method};
 
-use crate::head::Head;
+use crate::{
+    head::Head,
+    key::{TrustedPeers, peer},
+    shed::capacity::ShedError,
+};
 
 /// The class of a request: what is shed last, and what first.
 ///
@@ -51,4 +56,101 @@ impl Priority {
             Self::P3 => "p3",
         }
     }
+}
+
+/// What peers in these networks say of a request: gateways and services of your own.
+///
+/// ```
+/// use tollgate::shed::TrustedHeaders;
+///
+/// let headers = TrustedHeaders::from(["10.0.0.0/8"])?.priority("x-priority")?.request_id("x-request-id")?;
+/// # let _ = headers;
+/// assert!(TrustedHeaders::from(["0.0.0.0/0"]).is_err());
+/// # Ok::<(), tollgate::shed::ShedError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "the fields are read once a layer has them"]
+pub struct TrustedHeaders {
+    peers: TrustedPeers,
+    priority: Option<HeaderName>,
+    request_id: Option<HeaderName>,
+}
+
+impl TrustedHeaders {
+    /// Trusts peers with these addresses: CIDRs, single addresses, or `unix:` for peers on a Unix socket. Nothing is read before a
+    /// field is named.
+    ///
+    /// A gateway has to set the fields on each request, or to remove them: one that passes on what clients send lets each client choose its
+    /// own class. In nginx, `proxy_set_header X-Priority "";` removes a field and `proxy_set_header X-Request-Id $request_id;` sets one.
+    ///
+    /// # Errors
+    ///
+    /// No network; a text that is none; all addresses, because each client could choose its class.
+    pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, ShedError> {
+        let mut peers = TrustedPeers::default();
+        for text in networks {
+            peers.add(&text.to_string()).map_err(ShedError::new)?;
+        }
+        if peers.is_empty() {
+            return Err(ShedError::new(
+                "no peer is trusted, so no field would ever be read: name the networks of your gateways, \"10.0.0.0/8\" say",
+            ));
+        }
+        if let Some(everybody) = peers.everybody() {
+            return Err(ShedError::new(format!(
+                "{everybody} is every client: each could choose its own class; name the networks of your gateways, \"10.0.0.0/8\" say"
+            )));
+        }
+        Ok(Self {
+            peers,
+            priority: None,
+            request_id: None,
+        })
+    }
+
+    /// The field with the class: `0` to `3`, or `p0` to `p3`. Another value, and a field that is there twice, is the lowest class;
+    /// a request without the field has the class that it has without trusted headers.
+    ///
+    /// # Errors
+    ///
+    /// A name that no header field can have.
+    pub fn priority(mut self, name: &str) -> Result<Self, ShedError> {
+        self.priority = Some(field(name)?);
+        Ok(self)
+    }
+
+    /// The field with an id that the retries of a request keep. A retry within the minute gets the answer of the first attempt
+    /// while the load is the same, so that retries do not raise the share of requests that get through.
+    ///
+    /// # Errors
+    ///
+    /// A name that no header field can have.
+    pub fn request_id(mut self, name: &str) -> Result<Self, ShedError> {
+        self.request_id = Some(field(name)?);
+        Ok(self)
+    }
+
+    /// The class that a trusted peer has given.
+    pub(super) fn priority_of(&self, head: &Head<'_>) -> Option<Priority> {
+        let mut values = head.headers.get_all(self.priority.as_ref()?).iter();
+        let value = values.next().filter(|_| self.peers.trust(peer(head)))?;
+        Some(match values.next() {
+            None => Priority::of_value(value.as_bytes()),
+            Some(_) => Priority::P3,
+        })
+    }
+
+    /// The id that a trusted peer has given.
+    pub(super) fn request_id_of<'a>(&self, head: Head<'a>) -> Option<&'a [u8]> {
+        let value = head.headers.get(self.request_id.as_ref()?)?;
+        self.peers.trust(peer(&head)).then(|| value.as_bytes())
+    }
+}
+
+fn field(name: &str) -> Result<HeaderName, ShedError> {
+    name.parse().map_err(|_| {
+        ShedError::new(format!(
+            "{name:?} is no name of a header field: take one such as \"x-priority\""
+        ))
+    })
 }

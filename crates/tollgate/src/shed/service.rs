@@ -12,7 +12,11 @@ use tower_service::Service;
 use crate::{
     head::Head,
     rate_limit::ResponseBody,
-    shed::{answer::answer, future::ShedFuture, priority::Priority, shedder::Shedder},
+    shed::{
+        future::{ShedFuture, answer},
+        priority::Priority,
+        shedder::Shedder,
+    },
 };
 
 /// Sheds requests to `S`. Made by [`ShedLayer`](crate::shed::ShedLayer).

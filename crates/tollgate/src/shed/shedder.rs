@@ -18,8 +18,7 @@ use crate::{
     shed::{
         capacity::{Capacity, Signal},
         observe::Observer,
-        priority::Priority,
-        trusted_headers::TrustedHeaders,
+        priority::{Priority, TrustedHeaders},
     },
 };
 

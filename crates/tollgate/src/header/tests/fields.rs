@@ -1,11 +1,11 @@
-//! Verdicts, and the fields that are written of them.
+//! Verdicts, the fields that are written of them, and the lists of fields for scripts in a browser.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, header};
 use tollgate_core::{Retry, Rule, RuleSet, Source, Verdict, algorithm::Assessment};
 
-use crate::header::{HeaderStyle as S, Headers};
+use crate::header::{HeaderStyle as S, Headers, exposed_headers, grpc_exposed_headers};
 
 /// The second 1 700 000 000.
 const DATE: HeaderValue = HeaderValue::from_static("Tue, 14 Nov 2023 22:13:20 GMT");
@@ -55,4 +55,17 @@ pub(super) fn lines(map: &HeaderMap) -> Vec<String> {
         .collect();
     lines.sort_by(|a, b| a.split(':').next().cmp(&b.split(':').next()));
     lines
+}
+
+#[test]
+fn every_field_is_exposed_once_and_in_lower_case_and_those_of_grpc_by_a_list_of_their_own() {
+    let names: Vec<_> = exposed_headers().collect();
+    let lists = [
+        "ratelimit ratelimit-policy ratelimit-limit ratelimit-remaining ratelimit-reset",
+        "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after",
+    ];
+    assert_eq!(names, lists.join(" ").split(' ').collect::<Vec<_>>());
+    let names: Vec<_> = grpc_exposed_headers().collect();
+    let list = "grpc-status grpc-message grpc-status-details-bin grpc-retry-pushback-ms";
+    assert_eq!(names, list.split(' ').collect::<Vec<_>>());
 }

@@ -17,15 +17,12 @@ use crate::{
     diagnostics,
     head::Head,
     key::{
-        client_ip::{
-            forwarded,
-            node::Entry,
-            trust::{MAX_ENTRIES, TrustedPeers, hop, network},
-            x_forwarded_for::{self, X_FORWARDED_FOR},
-        },
         extractor::{Extracted, KeyExtractor, NoKey},
         fields::header_name,
+        forwarded,
         peer::{no_peer, peer, with_peer},
+        trust::{Entry, MAX_ENTRIES, TrustedPeers, hop, network},
+        x_forwarded_for::{self, X_FORWARDED_FOR},
     },
 };
 

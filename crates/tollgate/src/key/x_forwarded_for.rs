@@ -5,11 +5,8 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, header::ValueIter};
 
 use crate::key::{
-    client_ip::{
-        node::{Entry, address},
-        trust::SOCKET,
-    },
     extractor_fn::exactly_one,
+    trust::{Entry, SOCKET, address},
 };
 
 /// The longest address with brackets, port and quotes has 49 bytes. A longer entry is invalid.

@@ -6,10 +6,7 @@ use http::{
 };
 use smallvec::SmallVec;
 
-use crate::key::client_ip::{
-    node::{Entry, node},
-    trust::MAX_ENTRIES,
-};
+use crate::key::trust::{Entry, MAX_ENTRIES, node};
 
 /// The maximum number of bytes to read, over all lines. Quotes can be parsed only from the left, so a line is read completely or
 /// not at all.

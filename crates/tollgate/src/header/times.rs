@@ -1,17 +1,24 @@
-//! `Retry-After` (RFC 9110 §10.2.3).
+//! Times in fields: whole seconds, moments, `Retry-After` (RFC 9110 §10.2.3), and `Server-Timing` (a W3C Recommendation in
+//! preparation), which tells how long a request has waited for its quota.
+//!
+//! ```text
+//! Retry-After: 17
+//! Server-Timing: ratelimit;dur=1250.3
+//! ```
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use http::{HeaderMap, HeaderValue, header::RETRY_AFTER};
-use tollgate_core::Retry;
-
-use crate::header::seconds::whole_seconds;
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{DATE, RETRY_AFTER},
+};
+use tollgate_core::{Clock, Retry, Tick};
 
 /// The retry time for the client; `None` if no wait helps, or if it is not known.
 ///
 /// The jitter extends the time by up to `jitter_percent`. It depends only on `seed` (the key), so that clients return at different
 /// times, and a client that retries early gets a shorter time each time.
-pub(crate) fn delay(retry: Retry, jitter_percent: u8, seed: u64) -> Option<Duration> {
+pub(crate) fn retry_delay(retry: Retry, jitter_percent: u8, seed: u64) -> Option<Duration> {
     let Retry::After(wait) = retry else {
         return None;
     };
@@ -26,7 +33,7 @@ pub(crate) fn delay(retry: Retry, jitter_percent: u8, seed: u64) -> Option<Durat
 }
 
 /// Sets the field to whole seconds, rounded up, at least 1. Keeps an existing larger number, and an existing date.
-pub(crate) fn write(map: &mut HeaderMap, delay: Duration) {
+pub(crate) fn write_retry_after(map: &mut HeaderMap, delay: Duration) {
     let mut seconds = whole_seconds(delay);
     for value in map.get_all(RETRY_AFTER) {
         let Ok(text) = value.to_str() else { continue };
@@ -43,6 +50,44 @@ pub(crate) fn write(map: &mut HeaderMap, delay: Duration) {
     }
 }
 
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Adds the wait in milliseconds, in addition to what the service has measured itself.
+pub(crate) fn write_server_timing(map: &mut HeaderMap, waited: Duration) {
+    let tenths = waited.as_micros() / 100;
+    let value = format!("ratelimit;dur={}.{}", tenths / 10, tenths % 10);
+    if let Ok(value) = HeaderValue::try_from(value) {
+        let _ = map.try_append(SERVER_TIMING, value);
+    }
+}
+
+/// When a response is sent, by its own clock: that of its `Date`, or of this machine, where the server adds the `Date` later. The
+/// store's clock may be minutes off.
+pub(crate) fn response_time(map: &HeaderMap) -> Tick {
+    let date = || {
+        let date = map.get(DATE)?.to_str().ok()?;
+        let since = httpdate::parse_http_date(date).ok()?;
+        u64::try_from(since.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
+    };
+    // A date says nothing of the part of its second: the last one is not too early.
+    let latest = date().map(|date| date.saturating_add(999_999));
+    latest.unwrap_or_else(|| Clock::system().now())
+}
+
+/// The end of a time from `now`, in whole seconds since the Unix epoch, rounded up.
+pub(crate) fn epoch_seconds(now: Tick, lasts: Duration) -> u64 {
+    let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+    now.saturating_add(micros).div_ceil(1_000_000)
+}
+
+/// Whole seconds, rounded up, at least one: rounding down would promise units too early, and 0 would mean "now".
+pub(crate) const fn whole_seconds(duration: Duration) -> u64 {
+    let seconds = duration
+        .as_secs()
+        .saturating_add((duration.subsec_nanos() > 0) as u64);
+    if seconds == 0 { 1 } else { seconds }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -54,7 +99,7 @@ mod tests {
         for value in before {
             map.append(RETRY_AFTER, HeaderValue::from_static(value));
         }
-        write(&mut map, delay);
+        write_retry_after(&mut map, delay);
         map.get_all(RETRY_AFTER)
             .iter()
             .map(|value| value.to_str().expect("ascii").to_owned())
@@ -87,9 +132,12 @@ mod tests {
     #[test]
     fn there_is_none_if_waiting_does_not_help() {
         for retry in [Retry::Now, Retry::Never, Retry::Unknown] {
-            assert_eq!(delay(retry, 10, 42), None);
+            assert_eq!(retry_delay(retry, 10, 42), None);
         }
-        assert_eq!(delay(Retry::after_micros(0), 0, 1), Some(Duration::ZERO));
+        assert_eq!(
+            retry_delay(Retry::after_micros(0), 0, 1),
+            Some(Duration::ZERO)
+        );
     }
 
     proptest! {
@@ -98,7 +146,7 @@ mod tests {
             wait in 0..10_u64.pow(14), less in 0..10_u64.pow(14), percent: u8, seed: u64,
         ) {
             let less = less.min(wait);
-            let jittered = |micros| delay(Retry::after_micros(micros), percent, seed).expect("a wait");
+            let jittered = |micros| retry_delay(Retry::after_micros(micros), percent, seed).expect("a wait");
             let (long, short) = (jittered(wait), jittered(less));
             prop_assert!(long >= Duration::from_micros(wait));
             prop_assert!(long.as_micros() <= u128::from(wait) * (100 + u128::from(percent)) / 100 + 1);

@@ -1,3 +1,0 @@
-//! Where a store has its time from, and the clock that a test moves.
-
-pub use tollgate_core::{Clock, ManualClock};

@@ -1,0 +1,187 @@
+//! Fields of older styles, which report one rule. `RateLimit-Policy` of draft-6 and draft-7, with policies identified by their limit;
+//! `RateLimit` of draft-7, one dictionary; and three fields of one number each: `RateLimit-*` of draft-6, and `X-RateLimit-*`.
+//!
+//! ```text
+//! RateLimit-Policy: 100;w=60, 5000;w=86400
+//! RateLimit: limit=100, remaining=50, reset=17
+//!
+//! X-RateLimit-Limit: 100
+//! X-RateLimit-Remaining: 50
+//! X-RateLimit-Reset: 17
+//! ```
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+use tollgate_core::{MAX_UNITS, Quota, RuleSet};
+
+use crate::header::{
+    name::{
+        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
+        X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
+    },
+    quota_status::{InnerQuota, PerQuota, QuotaStatus},
+    structured::{Line, field_value, push_integer, separate},
+    times::whole_seconds,
+};
+
+#[derive(Debug)]
+pub(super) struct Numbered(PerQuota<Option<Policy>>);
+
+#[derive(Clone, Debug)]
+struct Policy {
+    limit: u64,
+    seconds: u64,
+    value: HeaderValue,
+}
+
+impl Policy {
+    fn of(quota: &Quota) -> Option<Self> {
+        let limit = quota.limit().min(MAX_UNITS);
+        // These drafts require the window, so a shorter one is rounded up to a second.
+        let seconds = whole_seconds(quota.window()).min(MAX_UNITS);
+        Some(Self {
+            limit,
+            seconds,
+            value: HeaderValue::from_str(&format!("{limit};w={seconds}")).ok()?,
+        })
+    }
+}
+
+impl Numbered {
+    pub(super) fn new(rules: &RuleSet) -> Self {
+        Self(PerQuota::new(rules, |_, quota| Policy::of(quota)))
+    }
+
+    pub(super) fn write(&self, map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {
+        if let Some(policies) = self.policies(map, rules, statuses) {
+            let _ = map.try_append(RATELIMIT_POLICY, policies);
+        }
+    }
+
+    /// The policies that are not in `map` yet. No two may share a limit: the one with the longer window stays, which is
+    /// the lower rate.
+    fn policies(
+        &self,
+        map: &HeaderMap,
+        rules: &RuleSet,
+        statuses: &[QuotaStatus],
+    ) -> Option<HeaderValue> {
+        let mut kept = SmallVec::<[Cow<'_, Policy>; 4]>::new();
+        for status in statuses {
+            let policy = match self.0.find(status.rule, status.plan) {
+                Some(policy) => policy.as_ref().map(Cow::Borrowed),
+                None => {
+                    let rule = rules.rules().get(status.rule)?;
+                    Policy::of(&rule.quota_under(status.plan)).map(Cow::Owned)
+                }
+            };
+            let Some(policy) = policy else {
+                continue;
+            };
+            match kept.iter_mut().find(|other| other.limit == policy.limit) {
+                Some(other) if other.seconds < policy.seconds => *other = policy,
+                Some(_) => {}
+                None => kept.push(policy),
+            }
+        }
+        for value in map.get_all(RATELIMIT_POLICY) {
+            kept.retain(|policy| !limits(value).any(|limit| limit == policy.limit));
+        }
+        // A value of its own: a clone would count on one that all threads share.
+        let mut line = Line::new();
+        for policy in kept {
+            separate(&mut line);
+            line.push(policy.value.as_bytes());
+        }
+        field_value(&line)
+    }
+}
+
+/// The limits of the policies in a value.
+fn limits(value: &HeaderValue) -> impl Iterator<Item = u64> {
+    value
+        .to_str()
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|policy| policy.split(';').next()?.trim().parse().ok())
+}
+
+/// Writes the field, unless an inner limiter has written one with fewer remaining units.
+pub(super) fn write_dictionary(map: &mut HeaderMap, status: &QuotaStatus) {
+    let reset = whole_seconds(status.lasts);
+    if map
+        .get(RATELIMIT)
+        .is_some_and(|value| read_dictionary(value).leaves_less(status.remaining, reset))
+    {
+        return;
+    }
+    let mut line = Line::new();
+    line.push(b"limit=");
+    push_integer(&mut line, status.limit);
+    line.push(b", remaining=");
+    push_integer(&mut line, status.remaining);
+    line.push(b", reset=");
+    push_integer(&mut line, reset);
+    if let Some(value) = field_value(&line) {
+        let _ = map.try_insert(RATELIMIT, value);
+    }
+}
+
+fn read_dictionary(value: &HeaderValue) -> InnerQuota {
+    let member = |name: &str| {
+        value.to_str().ok()?.split(',').find_map(|member| {
+            let (key, number) = member.split_once('=')?;
+            (key.trim() == name).then(|| number.trim().parse().ok())?
+        })
+    };
+    InnerQuota {
+        remaining: member("remaining"),
+        reset: member("reset"),
+    }
+}
+
+/// The names of the three.
+#[derive(Debug)]
+pub(super) struct Triple {
+    limit: HeaderName,
+    remaining: HeaderName,
+    reset: HeaderName,
+}
+
+pub(super) static DRAFT_6: Triple = Triple {
+    limit: RATELIMIT_LIMIT,
+    remaining: RATELIMIT_REMAINING,
+    reset: RATELIMIT_RESET,
+};
+
+pub(super) static X_RATELIMIT: Triple = Triple {
+    limit: X_RATELIMIT_LIMIT,
+    remaining: X_RATELIMIT_REMAINING,
+    reset: X_RATELIMIT_RESET,
+};
+
+impl Triple {
+    /// Writes all three, unless an inner limiter has written fewer remaining units.
+    pub(super) fn write(&self, map: &mut HeaderMap, status: &QuotaStatus, reset: u64) {
+        if self.read(map).leaves_less(status.remaining, reset) {
+            return;
+        }
+        for (name, number) in [
+            (&self.limit, status.limit),
+            (&self.remaining, status.remaining),
+            (&self.reset, reset),
+        ] {
+            let _ = map.try_insert(name, HeaderValue::from(number.min(MAX_UNITS)));
+        }
+    }
+
+    fn read(&self, map: &HeaderMap) -> InnerQuota {
+        let number = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
+        InnerQuota {
+            remaining: number(&self.remaining),
+            reset: number(&self.reset),
+        }
+    }
+}
