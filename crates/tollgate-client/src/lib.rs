@@ -210,13 +210,10 @@
 
 mod acquire;
 mod advice;
-mod authority;
 mod budgets;
 mod client_limit;
 mod config;
-mod cooldown;
 mod error;
-mod future;
 mod layer;
 #[cfg(feature = "tonic")]
 mod over_channel;
@@ -232,10 +229,9 @@ pub use self::{
     advice::ServerLimits,
     client_limit::ClientLimiter,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
-    future::ResponseFuture,
     layer::ClientRateLimitLayer,
     replay_body::ReplayBody,
-    service::ClientRateLimit,
+    service::{ClientRateLimit, ResponseFuture},
 };
 
 /// Compiles the program in the README.

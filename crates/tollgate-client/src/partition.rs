@@ -9,8 +9,7 @@ use tokio::{
 
 use crate::{
     advice::AdvisedBudget,
-    budgets::{Budgets, InFlight},
-    cooldown::Cooldown,
+    budgets::{Budgets, Cooldown, InFlight},
 };
 
 /// The budgets of a server for one partition of requests, and the queue of the requests that wait for them.

@@ -51,7 +51,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::cooldown::Cooldown;
+    use crate::budgets::Cooldown;
 
     #[tokio::test(start_paused = true)]
     async fn the_scopes_that_hold_the_longest_are_kept() {

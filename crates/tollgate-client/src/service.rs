@@ -1,21 +1,27 @@
-//! The service.
+//! The service, and the future of a response: wait, send, retry.
 
 use std::{
+    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::Pending;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tollgate_core::{Pending, store::Checks};
 use tower::BoxError;
 use tower_service::Service;
 
 use crate::{
-    client_limit::ClientLimit,
+    acquire::acquire,
+    advice::ServerAdvice,
+    client_limit::{ClientLimit, RequestLimit},
     config::Config,
-    future::{ResponseFuture, respond},
+    error::ClientRateLimitError,
+    partition::Permit,
     replay_body::ReplayBody,
+    retry::{Retries, is_repeatable},
 };
 
 /// Sends requests to `S` as fast as their servers allow. Made by [`ClientRateLimitLayer`](crate::ClientRateLimitLayer).
@@ -67,4 +73,94 @@ where
         let limit = self.limit.as_ref().map(ClientLimit::of_request);
         Pending::new(respond(ready, request, Arc::clone(&self.config), limit))
     }
+}
+
+/// The response to an outgoing request, after waits and retries. Made by [`ClientRateLimit`](crate::ClientRateLimit).
+///
+/// # Cancel safety
+///
+/// Dropping it frees the request's places in queues and in flight.
+// Boxed: the cost is negligible next to a network request, and the states (queues, limits, cooldowns, the inner future, retries) read as
+// one function.
+pub type ResponseFuture<RB> = Pending<Result<Response<RB>, BoxError>>;
+
+/// Sends a request with the service that was polled ready, and retries it.
+pub(crate) async fn respond<S, B, RB>(
+    mut ready: S,
+    request: Request<B>,
+    config: Arc<Config>,
+    limit: Option<RequestLimit>,
+) -> Result<Response<RB>, BoxError>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    let limit = limit.as_ref();
+    let deadline = config.deadline();
+    let (head, body) = request.into_parts();
+    let partition = config
+        .partitions
+        .find_or_insert((config.partition_of)(&head));
+    let checks = limit.map_or_else(|| Ok(Checks::new()), |limit| limit.checks(&head));
+    let checks = checks.map_err(ClientRateLimitError::no_checks)?;
+    let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
+    let (body, replay) = ReplayBody::new(body, most);
+    let again = replay.is_complete().then(|| (head.clone(), replay));
+    let request = Request::from_parts(head, body);
+
+    let permit = acquire(&config, limit, &partition, &checks, deadline).await?;
+    config.retry_budget.deposit();
+    let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
+
+    let Some((head, replay)) = again else {
+        return Ok(response);
+    };
+    let mut retries = Retries::new(config.retries);
+    while replay.is_complete()
+        && let Some(at) = retries.next(&config, &advice, deadline)
+    {
+        sleep_until(at).await;
+        // If anything prevents the retry from here on, the caller gets the response that there is.
+        let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|ready| ready.is_ok()));
+        if timeout_at(deadline, is_ready).await != Ok(true) {
+            return Ok(response);
+        }
+        let Ok(permit) = acquire(&config, limit, &partition, &checks, deadline).await else {
+            return Ok(response);
+        };
+        let Some(body) = replay.replay() else {
+            return Ok(response);
+        };
+        drop(response);
+        let request = Request::from_parts(head.clone(), body);
+        (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
+    }
+    Ok(response)
+}
+
+/// Sends a request, and applies what the server says about its limits.
+async fn send<S, B, RB>(
+    ready: &mut S,
+    request: Request<ReplayBody<B>>,
+    permit: Permit<'_>,
+    config: &Config,
+    deadline: Instant,
+) -> Result<(Response<RB>, ServerAdvice), BoxError>
+where
+    S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
+    S::Error: Into<BoxError>,
+{
+    let response = ready.call(request).await.map_err(Into::into)?;
+    let (status, headers) = (response.status(), response.headers());
+    let (now, longest) = (config.clock.now(), config.max_retry_after);
+    let mut advice = ServerAdvice::read(status, headers, now, longest, &config.limit_statuses);
+    if let Some(read_limits) = &config.read_limits {
+        advice.add(read_limits(status, headers), longest);
+    }
+    let cooldown = advice
+        .retry_after
+        .map(|asked| config.cooldown(asked, deadline));
+    permit.on_response(&advice.budgets, cooldown);
+    Ok((response, advice))
 }

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tollgate::{Limiter, LiveLimiter, RateLimitLayer, clock::Clock};
 #[cfg(feature = "redis")]
@@ -14,9 +15,7 @@ use tollgate_rules::LiveRules;
 #[cfg(feature = "redis")]
 use tollgate_rules::{Bindings, redis::RedisRules};
 
-use crate::{
-    access::Access, exposition::Scrapes, journal::Journal, samples::Samples, viewers::Viewers,
-};
+use crate::{access::Access, exposition::Scrapes, samples::Samples, viewers::Viewers};
 
 /// A page for operators of rate limits, as a router: made by [`Console::new`], mounted by [`router`](Self::router).
 ///
@@ -192,5 +191,45 @@ impl fmt::Debug for Console {
             .field("access", &self.parts.access)
             .field("sources", &names.collect::<Vec<_>>())
             .finish_non_exhaustive()
+    }
+}
+
+/// How many actions the page shows.
+const MOST: usize = 100;
+
+/// Who uses the console, as the layer of the application knows: an extension of the request. It is the actor in the audit.
+///
+/// ```
+/// use tollgate_console::Operator;
+///
+/// let mut request = http::Request::get("/tollgate/overview").body(())?;
+/// // In a layer around the router, after a log-in.
+/// request.extensions_mut().insert(Operator::new("alice"));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Operator(pub(crate) String);
+
+impl Operator {
+    /// A person, by the name that the audit shows.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+}
+
+/// The latest actions, the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct Journal(VecDeque<Value>);
+
+impl Journal {
+    /// Notes an action.
+    pub(crate) fn note(&mut self, now: u64, who: &str, what: &str, because: &str) {
+        self.0
+            .push_front(json!({ "at": now / 1_000, "who": who, "what": what, "because": because }));
+        self.0.truncate(MOST);
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter()
     }
 }

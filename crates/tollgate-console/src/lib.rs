@@ -63,7 +63,6 @@ mod client;
 mod console;
 mod explain;
 mod exposition;
-mod journal;
 mod overview;
 mod pages;
 mod problems;
@@ -74,8 +73,7 @@ mod viewers;
 
 pub use self::{
     access::{Access, AccessError},
-    console::Console,
-    journal::Operator,
+    console::{Console, Operator},
 };
 
 /// Compiles the program in the README.

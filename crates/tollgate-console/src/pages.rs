@@ -17,10 +17,8 @@ use tokio_stream::{StreamExt, once, wrappers::WatchStream};
 use crate::{
     access::{Access, Refusal, refuse_other_sites},
     action, client,
-    console::{Console, Shared},
-    explain,
-    journal::Operator,
-    overview,
+    console::{Console, Operator, Shared},
+    explain, overview,
     response::{Answer, Wrong, answer, redirect, refuse, respond},
     sampler,
     viewers::Shown,

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use tollgate_core::journal::{DailyUsage, Journal};
 
 use crate::{
-    database::Database, error::LedgerError, outbox::Outbox, period::day_text, writer::name_of,
+    database::{Database, Outbox},
+    error::LedgerError,
+    period::day_text,
+    writer::name_of,
 };
 
 /// The rows of a transaction.

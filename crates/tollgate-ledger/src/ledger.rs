@@ -17,9 +17,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    database::Database,
+    database::{Database, Outbox},
     error::LedgerError,
-    outbox::Outbox,
     writer::{Batch, name_of},
 };
 

@@ -25,7 +25,6 @@ mod error;
 pub mod guide;
 mod ledger;
 mod movements;
-mod outbox;
 mod period;
 mod reconcile;
 mod report;

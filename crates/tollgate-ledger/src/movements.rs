@@ -15,9 +15,8 @@ use tollgate_core::{
 
 use crate::{
     counter::{hold_of, key_of, subject},
-    database::{Database, window_of},
+    database::{Database, Outbox, window_of},
     error::LedgerError,
-    outbox::Outbox,
 };
 
 /// The entries of a transaction.

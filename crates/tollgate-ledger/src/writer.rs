@@ -12,7 +12,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    counter::subject, database::Database, error::LedgerError, outbox::Outbox, period::CLOSES_AFTER,
+    counter::subject,
+    database::{Database, Outbox},
+    error::LedgerError,
+    period::CLOSES_AFTER,
     schema::Dialect,
 };
 

@@ -1,18 +1,29 @@
-//! What Envoy asks about, as parts of a request.
+//! What Envoy asks about, as parts of a request; and what it is told of a descriptor, by its tightest rule.
 
 use std::{
     borrow::Cow,
+    cmp::Reverse,
     net::{IpAddr, SocketAddr},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
-use tollgate::{key::PeerAddr, siblings::RequestPart};
+use tollgate::{
+    Quota,
+    decision::{Outcome, Retry, Verdict},
+    key::PeerAddr,
+    siblings::{PartsDecision, RequestPart},
+};
 use tollgate_rules::operators::Descriptor;
 
 use crate::{
     path::normal_path,
-    proto::{RateLimitDescriptor, RateLimitRequest, rate_limit_descriptor::Entry},
+    proto::{
+        RateLimitDescriptor, RateLimitRequest,
+        rate_limit_descriptor::Entry,
+        rate_limit_response::{Code, DescriptorStatus, RateLimit, rate_limit::Unit},
+    },
 };
 
 const MAX_DESCRIPTORS: usize = 32;
@@ -116,4 +127,122 @@ fn read(key: &str, value: &Bytes, head: &mut Parts) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// The status of a part: of the rule that denies it for longest, or else of the one that leaves least. Rules that are not enforced are
+/// left out: Envoy would show the client what they say.
+pub(crate) fn status_of(decided: &PartsDecision, part: usize) -> DescriptorStatus {
+    let rules = decided.rules();
+    let is_enforced = |verdict: &&Verdict| rules.enforces(verdict.rule());
+    let verdicts = || decided.verdicts_of(part).filter(is_enforced);
+    let denies = |verdict: &Verdict| verdict.outcome() == Outcome::Deny;
+    let waits = |verdict: &Verdict| match verdict.retry() {
+        Retry::Now => (0, Duration::ZERO),
+        Retry::After(delay) => (1, delay),
+        _ => (2, Duration::ZERO),
+    };
+    let tightest = match verdicts().any(denies) {
+        true => verdicts()
+            .filter(|it| denies(it))
+            .max_by_key(|it| waits(it)),
+        false => verdicts()
+            .filter(|it| it.has_numbers())
+            .min_by_key(|it| (it.remaining(), Reverse(it.reset_after()))),
+    };
+    let Some(verdict) = tightest else {
+        return DescriptorStatus {
+            code: Code::Ok.into(),
+            ..DescriptorStatus::default()
+        };
+    };
+    let is_denied = denies(verdict);
+    let until = match verdict.retry() {
+        Retry::After(delay) if is_denied => Some(delay),
+        _ if is_denied => None,
+        _ => Some(verdict.reset_after()),
+    };
+    let rule = rules
+        .rules()
+        .get(verdict.rule())
+        .filter(|_| verdict.has_numbers());
+    DescriptorStatus {
+        code: if is_denied { Code::OverLimit } else { Code::Ok }.into(),
+        current_limit: rule.map(|rule| limit_of(rule.name(), &rule.quota_under(verdict.plan()))),
+        limit_remaining: u32::try_from(verdict.remaining()).unwrap_or(u32::MAX),
+        duration_until_reset: until.map(whole_seconds),
+    }
+}
+
+/// A quota in Envoy's units, where it is so many of one.
+fn limit_of(name: &str, quota: &Quota) -> RateLimit {
+    let seconds = ceiled(quota.window()).max(1);
+    let units = [
+        // As long as Envoy takes them to be.
+        (Unit::Year, 365 * 86_400),
+        (Unit::Month, 30 * 86_400),
+        (Unit::Week, 7 * 86_400),
+        (Unit::Day, 86_400),
+        (Unit::Hour, 3_600),
+        (Unit::Minute, 60),
+    ];
+    let whole = units
+        .into_iter()
+        .find(|(_, length)| seconds.is_multiple_of(*length));
+    let (unit, length) = whole.unwrap_or((Unit::Second, 1));
+    let multiplier = u32::try_from(seconds / length).unwrap_or(u32::MAX);
+    RateLimit {
+        name: name.to_owned(),
+        requests_per_unit: u32::try_from(quota.limit()).unwrap_or(u32::MAX),
+        unit: unit.into(),
+        unit_multiplier: (multiplier > 1).then_some(multiplier),
+    }
+}
+
+/// Envoy cuts the fraction off, and its client would come back too early.
+fn whole_seconds(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(ceiled(duration)).unwrap_or(i64::MAX),
+        nanos: 0,
+    }
+}
+
+fn ceiled(duration: Duration) -> u64 {
+    duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{DAY, HOUR, MINUTE, SECOND};
+
+    use super::*;
+
+    #[test]
+    fn a_quota_is_so_many_of_the_largest_unit() {
+        for (quota, unit, multiplier) in [
+            (Quota::fixed_window(5, SECOND), Unit::Second, None),
+            (Quota::fixed_window(5, 5 * SECOND), Unit::Second, Some(5)),
+            (Quota::fixed_window(5, 90 * SECOND), Unit::Second, Some(90)),
+            (Quota::fixed_window(5, MINUTE), Unit::Minute, None),
+            (Quota::fixed_window(5, 2 * HOUR), Unit::Hour, Some(2)),
+            (Quota::fixed_window(5, 30 * DAY), Unit::Month, None),
+            (Quota::fixed_window(5, 31 * DAY), Unit::Day, Some(31)),
+            (Quota::fixed_window(5, 14 * DAY), Unit::Week, Some(2)),
+            (Quota::fixed_window(5, SECOND / 4), Unit::Second, None),
+            // What refills in 1.5 s.
+            (Quota::gcra(10, 5 * SECOND).burst(3), Unit::Second, Some(2)),
+        ] {
+            let limit = limit_of("api", &quota);
+            assert_eq!(
+                (limit.unit(), limit.unit_multiplier),
+                (unit, multiplier),
+                "{quota}"
+            );
+        }
+        let most = limit_of("api", &Quota::fixed_window(1 << 40, DAY));
+        assert_eq!(most.requests_per_unit, u32::MAX);
+        let duration = whole_seconds(Duration::from_millis(60_200));
+        assert_eq!((duration.seconds, duration.nanos), (61, 0));
+    }
 }

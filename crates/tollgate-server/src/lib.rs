@@ -2,12 +2,11 @@
 //! the rules of a [document](tollgate_rules), as services do, and counts where they count.
 //!
 //! Most users start the program `tollgate-server`; this crate is what is in it. Its two doors are Envoy's rate limit service over gRPC
-//! and a check over HTTP. Each rebuilds the head of the request that the proxy asks about, and what it is decided by is the layer of a
-//! service: [`RateLimitLayer::decide`](tollgate::RateLimitLayer::decide).
+//! and a check over HTTP. Each rebuilds the head of the request that the proxy asks about, and what decides it is the layer of a
+//! service.
 
 mod check;
 mod descriptors;
-mod limit_status;
 mod listener;
 mod metrics;
 mod mistakes;

@@ -27,8 +27,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;
 
 use crate::{
-    descriptors::parts_of,
-    limit_status::status_of,
+    descriptors::{parts_of, status_of},
     listener::Door,
     metrics::{Checks, Code},
     proto::{

@@ -2,9 +2,7 @@
 
 mod advised_budget;
 mod grpc;
-mod provider;
 mod ratelimit;
-mod retry_after;
 mod server_advice;
 mod time_until;
 mod triple;

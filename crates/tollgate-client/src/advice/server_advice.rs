@@ -8,7 +8,9 @@ use tollgate_core::Tick;
 use crate::advice::{
     advised_budget::{Budgets, MOST, ServerLimits},
     grpc::GrpcStatus,
-    provider, ratelimit, retry_after, time_until, triple,
+    ratelimit,
+    time_until::{date_of, read_retry_after},
+    triple::{read_provider, read_triple, reset_alone},
 };
 
 /// What a response says about the server's limits.
@@ -36,7 +38,7 @@ impl ServerAdvice {
         longest: Duration,
         limits: &[StatusCode],
     ) -> Self {
-        let now = time_until::date_of(headers).unwrap_or(now);
+        let now = date_of(headers).unwrap_or(now);
         let grpc = GrpcStatus::read(headers);
         let mut budgets = if is_cached(headers) {
             Budgets::new()
@@ -50,10 +52,10 @@ impl ServerAdvice {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
         let retry_after = match &grpc {
-            _ if may_reject => retry_after::read(headers, now).or_else(|| {
+            _ if may_reject => read_retry_after(headers, now).or_else(|| {
                 // Of another status a reset says what it says of an answer that was given.
                 let is_unknown = says_so && grpc.is_none() && !is_empty;
-                is_unknown.then(|| provider::reset_alone(headers, now))?
+                is_unknown.then(|| reset_alone(headers, now))?
             }),
             Some(grpc) => grpc.wait(),
             None => None,
@@ -113,9 +115,9 @@ impl ServerAdvice {
 fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
     let mut all = ratelimit::read(headers);
     if all.is_empty() {
-        all = triple::read(headers, now);
+        all = read_triple(headers, now);
     }
-    all.extend(provider::read(headers, now));
+    all.extend(read_provider(headers, now));
     all
 }
 

@@ -1,4 +1,10 @@
-//! `RateLimit-Limit`, `-Remaining` and `-Reset` of draft-06 and before, and the fields that begin with `X-`.
+//! Fields of one number each: `RateLimit-Limit`, `-Remaining` and `-Reset` of draft-06 and before, those that begin with `X-`, and those
+//! of single providers, which have several budgets, each under names of its own.
+//!
+//! ```text
+//! x-ratelimit-remaining-requests: 59        anthropic-ratelimit-tokens-remaining: 0
+//! x-ratelimit-reset-requests: 1s            anthropic-ratelimit-tokens-reset: 2025-01-01T00:00:17Z
+//! ```
 
 use std::time::Duration;
 
@@ -7,7 +13,7 @@ use tollgate_core::Tick;
 
 use crate::advice::{
     advised_budget::{AdvisedBudget, Budgets},
-    time_until,
+    time_until::until,
 };
 
 const FAMILIES: [(&str, &str); 3] = [
@@ -17,7 +23,7 @@ const FAMILIES: [(&str, &str); 3] = [
 ];
 
 /// The budget in the first family of fields that can be parsed.
-pub(crate) fn read(headers: &HeaderMap, now: Tick) -> Budgets {
+pub(crate) fn read_triple(headers: &HeaderMap, now: Tick) -> Budgets {
     FAMILIES
         .into_iter()
         .find_map(|(remaining, reset)| {
@@ -41,7 +47,7 @@ pub(crate) fn is_of_family(name: &str) -> bool {
 
 /// A date contains a comma; a list begins with the tightest budget.
 pub(crate) fn reset_of(text: &str, now: Tick) -> Option<Duration> {
-    time_until::until(text, now).or_else(|| time_until::until(first(text), now))
+    until(text, now).or_else(|| until(first(text), now))
 }
 
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -63,12 +69,62 @@ pub(crate) fn remaining_of(text: &str) -> Option<u64> {
     whole.parse().ok()
 }
 
+/// The number of fields that are looked at.
+const MOST_FIELDS: usize = 64;
+
+/// What a request takes an unknown number of, in the names of fields.
+const OTHER_UNITS: [&str; 7] = ["token", "byte", "char", "credit", "point", "cost", "unit"];
+
+/// The budgets in pairs of fields whose names differ in `remaining` and `reset` alone.
+pub(crate) fn read_provider(headers: &HeaderMap, now: Tick) -> Budgets {
+    let names = headers.keys().map(http::HeaderName::as_str);
+    let names = names.filter(|name| is_about_limits(name) && !is_of_family(name));
+    let budgets = names.take(MOST_FIELDS).filter_map(|name| {
+        let reset = partner(name, "remaining", "reset")?;
+        let left = remaining_of(text(headers, name)?)?;
+        // They cannot be converted to requests, unless none are left.
+        if left > 0 && OTHER_UNITS.iter().any(|unit| name.contains(unit)) {
+            return None;
+        }
+        Some(AdvisedBudget {
+            name: AdvisedBudget::hash_of(name),
+            left,
+            reset: reset_of(text(headers, &reset)?, now)?,
+        })
+    });
+    budgets.collect()
+}
+
+/// The latest reset of a response that was rejected and does not say what is left.
+pub(crate) fn reset_alone(headers: &HeaderMap, now: Tick) -> Option<Duration> {
+    let names = headers.keys().map(http::HeaderName::as_str);
+    let names = names.filter(|name| is_about_limits(name)).take(MOST_FIELDS);
+    let resets = names.filter_map(|name| {
+        let remaining = partner(name, "reset", "remaining")?;
+        let is_alone = !headers.contains_key(&*remaining);
+        let text = text(headers, name).filter(|_| is_alone)?;
+        // Discord's `x-ratelimit-reset-after` is in seconds, as others are.
+        until(text, now)
+    });
+    resets.max()
+}
+
+fn is_about_limits(name: &str) -> bool {
+    name.contains("ratelimit") || name.contains("rate-limit")
+}
+
+/// The name with another word in the place of one.
+fn partner(name: &str, word: &str, other: &str) -> Option<String> {
+    name.contains(word).then(|| name.replacen(word, other, 1))
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
 
+    /// Mon, 10 May 2021 11:00:00 GMT.
     const NOW: Tick = 1_620_644_400_000_000;
 
     fn of(fields: &[(&'static str, &str)]) -> Option<(u64, u64)> {
@@ -79,7 +135,7 @@ mod tests {
                 HeaderValue::from_str(value).expect("a value"),
             );
         }
-        let budgets = read(&headers, NOW);
+        let budgets = read_triple(&headers, NOW);
         budgets
             .first()
             .map(|budget| (budget.left, budget.reset.as_secs()))
@@ -161,5 +217,83 @@ mod tests {
         }
         assert_eq!(of(&[("x-ratelimit-remaining", "1")]), None);
         assert_eq!(of(&[("x-ratelimit-reset", "1")]), None);
+    }
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let fields = fields.iter().map(|(name, value)| {
+            let value = HeaderValue::from_static(value);
+            (HeaderName::from_static(name), value)
+        });
+        fields.collect()
+    }
+
+    fn of_provider(fields: &[(&'static str, &'static str)]) -> Vec<(u64, u64)> {
+        let budgets = read_provider(&headers(fields), NOW);
+        let budgets = budgets.iter();
+        let mut budgets: Vec<_> = budgets
+            .map(|budget| (budget.left, budget.reset.as_secs()))
+            .collect();
+        budgets.sort_unstable();
+        budgets
+    }
+
+    #[test]
+    fn each_budget_of_a_provider_is_read() {
+        let open_ai = [
+            ("x-ratelimit-remaining-requests", "59"),
+            ("x-ratelimit-reset-requests", "20s"),
+            ("x-ratelimit-remaining-tokens", "0"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        assert_eq!(of_provider(&open_ai), [(0, 360), (59, 20)]);
+        let anthropic = [
+            ("anthropic-ratelimit-requests-remaining", "3"),
+            ("anthropic-ratelimit-requests-reset", "2021-05-10T11:00:07Z"),
+            ("anthropic-ratelimit-output-tokens-remaining", "0"),
+            (
+                "anthropic-ratelimit-output-tokens-reset",
+                "2021-05-10T11:01:00Z",
+            ),
+        ];
+        assert_eq!(of_provider(&anthropic), [(0, 60), (3, 7)]);
+    }
+
+    #[test]
+    fn tokens_that_are_left_are_no_number_of_requests() {
+        let tokens = [
+            ("x-ratelimit-remaining-tokens", "5"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        assert_eq!(of_provider(&tokens), []);
+    }
+
+    #[test]
+    fn a_pair_that_is_not_whole_and_fields_that_others_read_tell_nothing() {
+        for fields in [
+            [
+                ("x-ratelimit-remaining-requests", "5"),
+                ("x-ratelimit-reset-tokens", "1s"),
+            ],
+            [("x-ratelimit-remaining", "5"), ("x-ratelimit-reset", "1")],
+            [("x-items-remaining", "5"), ("x-items-reset", "1")],
+            [
+                ("x-ratelimit-remaining-requests", "x"),
+                ("x-ratelimit-reset-requests", "1s"),
+            ],
+        ] {
+            assert_eq!(of_provider(&fields), [], "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_reset_alone_is_a_wait_of_a_rejection() {
+        let fields = [
+            ("x-ratelimit-reset-requests", "20s"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+            ("x-ratelimit-reset", "900"),
+            ("x-ratelimit-remaining", "1"),
+        ];
+        let wait = reset_alone(&headers(&fields), NOW);
+        assert_eq!(wait, Some(Duration::from_secs(360)));
     }
 }
