@@ -87,11 +87,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   -- The interval and the tolerance as mixed numbers.
   local unit, unit_rest, most, most_rest = n, 0, burst * n, 0
   if d > 1 then
-    unit_rest = n % d
-    unit = (n - unit_rest) / d
-    local part = burst * unit_rest
-    most_rest = part % d
-    most = burst * unit + (part - most_rest) / d
+    unit, unit_rest = (n - n % d) / d, n % d
+    most, most_rest = plus(0, 0, burst, unit, unit_rest, d)
   end
 
   -- The time from now to the arrival time.
@@ -158,9 +155,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
         return arrive(raw, n0, burst0, d0, now, cost, doing, granted, beyond)
       end
       -- Used units stay used: units + part/n0, at most the burst of the quota that wrote the state.
-      part = burst0 * (n0 % d0)
-      local most0_rest = part % d0
-      local most0 = burst0 * ((n0 - n0 % d0) / d0) + (part - most0_rest) / d0
+      local most0, most0_rest = plus(0, 0, burst0, (n0 - n0 % d0) / d0, n0 % d0, d0)
       if at_most or wait0 then cut_at = tat end
       -- The queue, which keeps its length in time. In front of it the bucket is full.
       local queue, queue_rest = -1, 0
@@ -419,11 +414,7 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       local at_least = (lapsed or not doing) and overdraft or 0
       overdraft = 0
       if ahead > most or (ahead == most and rest > most_rest) then
-        local more, more_rest = ahead - most, rest - most_rest
-        if more_rest < 0 then more, more_rest = more - 1, more_rest + d end
-        local whole, part = muldiv(more, d, n)
-        part = part + more_rest
-        overdraft = whole + (part + (-part) % n) / n
+        overdraft = -whole_units(most - ahead, most_rest - rest, n, d)
         if overdraft < at_least then overdraft = at_least end
         -- A 32-bit float has 24 bits: round up.
         local step = 1
@@ -466,4 +457,4 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   return retry, remaining, reset, nil, nil, nil, nil, again
 end
 
-return arrive
+if purpose ~= 'refund' then return arrive end

@@ -1,6 +1,6 @@
--- Gives units of a bucket back: see `gcra.lua`.
+-- Gives units of a bucket back: stands behind `gcra.lua`.
 
-if purpose == 'refund' and alg == 16 then
+if alg == 16 then
   -- Of a queue units go back only if they were the last ones that were taken, from a state that was neither repaired nor
   -- converted since: the others were told when they start. Otherwise they lapse, and the fourth result says so.
   return function(raw, n, burst, d, now, cost, at, fresh_at)
@@ -14,10 +14,7 @@ if purpose == 'refund' and alg == 16 then
       return -1, nil, nil, cost
     end
     if before < 0 then
-      local part = cost * (n % d)
-      local units_rest = part % d
-      before, before_rest = tat - cost * ((n - n % d) / d) - (part - units_rest) / d, rest - units_rest
-      if before_rest < 0 then before, before_rest = before - 1, before_rest + d end
+      before, before_rest = plus(tat, rest, -cost, (n - n % d) / d, n % d, d)
       if before < 0 then before, before_rest = 0, 0 end
     end
     local state = sub(raw, 1, 21) .. pack('<dI4', before, before_rest) .. sub(raw, 34)
@@ -25,95 +22,81 @@ if purpose == 'refund' and alg == 16 then
   end
 end
 
-if purpose == 'refund' then
-  return function(raw, n, burst, d, now, cost, at, fresh_at)
-    if #raw ~= 33 and #raw ~= 49 then
-      if #raw ~= 45 then return -3 end
-      -- Where requests wait, units from before lapse.
-      if unpack('<d', raw, 34) > 0 then return -1 end
-    end
-    local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
-    if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
-    if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3 end
-    if cost > burst then cost = burst end
-    local part = cost * (n % d)
-    local units_rest = part % d
-    local units = cost * ((n - n % d) / d) + (part - units_rest) / d
-    -- The units weigh until `at` + their time. `fresh_at` is that time rounded up to a whole µs.
-    local till, till_rest = at + units, units_rest
-    if till >= fresh_at then till, till_rest = fresh_at, 0 end
-    if d > 1 then
-      if till < fresh_at - 1 or (till == fresh_at - 1 and till_rest < 1) then
-        till, till_rest = fresh_at - 1, 1
-      end
-    else
-      till, till_rest = fresh_at, 0
-    end
-    local ahead = tat - now
-    if ahead < 0 then ahead, rest = 0, 0 end
-    local back, back_rest
-    if n0 == n and burst0 == burst and d0 == d then
-      -- Give back what the units still weigh, at most their full time.
-      back, back_rest = till - now, till_rest
-      if back < 0 then back, back_rest = 0, 0 end
-      if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
-    else
-      -- The state was converted to another quota since: count from `at` at the faster of the two rates, and give back
-      -- at most the full time of the units. muldiv(n0, d, d0) < n exactly if n0/d0 < n/d.
-      local since = at < now and now - at or 0
-      local whole, over = muldiv(n0, d, d0)
-      local is_faster = whole < n
-      back, back_rest = till - (is_faster and at or now), till_rest
-      if back < 0 then back, back_rest = 0, 0 end
-      part = burst * (n % d)
-      local most_rest = part % d
-      local most = burst * ((n - n % d) / d) + (part - most_rest) / d
-      if back > most or (back == most and back_rest > most_rest) then back, back_rest = most, most_rest end
-      local count
-      count, part = muldiv(back, d, n)
-      part = part + back_rest
-      count, part = count + (part - part % n) / n, part % n
-      -- The bucket may have been full when it was converted. The conversion then dropped the units beyond the new
-      -- burst.
-      local unit_rest = n0 % d0
-      local unit = (n0 - unit_rest) / d0
-      local full_rest = burst0 * unit_rest % d0
-      local full = burst0 * unit + (burst0 * unit_rest - full_rest) / d0
-      local level = ahead + since
-      local forgotten = 0
-      if burst > burst0 and (level > full or (level == full and rest >= full_rest)) then forgotten = burst - burst0 end
-      if not is_faster then
-        if count >= cost then count, part = cost, 0 end
-        count = count - forgotten
-        if count >= burst0 then count, part = burst0, 0 end
-        if count < 0 then count, part = 0, 0 end
-      end
-      whole = muldiv(part, n0, n)
-      over = count * unit_rest
-      back, back_rest = count * unit + (over - over % d0) / d0, over % d0 + whole % d0
-      back = back + (whole - whole % d0) / d0
-      if back_rest >= d0 then back, back_rest = back + 1, back_rest - d0 end
-      if is_faster then
-        back = back - since
-        over = cost * unit_rest
-        whole, over = cost * unit + (over - over % d0) / d0, over % d0
-        if back > whole or (back == whole and back_rest > over) then back, back_rest = whole, over end
-        over = forgotten * unit_rest
-        back, back_rest = back - forgotten * unit - (over - over % d0) / d0, back_rest - over % d0
-        if back_rest < 0 then back, back_rest = back - 1, back_rest + d0 end
-        if back < 0 then back, back_rest = 0, 0 end
-      end
-    end
-    ahead, rest = ahead - back, rest - back_rest
-    if rest < 0 then ahead, rest = ahead - 1, rest + d0 end
-    if ahead < 0 then ahead, rest = 0, 0 end
-    local ttl = rest > 0 and ahead + 1 or ahead
-    local state = sub(raw, 1, 21) .. pack('<dI4', now + ahead, rest)
-    if #raw < 49 then return -1, state .. sub(raw, 34), ttl end
-    -- Keep the state until the leases have expired and the bucket has refilled after that.
-    local generation, current, previous = unpack('<I4I4I4', raw, 34)
-    local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
-    if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
-    return -1, state .. sub(raw, 34), ttl
+return function(raw, n, burst, d, now, cost, at, fresh_at)
+  if #raw ~= 33 and #raw ~= 49 then
+    if #raw ~= 45 then return -3 end
+    -- Where requests wait, units from before lapse.
+    if unpack('<d', raw, 34) > 0 then return -1 end
   end
+  local alg, n0, burst0, d0, tat, rest = unpack('<BddI4dI4', raw)
+  if alg ~= 17 or not (tat >= 0 and tat <= 2^53) then return -3 end
+  if not (n0 >= 1 and n0 < 2^50 and burst0 >= 1 and burst0 < 2^50 and d0 >= 1) then return -3 end
+  if cost > burst then cost = burst end
+  local unit, unit_rest = (n - n % d) / d, n % d
+  local units, units_rest = plus(0, 0, cost, unit, unit_rest, d)
+  -- The units weigh until `at` + their time. `fresh_at` is that time rounded up to a whole µs.
+  local till, till_rest = at + units, units_rest
+  if till >= fresh_at then till, till_rest = fresh_at, 0 end
+  if d > 1 then
+    if till < fresh_at - 1 or (till == fresh_at - 1 and till_rest < 1) then
+      till, till_rest = fresh_at - 1, 1
+    end
+  else
+    till, till_rest = fresh_at, 0
+  end
+  local ahead = tat - now
+  if ahead < 0 then ahead, rest = 0, 0 end
+  local back, back_rest
+  if n0 == n and burst0 == burst and d0 == d then
+    -- Give back what the units still weigh, at most their full time.
+    back, back_rest = till - now, till_rest
+    if back < 0 then back, back_rest = 0, 0 end
+    if back > units or (back == units and back_rest > units_rest) then back, back_rest = units, units_rest end
+  else
+    -- The state was converted to another quota since: count from `at` at the faster of the two rates, and give back
+    -- at most the full time of the units. muldiv(n0, d, d0) < n exactly if n0/d0 < n/d.
+    local since = at < now and now - at or 0
+    local whole, over = muldiv(n0, d, d0)
+    local is_faster = whole < n
+    back, back_rest = till - (is_faster and at or now), till_rest
+    if back < 0 then back, back_rest = 0, 0 end
+    local most, most_rest = plus(0, 0, burst, unit, unit_rest, d)
+    if back > most or (back == most and back_rest > most_rest) then back, back_rest = most, most_rest end
+    local count, part = muldiv(back, d, n)
+    part = part + back_rest
+    count, part = count + (part - part % n) / n, part % n
+    -- The bucket may have been full when it was converted. The conversion then dropped the units beyond the new
+    -- burst.
+    unit, unit_rest = (n0 - n0 % d0) / d0, n0 % d0
+    local full, full_rest = plus(0, 0, burst0, unit, unit_rest, d0)
+    local level = ahead + since
+    local forgotten = 0
+    if burst > burst0 and (level > full or (level == full and rest >= full_rest)) then forgotten = burst - burst0 end
+    if not is_faster then
+      if count >= cost then count, part = cost, 0 end
+      count = count - forgotten
+      if count >= burst0 then count, part = burst0, 0 end
+      if count < 0 then count, part = 0, 0 end
+    end
+    whole = muldiv(part, n0, n)
+    back, back_rest = plus((whole - whole % d0) / d0, whole % d0, count, unit, unit_rest, d0)
+    if is_faster then
+      back = back - since
+      whole, over = plus(0, 0, cost, unit, unit_rest, d0)
+      if back > whole or (back == whole and back_rest > over) then back, back_rest = whole, over end
+      back, back_rest = plus(back, back_rest, -forgotten, unit, unit_rest, d0)
+      if back < 0 then back, back_rest = 0, 0 end
+    end
+  end
+  ahead, rest = ahead - back, rest - back_rest
+  if rest < 0 then ahead, rest = ahead - 1, rest + d0 end
+  if ahead < 0 then ahead, rest = 0, 0 end
+  local ttl = rest > 0 and ahead + 1 or ahead
+  local state = sub(raw, 1, 21) .. pack('<dI4', now + ahead, rest)
+  if #raw < 49 then return -1, state .. sub(raw, 34), ttl end
+  -- Keep the state until the leases have expired and the bucket has refilled after that.
+  local generation, current, previous = unpack('<I4I4I4', raw, 34)
+  local last = (generation + 2) * LIFE - now + (current + previous) * (n0 / d0)
+  if current + previous > 0 and ttl < last then ttl = last + (-last) % 1 end
+  return -1, state .. sub(raw, 34), ttl
 end
