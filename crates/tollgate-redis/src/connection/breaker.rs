@@ -214,7 +214,7 @@ impl Machine {
         }
     }
 
-    /// The pause need not be longer than the shortest once there is a connection: how often one is tried is spread out already.
+    /// A connection was made. The pause need not be longer than the shortest then: how often one is tried is spread out already.
     pub(super) fn connected(&mut self, now: Duration) {
         if let Phase::Open { since, until, .. } = &mut self.phase {
             let earliest = since.saturating_add(self.options.pause);
@@ -406,20 +406,6 @@ impl Breaker {
         }
     }
 
-    pub(in crate::connection) fn probed(&self, answered: bool) {
-        self.tell(|machine, now| machine.probed(answered, now));
-    }
-
-    /// A connection was made: a breaker that is open wants to know at once.
-    pub(in crate::connection) fn connected(&self) {
-        self.tell(Machine::connected);
-    }
-
-    /// A connection was lost, or could not be made.
-    pub(in crate::connection) fn disconnected(&self) {
-        self.tell(Machine::disconnected);
-    }
-
     /// When the breaker wants to know more. If that is over, by a probe.
     pub(in crate::connection) fn due(&self) -> Option<Instant> {
         self.tell(Machine::tick);
@@ -431,7 +417,8 @@ impl Breaker {
         self.changed.notified().await;
     }
 
-    fn tell(&self, what: impl FnOnce(&mut Machine, Duration)) {
+    /// Something has happened.
+    pub(in crate::connection) fn tell(&self, what: impl FnOnce(&mut Machine, Duration)) {
         let now = self.origin.elapsed();
         let (from, to) = {
             let mut machine = lock(&self.machine);

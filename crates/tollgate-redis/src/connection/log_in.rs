@@ -36,10 +36,26 @@ impl CredentialsSource {
 
     /// Credentials that the provider gives now; `None` where those of the address are used for good.
     pub(super) async fn fetch(&self) -> Result<Option<Credentials>, ConnectError> {
-        match &self.0 {
-            Some(source) => source.fetch().await.map(Some),
-            None => Ok(None),
-        }
+        let Some(source) = &self.0 else {
+            return Ok(None);
+        };
+        let failed = |why: &dyn fmt::Display| {
+            let message = format!("no credentials: {why}");
+            ConnectError::new(ConnectErrorKind::Credentials, message)
+        };
+        let answer = caught(async { source.provider.credentials().await });
+        let credentials = match timeout(PATIENCE, answer).await {
+            Ok(Some(Ok(credentials))) => credentials,
+            Ok(Some(Err(error))) => return Err(failed(&error)),
+            // What it said is not repeated: it may be a password.
+            Ok(None) => return Err(failed(&"the provider has panicked")),
+            Err(_) => return Err(failed(&format_args!("none came within {PATIENCE:?}"))),
+        };
+        *lock(&source.last) = credentials
+            .expires_in
+            .and_then(|lifetime| Instant::now().checked_add(due(lifetime, 0)))
+            .map(|due| (credentials.clone(), due));
+        Ok(Some(credentials))
     }
 
     /// As [`fetch`](Self::fetch), for a connection that lasts for a question: what was given last will do while it is good.
@@ -59,28 +75,6 @@ impl CredentialsSource {
         if let Some(source) = &self.0 {
             *lock(&source.last) = None;
         }
-    }
-}
-
-impl Source {
-    async fn fetch(&self) -> Result<Credentials, ConnectError> {
-        let failed = |why: &dyn fmt::Display| {
-            let message = format!("no credentials: {why}");
-            ConnectError::new(ConnectErrorKind::Credentials, message)
-        };
-        let answer = caught(async { self.provider.credentials().await });
-        let credentials = match timeout(PATIENCE, answer).await {
-            Ok(Some(Ok(credentials))) => credentials,
-            Ok(Some(Err(error))) => return Err(failed(&error)),
-            // What it said is not repeated: it may be a password.
-            Ok(None) => return Err(failed(&"the provider has panicked")),
-            Err(_) => return Err(failed(&format_args!("none came within {PATIENCE:?}"))),
-        };
-        *lock(&self.last) = credentials
-            .expires_in
-            .and_then(|lifetime| Instant::now().checked_add(due(lifetime, 0)))
-            .map(|due| (credentials.clone(), due));
-        Ok(credentials)
     }
 }
 

@@ -10,7 +10,6 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use arc_swap::ArcSwap;
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 use tollgate_core::sync::{Mutex, lock};
 
@@ -45,10 +44,7 @@ impl Node {
                 "Redis is unavailable: the circuit breaker is open",
             ));
         }
-        match &**self.shared.link.load() {
-            Ok(queue) => queue.push(command.into(), deadline, asking),
-            Err(error) => AnswerFuture::refused(error.clone()),
-        }
+        (self.shared.queue).push(command.into(), deadline, asking)
     }
 
     #[cfg(test)]
@@ -64,12 +60,12 @@ impl Node {
 
     /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
-        self.shared.link.load().is_ok()
+        self.shared.queue.why_closed().is_none()
     }
 
     /// Why requests do not go to the server, or not all of them.
     pub(crate) fn trouble(&self) -> Option<String> {
-        if let Err(error) = &**self.shared.link.load() {
+        if let Some(error) = self.shared.queue.why_closed() {
             return Some(error.to_string());
         }
         match self.breaker() {
@@ -84,12 +80,7 @@ impl Node {
     /// Calls that wait to be sent.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.shared
-            .link
-            .load()
-            .as_ref()
-            .as_ref()
-            .map_or(0, |queue| queue.len())
+        self.shared.queue.len()
     }
 }
 
@@ -216,7 +207,7 @@ impl QueuedCommand {
 
 // Calls that wait for the connection to be free.
 
-/// The waiting calls of one connection, in the order in which they came.
+/// The calls that wait for the connection of a node, in the order in which they came. While there is none it takes no calls.
 pub(super) struct CommandQueue {
     state: Mutex<Lines>,
     limit: usize,
@@ -337,16 +328,27 @@ impl CommandQueue {
         state.earliest
     }
 
+    /// Takes calls from now on, or else none, and why. What waits stays.
+    pub(super) fn set_closed(&self, why: Option<CallError>) {
+        lock(&self.state).closed = why;
+    }
+
+    pub(super) fn why_closed(&self) -> Option<CallError> {
+        lock(&self.state).closed.clone()
+    }
+
     /// Takes nothing any more, and fails what waits: none of it was sent.
     pub(super) fn close(&self, error: &CallError) {
-        let calls = {
+        let left = {
             let mut state = lock(&self.state);
-            state.driver = None;
-            let calls = mem::take(&mut state.calls);
-            state.closed.get_or_insert_with(|| error.clone());
-            calls
+            let closed = state.closed.take().or_else(|| Some(error.clone()));
+            let closed = Lines {
+                closed,
+                ..Lines::default()
+            };
+            mem::replace(&mut *state, closed)
         };
-        for call in calls {
+        for call in left.calls {
             call.answer(Err(error.clone()));
         }
     }
@@ -356,26 +358,16 @@ impl CommandQueue {
     }
 }
 
-// The connection of a node, as its requests find it and its supervisor sets it.
-
 /// What requests and the supervisor both see.
 pub(super) struct NodeState {
-    /// The connection, as requests find it, or why there is none.
-    pub(super) link: ArcSwap<Result<Arc<CommandQueue>, CallError>>,
+    pub(super) queue: Arc<CommandQueue>,
     pub(super) breaker: Arc<Breaker>,
     pub(super) options: NodeOptions,
 }
 
 impl NodeState {
-    pub(super) fn new(options: NodeOptions, breaker: Breaker, missing: CallError) -> Self {
-        Self {
-            link: ArcSwap::from_pointee(Err(missing)),
-            breaker: Arc::new(breaker),
-            options,
-        }
-    }
-
+    /// There is no connection.
     pub(super) fn set_missing(&self, why: &ConnectError) {
-        self.link.store(Arc::new(Err(why.to_call_error())));
+        self.queue.set_closed(Some(why.to_call_error()));
     }
 }

@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     address::{Address, Place},
     connection::{
-        breaker::{Breaker, BreakerState},
+        breaker::{Breaker, BreakerState, Machine},
         command::{Command, Script},
         connect::{Connector, is_master},
         driver::{Driver, Lost},
@@ -38,12 +38,16 @@ impl Node {
     /// Outside of a tokio runtime with its I/O and time drivers.
     pub(crate) fn start(address: Address, options: NodeOptions) -> Result<Self, SetupError> {
         options.security.check(&address)?;
-        let missing =
-            ConnectError::new(ConnectErrorKind::Server, "it is being connected").to_call_error();
         let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
         let report = move |state| events(&name, &NodeEvent::Breaker(state));
         let breaker = Breaker::new(options.breaker.clone(), options.seed, report);
-        let shared = Arc::new(NodeState::new(options, breaker, missing));
+        let shared = Arc::new(NodeState {
+            queue: Arc::new(CommandQueue::new(options.waiting)),
+            breaker: Arc::new(breaker),
+            options,
+        });
+        let why = "it is being connected";
+        shared.set_missing(&ConnectError::new(ConnectErrorKind::Server, why));
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
         Ok(Self { shared, supervisor })
     }
@@ -84,7 +88,7 @@ async fn keep_connected(address: &Address, shared: &NodeState) {
                 shared.set_missing(&error);
             }
         }
-        shared.breaker.disconnected();
+        shared.breaker.tell(Machine::disconnected);
         sleep(backoff.next(Instant::now())).await;
     }
 }
@@ -151,23 +155,19 @@ async fn serve(
 ) -> Ended {
     let Connection { stream, peer, used } = connection;
     let options = &shared.options;
-    let queue = Arc::new(CommandQueue::new(options.waiting));
-    let mut driver = Driver::new(
-        stream,
-        Arc::clone(&queue),
-        Arc::clone(&shared.breaker),
-        options,
-    );
-    shared.link.store(Arc::new(Ok(Arc::clone(&queue))));
-    shared.breaker.connected();
+    let queue = &shared.queue;
+    let breaker = Arc::clone(&shared.breaker);
+    let mut driver = Driver::new(stream, Arc::clone(queue), breaker, options);
+    queue.set_closed(None);
+    shared.breaker.tell(Machine::connected);
     options.tell(&NodeEvent::Connected(Arc::clone(&peer)));
     let lost = select! {
         // What was answered counts before what is lost.
         biased;
         lost = &mut driver => lost,
         () = moved(&peer.place, sentinels, options) => Lost::Moved,
-        () = probe(&shared.breaker, &queue, options) => Lost::Dropped,
-        () = renew(used, &queue, options) => Lost::Dropped,
+        () = probe(&shared.breaker, queue, options) => Lost::Dropped,
+        () = renew(used, queue, options) => Lost::Dropped,
     };
     let is_closed = matches!(lost, Lost::Closed | Lost::Io(_));
     // While the breaker is open, no call comes.
@@ -316,13 +316,11 @@ pub(super) async fn probe(breaker: &Breaker, queue: &CommandQueue, options: &Nod
                 let key = options.probe_key();
                 let command = Command::new(&PROBE, &[key], &["1", LIFE]);
                 let call = queue.push(Arc::new(command), deadline, false);
-                if call.is_refused() {
-                    // Closed, or full of calls from before: either way it is no answer.
-                    breaker.probed(false);
-                    continue;
-                }
-                // An error that does not weigh is about the probe's key or its rights: the server works.
-                breaker.probed(call.await.map_or_else(|error| !error.weighs(), |_| true));
+                // Closed, or full of calls from before: either way it is no answer. An error that does not weigh is about the probe's
+                // key or its rights: the server works.
+                let is_answered =
+                    !call.is_refused() && call.await.map_or_else(|error| !error.weighs(), |_| true);
+                breaker.tell(|machine, now| machine.probed(is_answered, now));
             }
         }
     }
