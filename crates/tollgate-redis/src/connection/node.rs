@@ -53,6 +53,11 @@ impl Node {
         self.send(command, deadline, false)
     }
 
+    /// What metrics and logs call the server.
+    pub(crate) fn name(&self) -> &str {
+        &self.shared.options.name
+    }
+
     /// Whether requests are kept from the server.
     pub(crate) fn breaker(&self) -> BreakerState {
         self.shared.breaker.state()

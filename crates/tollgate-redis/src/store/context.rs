@@ -1,7 +1,6 @@
 //! What the rule sets on one store have in common: the servers, the clock, the names of keys.
 
 use std::{
-    fmt,
     future::Future,
     pin::{Pin, pin},
     sync::{
@@ -290,10 +289,7 @@ pub(super) fn micros(span: Duration) -> Tick {
 /// The servers that decide.
 pub(super) enum Backend {
     /// One server, or the one that sentinels name.
-    One {
-        name: Arc<str>,
-        node: Node,
-    },
+    One(Node),
     Cluster(Cluster),
 }
 
@@ -312,15 +308,13 @@ impl Backend {
         let place = || address.places.first().map(Place::to_string);
         let name = address.master.clone().or_else(place);
         options.name = name.unwrap_or_default().into();
-        let name = Arc::clone(&options.name);
-        let node = Node::start(address, options)?;
-        Ok(Self::One { name, node })
+        Node::start(address, options).map(Self::One)
     }
 
     /// Runs a script, until the deadline. In a cluster all its keys are in one hash slot.
     pub(super) fn send(&self, command: Command, deadline: Instant) -> AnswerFuture {
         match self {
-            Self::One { node, .. } => node.send(command, deadline, false),
+            Self::One(node) => node.send(command, deadline, false),
             Self::Cluster(cluster) => cluster.send(command, deadline),
         }
     }
@@ -329,7 +323,7 @@ impl Backend {
     #[cfg(feature = "metrics")]
     pub(super) fn hash_slots(&self) -> Vec<u16> {
         match self {
-            Self::One { .. } => vec![0],
+            Self::One(_) => vec![0],
             Self::Cluster(cluster) => cluster.hash_slots(),
         }
     }
@@ -338,11 +332,10 @@ impl Backend {
         matches!(self, Self::Cluster(_))
     }
 
+    /// Whether there is a connection to each server that decides.
     pub(super) fn is_connected(&self) -> bool {
-        match self {
-            Self::One { node, .. } => node.is_connected(),
-            Self::Cluster(cluster) => cluster.is_connected(),
-        }
+        let connected = self.of_servers(Node::is_connected);
+        !connected.is_empty() && connected.iter().all(|(_, is_connected)| *is_connected)
     }
 
     /// Whether every request goes to the server: there is a connection, and no breaker keeps requests from it.
@@ -353,34 +346,35 @@ impl Backend {
 
     /// Why it is not ready.
     pub(super) fn trouble(&self) -> Option<String> {
+        let troubles = self.of_servers(Node::trouble);
         match self {
-            Self::One { node, .. } => node.trouble(),
-            Self::Cluster(cluster) => cluster.trouble(),
+            Self::One(_) => troubles.into_iter().find_map(|(_, trouble)| trouble),
+            Self::Cluster(cluster) if troubles.is_empty() => Some(cluster.why_unassigned()),
+            Self::Cluster(_) => troubles
+                .into_iter()
+                .find_map(|(name, trouble)| Some(format!("{name}: {}", trouble?))),
         }
     }
 
     /// The servers that decide requests, and whether requests are kept from them.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
+        self.of_servers(Node::breaker)
+    }
+
+    /// The servers that decide, by name, and what is to be known of each.
+    fn of_servers<T>(&self, of: impl Fn(&Node) -> T) -> Vec<(String, T)> {
+        let named = |node: &Node| (node.name().to_owned(), of(node));
         match self {
-            Self::One { name, node } => vec![(name.to_string(), node.breaker())],
+            Self::One(node) => vec![named(node)],
             Self::Cluster(cluster) => {
-                let nodes = cluster.breakers().into_iter();
-                nodes
-                    .map(|(place, state)| (place.to_string(), state))
-                    .collect()
+                let primaries = cluster.primaries();
+                primaries.iter().map(|it| named(&it.node)).collect()
             }
         }
     }
 }
 
-impl fmt::Debug for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One { name, node } => f.debug_map().entry(name, node).finish(),
-            Self::Cluster(cluster) => cluster.fmt(f),
-        }
-    }
-}
+tollgate_core::debug_fields!(Backend, it => servers: it.breakers());
 
 #[cfg(test)]
 mod tests {

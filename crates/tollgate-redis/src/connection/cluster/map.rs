@@ -26,9 +26,9 @@ use crate::{
 
 /// A server of the cluster. It lasts until its last call is answered, also when the map has forgotten it.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(crate) struct Member {
     pub(super) place: Place,
-    pub(super) node: Node,
+    pub(crate) node: Node,
 }
 
 /// The owner of each hash slot.

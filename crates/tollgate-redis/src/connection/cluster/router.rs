@@ -1,13 +1,12 @@
 //! A cluster.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{task::AbortHandle, time::Instant};
 
 use crate::{
-    address::{Address, Place},
+    address::Address,
     connection::{
-        breaker::BreakerState,
         cluster::{
             map::{ClusterState, Member, Redirect},
             topology_refresh::learn,
@@ -94,31 +93,14 @@ impl Cluster {
         self.shared.map.load().first_slots()
     }
 
-    /// Whether the map is known, and there is a connection to every server in it that has hash slots.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.shared.is_connected()
+    /// The servers that have hash slots.
+    pub(crate) fn primaries(&self) -> Vec<Arc<Member>> {
+        self.shared.map.load().primaries().to_vec()
     }
 
-    /// Why some requests do not go to their server.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        let map = self.shared.map.load();
-        if map.primaries().is_empty() {
-            return Some(map.unassigned.to_string());
-        }
-        let mut primaries = map.primaries().iter();
-        primaries.find_map(|member| {
-            let trouble = member.node.trouble()?;
-            Some(format!("{}: {trouble}", member.place))
-        })
-    }
-
-    /// The servers that have hash slots, and whether requests are kept from them.
-    pub(crate) fn breakers(&self) -> Vec<(Place, BreakerState)> {
-        let map = self.shared.map.load();
-        let primaries = map.primaries().iter();
-        primaries
-            .map(|member| (member.place.clone(), member.node.breaker()))
-            .collect()
+    /// Why a hash slot has no server, where no server has one.
+    pub(crate) fn why_unassigned(&self) -> String {
+        self.shared.map.load().unassigned.to_string()
     }
 }
 
@@ -128,15 +110,7 @@ impl Drop for Cluster {
     }
 }
 
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let map = self.shared.map.load();
-        let nodes = map.members.iter();
-        f.debug_map()
-            .entries(nodes.map(|member| (member.place.to_string(), &member.node)))
-            .finish()
-    }
-}
+tollgate_core::debug_fields!(Cluster, it => primaries: it.primaries());
 
 // One call to a cluster.
 

@@ -66,8 +66,9 @@ impl ClusterBench {
     }
 
     pub(super) fn places(&self) -> Vec<String> {
-        let states = self.cluster.breakers();
-        let mut places: Vec<_> = states.iter().map(|(place, _)| place.to_string()).collect();
+        let primaries = self.cluster.primaries();
+        let names = primaries.iter().map(|it| it.node.name().to_owned());
+        let mut places: Vec<_> = names.collect();
         places.sort();
         places
     }

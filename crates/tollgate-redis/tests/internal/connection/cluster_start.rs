@@ -38,9 +38,11 @@ async fn a_cluster_that_is_restarted_as_a_whole_is_found_again_also_by_who_comes
     bench.is_well(&keys()).await;
     early.is_well(&keys()).await;
     let closed = || async {
-        let states = bench.cluster.breakers();
-        let closed = |state: &BreakerState| *state == BreakerState::Closed;
-        states.iter().all(|(_, state)| closed(state)).then_some(())
+        let primaries = bench.cluster.primaries();
+        let mut states = primaries.iter().map(|it| it.node.breaker());
+        states
+            .all(|state| state == BreakerState::Closed)
+            .then_some(())
     };
     eventually("all breakers are closed", closed).await;
 }
