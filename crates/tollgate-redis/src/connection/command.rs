@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 #[derive(Clone)]
 pub(crate) struct Command {
     /// `None`: its arguments are a command.
-    pub(super) script: Option<&'static Script>,
+    pub(crate) script: Option<&'static Script>,
     pub(crate) keys: Packed,
     pub(crate) args: Packed,
     /// Where in the bytes of the arguments numbers of keys stand, in order. `None`: the arguments are no checks.

@@ -1,5 +1,8 @@
 //! The arguments and the keys of a call, as `prelude.lua` documents them. Each key is there once for a request, and found by its number.
 
+use std::time::Duration;
+
+use smallvec::SmallVec;
 use tollgate_core::{Check, Clock, MAX_UNITS, Tick, store::Fingerprint};
 use tollgate_prefilter::SlotMessage;
 
@@ -10,9 +13,12 @@ use crate::{
         encoder::{
             BALANCES, DURABLE, Encoder, IDENTITY, RuleArgs, WAITS, WITH_BALANCE, double, set_window,
         },
-        text::DECIDE,
+        text::{DECIDE, DECIDE_WITH_RECORD},
     },
 };
+
+/// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
+pub(super) const LAST: Tick = 1 << 52;
 
 /// What the script does with a check.
 #[derive(Clone, Copy)]
@@ -44,9 +50,9 @@ const CHECK: usize = 13 + IDENTITY;
 /// The bytes of a block's setting before its times.
 const SETTING: usize = 18;
 
-/// The keys and the arguments of a call, in order.
+/// A call of the script: its keys and arguments, in order. One call may carry many requests.
 #[derive(Clone)]
-pub(super) struct CallArgs {
+pub(crate) struct ScriptCall {
     pub(super) command: Command,
     /// By how many µs the server's clock, if it counts, is ahead of this process's.
     ahead: i64,
@@ -54,21 +60,75 @@ pub(super) struct CallArgs {
     pub(super) first_key: usize,
     /// And the client that decides about the hash slot, if it is another than each one's own.
     pub(super) with: Option<Fingerprint>,
+    /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
+    pub(crate) counted: SmallVec<[u16; 4]>,
+    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
+    pub(crate) bases: SmallVec<[Option<u64>; 4]>,
 }
 
-impl CallArgs {
-    /// Those of a call without checks; `time` is empty where the server's clock counts.
-    pub(super) fn at(time: &[u8], ahead: i64) -> Self {
+impl ScriptCall {
+    /// A call by the server's clock.
+    #[cfg(test)]
+    pub(crate) fn new() -> Self {
+        Self::ahead(0)
+    }
+
+    /// A call by the server's clock, which is known to be so many µs ahead of this process's.
+    pub(crate) fn ahead(micros: i64) -> Self {
+        Self::by(&[], micros)
+    }
+
+    /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
+    /// longer than by that clock, because the server forgets by its own.
+    pub(crate) fn at(now: Tick, margin: Duration) -> Self {
+        let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
+        let time = [double(now.min(LAST)), double(margin.min(LAST))];
+        Self::by(time.as_flattened(), 0)
+    }
+
+    fn by(time: &[u8], ahead: i64) -> Self {
         Self {
             command: Command::checks(&DECIDE, time),
             ahead,
             first_key: 0,
             with: None,
+            counted: SmallVec::new(),
+            bases: SmallVec::new(),
         }
     }
 
+    /// The same behind a step of the record of a reservation. It travels alone.
+    pub(crate) fn behind_record(mut self, record: &[u8], step: &str) -> Self {
+        let command = &mut self.command;
+        (command.script, command.key_places) = (Some(&DECIDE_WITH_RECORD), None);
+        command.rules = 0;
+        command.keys.push(record);
+        command.args.push(step.as_bytes());
+        self
+    }
+
+    pub(crate) fn is_behind_record(&self) -> bool {
+        self.command.key_places.is_none()
+    }
+
+    /// As it is sent.
+    pub(crate) fn into_command(self) -> Command {
+        self.command
+    }
+
+    /// The keys, in order.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.command.keys.iter()
+    }
+
+    /// The arguments, in order.
+    pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.command.args.iter()
+    }
+
     /// The answers to the checks that were added: two to one of a rule that blocks keys.
-    pub(super) fn answers(&self) -> usize {
+    pub(crate) fn checks(&self) -> usize {
         self.command.answers
     }
 
@@ -77,22 +137,8 @@ impl CallArgs {
         self.command.args.bytes[begins + 2] |= MORE;
     }
 
-    /// Begins a check, against the overflow bucket where the client has no state.
+    /// Begins a check on these keys.
     pub(super) fn begin<'a>(
-        &'a mut self,
-        rules: &'a Encoder,
-        what: Operation,
-        rule_args: &'a RuleArgs,
-        quota: &[u8; IDENTITY],
-        check: &Check,
-        overflow: Option<Fingerprint>,
-    ) -> CheckWriter<'a> {
-        let keys = self.find(rules, rule_args, check, overflow);
-        self.begin_on(rules, what, rule_args, quota, check, keys)
-    }
-
-    /// The same on these keys.
-    pub(super) fn begin_on<'a>(
         &'a mut self,
         rules: &'a Encoder,
         what: Operation,
@@ -133,7 +179,7 @@ impl CallArgs {
         writer
     }
 
-    /// The keys of a check.
+    /// The keys of a check; `overflow` is the bucket for a client without a state.
     pub(super) fn find(
         &mut self,
         rules: &Encoder,
@@ -227,7 +273,7 @@ impl CheckKeys {
 /// A check that was begun. What follows its quota is added, and then it is ended.
 #[must_use = "it has no end yet"]
 pub(super) struct CheckWriter<'a> {
-    call: &'a mut CallArgs,
+    call: &'a mut ScriptCall,
     rules: &'a Encoder,
     rule_args: &'a RuleArgs,
     check: Check,

@@ -9,16 +9,10 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, SlotOwner};
 
-use crate::{
-    connection::command::Command,
-    script::{
-        args::{CallArgs, CheckKeys, Operation},
-        encoder::{Encoder, double},
-    },
+use crate::script::{
+    args::{CheckKeys, LAST, Operation, ScriptCall},
+    encoder::{Encoder, double},
 };
-
-/// The latest time that is passed to the script, in the year 2112. With the longest time to fill a bucket it is below 2^53.
-const LAST: Tick = 1 << 52;
 
 /// The most keys of a check: its own and the overflow bucket, each by two secrets, and that of a durable rule.
 const MOST_KEYS: usize = 5;
@@ -43,64 +37,7 @@ pub(crate) enum SettledReply {
     Block,
 }
 
-/// A call of the script: its keys and arguments. One call may carry many requests.
-#[derive(Clone)]
-pub(crate) struct ScriptCall {
-    args: CallArgs,
-    /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
-    pub(crate) counted: SmallVec<[u16; 4]>,
-    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
-    pub(crate) bases: SmallVec<[Option<u64>; 4]>,
-}
-
 impl ScriptCall {
-    /// A call by the server's clock.
-    #[cfg(test)]
-    pub(crate) fn new() -> Self {
-        Self::ahead(0)
-    }
-
-    /// A call by the server's clock, which is known to be so many µs ahead of this process's.
-    pub(crate) fn ahead(micros: i64) -> Self {
-        Self::by(&[], micros)
-    }
-
-    /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
-    /// longer than by that clock, because the server forgets by its own.
-    pub(crate) fn at(now: Tick, margin: Duration) -> Self {
-        let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
-        let time = [double(now.min(LAST)), double(margin.min(LAST))];
-        Self::by(time.as_flattened(), 0)
-    }
-
-    fn by(time: &[u8], ahead: i64) -> Self {
-        Self {
-            args: CallArgs::at(time, ahead),
-            counted: SmallVec::new(),
-            bases: SmallVec::new(),
-        }
-    }
-
-    /// As it is sent.
-    pub(crate) fn into_command(self) -> Command {
-        self.args.command
-    }
-
-    /// The keys, in order.
-    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.args.command.keys.iter()
-    }
-
-    /// The arguments, in order.
-    pub(crate) fn args(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.args.command.args.iter()
-    }
-
-    /// The answers to the checks that were added: two to one of a rule that blocks keys.
-    pub(crate) fn checks(&self) -> usize {
-        self.args.answers()
-    }
-
     /// Whether nothing was added: then there is nothing to call.
     pub(crate) fn is_empty(&self) -> bool {
         self.checks() == 0
@@ -113,13 +50,13 @@ impl ScriptCall {
     }
 
     /// Begins a request, whose states may be found by a client of another rule.
-    fn begin(&mut self, with: Option<Fingerprint>) {
-        (self.args.with, self.args.first_key) = (with, self.args.command.keys.len());
+    fn begin_request(&mut self, with: Option<Fingerprint>) {
+        (self.with, self.first_key) = (with, self.command.keys.len());
     }
 
     /// Begins what stands alone: its key may be there already.
     fn begin_single(&mut self, with: Option<Fingerprint>) {
-        (self.args.with, self.args.first_key) = (with, 0);
+        (self.with, self.first_key) = (with, 0);
     }
 
     /// Adds a request that takes its units if all fit.
@@ -214,7 +151,8 @@ impl ScriptCall {
         let (what, place) = (Operation::Take, self.place());
         self.begin_single(with);
         let check = check.with_cost(u64::from(message.want));
-        let mut writer = (self.args).begin(rules, what, rule_args, &plan, &check, None);
+        let keys = self.find(rules, rule_args, &check, None);
+        let mut writer = self.begin(rules, what, rule_args, &plan, &check, keys);
         writer.add_slots(message, reserved.is_some());
         writer.end(false);
         Some(place)
@@ -250,7 +188,7 @@ impl ScriptCall {
             return None;
         }
         let mut settled = SmallVec::new();
-        self.begin(rules.with(holds.iter().map(|hold| hold.check)));
+        self.begin_request(rules.with(holds.iter().map(|hold| hold.check)));
         let of_units = |hold: &&Hold| !rules.is_of_slots(hold.check.rule());
         // Slots go back when their request ends.
         for hold in holds.iter().filter(of_units) {
@@ -290,7 +228,8 @@ impl ScriptCall {
             let is_whole = !is_charge && units == check.cost();
             let id = rules.id_of(rule_args, check).filter(|_| is_whole);
             let (check, overflow) = (check.with_cost(units), rule_args.overflow);
-            let mut writer = (self.args).begin(rules, what, rule_args, &plan, &check, overflow);
+            let keys = self.find(rules, rule_args, &check, overflow);
+            let mut writer = self.begin(rules, what, rule_args, &plan, &check, keys);
             if hold.source == Source::Credits && !is_charge || is_payable {
                 writer.find_balance();
             }
@@ -342,7 +281,7 @@ impl ScriptCall {
         if !self.has_room_to_reset(checks.len(), 0) {
             return false;
         }
-        self.begin(rules.with(checks.iter().copied()));
+        self.begin_request(rules.with(checks.iter().copied()));
         for check in checks.iter().filter(|check| check.cost() > 0) {
             let Some((rule_args, quota)) = rules.any_args(check.rule()) else {
                 continue;
@@ -352,10 +291,10 @@ impl ScriptCall {
                 continue;
             }
             let (what, check) = (Operation::Reset, check.with_cost(0));
-            let CheckKeys { key, other, .. } = self.args.find(rules, rule_args, &check, None);
+            let CheckKeys { key, other, .. } = self.find(rules, rule_args, &check, None);
             for key in [key, other].into_iter().filter(|key| *key > 0) {
                 let keys = CheckKeys::of(key);
-                let writer = (self.args).begin_on(rules, what, rule_args, quota, &check, keys);
+                let writer = self.begin(rules, what, rule_args, quota, &check, keys);
                 writer.end(false);
             }
         }
@@ -419,7 +358,8 @@ impl ScriptCall {
         let (rule_args, plan) = rules.args_of(check)?;
         let place = self.place();
         self.begin_single(None);
-        let mut writer = (self.args).begin(rules, what, rule_args, &plan, check, None);
+        let keys = self.find(rules, rule_args, check, None);
+        let mut writer = self.begin(rules, what, rule_args, &plan, check, keys);
         writer.add(tail);
         writer.end(false);
         Some(place)
@@ -427,7 +367,7 @@ impl ScriptCall {
 
     fn has_room(&self, checks: usize) -> bool {
         let most = usize::from(u16::MAX);
-        self.checks() + 2 * checks < most && self.keys().len() + MOST_KEYS * checks < most
+        self.checks() + 2 * checks < most && self.command.keys.len() + MOST_KEYS * checks < most
     }
 
     fn request(
@@ -443,7 +383,7 @@ impl ScriptCall {
             return None;
         }
         let with = rules.with(checks.iter().copied());
-        self.begin(with);
+        self.begin_request(with);
         let patience = rules.patience(checks, patience);
         let mut layout: SmallVec<[Option<SentCheck>; 4]> = SmallVec::with_capacity(checks.len());
         let counted = std::mem::take(&mut self.counted);
@@ -471,7 +411,7 @@ impl ScriptCall {
             // Those that are folded have no id in common.
             let id = (all.count() == 1).then(|| rules.id_of(rule_args, check));
             if let Some(before) = before {
-                self.args.more_follow(before);
+                self.more_follow(before);
             }
             // A cost of 0 creates no key.
             let cap = rule_args.overflow.filter(|_| takes && units > 0);
@@ -486,7 +426,8 @@ impl ScriptCall {
             layout.push(Some(sent));
             let overflow = cap.filter(|_| sent.may_make == Some(false));
             let check = check.with_cost(units);
-            let mut writer = (self.args).begin(rules, what, rule_args, &plan, &check, overflow);
+            let keys = self.find(rules, rule_args, &check, overflow);
+            let mut writer = self.begin(rules, what, rule_args, &plan, &check, keys);
             if rule_args.has_credits && units > 0 {
                 writer.find_balance();
             }
@@ -514,7 +455,7 @@ impl ScriptCall {
 }
 
 // Shows how much there is: a key ties log lines to a person.
-tollgate_core::debug_fields!(ScriptCall, it => keys: it.keys().len(), checks: it.checks());
+tollgate_core::debug_fields!(ScriptCall, it => keys: it.command.keys.len(), checks: it.checks());
 
 // Where the answers to a request are.
 

@@ -1,7 +1,7 @@
 //! Rule sets in the encoding of the script.
 //!
 //! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
-//! [`ScriptCall`](crate::script::call::ScriptCall) is then filled with requests.
+//! [`ScriptCall`](crate::script::args::ScriptCall) is then filled with requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -78,7 +78,7 @@ impl Encoder {
     }
 
     /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`ScriptCall::acquire_slots`](crate::script::call::ScriptCall::acquire_slots).
+    /// against one bucket of the rule that all such share. See [`ScriptCall::acquire_slots`](crate::script::args::ScriptCall::acquire_slots).
     ///
     /// # Errors
     ///

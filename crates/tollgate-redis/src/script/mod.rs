@@ -5,7 +5,7 @@
 //! text
 //! ```
 
-mod args;
+pub(crate) mod args;
 pub(crate) mod call;
 pub(crate) mod encoder;
 mod queued;

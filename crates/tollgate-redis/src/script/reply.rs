@@ -86,6 +86,17 @@ impl ScriptReply {
         (integers.len() == 1 + checks * NUMBERS).then_some(Self { at, integers })
     }
 
+    /// The reply to a call behind the record of a reservation, where there is none.
+    pub(crate) fn without_record() -> Self {
+        let (at, integers) = (0, SmallVec::new());
+        Self { at, integers }
+    }
+
+    /// Whether there was no record, so that nothing was done.
+    pub(crate) fn is_without_record(&self) -> bool {
+        self.integers.is_empty()
+    }
+
     /// What the script says of the block of the check at a place.
     pub(crate) fn block(&self, place: u16) -> Option<BlockReply> {
         let [micros, number, _] = self.of(place + 1)?;

@@ -29,7 +29,7 @@ use crate::{
     error::SetupError,
     keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer},
-    script::{call::ScriptCall, reply::ScriptReply},
+    script::{args::ScriptCall, reply::ScriptReply},
     store::new_key_cap::NewKeyCap,
 };
 
@@ -105,6 +105,7 @@ impl StoreContext {
         by: Option<Instant>,
     ) -> SentCall {
         let (began, checks) = (Instant::now(), call.checks());
+        let is_behind_record = call.is_behind_record();
         let answer = match by {
             Some(by) if by <= began => AnswerFuture::refused(CallError::new(
                 CallErrorKind::NotSent,
@@ -121,6 +122,7 @@ impl StoreContext {
             answer,
             began,
             checks,
+            is_behind_record,
         }
     }
 
@@ -190,27 +192,6 @@ impl StoreContext {
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.in_flight) == 1
     }
-
-    /// The reply to a call, once it is there.
-    pub(super) fn reply(
-        &self,
-        began: Instant,
-        answer: Result<Value, CallError>,
-        checks: usize,
-    ) -> Result<ScriptReply, CallError> {
-        let reply = answer.and_then(|answer| match answer {
-            Value::Integers(integers) => {
-                ScriptReply::new(checks, integers).ok_or_else(CallError::misunderstood)
-            }
-            _ => Err(CallError::misunderstood()),
-        });
-        let refusal = match &reply {
-            Ok(reply) => reply.first_refusal().map(CallError::of_server),
-            Err(error) => Some(error.clone()),
-        };
-        self.observer.called(began, refusal.as_ref());
-        reply
-    }
 }
 
 impl Drop for StoreContext {
@@ -230,6 +211,7 @@ pub(super) struct SentCall {
     answer: AnswerFuture,
     began: Instant,
     checks: usize,
+    is_behind_record: bool,
 }
 
 impl Future for SentCall {
@@ -237,7 +219,26 @@ impl Future for SentCall {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
-        Poll::Ready(self.context.reply(self.began, answer, self.checks))
+        let reply = answer.and_then(|answer| match answer {
+            Value::Integers(integers) if self.is_behind_record && integers[..] == [-1] => {
+                Ok(ScriptReply::without_record())
+            }
+            // Of a record without slots nothing else is asked, and the script says its time, and zeroes.
+            Value::Integers(integers) if self.is_behind_record && self.checks == 0 => {
+                ScriptReply::new(0, integers.into_iter().take(1))
+                    .ok_or_else(CallError::misunderstood)
+            }
+            Value::Integers(integers) => {
+                ScriptReply::new(self.checks, integers).ok_or_else(CallError::misunderstood)
+            }
+            _ => Err(CallError::misunderstood()),
+        });
+        let refusal = match &reply {
+            Ok(reply) => reply.first_refusal().map(CallError::of_server),
+            Err(error) => Some(error.clone()),
+        };
+        self.context.observer.called(self.began, refusal.as_ref());
+        Poll::Ready(reply)
     }
 }
 

@@ -21,7 +21,8 @@ use tollgate_prefilter::{Counted, FollowUp, LeaseReply, Next, NoReply, Query, Re
 use crate::{
     observe::CallFor,
     script::{
-        call::{RequestLayout, ScriptCall, SentCheck},
+        args::ScriptCall,
+        call::{RequestLayout, SentCheck},
         reply::{BlockReply, NewKey, ScriptReply},
     },
     store::{

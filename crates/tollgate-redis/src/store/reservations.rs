@@ -4,7 +4,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
 use tollgate_core::{
     Check, Pending, Source, Step, StoreError, StoreErrorKind,
     store::{
@@ -15,10 +14,10 @@ use tollgate_core::{
 };
 
 use crate::{
-    connection::{command::Command, error::CallError, resp::Value},
+    connection::error::CallError,
     keys::keyspace::{Partition, seal, unseal},
     observe::CallFor,
-    script::{call::ScriptCall, reply::ScriptReply, text::DECIDE_WITH_RECORD},
+    script::{args::ScriptCall, reply::ScriptReply},
     store::{redis_rule_store::RedisRuleStore, rule_set_context::RuleSetContext},
 };
 
@@ -41,7 +40,7 @@ impl ReservationStore for RedisRuleStore {
             Ok(text) => text,
             Err(refused) => return Step::Ready(Err(refused)),
         };
-        let opened = send(context, &call, &reserved, &format!("+{}", term.as_millis()));
+        let opened = send(context, call, &reserved, &format!("+{}", term.as_millis()));
         let record = OpenedRecord(Some((Arc::clone(context), reserved)));
         Step::Wait(Pending::new(async move {
             let opened = opened.await;
@@ -81,12 +80,8 @@ impl ReservationStore for RedisRuleStore {
         if let Err(refused) = tell_slots(self.context(), &mut call, reserved, Some(term)) {
             return Step::Ready(Err(refused));
         }
-        let answer = send(
-            self.context(),
-            &call,
-            reserved,
-            &format!("={}", term.as_millis()),
-        );
+        let step = format!("={}", term.as_millis());
+        let answer = send(self.context(), call, reserved, &step);
         Step::Wait(Pending::new(async move { answer.await.map(drop) }))
     }
 }
@@ -135,7 +130,7 @@ fn settle_record(
         Ok(settled) => settled,
         Err(refused) => return Step::Ready(Err(refused)),
     };
-    let answer = send(&context, &call, reserved, step);
+    let answer = send(&context, call, reserved, step);
     let settlements = settlements.to_vec();
     Step::Wait(Pending::new(async move {
         let reply = answer.await;
@@ -143,7 +138,7 @@ fn settle_record(
             // More may be left by now, whatever the answer was.
             let checks = settlement.holds.iter().map(|hold| hold.check);
             checks.for_each(|check| context.local.unlearn(&check));
-            if let Ok(Some(reply)) = &reply {
+            if let Ok(reply) = &reply {
                 context.on_settled(settled, reply);
             }
         }
@@ -233,14 +228,13 @@ fn tell_slots(
     Ok(())
 }
 
-/// Sends a call behind a step of the record. Gives the reply to the call, if there is one, once there was a record.
+/// Sends a call behind a step of the record. Gives the reply to the call, once there was a record.
 fn send(
     context: &Arc<RuleSetContext>,
-    call: &ScriptCall,
+    call: ScriptCall,
     reserved: &Reserved,
     step: &str,
-) -> impl Future<Output = Result<Option<ScriptReply>, StoreError>> + Send + use<> {
-    let (context, size) = (Arc::clone(context), call.checks());
+) -> impl Future<Output = Result<ScriptReply, StoreError>> + Send + use<> {
     let keyspace = &context.store.keyspace;
     let first = || reserved.checks().next().as_ref().map(Check::key);
     let with = context.encoder.with(reserved.checks()).or_else(first);
@@ -248,24 +242,14 @@ fn send(
         context.store.backend.is_cluster() && keyspace.partition != Partition::One;
     let id = Fingerprint::from_bits(reserved.id);
     let name = keyspace.record(id, with.filter(|_| is_in_hash_slot));
-    let keys: Vec<&[u8]> = call.keys().chain([&*name]).collect();
-    let args: Vec<&[u8]> = call.args().chain([step.as_bytes()]).collect();
-    let began = Instant::now();
-    context.store.observer.sent(CallFor::Settlements);
-    let command = Command::new(&DECIDE_WITH_RECORD, &keys, &args);
-    let answer = context.store.run(command);
+    let call = call.behind_record(&name, step);
+    let sent = context.store.send(call, CallFor::Settlements, None);
     async move {
-        let answer = answer.await;
-        let alone = |one: i64| matches!(&answer, Ok(Value::Integers(all)) if all[..] == [one]);
-        let is_gone = alone(-1);
-        if is_gone || size == 0 && answer.is_ok() {
-            context.store.observer.called(began, None);
-            return if is_gone { Err(gone()) } else { Ok(None) };
-        }
-        let reply = context.store.reply(began, answer, size)?;
+        let reply = sent.await?;
         match reply.first_refusal() {
+            _ if reply.is_without_record() => Err(gone()),
             Some(refusal) => Err(CallError::of_server(refusal).into()),
-            None => Ok(Some(reply)),
+            None => Ok(reply),
         }
     }
 }

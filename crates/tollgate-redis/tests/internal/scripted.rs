@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use redis::Value;
 use tollgate_test_servers::redis_client::RedisClient;
 
-use crate::script::{call::ScriptCall, text};
+use crate::script::{args::ScriptCall, text};
 
 pub(crate) fn connect(address: SocketAddr) -> RedisClient {
     let mut connection = RedisClient::connect(address);

@@ -4,7 +4,7 @@ use std::{env, fs, process::Command};
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder, text},
+    script::{args::ScriptCall, encoder::Encoder, text},
 };
 use redis::Value;
 use tollgate_core::{Check, HOUR, Quota, Rule, RuleSet, store::Fingerprint};

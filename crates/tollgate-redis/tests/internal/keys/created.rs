@@ -9,7 +9,7 @@ use crate::{
     Keys,
     internal_tests::keys::{MARGIN, NOW, secret, server::Server},
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder},
+    script::{args::ScriptCall, encoder::Encoder},
 };
 
 fn encoder(rules: &RuleSet) -> Encoder {

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder, reply::NewKey},
+    script::{args::ScriptCall, encoder::Encoder, reply::NewKey},
 };
 use tollgate_core::{
     Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder},
+    script::{args::ScriptCall, encoder::Encoder},
 };
 use tollgate_core::{Check, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 

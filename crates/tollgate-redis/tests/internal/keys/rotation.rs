@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder},
+    script::{args::ScriptCall, encoder::Encoder},
 };
 use tollgate_core::{
     Check, Decision, Key, KeyBuf, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleSet, SECOND,

@@ -8,7 +8,7 @@ use tollgate_test_servers::{
 
 use crate::{
     internal_tests::scripted::{connect, run},
-    script::{call::ScriptCall, reply::ScriptReply},
+    script::{args::ScriptCall, reply::ScriptReply},
 };
 
 #[derive(Debug)]

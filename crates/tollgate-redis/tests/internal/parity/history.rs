@@ -8,11 +8,7 @@ use std::{
 use crate::{
     Keys, Secret,
     keys::keyspace::{Keyspace, Partition},
-    script::{
-        call::{RequestLayout, ScriptCall},
-        encoder::Encoder,
-        reply::ScriptReply,
-    },
+    script::{args::ScriptCall, call::RequestLayout, encoder::Encoder, reply::ScriptReply},
     store::credits::{CHANGE, change_args},
 };
 use redis::Value;

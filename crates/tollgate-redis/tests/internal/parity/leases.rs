@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
+    script::{args::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{
     Check, Quota, Rule, RuleSet, SECOND, calendar::CalendarUnit, store::Fingerprint,

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use crate::script::{call::ScriptCall, encoder::Encoder};
+use crate::script::{args::ScriptCall, encoder::Encoder};
 use tollgate_core::{
     Check,
     store::{Fingerprint, RuleStore},

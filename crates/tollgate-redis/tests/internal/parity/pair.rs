@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
+    script::{args::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use tollgate_core::{
     Check, Decision, ManualClock, MemoryStore, Rule, RuleSet, Store as _,

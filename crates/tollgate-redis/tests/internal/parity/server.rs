@@ -7,7 +7,7 @@ use tollgate_test_servers::{
 
 use crate::{
     internal_tests::scripted::{connect, push, run, run_with},
-    script::call::ScriptCall,
+    script::args::ScriptCall,
 };
 
 #[derive(Debug)]

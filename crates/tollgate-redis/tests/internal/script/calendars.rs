@@ -8,7 +8,7 @@ use crate::{
         script::{MARGIN, Subject},
         scripted::run_with,
     },
-    script::{call::ScriptCall, reply::ScriptReply},
+    script::{args::ScriptCall, reply::ScriptReply},
 };
 
 /// An hour before the end of November 2023 in UTC.

@@ -1,6 +1,6 @@
 //! What one call carries.
 
-use crate::script::call::ScriptCall;
+use crate::script::args::ScriptCall;
 use tollgate_core::{
     Check, MINUTE, Quota, Rule, RuleSet,
     algorithm::Taken,

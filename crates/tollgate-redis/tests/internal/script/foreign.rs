@@ -1,6 +1,6 @@
 //! Values that the script did not write.
 
-use crate::script::call::ScriptCall;
+use crate::script::args::ScriptCall;
 use redis::Value;
 use tollgate_core::{Outcome, algorithm::Taken, store::Settlement};
 use tollgate_test_servers::numbers::Numbers;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder},
+    script::{args::ScriptCall, encoder::Encoder},
 };
 use tollgate_core::{Check, MINUTE, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};

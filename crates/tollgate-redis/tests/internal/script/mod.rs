@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     internal_tests::scripted::{connect, run},
     keys::keyspace::{Keyspace, Partition},
-    script::{call::ScriptCall, encoder::Encoder, reply::ScriptReply},
+    script::{args::ScriptCall, encoder::Encoder, reply::ScriptReply},
 };
 use redis::Value;
 use tollgate_core::{Check, Decision, Quota, Rule, RuleSet, SECOND, store::Fingerprint};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::script::call::ScriptCall;
+use crate::script::args::ScriptCall;
 use redis::Value;
 use tollgate_core::{Outcome, Quota, Rule, SECOND};
 

@@ -1,6 +1,6 @@
 //! A check that repeats for the next keys.
 
-use crate::script::{call::ScriptCall, encoder::Encoder};
+use crate::script::{args::ScriptCall, encoder::Encoder};
 use redis::Value;
 use tollgate_core::{Check, store::Fingerprint};
 use tollgate_test_servers::redis_client::Integers as _;

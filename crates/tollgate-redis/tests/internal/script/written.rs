@@ -1,6 +1,6 @@
 //! What is written, and for how long.
 
-use crate::script::call::ScriptCall;
+use crate::script::args::ScriptCall;
 use redis::Value;
 use tollgate_core::{DAY, Quota, Rule};
 use tollgate_test_servers::redis_client::Integers as _;
