@@ -39,7 +39,7 @@ impl Value {
     }
 
     /// The elements of a list that does not consist of integers.
-    pub(super) fn list(&self) -> Option<&[Self]> {
+    pub(crate) fn list(&self) -> Option<&[Self]> {
         match self {
             Self::List(values) => Some(values),
             _ => None,

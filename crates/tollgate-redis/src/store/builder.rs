@@ -394,7 +394,7 @@ impl RedisStoreBuilder {
         let mut tasks = JoinSet::new();
         #[cfg(feature = "metrics")]
         {
-            tasks.spawn(gauges::run(Arc::downgrade(&shared)));
+            tasks.spawn(gauges::run(Arc::clone(&shared)));
             if let Some(keys_per_second) = self.measured {
                 tasks.spawn(Ruler::new(&shared, &instance, keys_per_second).run());
             }

@@ -1,20 +1,14 @@
 //! What is measured now and then for gauges: what this process holds; and how many keys a namespace has and how much memory they take. One
 //! process at a time looks at the keys of the servers, about 100 in each step, and stores the result in Redis, where the others read it.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
 };
 
-use crate::{
-    connection::{command::Script, resp::Value},
-    store::context::StoreContext,
-};
+use crate::{connection::command::Script, store::context::StoreContext};
 
 static CLAIM: Script = Script::new(include_str!("../../lua/measure_claim.lua"));
 
@@ -57,18 +51,9 @@ fn read(text: &str) -> Option<Found> {
     numbers?.try_into().ok()
 }
 
-/// Why a measurement has come to nothing.
-enum Stop {
-    /// The store is gone.
-    Gone,
-    /// Another process measures.
-    Claimed,
-    Failed,
-}
-
 /// What measures.
 pub(super) struct Ruler {
-    shared: Weak<StoreContext>,
+    shared: Arc<StoreContext>,
     instance: String,
     /// Between two steps.
     pause: Duration,
@@ -78,32 +63,30 @@ impl Ruler {
     /// With a bound on the keys that are looked at in a second.
     pub(super) fn new(shared: &Arc<StoreContext>, instance: &str, keys_per_second: u32) -> Self {
         Self {
-            // It must not keep the store alive that ends it.
-            shared: Arc::downgrade(shared),
+            shared: Arc::clone(shared),
             instance: instance.to_owned(),
             pause: Duration::from_secs(1) * KEYS_OF_A_STEP / keys_per_second.max(1),
         }
     }
 
+    /// Until the store ends it.
     pub(super) async fn run(self) {
         let mut pause = FIRST;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-            match pause_after(pause, &self.measure().await) {
-                Some(next) => pause = next,
-                None => return,
-            }
+            pause = pause_after(pause, self.measure().await);
         }
     }
 
-    /// One measurement, if no other process is at it.
-    async fn measure(&self) -> Result<(), Stop> {
-        self.claim(CLAIM_LASTS, None).await?;
+    /// One measurement. Whether no other process is at it; `None`: it has failed.
+    async fn measure(&self) -> Option<bool> {
+        if !self.claim(CLAIM_LASTS, None).await? {
+            return Some(false);
+        }
         let mut claimed = Instant::now();
         let [mut keys, mut bytes, mut used_permille] = Found::default();
-        let hash_slots = self.shared()?.backend.hash_slots();
-        for hash_slot in hash_slots {
-            let name = self.shared()?.keyspace.name_in(hash_slot);
+        for hash_slot in self.shared.backend.hash_slots() {
+            let name = self.shared.keyspace.name_in(hash_slot);
             let mut server = OnServer {
                 cursor: Some("0".to_owned()),
                 ..OnServer::default()
@@ -111,11 +94,15 @@ impl Ruler {
             while let Some(cursor) = server.cursor.take() {
                 sleep(self.pause).await;
                 if claimed.elapsed() >= CLAIM_EVERY {
-                    self.claim(CLAIM_LASTS, None).await?;
+                    if !self.claim(CLAIM_LASTS, None).await? {
+                        return Some(false);
+                    }
                     claimed = Instant::now();
                 }
-                let page = self.step(&name, &cursor).await?;
-                server.add(&page).ok_or(Stop::Failed)?;
+                let namespace = &*self.shared.keyspace.namespace;
+                let count = KEYS_OF_A_STEP.to_string();
+                let args = [namespace, &cursor, &count, ASKED];
+                server.add(&self.run_script(&STEP, &[&*name], &args).await?)?;
             }
             keys += server.keys;
             bytes = bytes.saturating_add(server.bytes());
@@ -126,59 +113,45 @@ impl Ruler {
             .await
     }
 
-    fn shared(&self) -> Result<Arc<StoreContext>, Stop> {
-        self.shared.upgrade().ok_or(Stop::Gone)
-    }
-
     /// Goes on measuring if no other process does, and tells what was found last.
-    async fn claim(&self, lasts: Duration, found: Option<Found>) -> Result<(), Stop> {
-        let shared = self.shared()?;
-        let keys = ["measuring", "size"].map(|what| shared.keyspace.name_of(what));
+    async fn claim(&self, lasts: Duration, found: Option<Found>) -> Option<bool> {
+        let keys = ["measuring", "size"].map(|what| self.shared.keyspace.name_of(what));
         let lasts = lasts.as_millis().to_string();
         let found = found.map(to_text).unwrap_or_default();
         let kept = RESULT_LASTS.as_millis().to_string();
         let args = [&*self.instance, &lasts, &found, &kept];
-        let texts = texts(shared.run_in_background(&CLAIM, &keys, &args).await)?;
+        let texts = self.run_script(&CLAIM, &keys, &args).await?;
         let [is_mine, last] = &texts[..] else {
-            return Err(Stop::Failed);
+            return None;
         };
         if let Some([keys, bytes, used_permille]) = read(last) {
             let used = (used_permille > 0).then_some(used_permille as f64 / 1_000.0);
-            shared.observer.namespace_size(keys, bytes, used);
+            self.shared.observer.namespace_size(keys, bytes, used);
         }
-        match &**is_mine {
-            "1" => Ok(()),
-            _ => Err(Stop::Claimed),
-        }
+        Some(is_mine == "1")
     }
 
-    async fn step(&self, name: &str, cursor: &str) -> Result<Vec<String>, Stop> {
-        let shared = self.shared()?;
-        let namespace = &*shared.keyspace.namespace;
-        let count = KEYS_OF_A_STEP.to_string();
-        let args = [namespace, cursor, &count, ASKED];
-        texts(shared.run_in_background(&STEP, &[name], &args).await)
+    /// The texts that a script gives.
+    async fn run_script(
+        &self,
+        script: &'static Script,
+        keys: &[impl AsRef<[u8]> + Sync],
+        args: &[&str],
+    ) -> Option<Vec<String>> {
+        let answer = self.shared.run_in_background(script, keys, args).await?;
+        let texts = answer.list()?.iter();
+        texts.map(|text| text.text().map(str::to_owned)).collect()
     }
 }
 
-/// How long to wait after a measurement before which it was `pause`; `None`: the store is gone.
-fn pause_after(pause: Duration, measured: &Result<(), Stop>) -> Option<Duration> {
+/// How long to wait after a measurement before which it was `pause`.
+fn pause_after(pause: Duration, measured: Option<bool>) -> Duration {
     match measured {
-        Ok(()) => Some(PAUSE),
-        Err(Stop::Gone) => None,
+        Some(true) => PAUSE,
+        Some(false) => LOOK_EVERY,
         // Soon after a start there is no connection yet.
-        Err(Stop::Failed) => Some((pause * 2).min(LOOK_EVERY)),
-        Err(Stop::Claimed) => Some(LOOK_EVERY),
+        None => (pause * 2).min(LOOK_EVERY),
     }
-}
-
-/// The answer of a script that gives texts.
-fn texts(answer: Option<Value>) -> Result<Vec<String>, Stop> {
-    let Some(Value::List(values)) = answer else {
-        return Err(Stop::Failed);
-    };
-    let texts = values.iter().map(|value| value.text().map(str::to_owned));
-    texts.collect::<Option<_>>().ok_or(Stop::Failed)
 }
 
 /// What was seen of a server so far.
@@ -228,13 +201,10 @@ impl OnServer {
 /// How often gauges are brought up to date.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Brings gauges up to date until the store is gone.
-pub(super) async fn run(shared: Weak<StoreContext>) {
+/// Brings gauges up to date until the store ends it.
+pub(super) async fn run(shared: Arc<StoreContext>) {
     loop {
         sleep(EVERY).await;
-        let Some(shared) = shared.upgrade() else {
-            return;
-        };
         let of_store = Arc::clone(&shared);
         // It looks at all that is kept of keys: of 100 000 for some milliseconds.
         let usage = spawn_blocking(move || of_store.engine.usage(of_store.process_clock.now()));
@@ -266,7 +236,7 @@ mod tests {
 
     #[test]
     fn it_is_tried_again_sooner_at_first_and_seldom_while_another_process_measures() {
-        let failed = |pause| pause_after(pause, &Err(Stop::Failed)).expect("the store is there");
+        let failed = |pause| pause_after(pause, None);
         let mut pauses = vec![FIRST];
         for _ in 0..6 {
             pauses.push(failed(pauses[pauses.len() - 1]));
@@ -275,10 +245,8 @@ mod tests {
         assert_eq!(millis, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
         // Also where it went well before.
         assert_eq!(failed(PAUSE), LOOK_EVERY);
-        let next = |measured| pause_after(FIRST, &measured);
-        assert_eq!(next(Ok(())), Some(PAUSE));
-        assert_eq!(next(Err(Stop::Claimed)), Some(LOOK_EVERY));
-        assert_eq!(next(Err(Stop::Gone)), None);
+        assert_eq!(pause_after(FIRST, Some(true)), PAUSE);
+        assert_eq!(pause_after(FIRST, Some(false)), LOOK_EVERY);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     fmt::Write,
     mem,
     num::NonZeroU32,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -41,7 +41,7 @@ const MOST_RULES: usize = 1_000;
 
 /// What sends heartbeats.
 pub(super) struct Heart {
-    shared: Weak<StoreContext>,
+    shared: Arc<StoreContext>,
     in_use: Arc<InUse>,
     instance: String,
     began: Instant,
@@ -57,8 +57,7 @@ impl Heart {
     /// With the quotas of the rule sets in use.
     pub(super) fn new(shared: &Arc<StoreContext>, in_use: &Arc<InUse>, instance: String) -> Self {
         Self {
-            // It must not keep the store alive that ends it.
-            shared: Arc::downgrade(shared),
+            shared: Arc::clone(shared),
             in_use: Arc::clone(in_use),
             instance,
             began: Instant::now(),
@@ -69,25 +68,24 @@ impl Heart {
         }
     }
 
+    /// Until the store ends it.
     pub(super) async fn beat(mut self) {
         let mut pause = FIRST;
         let mut is_first = true;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-            let Some(shared) = self.shared.upgrade() else {
-                return;
-            };
-            if self.is_counted(&shared).await {
+            if self.is_counted().await {
                 pause = match mem::take(&mut is_first) {
                     true => SECOND,
                     false => INTERVAL,
                 };
-                self.compare(&shared).await;
+                self.compare().await;
             }
         }
     }
 
-    async fn is_counted(&mut self, shared: &StoreContext) -> bool {
+    async fn is_counted(&mut self) -> bool {
+        let shared = &self.shared;
         let key = shared.keyspace.name_of("instances");
         let args = [&*self.gone_after, "0", &*self.instance];
         let count = match shared.run_in_background(&MEMBERS, &[&key], &args).await {
@@ -110,7 +108,8 @@ impl Heart {
         count.is_some()
     }
 
-    async fn compare(&mut self, shared: &StoreContext) {
+    async fn compare(&mut self) {
+        let shared = Arc::clone(&self.shared);
         let mut own = Quotas::new();
         for context in self.in_use.all() {
             for rule in context.rules.given() {
@@ -135,7 +134,7 @@ impl Heart {
         };
         let mut all = read_quotas(members.iter().filter_map(Value::text));
         let tagged = all.remove("").unwrap_or_default();
-        self.compare_tags(shared, &tags, &tagged);
+        self.compare_tags(&tags, &tagged);
         let (counts, lasting) = self.conflicts.compare(&own, &all, Instant::now());
         for (rule, others) in counts {
             shared.observer.quota_conflicts(&rule, others);
@@ -149,13 +148,14 @@ impl Heart {
         }
     }
 
-    fn compare_tags(&mut self, shared: &StoreContext, own: &KeyTags, all: &BTreeSet<String>) {
+    fn compare_tags(&mut self, own: &KeyTags, all: &BTreeSet<String>) {
+        let observer = &self.shared.observer;
         let others = all.iter().filter_map(|words| KeyTags::read(words));
         let strangers: BTreeSet<_> = others.filter(|other| !other.meets(own)).collect();
-        shared.observer.key_conflicts(strangers.len());
+        observer.key_conflicts(strangers.len());
         for stranger in strangers.difference(&self.strangers) {
             let (here, elsewhere) = (own.in_words(), stranger.in_words());
-            shared.observer.keys_differ(&here, &elsewhere);
+            observer.keys_differ(&here, &elsewhere);
         }
         self.strangers = strangers;
     }
@@ -164,49 +164,39 @@ impl Heart {
 // How instances of a namespace write the keys of clients: two that write them otherwise never meet on a state, and a client
 // has a budget with each.
 
-/// How one instance writes keys.
+/// How one instance writes keys: its partition, a tag of the secret that states are written by, and those of others that they are found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct KeyTags {
-    partition: String,
-    /// A tag of the secret that states are written by.
-    written: String,
-    /// Tags of all secrets that states are found by.
-    known: BTreeSet<String>,
-}
+pub(super) struct KeyTags(Vec<String>);
 
 impl KeyTags {
     pub(super) fn of(keys: &Keys, partition: &Partition) -> Self {
-        let tags = keys.tags();
-        Self {
-            partition: partition.to_string(),
-            written: tags.first().cloned().unwrap_or_default(),
-            known: tags.into_iter().collect(),
-        }
+        let partition = [partition.to_string()];
+        Self(partition.into_iter().chain(keys.tags()).collect())
     }
 
-    /// In words: the partition, the tag of the secret that states are written by, and the others.
+    /// What an instance says.
     pub(super) fn in_words(&self) -> String {
-        let others = self.known.iter().filter(|tag| **tag != self.written);
-        let words = [&self.partition, &self.written].into_iter().chain(others);
-        words.map(String::as_str).collect::<Vec<_>>().join(" ")
+        self.0.join(" ")
     }
 
     /// Reads what an instance has said. What cannot be read was written by a version that says more.
     pub(super) fn read(words: &str) -> Option<Self> {
-        let (partition, tags) = words.split_once(' ')?;
-        let written = tags.split(' ').next()?;
-        Some(Self {
-            partition: partition.to_owned(),
-            written: written.to_owned(),
-            known: tags.split(' ').map(str::to_owned).collect(),
-        })
+        let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+        (words.len() > 1).then_some(Self(words))
     }
 
     /// Whether each of the two finds what the other writes. So do those of one step and the next, while a secret changes.
     pub(super) fn meets(&self, other: &Self) -> bool {
-        self.partition == other.partition
-            && self.known.contains(&other.written)
-            && other.known.contains(&self.written)
+        let (Some((here, own)), Some((there, others))) =
+            (self.0.split_first(), other.0.split_first())
+        else {
+            return false;
+        };
+        let finds = |known: &[String], written: &[String]| {
+            let written = written.first();
+            written.is_some_and(|written| known.contains(written))
+        };
+        here == there && finds(own, others) && finds(others, own)
     }
 }
 

@@ -287,12 +287,6 @@ pub(super) fn send_alone(context: &Arc<RuleSetContext>, queries: Vec<Query>) {
     }
 }
 
-/// The last limiter and layer are gone, or others have taken their place: leases go back and local usage is reported, but for
-/// what another rule set that is in use has as well.
-pub(super) fn retire(context: &Arc<RuleSetContext>) {
-    send_alone(context, context.local.retire(context.now()));
-}
-
 // A query of the engine as a call of the script, and the reply of the script as one to the query.
 
 /// Where in a reply the answers to the parts of a query are. `None`: the part was not sent, because the call had no room left.

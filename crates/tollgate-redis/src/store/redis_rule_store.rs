@@ -28,7 +28,7 @@ use crate::{
     store::{
         context::StoreContext,
         credits::{change_args, restore_args, run_credits},
-        in_flight::{Deciding, QueryInFlight, retire, send_follow_up},
+        in_flight::{Deciding, QueryInFlight, send_alone, send_follow_up},
         rule_set_context::RuleSetContext,
         sender::end_rules,
         slots::report,
@@ -198,7 +198,8 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn retire(&self) {
-        retire(&self.context);
+        let context = &self.context;
+        send_alone(context, context.local.retire(context.now()));
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {

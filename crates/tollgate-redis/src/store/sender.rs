@@ -15,7 +15,7 @@ use tollgate_prefilter::{EngineEvent, LocalRules};
 
 use crate::store::{
     context::StoreContext,
-    in_flight::{retire, send_alone},
+    in_flight::send_alone,
     rule_set_context::{InUse, RuleSetContext},
     slots::send_due_slots,
 };
@@ -105,7 +105,7 @@ pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Dur
 /// The end of a rule set. Unreported units are reported at once, and leases go back: without that, a lease of a window would be missing
 /// until the window is over.
 pub(super) fn end_rules(context: &Arc<RuleSetContext>) {
-    retire(context);
+    send_alone(context, context.local.retire(context.now()));
     if !context.local.is_reported() {
         let of_task = Arc::clone(context);
         context.store.spawn(async move {
