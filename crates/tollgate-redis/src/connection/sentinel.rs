@@ -67,33 +67,29 @@ impl SentinelQuery {
     }
 
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
-        let master = self.master_by(place).await;
-        master.map_err(|error| error.at(format_args!("sentinel {place}")))
-    }
-
-    async fn master_by(&self, place: &Place) -> Result<Place, ConnectError> {
         let master = &self.master;
         let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]];
         let asked = (self.connector).ask(place, &self.access, &query, self.patience);
-        let answer = match asked.await?.pop() {
-            Some(Ok(answer)) => answer,
-            Some(Err(line)) => return Err(ConnectError::of_server("SENTINEL", &line)),
-            None => return Err(ConnectError::unresolved("it was not asked")),
+        let named = asked.await.and_then(|mut answers| match answers.pop() {
+            Some(Ok(answer)) => self.read(&answer),
+            Some(Err(line)) => Err(ConnectError::of_server("SENTINEL", &line)),
+            None => Err(ConnectError::unresolved("it was not asked")),
+        });
+        named.map_err(|error| error.at(format_args!("sentinel {place}")))
+    }
+
+    /// What a sentinel names.
+    fn read(&self, answer: &Value) -> Result<Place, ConnectError> {
+        let [host, port] = answer.list().unwrap_or_default() else {
+            let master = &self.master;
+            let message = format!("no master is known by the name {master:?}");
+            return Err(ConnectError::unresolved(message));
         };
-        match answer.list() {
-            Some([Value::Text(host), Value::Text(port)]) => {
-                let host = str::from_utf8(host).ok();
-                let port = str::from_utf8(port).ok().and_then(|port| port.parse().ok());
-                host.zip(port)
-                    .map(|(host, port)| self.options.mapped(host.to_owned(), port))
-                    .ok_or_else(|| {
-                        ConnectError::unresolved("the master's address could not be read")
-                    })
-            }
-            _ => Err(ConnectError::unresolved(format!(
-                "no master is known by the name {master:?}"
-            ))),
-        }
+        let port = port.text().and_then(|port| port.parse().ok());
+        host.text()
+            .zip(port)
+            .map(|(host, port)| self.options.mapped(host.to_owned(), port))
+            .ok_or_else(|| ConnectError::unresolved("the master's address could not be read"))
     }
 }
 

@@ -359,7 +359,7 @@ impl CheckWriter<'_> {
         self.add_bytes(setting);
         self.add_bytes(&counted.to_le_bytes());
         // A block has 32 times at most.
-        self.add_bytes(&[u8::from(self.rule_args.counts_denials), times as u8]);
+        self.add_bytes(&[u8::from(self.rule_args.counts_denials()), times as u8]);
         self.call.command.answers += 1;
     }
 

@@ -213,7 +213,7 @@ impl ScriptCall {
                 continue;
             };
             let is_charge = matches!(what, Operation::Charge);
-            if rule_args.wait.is_some() && !is_charge || rule_args.debt > 0 && is_charge {
+            if rule_args.wait.is_some() && !is_charge || rule_args.debt() > 0 && is_charge {
                 let at_risk = if is_charge { units } else { 0 };
                 tell(SettledReply::Lapsed { at_risk });
             }
@@ -240,7 +240,7 @@ impl ScriptCall {
                 writer.add_id(id, terms);
             }
             if rule_args.wait.is_none() && is_charge {
-                writer.add(&[double(rule_args.debt)]);
+                writer.add(&[double(rule_args.debt())]);
                 if rule_args.durable {
                     writer.add_durable(None, false);
                 }
@@ -436,7 +436,7 @@ impl ScriptCall {
             }
             if rule_args.durable && takes {
                 let base = bases.get(index).copied().flatten();
-                writer.add_durable(Some(base), rule_args.debt > 0);
+                writer.add_durable(Some(base), rule_args.debt() > 0);
             }
             if let Some(wait) = rule_args.wait {
                 writer.add(&[double(patience), double(0), double(wait)]);

@@ -320,8 +320,6 @@ pub(crate) struct RuleArgs {
     pub(crate) overflow: Option<Fingerprint>,
     /// For how long requests wait for units at most, in µs, if they do.
     pub(crate) wait: Option<u64>,
-    /// How many units a key may owe.
-    pub(crate) debt: u64,
     /// Whether a state that is lost is begun with what a ledger knows.
     pub(crate) durable: bool,
     /// Whether keys have balances.
@@ -330,8 +328,6 @@ pub(crate) struct RuleArgs {
     pub(crate) may_have_calendar: bool,
     /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
     pub(crate) block: Option<Box<[u8]>>,
-    /// Whether denials count towards a block.
-    pub(crate) counts_denials: bool,
     /// Where repeated requests cost nothing: for how long ids are known, and how many may repeat one, `<dB`.
     pub(crate) ids: Option<[u8; 9]>,
 }
@@ -375,19 +371,26 @@ impl RuleArgs {
                 .at_most_wait()
                 .filter(|_| role != THRESHOLD && !rule.has_slots())
                 .and_then(|at_most| u64::try_from(at_most.as_micros()).ok()),
-            debt: rule.debt_of(),
             durable: rule.is_durable() && role == ENFORCED,
             has_credits: rule.has_credits() && role == ENFORCED && !off,
             block: rule.block_setting().map(block_setting),
-            counts_denials: rule
-                .block_setting()
-                .is_some_and(|block| !block.counts_settled()),
             ids: rule.idempotent_for().map(|(period, repeats)| {
                 let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
                 let [a, b, c, d, e, f, g, h] = double(micros);
                 [a, b, c, d, e, f, g, h, repeats]
             }),
         }
+    }
+
+    /// How many units a key may owe.
+    pub(crate) fn debt(&self) -> u64 {
+        self.rule.debt_of()
+    }
+
+    /// Whether denials count towards a block.
+    pub(crate) fn counts_denials(&self) -> bool {
+        let block = self.rule.block_setting();
+        block.is_some_and(|block| !block.counts_settled())
     }
 
     /// Whether it is about slots.

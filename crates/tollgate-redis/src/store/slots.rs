@@ -17,22 +17,17 @@ use crate::{
 pub(crate) struct RequestSlots {
     shared: Arc<StoreContext>,
     acquires: SmallVec<[Acquire; 1]>,
-    granted: SmallVec<[Granted; 1]>,
 }
 
-/// An acquire in flight.
+/// An acquire in flight, or one that was granted.
 struct Acquire {
     key: SlotKey,
     message: SlotMessage,
     /// Where the answer is.
     place: u16,
     sent: Tick,
-}
-
-struct Granted {
-    key: SlotKey,
-    number: u64,
-    slots: u32,
+    /// The number of the grant.
+    granted: Option<u64>,
 }
 
 impl RequestSlots {
@@ -40,7 +35,6 @@ impl RequestSlots {
         Self {
             shared: Arc::clone(shared),
             acquires: SmallVec::new(),
-            granted: SmallVec::new(),
         }
     }
 
@@ -68,6 +62,7 @@ impl RequestSlots {
             message,
             place,
             sent,
+            granted: None,
         });
         Some(message)
     }
@@ -76,49 +71,53 @@ impl RequestSlots {
     /// because what the reply says of it counts for nothing.
     pub(crate) fn finish(&mut self, reply: Result<&ScriptReply, NoReply>) -> bool {
         let mut is_again = false;
-        self.change(|slots, in_use, now| {
-            for it in std::mem::take(&mut slots.acquires) {
+        self.change(|acquires, in_use, now| {
+            acquires.retain(|it| {
+                if it.granted.is_some() {
+                    return true;
+                }
                 // The server may have refused it, or what it has is not ours.
                 let refused = Err(NoReply::NoAnswer);
                 let reply =
                     reply.and_then(|reply| reply.slots(it.place, &it.message).map_or(refused, Ok));
                 match in_use.on_acquired(&it.key, &it.message, reply, it.sent, now) {
-                    Some(SlotStart::Started { fence }) => slots.granted.push(Granted {
-                        key: it.key,
-                        number: fence,
-                        slots: it.message.want,
-                    }),
+                    Some(SlotStart::Started { fence }) => it.granted = Some(fence),
                     Some(SlotStart::Again) => is_again = true,
                     Some(SlotStart::Denied { .. }) | None => {}
                 }
-            }
+                it.granted.is_some()
+            });
         });
         is_again
     }
 
     /// The decision has the slots that were granted, and its owner returns them.
     pub(crate) fn hand_over(&mut self) {
-        self.granted.clear();
+        self.acquires.retain(|it| it.granted.is_none());
     }
 
     /// What is in flight counts as lost, and what was granted goes back.
     pub(crate) fn give_back(&mut self) {
         self.finish(Err(NoReply::NoAnswer));
-        self.change(|slots, in_use, now| {
-            for it in std::mem::take(&mut slots.granted) {
-                in_use.end_request(&it.key.rule, it.key.key, it.number, it.slots, now);
+        self.change(|acquires, in_use, now| {
+            for it in acquires.drain(..) {
+                if let Some(number) = it.granted {
+                    in_use.end_request(&it.key.rule, it.key.key, number, it.message.want, now);
+                }
             }
         });
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Self, &mut ProcessSlots<'_>, Tick)) {
-        if self.acquires.is_empty() && self.granted.is_empty() {
-            return;
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut SmallVec<[Acquire; 1]>, &mut ProcessSlots<'_>, Tick),
+    ) {
+        if !self.acquires.is_empty() {
+            let now = self.shared.process_clock.now();
+            let mut in_use = self.shared.engine.slots();
+            change(&mut self.acquires, &mut in_use, now);
+            report(&self.shared, in_use, now);
         }
-        let (shared, now) = (Arc::clone(&self.shared), self.shared.process_clock.now());
-        let mut in_use = shared.engine.slots();
-        change(self, &mut in_use, now);
-        report(&shared, in_use, now);
     }
 }
 
@@ -131,9 +130,7 @@ impl Drop for RequestSlots {
 #[cfg(test)]
 mod tests;
 
-tollgate_core::debug_fields!(RequestSlots, it =>
-    acquires: it.acquires.len(), granted: it.granted.len()
-);
+tollgate_core::debug_fields!(RequestSlots, it => acquires: it.acquires.len());
 
 // Tells Redis which slots are in use: when requests have ended, and every third of the term.
 
