@@ -93,18 +93,17 @@ impl Address {
         }
     }
 
-    /// What a connection to a server is given, by another login if there is one.
-    pub(crate) fn access(&self, login: Option<&Login>) -> Access {
-        Access {
+    /// The same with another login, if there is one.
+    pub(crate) fn access(&self, login: Option<&Login>) -> Self {
+        Self {
             login: login.unwrap_or(&self.login).clone(),
-            database: self.database,
-            without_hello: self.without_hello,
+            ..self.clone()
         }
     }
 
-    /// What a connection to a sentinel is given.
-    pub(crate) fn sentinel_access(&self) -> Access {
-        Access {
+    /// The same for its sentinels.
+    pub(crate) fn sentinel_access(&self) -> Self {
+        Self {
             database: 0,
             ..self.access(Some(&self.sentinel_login))
         }
@@ -128,15 +127,7 @@ impl From<Infallible> for SetupError {
     }
 }
 
-// What a connection says of itself once there is one: who logs in, and to which database.
-
-/// What a connection is given and says before its first command.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
-    pub(crate) login: Login,
-    pub(crate) database: u32,
-    pub(crate) without_hello: bool,
-}
+// Who logs in.
 
 /// A user and a password. Each may be absent.
 #[doc(hidden)]

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    address::{Access, Address, Place},
+    address::{Address, Place},
     connection::{
         command::{push_argument, push_count},
         error::{ConnectError, ConnectErrorKind},
@@ -60,7 +60,7 @@ impl Connector {
     pub(super) async fn connect(
         &self,
         place: &Place,
-        access: &Access,
+        access: &Address,
         further: &[Vec<&str>],
     ) -> Result<Connected, ConnectError> {
         let failed = |error: io::Error| ConnectError::new(ConnectErrorKind::Tcp, error.to_string());
@@ -93,7 +93,7 @@ impl Connector {
     pub(super) async fn ask(
         &self,
         place: &Place,
-        access: &Access,
+        access: &Address,
         questions: &[Vec<&str>],
         patience: Duration,
     ) -> Result<Vec<HandshakeAnswer>, ConnectError> {
@@ -111,7 +111,7 @@ impl Connector {
 async fn log_in(
     handshake: &mut Handshake,
     place: &Place,
-    access: &Access,
+    access: &Address,
     client_name: Option<&str>,
     further: &[Vec<&str>],
 ) -> Result<(Peer, Vec<HandshakeAnswer>), ConnectError> {
@@ -369,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    fn access(url: &str) -> Access {
+    fn access(url: &str) -> Address {
         let address: Address = url.parse().expect("an address");
         address.access(None)
     }

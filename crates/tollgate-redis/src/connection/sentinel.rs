@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 use crate::{
-    address::{Access, Address, Place},
+    address::{Address, Place},
     connection::{connect::Connector, error::ConnectError, options::NodeOptions, resp::Value},
 };
 
 /// The sentinels of a master, and how each of them is asked. Their majority decides where the master is.
 pub(super) struct SentinelQuery {
-    sentinels: Vec<Place>,
     master: String,
-    access: Access,
+    /// Where they are, and who logs in there.
+    access: Address,
     /// How long one may take.
     patience: Duration,
     connector: Connector,
@@ -23,7 +23,6 @@ pub(super) struct SentinelQuery {
 impl SentinelQuery {
     pub(super) fn new(address: &Address, master: &str, options: &NodeOptions) -> Self {
         Self {
-            sentinels: address.places.clone(),
             master: master.to_owned(),
             access: address.sentinel_access(),
             patience: options.connect_timeout() / 2,
@@ -35,7 +34,7 @@ impl SentinelQuery {
     /// Where the master is: what more than half of all sentinels say, or, once none is waited for any more, more than half of
     /// those that have answered. One that was cut off from the others may still name the old master.
     pub(super) async fn master(self: &Arc<Self>) -> Result<Place, ConnectError> {
-        let places = &self.sentinels;
+        let places = &self.access.places;
         // Dropped with this future, and all connections with it.
         let mut queries = JoinSet::new();
         for place in places {

@@ -151,15 +151,23 @@ impl Keyspace {
     /// Writes the name of what says since when the server has the states in the hash slot of this client. No state has it, as with
     /// [`name_of`](Self::name_of).
     pub(crate) fn write_since(&self, out: &mut Bytes, with: Fingerprint) {
+        self.write_place(out, |out| {
+            self.keys.names(with).0.hash_slot_tag().write(out)
+        });
+        out.extend_from_slice(b":since");
+    }
+
+    /// Begins a name with the namespace, and in another partition than one with what says in which hash slot it is.
+    fn write_place(&self, out: &mut Bytes, write_tag: impl FnOnce(&mut Bytes)) {
         if self.partition == Partition::One {
             out.push(b'{');
             out.extend_from_slice(self.namespace.as_bytes());
         } else {
             out.extend_from_slice(self.namespace.as_bytes());
             out.extend_from_slice(b":{");
-            self.keys.names(with).0.hash_slot_tag().write(out);
+            write_tag(out);
         }
-        out.extend_from_slice(b"}:since");
+        out.push(b'}');
     }
 
     /// The same with the keys of clients written so. Without, they are plain.
@@ -177,22 +185,14 @@ impl Keyspace {
         name: &Name,
         with: Option<&Name>,
     ) {
-        let namespace = self.namespace.as_bytes();
+        self.write_place(out, |out| with.unwrap_or(name).write(out));
         if self.partition == Partition::One {
-            out.push(b'{');
-            out.extend_from_slice(namespace);
-            out.extend_from_slice(b"}:");
+            out.push(b':');
             name.write(out);
-        } else {
-            out.extend_from_slice(namespace);
-            out.extend_from_slice(b":{");
-            with.unwrap_or(name).write(out);
-            out.push(b'}');
-            if with.is_some() {
-                // No name of a rule begins with it, so that this is no state of another partition.
-                out.push(b'+');
-                name.write(out);
-            }
+        } else if with.is_some() {
+            // No name of a rule begins with it, so that this is no state of another partition.
+            out.push(b'+');
+            name.write(out);
         }
         out.push(b':');
         out.extend_from_slice(rule.as_bytes());

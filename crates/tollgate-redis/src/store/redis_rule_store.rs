@@ -138,7 +138,7 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {
-        let counts = self.context.counts.get(usize::from(rule));
+        let counts = self.context.counts_of(rule);
         counts.map_or(0, |counts| counts.lapsed_units.load(Ordering::Relaxed))
     }
 

@@ -122,9 +122,14 @@ impl RuleSetContext {
     }
 
     fn lapse(&self, check: &Check, units: u64) {
-        if let Some(counts) = self.counts.get(usize::from(check.rule())) {
+        if let Some(counts) = self.counts_of(check.rule()) {
             counts.lapsed_units.fetch_add(units, Ordering::Relaxed);
         }
+    }
+
+    /// What is counted of a rule.
+    pub(super) fn counts_of(&self, rule: u16) -> Option<&RuleCounts> {
+        self.counts.get(usize::from(rule)).map(|counts| &**counts)
     }
 
     /// Counts what a settlement has let lapse, and tells operators of blocks that it has begun.
@@ -179,13 +184,13 @@ impl RuleSetContext {
         decision: &Decision,
     ) {
         if cfg!(feature = "metrics") {
-            for index in reply.created(layout, checks, &self.encoder, &self.rules, decision) {
-                self.count_new_key(&checks[index]);
-            }
+            let created = reply.created(layout, checks, &self.encoder, &self.rules, decision);
+            let counts = created.filter_map(|index| self.counts_of(checks[index].rule()));
+            counts.for_each(RuleCounts::new_key);
         }
         for (capped, new_key) in reply.new_keys(layout) {
             if new_key == NewKey::Refused
-                && let Some(counts) = self.counts.get(usize::from(capped.rule))
+                && let Some(counts) = self.counts_of(capped.rule)
             {
                 counts.new_key_refused();
             }
@@ -212,13 +217,11 @@ impl RuleSetContext {
         let rule = &self.rules.rules()[usize::from(report.rule())];
         let limit = rule.quota_of(usize::from(report.plan())).limit();
         // Usage beyond the limit leaves nothing either.
-        if cfg!(feature = "metrics") && left > 0 && left.checked_add(report.cost()) == Some(limit) {
-            self.count_new_key(report);
-        }
-    }
-
-    fn count_new_key(&self, check: &Check) {
-        if let Some(counts) = self.counts.get(usize::from(check.rule())) {
+        let is_new = left > 0 && left.checked_add(report.cost()) == Some(limit);
+        if cfg!(feature = "metrics")
+            && is_new
+            && let Some(counts) = self.counts_of(report.rule())
+        {
             counts.new_key();
         }
     }

@@ -18,41 +18,32 @@ pub(super) fn refuse_unsupported(
     is_cluster: bool,
     is_capped: impl Fn(&Rule) -> bool,
 ) -> Result<(), RuleError> {
-    let wrong = |rule: &Rule, message: &str| {
-        Err(RuleError::new(RuleErrorKind::Store, rule.name(), message))
-    };
     for (index, rule) in (0..).zip(rules.given()) {
         let limits = (0..rule.quotas()).map(|plan| rule.quota_of(plan).limit());
         let most = limits.max().unwrap_or(0);
-        if rule.has_slots() && *rule.mode() != Mode::Off && most > MOST_SLOTS {
-            return wrong(
-                rule,
-                &format!(
-                    "{most} slots are more than Redis counts; take at most {MOST_SLOTS}, or Quota::unlimited"
-                ),
-            );
-        }
-        if rule.has_slots() && is_capped(rule) {
-            return wrong(
-                rule,
+        let has_too_many = rule.has_slots() && *rule.mode() != Mode::Off && most > MOST_SLOTS;
+        let too_many = format!(
+            "{most} slots are more than Redis counts; take at most {MOST_SLOTS}, or Quota::unlimited"
+        );
+        let refusals = [
+            (has_too_many, &*too_many),
+            (
+                rule.has_slots() && is_capped(rule),
                 "slots of new clients cannot go to an overflow bucket, because each belongs to a request that runs; leave \
                  cap_new_keys out, and limit new clients by a rate in a rule of its own",
-            );
-        }
-        if rule.is_durable() && is_capped(rule) {
-            return wrong(
-                rule,
+            ),
+            (
+                rule.is_durable() && is_capped(rule),
                 "clients in an overflow bucket have no accounts of their own; leave cap_new_keys out, or durable()",
-            );
-        }
-        // A balance is found by its rule and key alone.
-        if rule.has_credits() && !encoder.is_found_alone(index) {
-            return wrong(
-                rule,
+            ),
+            // A balance is found by its rule and key alone.
+            (
+                rule.has_credits() && !encoder.is_found_alone(index),
                 "with `Partition::ByRule`, its keys are counted for each client of another rule apart, and have no balance of their own; \
                  give the credits to the rule that the partition names, or take `Partition::Key`",
-            );
-        }
+            ),
+        ];
+        refuse_first(RuleErrorKind::Store, rule, &refusals)?;
     }
     refuse_waits(rules, encoder, is_cluster)?;
     if is_cluster {
@@ -63,47 +54,49 @@ pub(super) fn refuse_unsupported(
 
 /// Refuses a rule whose requests could not wait in the order of Redis.
 fn refuse_waits(rules: &RuleSet, encoder: &Encoder, is_cluster: bool) -> Result<(), RuleError> {
-    let wrong =
-        |rule: &Rule, message| Err(RuleError::new(RuleErrorKind::Wait, rule.name(), message));
-    let waits = |rule: &&Rule| {
-        rule.at_most_wait().is_some() && !rule.has_slots() && *rule.mode() != Mode::Off
+    let on = || {
+        rules
+            .given()
+            .iter()
+            .filter(|rule| *rule.mode() != Mode::Off)
     };
-    let mut waiting = rules.given().iter().filter(waits).peekable();
-    let Some(first) = waiting.peek() else {
-        return Ok(());
-    };
-    let has_slots = |rule: &&Rule| rule.has_slots() && *rule.mode() != Mode::Off;
-    if rules.given().iter().any(|rule| has_slots(&rule)) {
-        return wrong(
-            first,
-            "requests cannot wait for units on Redis while a rule of the same decision is about slots; put the slots into a \
-             limiter or layer of their own, inside of this one",
-        );
-    }
+    let has_slots = on().any(Rule::has_slots);
     // States in several hash slots are decided one after the other, and have no instant in common.
-    let is_alone = rules
-        .given()
-        .iter()
-        .filter(|rule| *rule.mode() != Mode::Off)
-        .count()
-        == 1;
-    if is_cluster && !is_alone && encoder.keyspace.partition != Partition::One {
-        return wrong(
-            first,
-            "in a cluster, the rules of a request that waits have to be decided in one step; take Partition::One, or put the \
-             rule into a limiter or layer of its own",
-        );
-    }
-    for rule in waiting {
-        if rule.consistency_of() != Consistency::Exact {
-            return wrong(
-                rule,
+    let is_one_step =
+        !is_cluster || on().count() == 1 || encoder.keyspace.partition == Partition::One;
+    for rule in on().filter(|rule| rule.at_most_wait().is_some() && !rule.has_slots()) {
+        let refusals = [
+            (
+                has_slots,
+                "requests cannot wait for units on Redis while a rule of the same decision is about slots; put the slots into a \
+                 limiter or layer of their own, inside of this one",
+            ),
+            (
+                !is_one_step,
+                "in a cluster, the rules of a request that waits have to be decided in one step; take Partition::One, or put the \
+                 rule into a limiter or layer of its own",
+            ),
+            (
+                rule.consistency_of() != Consistency::Exact,
                 "requests wait in the order of Redis, and a process that holds a lease would let its own start first; take \
                  Consistency::Exact, or leave wait() out",
-            );
-        }
+            ),
+        ];
+        refuse_first(RuleErrorKind::Wait, rule, &refusals)?;
     }
     Ok(())
+}
+
+/// The first of these errors that applies to a rule.
+fn refuse_first(
+    kind: RuleErrorKind,
+    rule: &Rule,
+    refusals: &[(bool, &str)],
+) -> Result<(), RuleError> {
+    match refusals.iter().find(|(applies, _)| *applies) {
+        Some((_, message)) => Err(RuleError::new(kind, rule.name(), *message)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -132,24 +132,9 @@ impl TopologyRefresh {
     }
 
     fn start(&mut self, place: &Place, hash_slot: Option<u16>) -> Option<Arc<Member>> {
-        let options = self.options(place, hash_slot);
-        match Node::start(self.address.of_node(place.clone()), options) {
-            Ok(node) => {
-                let place = place.clone();
-                Some(Arc::new(Member { place, node }))
-            }
-            Err(error) => {
-                let why = error.to_string().into();
-                self.shared.options.tell(&NodeEvent::NotLearnt(why));
-                None
-            }
-        }
-    }
-
-    fn options(&mut self, place: &Place, hash_slot: Option<u16>) -> NodeOptions {
         let events = Arc::clone(&self.shared.options.events);
         let stale = Arc::clone(&self.shared.stale);
-        NodeOptions {
+        let options = NodeOptions {
             name: place.to_string().into(),
             seed: self.rng.u64(..),
             // In a hash slot of its own the server has to write, elsewhere it only says whose it is.
@@ -161,6 +146,17 @@ impl TopologyRefresh {
                 events(node, event);
             }),
             ..self.shared.options.clone()
+        };
+        match Node::start(self.address.of_node(place.clone()), options) {
+            Ok(node) => {
+                let place = place.clone();
+                Some(Arc::new(Member { place, node }))
+            }
+            Err(error) => {
+                let why = error.to_string().into();
+                self.shared.options.tell(&NodeEvent::NotLearnt(why));
+                None
+            }
         }
     }
 
