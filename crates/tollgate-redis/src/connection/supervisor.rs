@@ -73,11 +73,11 @@ async fn keep_connected(address: &Address, shared: &NodeState) {
         match connect(address, &connector, sentinels.as_ref(), options).await {
             Ok(connection) => {
                 let began = Instant::now();
-                let ended = serve(connection, sentinels.as_ref(), shared).await;
-                if ended.was_of_use || ended.was_idle || began.elapsed() > options.longest_pause {
+                let (was_of_use, was_idle) = serve(connection, sentinels.as_ref(), shared).await;
+                if was_of_use || was_idle || began.elapsed() > options.longest_pause {
                     backoff.reset();
                 }
-                if ended.was_idle {
+                if was_idle {
                     // No failure: the server takes another connection.
                     continue;
                 }
@@ -139,20 +139,13 @@ async fn connect(
 /// A connection that closes sooner after its log-in or its last call is no idle one: the server, or a proxy, serves nobody.
 const LEAST_IDLE: Duration = Duration::from_secs(1);
 
-/// How a connection has ended.
-struct Ended {
-    /// The server has answered a call.
-    was_of_use: bool,
-    /// The server has closed it, and no call was on it.
-    was_idle: bool,
-}
-
-/// Serves one connection until it is lost.
+/// Serves one connection until it is lost. Whether the server has answered a call, and whether it has closed the connection while no call
+/// was on it.
 async fn serve(
     connection: Connection,
     sentinels: Option<&Arc<SentinelQuery>>,
     shared: &NodeState,
-) -> Ended {
+) -> (bool, bool) {
     let Connection { stream, peer, used } = connection;
     let options = &shared.options;
     let queue = &shared.queue;
@@ -178,10 +171,7 @@ async fn serve(
     let error = ConnectError::new(ConnectErrorKind::Server, Arc::clone(&why));
     shared.set_missing(&error);
     options.tell(&NodeEvent::Lost { why, was_idle });
-    Ended {
-        was_of_use: driver.was_of_use(),
-        was_idle,
-    }
+    (driver.was_of_use(), was_idle)
 }
 
 /// Ends when sentinels name another master. Where there are none, never.

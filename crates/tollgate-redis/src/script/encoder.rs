@@ -353,7 +353,7 @@ impl RuleArgs {
             rule: rule.clone(),
             slot_term,
             name: Arc::clone(owner.shared_name()),
-            bit: bit(owner.name()),
+            bit: 1 << (blake3::hash(owner.name().as_bytes()).as_bytes()[0] % 64),
             family: quotas
                 .iter()
                 .find_map(|quota| family(quota))
@@ -428,15 +428,6 @@ fn block_setting(block: &Block) -> Box<[u8]> {
     setting.extend(micros(block.forgotten_after()));
     setting.extend(block.times().iter().flat_map(|time| micros(*time)));
     setting.into()
-}
-
-/// The bit of a name: 6 bits of its hash.
-fn bit(name: &str) -> u64 {
-    // FNV-1a.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    1 << (hash >> 58)
 }
 
 /// The letter of balances, whatever the algorithm.

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{runtime::Handle, sync::Notify, task::consume_budget, time::Instant};
 use tollgate_core::{Clock, Consistency, Rule, Tick};
-use tollgate_prefilter::{Engine, NoReply};
+use tollgate_prefilter::Engine;
 
 use crate::{
     address::{Address, Place},
@@ -129,32 +129,6 @@ impl StoreContext {
     /// Runs a script of another kind.
     pub(super) fn run(&self, command: Command) -> AnswerFuture {
         self.backend.send(command, Instant::now() + self.deadline)
-    }
-
-    /// Sends a settlement, whose reply no request waits for. `then` is told of the reply, if `is_told`, or why there is none.
-    pub(super) fn settle(
-        &self,
-        call: ScriptCall,
-        is_told: bool,
-        then: impl FnOnce(Result<ScriptReply, NoReply>) + Send + 'static,
-    ) {
-        let size = call.checks();
-        self.observer.sent(CallFor::Settlements);
-        let answer = self.run(call.into_command());
-        if answer.is_refused() {
-            then(Err(NoReply::NotSent));
-            return self.observer.settlement_lost();
-        }
-        // A call that is dropped before it is sent is not sent.
-        self.spawn(async move {
-            then(match answer.await {
-                Ok(Value::Integers(reply)) if is_told => {
-                    ScriptReply::new(size, reply).ok_or(NoReply::NoAnswer)
-                }
-                Ok(_) => Err(NoReply::NoAnswer),
-                Err(error) => Err(error.no_reply()),
-            });
-        });
     }
 
     /// Runs a script that no request waits for. `None`: it has failed, and the observer knows.

@@ -17,7 +17,8 @@ use tollgate_core::{
 use tollgate_prefilter::{LocalRules, NoReply};
 
 use crate::{
-    observe::RuleCounts,
+    connection::resp::Value,
+    observe::{CallFor, RuleCounts},
     script::{
         call::{RequestLayout, SettledCheck, SettledReply},
         encoder::Encoder,
@@ -113,12 +114,28 @@ impl RuleSetContext {
         if call.is_empty() {
             return;
         }
+        let size = call.checks();
+        self.store.observer.sent(CallFor::Settlements);
+        let answer = self.store.run(call.into_command());
+        if answer.is_refused() {
+            self.on_not_settled(&settled, NoReply::NotSent);
+            return self.store.observer.settlement_lost();
+        }
         let context = Arc::clone(self);
-        self.store
-            .settle(call, !settled.is_empty(), move |reply| match reply {
+        // A call that is dropped before it is sent is not sent.
+        self.store.spawn(async move {
+            let reply = match answer.await {
+                Ok(Value::Integers(reply)) => {
+                    ScriptReply::new(size, reply).ok_or(NoReply::NoAnswer)
+                }
+                Ok(_) => Err(NoReply::NoAnswer),
+                Err(error) => Err(error.no_reply()),
+            };
+            match reply {
                 Ok(reply) => context.on_settled(&settled, &reply),
                 Err(why) => context.on_not_settled(&settled, why),
-            });
+            }
+        });
     }
 
     fn lapse(&self, check: &Check, units: u64) {
