@@ -41,7 +41,7 @@ pub enum RuleErrorKind {
     Idempotency,
     /// Whom the rule counts: its extractor.
     Key,
-    /// The rules do not fit together.
+    /// The rules do not fit together, or a setting of a layer cannot work.
     RuleSet,
     /// The rules do not fit to those that other limiters and layers have on the same store: a name is in use with another
     /// quota.

@@ -3,9 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use tollgate::{
+    RuleError,
     key::{ClientIp, KeyExtractor, client_ip},
     key_list::KeyList,
-    shed::{Capacity, ShedError, ShedLayer, TrustedHeaders},
+    shed::{Capacity, ShedLayer, TrustedHeaders},
 };
 
 use crate::{
@@ -100,7 +101,7 @@ pub(crate) fn read_list(
 }
 
 /// How load is shed: each layer that is made so has a capacity of its own.
-pub(crate) type MakeShed = dyn Fn() -> Result<ShedLayer, ShedError> + Send + Sync;
+pub(crate) type MakeShed = dyn Fn() -> Result<ShedLayer, RuleError> + Send + Sync;
 
 /// Reads `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`.
 pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>> {
@@ -147,7 +148,7 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
             }
             layer = layer.trusted_headers(headers);
         }
-        Ok::<_, ShedError>(layer)
+        Ok::<_, RuleError>(layer)
     };
     match make() {
         Ok(_) => Some(Arc::new(make)),
@@ -155,7 +156,7 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
     }
 }
 
-type MakeCapacity = Box<dyn Fn() -> Result<Capacity, ShedError> + Send + Sync>;
+type MakeCapacity = Box<dyn Fn() -> Result<Capacity, RuleError> + Send + Sync>;
 
 /// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
 fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {

@@ -279,7 +279,7 @@ async fn a_share_of_your_own_and_slots_are_capacities() {
 
 #[test]
 fn settings_that_cannot_work_say_what_would() {
-    let error = |result: Result<ShedLayer, tollgate::shed::ShedError>| {
+    let error = |result: Result<ShedLayer, tollgate::RuleError>| {
         result.expect_err("it is wrong").to_string()
     };
     assert!(

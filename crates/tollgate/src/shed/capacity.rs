@@ -1,8 +1,6 @@
 //! How much of the capacity is in use.
 
 use std::{
-    borrow::Cow,
-    error::Error,
     fmt,
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -12,7 +10,9 @@ use std::{
 };
 
 use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
-use tollgate_core::{AlgorithmKind, Check, Decision, Key, Limiter, Step, Tick};
+use tollgate_core::{
+    AlgorithmKind, Check, Decision, Key, Limiter, RuleError, RuleErrorKind, Step, Tick,
+};
 
 use crate::shed::adaptive::AdaptiveLimit;
 
@@ -52,9 +52,9 @@ impl Capacity {
     /// # Errors
     ///
     /// 0, which would shed all that may be shed.
-    pub fn in_flight(requests: usize) -> Result<Self, ShedError> {
+    pub fn in_flight(requests: usize) -> Result<Self, RuleError> {
         if requests == 0 {
-            return Err(ShedError::new(
+            return Err(wrong_setting(
                 "a capacity of 0 requests in flight would shed every request below P0: take at least 1",
             ));
         }
@@ -74,9 +74,9 @@ impl Capacity {
     /// # Errors
     ///
     /// A `least` of 0, or above `most`.
-    pub fn adaptive_within(least: usize, most: usize) -> Result<Self, ShedError> {
+    pub fn adaptive_within(least: usize, most: usize) -> Result<Self, RuleError> {
         if least == 0 || least > most {
-            return Err(ShedError::new(format!(
+            return Err(wrong_setting(format!(
                 "an adaptive capacity cannot be found between {least} and {most}: take at least 1, and the smaller number first"
             )));
         }
@@ -93,9 +93,9 @@ impl Capacity {
     /// # Errors
     ///
     /// Less than a millisecond, which timers do not measure.
-    pub fn worker_delay(full: Duration) -> Result<Self, ShedError> {
+    pub fn worker_delay(full: Duration) -> Result<Self, RuleError> {
         if full < Duration::from_millis(1) {
-            return Err(ShedError::new(format!(
+            return Err(wrong_setting(format!(
                 "a delay of {full:?} is less than timers can tell: take at least 1 ms, such as 50 ms"
             )));
         }
@@ -110,14 +110,11 @@ impl Capacity {
     /// # Errors
     ///
     /// A rule that the limiter does not have, or that is not about slots.
-    pub fn slots(limiter: Limiter, rule: &str, key: &Key) -> Result<Self, ShedError> {
-        let check = limiter
-            .check(rule, key)
-            .map_err(|unknown| ShedError::new(unknown.to_string()))?
-            .with_cost(0);
+    pub fn slots(limiter: Limiter, rule: &str, key: &Key) -> Result<Self, RuleError> {
+        let check = limiter.check(rule, key)?.with_cost(0);
         let quota = limiter.rules().rules()[usize::from(check.rule())].quota();
         if quota.algorithm() != AlgorithmKind::Concurrent {
-            return Err(ShedError::new(format!(
+            return Err(wrong_setting(format!(
                 "rule {rule:?} is {quota}, whose use says nothing of what runs now: name a rule of slots, as Quota::concurrent(100)"
             )));
         }
@@ -209,23 +206,10 @@ impl Drop for Asked {
     }
 }
 
-/// A setting that cannot work. Says what is wrong and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShedError(Cow<'static, str>);
-
-impl ShedError {
-    pub(super) fn new(message: impl Into<Cow<'static, str>>) -> Self {
-        Self(message.into())
-    }
+/// The error of a setting that cannot work.
+pub(super) fn wrong_setting(message: impl Into<String>) -> RuleError {
+    RuleError::general(RuleErrorKind::RuleSet, message)
 }
-
-impl fmt::Display for ShedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for ShedError {}
 
 /// How often it is measured. A timer of tokio is late by up to a millisecond by itself.
 const INTERVAL: Duration = Duration::from_millis(10);

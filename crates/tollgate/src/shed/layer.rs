@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use tollgate_core::{Clock, DAY};
+use tollgate_core::{Clock, DAY, RuleError};
 use tower_layer::Layer;
 
 use crate::{
     head::Head,
     protocol::Protocol,
     shed::{
-        capacity::{Capacity, ShedError},
+        capacity::{Capacity, wrong_setting},
         observe::Observer,
         priority::{Priority, TrustedHeaders},
         service::Shed,
@@ -73,10 +73,10 @@ impl ShedLayer {
     /// # Errors
     ///
     /// A share below 0 or above 1, or a class that would be shed before a less important one.
-    pub fn thresholds(self, p1: f64, p2: f64, p3: f64) -> Result<Self, ShedError> {
+    pub fn thresholds(self, p1: f64, p2: f64, p3: f64) -> Result<Self, RuleError> {
         let is_share = |share: &f64| (0.0..=1.0).contains(share);
         if ![p1, p2, p3].iter().all(is_share) || p1 < p2 || p2 < p3 {
-            return Err(ShedError::new(format!(
+            return Err(wrong_setting(format!(
                 "thresholds({p1}, {p2}, {p3}) are no shares of a capacity that fall from P1 to P3: take such as (0.9, 0.8, 0.7)"
             )));
         }

@@ -78,7 +78,7 @@ mod service;
 mod shedder;
 
 pub use self::{
-    capacity::{Capacity, ShedError},
+    capacity::Capacity,
     layer::ShedLayer,
     priority::{Priority, TrustedHeaders},
     service::Shed,

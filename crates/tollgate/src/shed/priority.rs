@@ -2,11 +2,12 @@
 //! `x-priority: 0`.
 
 use http::{HeaderName, Method};
+use tollgate_core::RuleError;
 
 use crate::{
     head::Head,
     key::{TrustedPeers, peer},
-    shed::capacity::ShedError,
+    shed::capacity::wrong_setting,
 };
 
 /// The class of a request: what is shed last, and what first.
@@ -66,7 +67,7 @@ impl Priority {
 /// let headers = TrustedHeaders::from(["10.0.0.0/8"])?.priority("x-priority")?.request_id("x-request-id")?;
 /// # let _ = headers;
 /// assert!(TrustedHeaders::from(["0.0.0.0/0"]).is_err());
-/// # Ok::<(), tollgate::shed::ShedError>(())
+/// # Ok::<(), tollgate::RuleError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "the fields are read once a layer has them"]
@@ -86,18 +87,18 @@ impl TrustedHeaders {
     /// # Errors
     ///
     /// No network; a text that is none; all addresses, because each client could choose its class.
-    pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, ShedError> {
+    pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, RuleError> {
         let mut peers = TrustedPeers::default();
         for text in networks {
-            peers.add(&text.to_string()).map_err(ShedError::new)?;
+            peers.add(&text.to_string()).map_err(wrong_setting)?;
         }
         if peers.is_empty() {
-            return Err(ShedError::new(
+            return Err(wrong_setting(
                 "no peer is trusted, so no field would ever be read: name the networks of your gateways, \"10.0.0.0/8\" say",
             ));
         }
         if let Some(everybody) = peers.everybody() {
-            return Err(ShedError::new(format!(
+            return Err(wrong_setting(format!(
                 "{everybody} is every client: each could choose its own class; name the networks of your gateways, \"10.0.0.0/8\" say"
             )));
         }
@@ -114,7 +115,7 @@ impl TrustedHeaders {
     /// # Errors
     ///
     /// A name that no header field can have.
-    pub fn priority(mut self, name: &str) -> Result<Self, ShedError> {
+    pub fn priority(mut self, name: &str) -> Result<Self, RuleError> {
         self.priority = Some(field(name)?);
         Ok(self)
     }
@@ -125,7 +126,7 @@ impl TrustedHeaders {
     /// # Errors
     ///
     /// A name that no header field can have.
-    pub fn request_id(mut self, name: &str) -> Result<Self, ShedError> {
+    pub fn request_id(mut self, name: &str) -> Result<Self, RuleError> {
         self.request_id = Some(field(name)?);
         Ok(self)
     }
@@ -147,9 +148,9 @@ impl TrustedHeaders {
     }
 }
 
-fn field(name: &str) -> Result<HeaderName, ShedError> {
+fn field(name: &str) -> Result<HeaderName, RuleError> {
     name.parse().map_err(|_| {
-        ShedError::new(format!(
+        wrong_setting(format!(
             "{name:?} is no name of a header field: take one such as \"x-priority\""
         ))
     })
