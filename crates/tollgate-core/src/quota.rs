@@ -372,7 +372,7 @@ impl Quota {
 
     /// How long a slot is [typically](Self::typically) held; `None` where it is not known.
     #[must_use]
-    pub const fn typical_hold_time(&self) -> Option<Duration> {
+    pub(crate) const fn typical_hold_time(&self) -> Option<Duration> {
         match self.typical.is_zero() {
             true => None,
             false => Some(self.typical),

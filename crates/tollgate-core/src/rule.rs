@@ -716,7 +716,7 @@ impl Rule {
     }
 
     /// The rule's own quota, and those of its plans in their order.
-    pub fn all_quotas(&self) -> impl Iterator<Item = &Quota> {
+    pub(crate) fn all_quotas(&self) -> impl Iterator<Item = &Quota> {
         let plans = self.settings.plans.iter().map(|(_, quota)| quota);
         iter::once(&self.settings.quota).chain(plans)
     }

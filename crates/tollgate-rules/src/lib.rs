@@ -101,7 +101,6 @@ mod list_file;
 mod live_rules;
 mod node;
 mod operator_entries;
-pub mod operators;
 mod reader;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -134,6 +133,23 @@ pub use self::{
     schema::SCHEMA,
     source::{FileSource, Source, SourceError},
 };
+
+pub mod operators {
+    //! What programs for operators need, and no service does: `tollgate` on the command line, the console, `tollgate-server`.
+    //!
+    //! They ask a [`RuleDocument`](crate::RuleDocument) what it does with a request or a client and what is set beside it, and make
+    //! documents of other formats.
+
+    #[cfg(feature = "redis")]
+    pub use crate::redis::redis_source::StoredRules;
+    pub use crate::{
+        descriptor::Descriptor,
+        document_changes::{EntryOrigin, EntryStatus},
+        envoy_import::import_envoy,
+        explanation::{Explained, Explanation, QuotaOrigin},
+        operator_entries::EntryKind,
+    };
+}
 
 /// Runs the program in the README.
 #[cfg(doctest)]

@@ -41,14 +41,15 @@ fn layer(name: &str, limit: u64, clock: &ManualClock) -> RateLimitLayer {
     )
 }
 
+async fn empty(_: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::default())
+}
+
 async fn ask(outer: &RateLimitLayer, inner: &RateLimitLayer) -> (StatusCode, Vec<String>, Bytes) {
-    let service = service_fn(|_| {
-        std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
-    });
     let request = Request::get("/")
         .header("x-api-key", "acme")
         .body(Full::<Bytes>::default());
-    let service = outer.layer(inner.layer(service));
+    let service = outer.layer(inner.layer(service_fn(empty)));
     let response = service
         .oneshot(request.expect("a request"))
         .await
@@ -111,14 +112,10 @@ async fn fields_and_bodies_have_the_names_that_clients_expect() {
     );
     // A hidden quota is hidden here too.
     let hidden = layer("hidden", 1, &clock).hide_quota();
-    let service = |layer: RateLimitLayer| {
-        layer.layer(service_fn(|_| {
-            std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
-        }))
-    };
     let mut last = Bytes::new();
     for _ in 0..2 {
-        let response = service(hidden.clone())
+        let response = hidden
+            .layer(service_fn(empty))
             .oneshot(Request::new(Full::<Bytes>::default()))
             .await
             .expect("it is infallible");
