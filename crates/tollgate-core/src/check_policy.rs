@@ -119,7 +119,7 @@ impl CheckPolicy {
 pub enum OnStoreError {
     /// Counts in this process against its share of the quota: 1/N, at least one unit.
     ///
-    /// N is the [configured](crate::Limiter::with_instances) number of instances, or the number that the store
+    /// N is the [configured](crate::Limiter::shared_by) number of instances, or the number that the store
     /// [last reported](crate::store::RuleStore::instances) if that is larger. When N grows, shares shrink at once. When it
     /// falls, they grow after 30 s. A change keeps what a share has counted. A share that [`Quota::validate`] would refuse
     /// keeps its size.

@@ -66,35 +66,21 @@ impl Limiter {
     /// Ties rules to a store.
     ///
     /// The local share of a rule while the store fails is the whole quota, unless the store knows how many instances share
-    /// it. Where several instances of the service run, say how many with [`with_instances`](Self::with_instances).
+    /// it. Where several instances of the service run, say how many with [`shared_by`](Self::shared_by).
     ///
     /// # Errors
     ///
     /// A rule that cannot be used, or that the store cannot serve. A rule name that another live limiter or layer on this
     /// store has bound to another quota, or to other plans: one name is one budget.
-    pub fn new(
-        store: impl Store,
-        rules: impl IntoIterator<Item: Into<Rule>>,
-    ) -> Result<Self, RuleError> {
-        Self::with_instances(store, rules, NonZeroU32::MIN)
-    }
-
-    /// The same with the least number of instances that run of this service: while the store fails, each counts
-    /// against its share of a quota. Where the store [knows](RuleStore::instances) of more, there are more.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a store is a handle, and a call with a new one reads well"
     )]
-    pub fn with_instances(
+    pub fn new(
         store: impl Store,
         rules: impl IntoIterator<Item: Into<Rule>>,
-        instances: NonZeroU32,
     ) -> Result<Self, RuleError> {
-        Self::register(&store, RuleSet::new(rules)?, &[], instances, None)
+        Self::register(&store, RuleSet::new(rules)?, &[], NonZeroU32::MIN, None)
     }
 
     /// Ties a rule set to a store whose names are registered, in the place of those of `replaced`, which stay registered. With
@@ -165,7 +151,8 @@ impl Limiter {
         }
     }
 
-    /// The same rules on the same state, with another least number of instances that share the store.
+    /// The same rules on the same state, with another least number of instances of this service: while the store fails, each
+    /// counts against its share of a quota. Where the store [knows](RuleStore::instances) of more, there are more.
     ///
     /// # Errors
     ///

@@ -81,7 +81,7 @@ impl LiveLimiter {
         Self::with_instances(store, rules, NonZeroU32::MIN)
     }
 
-    /// The same, with the minimum number of instances of this service: see [`Limiter::with_instances`].
+    /// The same, with the minimum number of instances of this service: see [`Limiter::shared_by`].
     ///
     /// # Errors
     ///

@@ -145,7 +145,8 @@ async fn a_cap_counts_against_its_own_quota_under_every_plan() {
 async fn a_cost_above_the_share_but_not_above_the_quota_is_not_never() {
     let rules = [Rule::new("rule", log(10))];
     let five = NonZeroU32::new(5).expect("not zero");
-    let limiter = Limiter::with_instances(down(), rules, five).expect("valid rules");
+    let limiter = Limiter::new(down(), rules).and_then(|limiter| limiter.shared_by(five));
+    let limiter = limiter.expect("valid rules");
     let decision = take(&limiter, "rule", 3).await;
     assert_eq!(decision.reason(), Some(Reason::StoreFailed));
     assert_eq!(decision.retry(), Retry::Unknown);
@@ -166,7 +167,8 @@ async fn a_quota_that_a_check_brings_along_has_a_share_of_its_own_and_no_cap_but
             .variable_quota()
             .on_store_error(answer)];
         let two = NonZeroU32::new(2).expect("not zero");
-        let limiter = Limiter::with_instances(down(), rules, two).expect("valid rules");
+        let limiter = Limiter::new(down(), rules).and_then(|limiter| limiter.shared_by(two));
+        let limiter = limiter.expect("valid rules");
         let brought = limiter.quota_for("rule", log(20)).expect("a quota");
         let check = check(&limiter, "rule", "a", 1).with_quota(brought);
         let mut passed = 0;

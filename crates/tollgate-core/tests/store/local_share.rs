@@ -107,10 +107,10 @@ fn a_share_that_cannot_be_counted_for_that_many_stays_what_it_was() {
         Rule::new("odd", odd),
         Rule::new("rule", Quota::sliding_log(12, LONG)),
     ];
-    let limiter = Limiter::with_instances(world.store.clone(), rules, two).expect("valid rules");
-    let limiter = limiter
-        .with_local_clock(&world.clock)
-        .expect("valid shares");
+    let limiter = Limiter::new(world.store.clone(), rules)
+        .and_then(|limiter| limiter.shared_by(two))
+        .and_then(|limiter| limiter.with_local_clock(&world.clock))
+        .expect("valid rules");
     world.store.switch(false);
     world.store.know(3);
     assert_eq!(passes(&limiter, "a"), 4);

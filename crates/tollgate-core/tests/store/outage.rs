@@ -38,7 +38,8 @@ impl Service {
             NonZeroU32::new(instances).expect("not zero")
         };
         let limiter = |_| {
-            Limiter::with_instances(store.clone(), [rule.clone()], given)
+            Limiter::new(store.clone(), [rule.clone()])
+                .and_then(|limiter| limiter.shared_by(given))
                 .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule")
         };

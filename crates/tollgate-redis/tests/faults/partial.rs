@@ -58,7 +58,8 @@ impl Service {
             store.connected().await;
             let rule = Rule::new("rule", Quota::gcra(RATE, SECOND).burst(BURST));
             let instances = NonZeroU32::new(INSTANCES).expect("there are some");
-            let limiter = Limiter::with_instances(store, [rule], instances)
+            let limiter = Limiter::new(store, [rule])
+                .and_then(|limiter| limiter.shared_by(instances))
                 .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule");
             let check = limiter.check("rule", &Key::of("client"));

@@ -67,7 +67,8 @@ impl Instance {
             .expect("a valid address");
         store.connected().await;
         let instances = NonZeroU32::new(INSTANCES as u32).expect("there are some");
-        let limiter = Limiter::with_instances(store.clone(), rules(), instances);
+        let limiter = Limiter::new(store.clone(), rules());
+        let limiter = limiter.and_then(|limiter| limiter.shared_by(instances));
         let limiter = limiter.expect("the rules are valid");
         let (meter, ends) = (Arc::new(Meter::default()), Arc::new(AtomicBool::new(false)));
         let mut tasks = JoinSet::new();
