@@ -309,18 +309,17 @@ impl Limiter {
     pub fn with_key(&self, check: Check, key: &KeyBuf) -> Check {
         let rule = check.rule();
         let subject = self.shared.store.fingerprint(rule, key);
-        let check = check.with_key(subject).of_rules(self.shared.rules_version);
         if self.shared.way.notes_keys {
-            if self.shared.observer.has_labels() {
-                // A copy: with its address elsewhere, the check would be put together in memory and moved from there.
-                let made = check;
-                self.shared.observer.on_check(&made, key);
-            }
-            if let Some(noted) = &self.shared.noted {
-                noted.note_key(rule, subject, key);
-            }
+            self.note_key(rule, subject, key);
         }
-        check
+        check.with_key(subject).of_rules(self.shared.rules_version)
+    }
+
+    fn note_key(&self, rule: u16, subject: Fingerprint, key: &KeyBuf) {
+        self.shared.observer.on_key(rule, subject, key);
+        if let Some(noted) = &self.shared.noted {
+            noted.note_key(rule, subject, key);
+        }
     }
 
     /// Decides all checks and takes all or nothing. Await the answer, or take it with [`Step::ready`] where the store

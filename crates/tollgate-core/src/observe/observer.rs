@@ -115,13 +115,13 @@ impl Observer {
         self.has_labels
     }
 
-    /// A check was made.
-    pub(crate) fn on_check(&self, check: &Check, key: &KeyBuf) {
-        if let Some((rule, observer)) = self.rule(usize::from(check.rule()))
+    /// A check of this key was made.
+    pub(crate) fn on_key(&self, rule: u16, subject: Fingerprint, key: &KeyBuf) {
+        if let Some((rule, observer)) = self.rule(usize::from(rule))
             && let Some(label) = &rule.settings.label
             && let Some(top_keys) = observer.top_keys_before()
         {
-            top_keys.on_check(check, key, label);
+            top_keys.on_key(subject, key, label);
         }
     }
 

@@ -125,11 +125,11 @@ impl TopKeys {
     }
 
     /// A check was made: calls its key by its name, if it came before and has none.
-    pub(super) fn on_check(&self, check: &Check, key: &KeyBuf, label: &NameFn) {
+    pub(super) fn on_key(&self, subject: Fingerprint, key: &KeyBuf, label: &NameFn) {
         if PAUSED.get().0 == ptr::from_ref(self) as usize {
             return;
         }
-        let bits = known_bits(check.key());
+        let bits = known_bits(subject);
         let is_unlabelled = |details: &mut Details| details.label.is_none();
         let recent = try_lock(&self.0);
         if recent.is_some_and(|mut it| it.current.details(bits).is_some_and(is_unlabelled)) {
@@ -381,7 +381,7 @@ mod tests {
         KeyPart::add_to("ada", &mut key, PartKind::VALUE);
         for n in 0..10_000 {
             let check = check(if n % 2 == 0 { 1 } else { n });
-            top_keys.on_check(&check, &key, &label);
+            top_keys.on_key(check.key(), &key, &label);
             let _ = top_keys.record(&check, false, 0);
         }
         let top = top_keys.top(1);

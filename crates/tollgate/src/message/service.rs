@@ -75,7 +75,7 @@ where
         // One configuration for all of the call.
         let config = &self.config.load();
         // A preflight carries no identity and no messages.
-        let asked = if is_preflight(&head, !request.body().is_end_stream()) {
+        let asked = if is_preflight(&head, || request.body().is_end_stream()) {
             config.rules.observer.preflight();
             Ok(None)
         } else {

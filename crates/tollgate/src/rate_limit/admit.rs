@@ -113,6 +113,8 @@ impl Admitted {
         }
     }
 
+    // Not inlined, so that what most requests need of `enter` is.
+    #[inline(never)]
     fn add_entry<B>(
         &mut self,
         request: &mut Request<B>,

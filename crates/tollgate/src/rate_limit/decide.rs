@@ -39,10 +39,10 @@ pub(crate) enum Progress {
 pub(crate) fn ask(
     config: &Config,
     head: &Head<'_>,
-    has_body: bool,
+    is_preflight: bool,
     checks: &mut Checks,
-) -> Result<Option<LookUps>, Box<Refusal>> {
-    if !config.settings.count_preflight && is_preflight(head, has_body) {
+) -> Result<Option<Box<LookUps>>, Box<Refusal>> {
+    if is_preflight && !config.settings.count_preflight {
         config.rules.observer.preflight();
         return Ok(None);
     }
@@ -63,7 +63,7 @@ pub(crate) fn attempt<'a>(config: &'a Config, checks: &'a [Check]) -> Attempt<'a
 pub(crate) async fn look_up(
     config: Arc<Config>,
     checks: Checks,
-    look_ups: LookUps,
+    look_ups: Box<LookUps>,
     timer: Timer,
     route: Route,
 ) -> (Progress, KnownChecks) {
@@ -171,9 +171,9 @@ pub(crate) fn jitter_seed(checks: &[Check]) -> u64 {
 /// Whether this is a CORS preflight as browsers send it: without a body and without `Content-Type`. A request with either may
 /// be work for a service that ignores the method.
 #[inline]
-pub(crate) fn is_preflight(head: &Head<'_>, has_body: bool) -> bool {
+pub(crate) fn is_preflight(head: &Head<'_>, has_no_body: impl FnOnce() -> bool) -> bool {
     *head.method == Method::OPTIONS
-        && !has_body
+        && has_no_body()
         && head.headers.contains_key(header::ORIGIN)
         && head
             .headers

@@ -154,14 +154,16 @@ where
                     let result = ready!(future.poll(cx));
                     return Poll::Ready(match result {
                         Ok(response) => {
+                            let extensions = response.extensions();
+                            let acts = |it: &&mut Admitted| it.acts_on(extensions);
+                            let Some(admitted) = this.admitted.as_mut().filter(acts) else {
+                                // It holds the configuration no longer.
+                                *this.admitted = None;
+                                let inner = |body| ResponseBody::inner(body, None);
+                                return Poll::Ready(Ok(response.map(inner)));
+                            };
                             let (mut parts, body) = response.into_parts();
-                            let mut at_end = None;
-                            if let Some(admitted) = this.admitted
-                                && admitted.acts_on(&parts.extensions)
-                            {
-                                at_end = admitted.on_response(&mut parts);
-                            }
-                            // It holds the configuration no longer.
+                            let at_end = admitted.on_response(&mut parts);
                             *this.admitted = None;
                             let body = ResponseBody::inner(body, at_end);
                             Ok(Response::from_parts(parts, body))

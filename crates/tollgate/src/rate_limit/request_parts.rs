@@ -109,7 +109,7 @@ enum Stop {
     /// A part without a key is rejected.
     Refused(Box<Refusal>),
     /// Keys of the part have to be looked up.
-    LookUps(Box<(Checks, LookUps)>),
+    LookUps(Checks, Box<LookUps>),
 }
 
 impl RateLimitLayer {
@@ -171,8 +171,7 @@ impl Asking {
         match self.collect() {
             Ok(()) => self.acquire(),
             Err(Stop::Refused(refusal)) => Step::Ready(self.refused(&refusal)),
-            Err(Stop::LookUps(asked)) => Step::Wait(Pending::new(async move {
-                let (checks, look_ups) = *asked;
+            Err(Stop::LookUps(checks, look_ups)) => Step::Wait(Pending::new(async move {
                 match self.config.rules.look_up(checks, look_ups).await {
                     Ok(known) => self.add(known),
                     Err(refusal) => return self.refused(&refusal),
@@ -187,13 +186,13 @@ impl Asking {
         while let Some(part) = self.parts.get(self.of_part.len()) {
             let (rules, head) = (&self.config.rules, Head::from(&part.head));
             let (mut checks, mut look_ups) = (Checks::new(), None);
-            if self.config.settings.count_preflight || !is_preflight(&head, false) {
+            if self.config.settings.count_preflight || !is_preflight(&head, || true) {
                 look_ups = rules
                     .collect(&head, part.is_fragment, &mut checks)
                     .map_err(Stop::Refused)?;
             }
             if let Some(look_ups) = look_ups {
-                return Err(Stop::LookUps(Box::new((checks, look_ups))));
+                return Err(Stop::LookUps(checks, look_ups));
             }
             self.add(checks.into());
         }

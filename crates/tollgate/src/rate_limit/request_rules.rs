@@ -244,7 +244,7 @@ impl RequestRules {
         head: &Head<'_>,
         is_fragment: bool,
         checks: &mut Checks,
-    ) -> Result<Option<LookUps>, Box<Refusal>> {
+    ) -> Result<Option<Box<LookUps>>, Box<Refusal>> {
         if let Some(slashes) = &self.slashes
             && !is_fragment
         {
@@ -577,7 +577,7 @@ impl RequestRules {
     pub(crate) async fn look_up(
         &self,
         mut checks: Checks,
-        look_ups: LookUps,
+        look_ups: Box<LookUps>,
     ) -> Result<KnownChecks, Box<Refusal>> {
         let mut found_keys = FoundKeys::new();
         let of_checks = checks.iter().enumerate();
@@ -660,7 +660,8 @@ struct Collecting<'a> {
     head: &'a Head<'a>,
     checks: &'a mut Checks,
     key: KeyBuf,
-    look_ups: Option<LookUps>,
+    /// In a box, because most requests have none.
+    look_ups: Option<Box<LookUps>>,
 }
 
 impl Collecting<'_> {

@@ -10,7 +10,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::{Pending, Step, observe::Timer};
+use tollgate_core::{Decision, Pending, Step, observe::Timer};
 use tower_service::Service;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     rate_limit::{
         admit::{Admitted, Answered, answer_denied},
         body::ResponseBody,
-        decide::{Progress, ask, attempt, look_up, report, wait},
+        decide::{Progress, ask, attempt, is_preflight, look_up, report, wait},
         deny::reject,
         future::ResponseFuture,
         live_config::LiveConfig,
@@ -85,8 +85,9 @@ where
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         // One configuration for all of the request.
         let mut admitted = Admitted::new(self.config.load());
-        let has_body = !request.body().is_end_stream();
-        match decide(&mut admitted, &Head::from(&request), has_body) {
+        let head = Head::from(&request);
+        let is_preflight = is_preflight(&head, || request.body().is_end_stream());
+        match decide(&mut admitted, &head, is_preflight) {
             None => match admitted.enter(&mut request, None) {
                 // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
                 None => ResponseFuture::inner(self.inner.call(request), admitted),
@@ -123,12 +124,12 @@ enum Instead {
     Later(Pending<(Progress, KnownChecks)>),
 }
 
-/// Decides a request by its head and by whether it has a body. `None`: it goes on to the service, and `admitted` has its checks and
-/// its decision. They are written where they stay, because they are large to move.
-fn decide(admitted: &mut Admitted, head: &Head<'_>, has_body: bool) -> Option<Instead> {
+/// Decides a request by its head. `None`: it goes on to the service, and `admitted` has its checks and its decision. They are written
+/// where they stay, because they are large to move.
+fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Option<Instead> {
     let timer = Timer::start();
     let (config, checks) = (&admitted.config, &mut admitted.checks);
-    match ask(config, head, has_body, checks) {
+    match ask(config, head, is_preflight, checks) {
         Ok(None) if checks.is_empty() => return None,
         Ok(None) => {}
         Ok(Some(look_ups)) => {
@@ -142,36 +143,26 @@ fn decide(admitted: &mut Admitted, head: &Head<'_>, has_body: bool) -> Option<In
         }
     }
     let attempt = attempt(config, checks);
-    let decided = attempt.decide();
-    if let Step::Ready(decision) = &decided
-        && !attempt.waits(decision)
-    {
-        report(config, head, checks, decision, timer);
-        if !decision.is_allowed() {
-            let answered = answer_denied(config, head, decision, checks, &[]);
-            return Some(Instead::Answered(answered));
-        }
-        // Not by `Step::ready`, which moves it twice more.
-        if let Step::Ready(decision) = decided {
-            admitted.decision = Some(decision);
-        }
-        return None;
-    }
-    Some(Instead::Later(match decided {
-        // With its place in the queue, which goes back also if the future is never polled.
+    match attempt.decide() {
         Step::Ready(decision) => {
+            let decision = admitted.decision.insert(decision);
+            if !attempt.waits(decision) {
+                report(config, head, checks, decision, timer);
+                return (!decision.is_allowed()).then(|| {
+                    let answered = answer_denied(config, head, decision, checks, &[]);
+                    Instead::Answered(answered)
+                });
+            }
+            // With its place in the queue, which goes back also if the future is never polled.
+            let decision = mem::replace(decision, Decision::unlimited(0));
             let waits = Progress::Waits(Box::new(attempt.wait(decision)));
-            Pending::new(ready((waits, mem::take(checks).into())))
+            let known = mem::take(checks).into();
+            Some(Instead::Later(Pending::new(ready((waits, known)))))
         }
-        reply @ Step::Wait(_) => {
+        later => {
             let (config, known) = (Arc::clone(config), mem::take(checks).into());
-            Pending::new(wait(
-                config,
-                known,
-                reply,
-                timer,
-                Route::of(head.extensions),
-            ))
+            let decided = wait(config, known, later, timer, Route::of(head.extensions));
+            Some(Instead::Later(Pending::new(decided)))
         }
-    }))
+    }
 }
