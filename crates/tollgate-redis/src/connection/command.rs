@@ -9,7 +9,7 @@ use sha1_smol::Sha1;
 use smallvec::SmallVec;
 
 /// A script with its keys and arguments, or a command.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Command {
     /// `None`: its arguments are a command.
     pub(crate) script: Option<&'static Script>,
@@ -50,7 +50,10 @@ impl Command {
         keys: &[impl AsRef<[u8]>],
         args: &[impl AsRef<[u8]>],
     ) -> Self {
-        let mut command = Self::empty(Some(script));
+        let mut command = Self {
+            script: Some(script),
+            ..Self::default()
+        };
         keys.iter().for_each(|key| command.keys.push(key.as_ref()));
         args.iter().for_each(|arg| command.args.push(arg.as_ref()));
         command
@@ -58,29 +61,16 @@ impl Command {
 
     /// A command that is about the connection.
     pub(super) fn of_words(words: &[&str]) -> Self {
-        let mut command = Self::empty(None);
+        let mut command = Self::default();
         words.iter().for_each(|it| command.args.push(it.as_bytes()));
         command
     }
 
     /// The script that decides, without a check so far. Its first argument is what all the checks behind it have in common.
     pub(crate) fn checks(script: &'static Script, common: &[u8]) -> Self {
-        let mut command = Self::empty(Some(script));
-        command.args.push(common);
+        let mut command = Self::new(script, &[""; 0], &[common]);
         command.key_places = Some(SmallVec::new());
         command
-    }
-
-    fn empty(script: Option<&'static Script>) -> Self {
-        Self {
-            script,
-            keys: Packed::default(),
-            args: Packed::default(),
-            key_places: None,
-            answers: 0,
-            hash_slot: 0,
-            rules: 0,
-        }
     }
 
     /// How many arguments at the beginning are there once for all checks.

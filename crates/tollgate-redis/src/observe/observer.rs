@@ -11,7 +11,7 @@ use std::{
 use metrics::{counter, gauge};
 use tokio::time::Instant;
 use tollgate_core::{
-    Rule, RuleSet,
+    RuleSet,
     sync::{Mutex, lock},
 };
 use tollgate_prefilter::Effective;
@@ -72,7 +72,8 @@ impl Observer {
         let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
             for plan in 0..rule.quotas() {
                 if let Some(Effective::Exact(Some(why))) = effective(place, plan) {
-                    self.exact(rule, plan, why);
+                    let (rule, plan) = (rule.name(), rule.plan_name(plan));
+                    log!(warn: rule, plan, why, "the rule is counted exactly: its quota does not support the configured consistency");
                 }
             }
             let known = all.iter().find(|counts| *counts.rule == *rule.name());
@@ -86,12 +87,6 @@ impl Observer {
             })
         });
         bound.collect()
-    }
-
-    /// A rule is counted exactly, because its quota does not support its consistency.
-    fn exact(&self, rule: &Rule, plan: usize, why: &str) {
-        let (rule, plan) = (rule.name(), rule.plan_name(plan));
-        log!(warn: rule, plan, why, "the rule is counted exactly: its quota does not support the configured consistency");
     }
 
     /// A call is sent, or cannot be.
@@ -307,7 +302,7 @@ pub(crate) enum CallFor {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{MINUTE, Quota};
+    use tollgate_core::{MINUTE, Quota, Rule};
 
     use super::*;
 

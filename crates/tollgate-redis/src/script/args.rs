@@ -22,7 +22,7 @@ pub(super) const LAST: Tick = 1 << 52;
 
 /// What the script does with a check.
 #[derive(Clone, Copy)]
-pub(super) enum Operation {
+pub(crate) enum Operation {
     Take = 0,
     Query = 1,
     Refund = 2,

@@ -11,7 +11,7 @@ use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, Slo
 
 use crate::script::{
     args::{CheckKeys, LAST, Operation, ScriptCall},
-    encoder::{Encoder, double},
+    encoder::{Encoder, RuleArgs, double},
 };
 
 /// The most keys of a check: its own and the overflow bucket, each by two secrets, and that of a durable rule.
@@ -74,30 +74,8 @@ impl ScriptCall {
         patience: Tick,
         may_make: impl FnMut(u16) -> bool,
     ) -> Option<RequestLayout> {
-        self.acquire_slots(rules, checks, patience, may_make, |_, _, _| None)
-    }
-
-    /// Adds a request that takes its units if all fit, or will within `patience` µs and the waits of its rules; and that creates
-    /// new keys only if `may_make` allows it.
-    ///
-    /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
-    /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
-    /// bucket that all such clients share. [`ScriptReply::new_keys`](crate::script::reply::ScriptReply::new_keys) has the outcome.
-    ///
-    /// `message` is called for each state of slots, with the check that takes them, who says where the state lies, and the place of the
-    /// answer. Without a message no slots are taken.
-    ///
-    /// `None` if the call is full (about 65 000 checks). Then nothing was added.
-    #[must_use = "without it there is no telling which answers are those of the request"]
-    pub(crate) fn acquire_slots(
-        &mut self,
-        rules: &Encoder,
-        checks: &[Check],
-        patience: Tick,
-        may_make: impl FnMut(u16) -> bool,
-        message: impl FnMut(&Check, Option<Fingerprint>, u16) -> Option<SlotMessage>,
-    ) -> Option<RequestLayout> {
-        self.request(rules, checks, Operation::Take, patience, may_make, message)
+        let take = Operation::Take;
+        self.request(rules, checks, take, patience, may_make, |_, _, _| None)
     }
 
     /// Adds what a reservation has in use of slots, under an owner of its own: those of the check for a term, or none. It stands behind
@@ -160,7 +138,7 @@ impl ScriptCall {
 
     /// Adds a request that takes nothing.
     ///
-    /// `None` as for [`acquire_slots`](Self::acquire_slots).
+    /// `None` as for [`request`](Self::request).
     #[must_use = "without it there is no telling which answers are those of the request"]
     pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
         let what = Operation::Query;
@@ -189,7 +167,8 @@ impl ScriptCall {
         }
         let mut settled = SmallVec::new();
         self.begin_request(rules.with(holds.iter().map(|hold| hold.check)));
-        let of_units = |hold: &&Hold| !rules.is_of_slots(hold.check.rule());
+        let is_of_slots = |rule| rules.rule(rule).is_some_and(RuleArgs::is_of_slots);
+        let of_units = |hold: &&Hold| !is_of_slots(hold.check.rule());
         // Slots go back when their request ends.
         for hold in holds.iter().filter(of_units) {
             let (check, taken) = (&hold.check, &hold.taken);
@@ -370,7 +349,19 @@ impl ScriptCall {
         self.checks() + 2 * checks < most && self.command.keys.len() + MOST_KEYS * checks < most
     }
 
-    fn request(
+    /// Adds a request. If it takes, it does if all its units fit, or will within `patience` µs and the waits of its rules; and that creates
+    /// new keys only if `may_make` allows it.
+    ///
+    /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
+    /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
+    /// bucket that all such clients share. [`ScriptReply::new_keys`](crate::script::reply::ScriptReply::new_keys) has the outcome.
+    ///
+    /// `message` is called for each state of slots, with the check that takes them, who says where the state lies, and the place of the
+    /// answer. Without a message no slots are taken.
+    ///
+    /// `None` if the call is full (about 65 000 checks). Then nothing was added.
+    #[must_use = "without it there is no telling which answers are those of the request"]
+    pub(crate) fn request(
         &mut self,
         rules: &Encoder,
         checks: &[Check],

@@ -12,7 +12,7 @@ use tollgate_core::{
     calendar::Calendar,
     store::Fingerprint,
 };
-use tollgate_prefilter::{Places, SlotKey};
+use tollgate_prefilter::Places;
 
 use crate::keys::{
     keys::Name,
@@ -78,7 +78,7 @@ impl Encoder {
     }
 
     /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`ScriptCall::acquire_slots`](crate::script::args::ScriptCall::acquire_slots).
+    /// against one bucket of the rule that all such share. See [`ScriptCall::request`](crate::script::args::ScriptCall::request).
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Encoder {
     /// The rule's name is part of the hash, so that the names in Redis do not show which clients of two rules are the same.
     /// The exception is a client that determines the hash slot, which all rules of a request share.
     pub(crate) fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {
-        let rule_args = self.rules.get(usize::from(rule));
+        let rule_args = self.rule(rule);
         let domain = match (&self.keyspace.partition, rule_args) {
             (Partition::Key, _) | (_, None) => &b""[..],
             (_, Some(rule_args)) => rule_args.name.as_bytes(),
@@ -161,9 +161,7 @@ impl Encoder {
         let with = self
             .with
             .filter(|with| checks.iter().all(|check| check.rule() != *with))?;
-        self.rules
-            .get(usize::from(with))
-            .map(|rule_args| &*rule_args.name)
+        self.rule(with).map(|rule_args| &*rule_args.name)
     }
 
     /// The client that decides about the hash slot of these checks, if it is another than each one's own.
@@ -184,13 +182,13 @@ impl Encoder {
 
     /// The names of the balance of a check: of two secrets that by the newer, then that by the older.
     pub(crate) fn balance_names(&self, check: &Check) -> Vec<Vec<u8>> {
-        let Some(rule) = self.state_name(check.rule()) else {
+        let Some(rule) = self.rule(check.rule()) else {
             return Vec::new();
         };
         let (newer, older) = self.keyspace.keys.names(check.key());
         let write = |name: Name| {
             let mut bytes = Bytes::new();
-            (self.keyspace).write_name(&mut bytes, rule, BALANCES, &name, None);
+            (self.keyspace).write_name(&mut bytes, &rule.name, BALANCES, &name, None);
             bytes.to_vec()
         };
         [Some(newer), older]
@@ -207,7 +205,7 @@ impl Encoder {
 
     /// A check's rule and quota, if it has to be sent.
     pub(crate) fn args_of(&self, check: &Check) -> Option<(&RuleArgs, [u8; IDENTITY])> {
-        let rule_args = self.rules.get(usize::from(check.rule()))?;
+        let rule_args = self.rule(check.rule())?;
         if rule_args.off {
             return None;
         }
@@ -240,31 +238,14 @@ impl Encoder {
         }
     }
 
-    /// Whether a rule is about slots.
-    pub(crate) fn is_of_slots(&self, rule: u16) -> bool {
-        let rule_args = self.rules.get(usize::from(rule));
-        rule_args.is_some_and(RuleArgs::is_of_slots)
-    }
-
-    /// The name of a rule in the names of its states.
-    pub(crate) fn state_name(&self, rule: u16) -> Option<&str> {
-        let rule_args = self.rules.get(usize::from(rule))?;
-        Some(&rule_args.name)
-    }
-
-    /// The state that has the slots of a check, which lies where `with` does.
-    pub(crate) fn slot_key(&self, check: &Check, with: Option<Fingerprint>) -> Option<SlotKey> {
-        let rule_args = self.rules.get(usize::from(check.rule()))?;
-        Some(SlotKey {
-            key: check.key(),
-            rule: Arc::clone(&rule_args.name),
-            place: with,
-        })
+    /// The rule at a place.
+    pub(crate) fn rule(&self, rule: u16) -> Option<&RuleArgs> {
+        self.rules.get(usize::from(rule))
     }
 
     /// The rule at a place and one of its quotas, if any has a limit.
     pub(crate) fn any_args(&self, rule: u16) -> Option<(&RuleArgs, &[u8; IDENTITY])> {
-        let rule_args = self.rules.get(usize::from(rule))?;
+        let rule_args = self.rule(rule)?;
         Some((rule_args, rule_args.plans.iter().flatten().next()?))
     }
 }

@@ -21,7 +21,7 @@ use tollgate_prefilter::{Counted, FollowUp, LeaseReply, Next, NoReply, Query, Re
 use crate::{
     observe::CallFor,
     script::{
-        args::ScriptCall,
+        args::{Operation, ScriptCall},
         call::{RequestLayout, SentCheck},
         reply::{BlockReply, NewKey, ScriptReply},
     },
@@ -175,7 +175,10 @@ impl QueryInFlight {
             return false;
         };
         self.sent = context.store.send(call, self.what_for, self.by);
-        self.layout = QueryLayout::of_checks(checks);
+        self.layout = QueryLayout {
+            checks,
+            ..QueryLayout::default()
+        };
         true
     }
 
@@ -334,14 +337,6 @@ impl QueryLayout {
         })
     }
 
-    /// That of a query whose checks alone were sent.
-    fn of_checks(checks: RequestLayout) -> Self {
-        Self {
-            checks,
-            ..Self::default()
-        }
-    }
-
     /// Whether the server's clock is in none of the windows that the checks have brought. The next call brings those of its time.
     fn is_outside(&self, context: &RuleSetContext, reply: &ScriptReply) -> bool {
         let mut checks = self.checks.sent();
@@ -432,7 +427,8 @@ fn add_checks(
         has_room &= message.is_some();
         message
     };
-    let layout = call.acquire_slots(encoder, checks, query.patience, may_make, message)?;
+    let (take, patience) = (Operation::Take, query.patience);
+    let layout = call.request(encoder, checks, take, patience, may_make, message)?;
     if !has_room {
         context.give_back_permits(&layout);
     }

@@ -180,9 +180,9 @@ impl RuleStore for RedisRuleStore {
         let mut in_use = store.engine.slots();
         for slot in slots {
             let check = &slot.check;
-            if let Some(name) = self.context.encoder.state_name(check.rule()) {
+            if let Some(rule) = self.context.encoder.rule(check.rule()) {
                 let count = u32::try_from(check.cost()).unwrap_or(u32::MAX);
-                in_use.end_request(name, check.key(), slot.number, count, now);
+                in_use.end_request(&rule.name, check.key(), slot.number, count, now);
             }
         }
         report(store, in_use, now);
@@ -190,11 +190,11 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn is_outlived(&self, slot: &Hold) -> bool {
-        let Some(name) = self.context.encoder.state_name(slot.check.rule()) else {
+        let Some(rule) = self.context.encoder.rule(slot.check.rule()) else {
             return false;
         };
         let in_use = self.context.store.engine.slots();
-        in_use.is_outlived(name, slot.check.key(), slot.number)
+        in_use.is_outlived(&rule.name, slot.check.key(), slot.number)
     }
 
     fn retire(&self) {

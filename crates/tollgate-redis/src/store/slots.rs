@@ -46,7 +46,11 @@ impl RequestSlots {
         with: Option<Fingerprint>,
         place: u16,
     ) -> Option<SlotMessage> {
-        let key = encoder.slot_key(check, with)?;
+        let key = SlotKey {
+            key: check.key(),
+            rule: Arc::clone(&encoder.rule(check.rule())?.name),
+            place: with,
+        };
         let target = SlotTarget {
             encoder: Arc::<Encoder>::clone(encoder),
             check: *check,
