@@ -31,9 +31,9 @@ use crate::{
     head::Head,
     key::{KeyExtractor, client_ip, service_and_method},
     key_list::KeyList,
-    known_condition::KnownCondition,
+    known_condition::{KnownCondition, path_matches},
     path_pattern::{PathPattern, prefix_mistake},
-    routes::{Methods, PathOf, PathShape, Routes, Segment, Words},
+    routes::{Methods, PathOf, PathShape, Routes},
 };
 
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
@@ -107,34 +107,6 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
     condition.with_mistake(mistake).into_fn()
 }
 
-/// The request is described by exactly these [words](Words); `None` is any word. In a layer of many rules, the index finds those of a
-/// request by its words, too.
-pub fn words_are(
-    words: impl IntoIterator<Item = Option<String>>,
-) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
-    let words: Box<[Option<String>]> = words.into_iter().collect();
-    let segment = |word: &Option<String>| match word {
-        Some(word) => Segment::Literal(word.as_str().into()),
-        None => Segment::Any,
-    };
-    let routes = Routes::of_path(PathShape {
-        of: PathOf::Words,
-        segments: words.iter().map(segment).collect(),
-        is_open: false,
-    });
-    let holds = move |head: &Head<'_>| {
-        head.extensions.get().is_some_and(|of_head: &Words| {
-            let mut of_head = of_head.iter();
-            let mut each = words.iter();
-            each.all(|word| {
-                let of_head = of_head.next();
-                of_head.is_some_and(|it| word.as_deref().is_none_or(|word| word == it))
-            }) && of_head.next().is_none()
-        })
-    };
-    KnownCondition::new(routes, holds).into_fn()
-}
-
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
 /// [`PathPattern`] says how. The rule has to be inside of a layer that rewrites paths, such as tower-http's `NormalizePathLayer`: it
@@ -159,13 +131,6 @@ pub fn path(
     pattern: &str,
 ) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
     Ok(path_matches(PathPattern::new(pattern)?))
-}
-
-/// The path matches this pattern: as [`path`], of a pattern that was made before.
-pub fn path_matches(pattern: PathPattern) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
-    let routes = Routes::of_path(pattern.shape(PathOf::Whole));
-    let holds = move |head: &Head<'_>| pattern.matches(head);
-    KnownCondition::new(routes, holds).into_fn()
 }
 
 /// The client's address is in one of these networks: CIDRs or single addresses, as text, [`IpNet`](ipnet::IpNet) or

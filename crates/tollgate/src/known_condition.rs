@@ -1,4 +1,5 @@
-//! Conditions whose routes are known; and policies by condition: how the checks of some requests differ from their rule.
+//! Conditions whose routes are known, with two for documents; and policies by condition: how the checks of some requests differ from
+//! their rule.
 
 use std::{
     any::Any,
@@ -7,7 +8,11 @@ use std::{
 
 use tollgate_core::{OnStoreError, Rule, RuleError, RuleErrorKind, types::CheckPolicy};
 
-use crate::{head::Head, routes::Routes};
+use crate::{
+    head::Head,
+    path_pattern::PathPattern,
+    routes::{PathOf, PathShape, Routes, Segment, Words},
+};
 
 pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 
@@ -150,4 +155,39 @@ impl CheckPolicies {
         }
         Ok(())
     }
+}
+
+/// The request is described by exactly these [words](Words); `None` is any word. In a layer of many rules, the index finds those of a
+/// request by its words, too.
+pub fn words_are(
+    words: impl IntoIterator<Item = Option<String>>,
+) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+    let words: Box<[Option<String>]> = words.into_iter().collect();
+    let segment = |word: &Option<String>| match word {
+        Some(word) => Segment::Literal(word.as_str().into()),
+        None => Segment::Any,
+    };
+    let routes = Routes::of_path(PathShape {
+        of: PathOf::Words,
+        segments: words.iter().map(segment).collect(),
+        is_open: false,
+    });
+    let holds = move |head: &Head<'_>| {
+        head.extensions.get().is_some_and(|of_head: &Words| {
+            let mut of_head = of_head.iter();
+            let mut each = words.iter();
+            each.all(|word| {
+                let of_head = of_head.next();
+                of_head.is_some_and(|it| word.as_deref().is_none_or(|word| word == it))
+            }) && of_head.next().is_none()
+        })
+    };
+    KnownCondition::new(routes, holds).into_fn()
+}
+
+/// The path matches this pattern: as [`path`](crate::condition::path()), of a pattern that was made before.
+pub fn path_matches(pattern: PathPattern) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+    let routes = Routes::of_path(pattern.shape(PathOf::Whole));
+    let holds = move |head: &Head<'_>| pattern.matches(head);
+    KnownCondition::new(routes, holds).into_fn()
 }

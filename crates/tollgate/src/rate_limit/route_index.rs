@@ -172,10 +172,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        condition::{
-            any_of, grpc_method_is, grpc_service_is, method_in, not, path, path_under, words_are,
-        },
+        condition::{any_of, grpc_method_is, grpc_service_is, method_in, not, path, path_under},
         key::constant,
+        known_condition::words_are,
         rule::{RequestRule, Rule},
     };
 
