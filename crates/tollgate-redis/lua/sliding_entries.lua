@@ -5,29 +5,14 @@
 -- entries (8 bytes), then 12 bytes for each entry, oldest first: its instant, or the number of its sub-bucket, and its units. The last
 -- one is the newest; in sub-buckets it stays even if a refund empties it. A take removes expired entries, so that a decision reads few.
 
--- The width of a sub-bucket, and for how many numbers an entry counts behind its own. It tells a log by the third number of its quota,
--- so that no function has to keep the algorithm: each value that a function keeps costs each call.
-local function window_of(first, third)
-  if third == 0 then return 1, first - 1 end
-  return first, third
-end
-
--- Reads a state: its quota, the units of all entries, and the newest entry. Nothing if the value is not ours.
-local function read_entries(raw, kind)
-  if #raw < 41 or (#raw - 29) % 12 ~= 0 then return end
-  local alg, first, limit, third, all = unpack('<BddI4d', raw)
-  local newest, units = unpack('<dI4', raw, #raw - 11)
-  if alg ~= kind or not (all >= 0 and all <= 2^53 and newest >= 0 and newest <= 2^53) then return end
-  if not (first >= 1 and first <= 2^53) then return end
-  return first, limit, third, all, newest, units
-end
+-- A log is told by the third number of its quota, so that no function has to keep the algorithm: each value that a function keeps costs
+-- each call. So does each further function.
 
 if purpose == 'refund' then
   return function(raw, first, _, third, now, cost, at, fresh_at)
-    local first0, _, third0, used, newest = read_entries(raw, third == 0 and 20 or 21)
-    if not first0 then return -3 end
-    local width, buckets = window_of(first, third)
-    local width0, buckets0 = window_of(first0, third0)
+    if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
+    local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)
+    if alg ~= (third == 0 and 20 or 21) or not (used >= 0 and used <= 2^53 and width0 >= 1 and width0 <= 2^53) then return -3 end
     if third == 0 then
       -- Entries keep their instants under every quota. Only a conversion from a shorter window moves them, to an instant
       -- that is not recorded.
@@ -39,8 +24,8 @@ if purpose == 'refund' then
           local entry = cost < units and pack('<dI4', number, units - cost) or ''
           local entries = sub(raw, 30, place - 1) .. entry .. sub(raw, place + 12)
           if entries == '' then return -1, '', 0 end
-          newest = unpack('<d', entries, #entries - 11)
-          return -1, sub(raw, 1, 21) .. pack('<d', used - cost) .. entries, newest + first0 - now
+          local newest = unpack('<d', entries, #entries - 11)
+          return -1, sub(raw, 1, 21) .. pack('<d', used - cost) .. entries, newest + width0 - now
         end
         if number < wanted then break end
       end
@@ -48,19 +33,18 @@ if purpose == 'refund' then
     end
     -- The first and the last sub-bucket that may hold these units.
     local oldest, last
-    if width0 == width and buckets0 == buckets then
-      oldest = (fresh_at - fresh_at % width) / width - buckets - 1
+    if width0 == first and buckets0 == third then
+      oldest = (fresh_at - fresh_at % width0) / width0 - buckets0 - 1
       if oldest < 0 then oldest = 0 end
       last = oldest
     else
       -- The conversion carried units that still counted into the sub-bucket in which they were taken, or a later one.
       oldest, last = (at - at % width0) / width0, 2^53
-      local number = (now - now % width0) / width0
+      local number, newest = (now - now % width0) / width0, unpack('<d', raw, #raw - 11)
       if newest > number then number = newest end
       if now >= fresh_at or oldest < number - buckets0 then return -1 end
     end
-    local entries, gone = '', 0
-    newest = nil
+    local entries, newest, gone = '', nil, 0
     for place = 30, #raw - 11, 12 do
       local number, units = unpack('<dI4', raw, place)
       if number >= oldest and number <= last and gone < cost then
@@ -78,20 +62,26 @@ if purpose == 'refund' then
 end
 
 return function(raw, first, limit, third, now, cost)
-  local is_log, width, buckets = third == 0, window_of(first, third)
+  -- The width of a sub-bucket, and for how many numbers an entry counts behind its own.
+  local is_log, width, buckets = third == 0, first, third
+  if is_log then width, buckets = 1, first - 1 end
   local kind, current = is_log and 20 or 21, (now - now % width) / width
   -- `all`: the units of all entries from `from` on in `ring`; then the newest entry.
   local ring, from, all, newest, newest_units, foreign = '', 1, 0, 0, 0, false
   if raw then
-    local first0, limit0, third0
-    first0, limit0, third0, all, newest, newest_units = read_entries(raw, kind)
-    if not first0 then return -3, 0, 0 end
+    if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3, 0, 0 end
+    local alg, first0, limit0, third0
+    alg, first0, limit0, third0, all = unpack('<BddI4d', raw)
+    newest, newest_units = unpack('<dI4', raw, #raw - 11)
+    if alg ~= kind or not (all >= 0 and all <= 2^53 and newest >= 0 and newest <= 2^53) then return -3, 0, 0 end
     ring, from = raw, 30
     foreign = first0 ~= first or limit0 ~= limit or third0 ~= third
     if foreign and (is_log or first0 ~= first or third0 ~= third) then
       -- Entries that had expired under the old quota stay expired. Those that count now count in other sub-buckets as if just taken; of
       -- a log those that would expire at once under a shorter window do, and the others keep their instants.
-      local width0, buckets0 = window_of(first0, third0)
+      if not (first0 >= 1 and first0 <= 2^53) then return -3, 0, 0 end
+      local width0, buckets0 = first0, third0
+      if is_log then width0, buckets0 = 1, first0 - 1 end
       local expired, moved = (now - now % width0) / width0 - buckets0, 0
       while from < #ring do
         local number, units = unpack('<dI4', ring, from)
