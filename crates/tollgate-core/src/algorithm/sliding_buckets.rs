@@ -89,6 +89,15 @@ pub struct SlidingBucketsState {
     units: Box<[u32]>,
 }
 
+impl SlidingBucketsState {
+    /// After a refund: of a state without units nothing is left, also not how far a clock that went back was ahead.
+    fn begin_anew_if_empty(&mut self) {
+        if self.units.iter().all(|units| *units == 0) {
+            *self = Self::default();
+        }
+    }
+}
+
 impl SlidingBuckets {
     /// Sub-buckets that count at an instant: the current one, and all that overlap the window before it.
     fn len(&self) -> u64 {
@@ -215,6 +224,7 @@ impl Algorithm for SlidingBuckets {
         if len > 0 && number <= state.newest && state.newest - number < len {
             let units = &mut state.units[(number % len) as usize];
             *units = units.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
+            state.begin_anew_if_empty();
         }
     }
 
@@ -244,6 +254,7 @@ impl Algorithm for SlidingBuckets {
             let back = rest.min(*units);
             (*units, rest) = (*units - back, rest - back);
         }
+        state.begin_anew_if_empty();
     }
 
     fn fresh_at(&self, state: &SlidingBucketsState) -> Tick {
