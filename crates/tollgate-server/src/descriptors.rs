@@ -1,4 +1,4 @@
-//! What Envoy asks about, as parts of a request; and what it is told of a descriptor, by its tightest rule.
+//! Envoy's descriptors become parts of a request, and the answer to each is that of its tightest rule.
 
 use std::{
     borrow::Cow,

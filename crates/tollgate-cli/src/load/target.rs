@@ -172,7 +172,7 @@ impl Schedule {
     }
 }
 
-/// Clients of which the first comes most often: the weight of the client with number `n` is `1 / n^skew`.
+/// Clients. The first comes most often: client number `n` has the weight `1 / n^skew`.
 #[derive(Debug)]
 pub(crate) struct Clients {
     /// The sums of their shares, up to each.
