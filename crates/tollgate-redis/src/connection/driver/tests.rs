@@ -207,3 +207,24 @@ async fn bytes_that_are_no_answer_end_the_connection() {
     assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
     assert!(matches!((&mut bench.driver).await, Ok(Lost::Malformed(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_next_connection_sends_nothing_of_the_one_that_was_lost() {
+    let mut bench = by_default(65_536);
+    // Its driver had no time to take it from the queue.
+    let waiting = bench.call("a");
+    bench.driver.abort();
+    let aborted = (&mut bench.driver).await;
+    assert!(aborted.is_err_and(|error| error.is_cancelled()));
+    let answer = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    assert_eq!(answer.map(kind), Ok(CallErrorKind::Unavailable));
+    assert!(bench.call("b").is_refused());
+
+    let (client, server) = duplex(65_536);
+    let (queue, breaker) = (Arc::clone(&bench.queue), Arc::clone(&bench.breaker));
+    let driver = Driver::new(Box::new(client), queue, breaker, &bench.options);
+    bench.queue.set_closed(None);
+    (bench.server, bench.driver) = (server, tokio::spawn(driver));
+    let _call = bench.call("c");
+    assert_eq!(commands(&bench.received().await).len(), 1);
+}
