@@ -141,8 +141,10 @@ impl MemoryRuleStore {
         let rule = &self.rules.rules()[usize::from(hold.check.rule())];
         let (key, cost) = (hold.check.key(), hold.check.cost());
         let back = match how {
-            // What a memory begins with, and what a ledger corrects, is of the quota alone.
-            Settlement::Charge(units) if rule.has_credits() && hold.taken.fresh_at > 0 => {
+            // What a memory begins with, what a ledger corrects, and what a shadow counts is of the quota alone.
+            Settlement::Charge(units)
+                if rule.has_credits() && rule.is_enforced() && hold.taken.fresh_at > 0 =>
+            {
                 let more = units.saturating_sub(left());
                 let paid = match more > 0 {
                     true => lock(&self.shared.balances).take(rule, key, now, more),

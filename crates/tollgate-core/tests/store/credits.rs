@@ -9,7 +9,7 @@ use tollgate_core::{
     HOUR, Key, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND, Source, StoreErrorKind, Tick,
 };
 
-use crate::{LONG, Numbers, at_once, check, left};
+use crate::{LONG, Numbers, at_once, check, layered, left};
 
 const LIMIT: u64 = 50;
 
@@ -212,4 +212,21 @@ fn what_was_taken_from_a_balance_comes_back_there_from_another_process_too() {
     let ticket = limiter.redeem(&text).expect("it is open");
     at_once(ticket.settle(3)).expect("it is there");
     assert_eq!((balance(), left(&limiter, "rule", "ann")), (17, 5));
+}
+
+#[test]
+fn a_shadow_that_turns_out_to_cost_more_leaves_the_balance_alone() {
+    let clock = ManualClock::new(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rule = Rule::new("rule", Quota::fixed_window(5, LONG)).credits();
+    let limiter = Limiter::new(store, [rule.shadow()]).expect("a valid rule");
+    let (key, end) = (Key::of(["ann"]), time(clock.now() + 1));
+    at_once(limiter.grant("rule", &key, 20, end, "id").expect("a grant")).expect("room");
+    let checks = [check(&limiter, "rule", "ann", 1)];
+    let decision = at_once(limiter.acquire(&checks));
+    let ticket = layered(&limiter).ticket_with_shadows(&checks, &decision);
+    ticket.settle(9);
+    let balance = at_once(limiter.balance("rule", &key).expect("the rule"));
+    assert_eq!(balance.expect("a balance").units, 20);
+    assert_eq!(left(&limiter, "rule", "ann"), 0);
 }
