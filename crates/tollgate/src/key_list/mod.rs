@@ -41,7 +41,7 @@
 //! - **A key of one part**, as the application writes it: the value of a header, the name of a tenant. It is compared with the keys
 //!   of rules that have one part, whatever that is of.
 //! - **A network**: an address or a CIDR. It is compared with the client's whole address, as [`client_ip`](crate::key::client_ip())
-//!   finds it and before it is cut to a /64.
+//!   finds it and before it is cut to a /64. An address with a mistake, such as `203.0.113.*`, is refused.
 //! - Either may have an end in UTC: `acme-key-1 until 2026-12-24T00:00Z`.
 //! - A line that begins with `#` is a comment, and so is what follows ` #`.
 //!

@@ -124,8 +124,15 @@ pub(super) fn read_entry(line: &str) -> Result<Option<(Entry<'_>, Tick)>, String
         None => (line, Tick::MAX),
         Some((text, until)) => (text.trim_end(), end(until.trim_start())?),
     };
-    let address = text.split_once('/').map_or(text, |(address, _)| address);
-    if address.parse::<IpAddr>().is_err() {
+    // A key that begins as an address, or has only the characters of one, is a network with a mistake.
+    let mut words = text.split(|c: char| matches!(c, '/' | ',') || c.is_whitespace());
+    let is_address = words.next().is_some_and(|it| it.parse::<IpAddr>().is_ok());
+    let is_like_one = || {
+        text.bytes()
+            .all(|it| matches!(it, b'0'..=b'9' | b'.' | b'*' | b'/'))
+            && (text.contains('/') || text.matches('.').count() == 3)
+    };
+    if !is_address && !is_like_one() {
         return Ok(Some((Entry::Key(text), until)));
     }
     let network = network(text)?;
@@ -228,6 +235,34 @@ mod tests {
         let of_v4 = ["10.0.0.0/8"].map(|text| (text.parse().expect("a network"), Tick::MAX));
         assert!(Set::new(&[], &of_v4).has_address(mapped, 128));
         assert!(!Set::new(&[], &of_v4).has_address(mapped, 7));
+    }
+
+    #[test]
+    fn an_address_with_a_mistake_is_no_key() {
+        for line in [
+            "300.0.113.7",
+            "203.0.113.*",
+            "10.0.0/8",
+            "192.0.2.1, 192.0.2.2",
+            "192.0.2.1 unti 2999-12-24T00:00Z",
+            "192.0.2.1\tuntil 2999-12-24T00:00Z",
+            "::1 x",
+        ] {
+            assert!(read_entry(line).is_err(), "{line}");
+        }
+        for key in [
+            "192",
+            "1.2",
+            "a/b",
+            "192.0.2.1:80",
+            "acme key 1",
+            "1.2.3.4-x",
+        ] {
+            assert!(
+                matches!(read_entry(key), Ok(Some((Entry::Key(_), _)))),
+                "{key}"
+            );
+        }
     }
 
     #[test]
