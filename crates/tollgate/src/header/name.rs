@@ -27,7 +27,8 @@ pub(crate) const GRPC_STATUS_DETAILS: HeaderName =
 pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName =
     HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Every field that this crate may add to a response, for `Access-Control-Expose-Headers`.
+/// Every field that this crate may add to a response, for `Access-Control-Expose-Headers`; add the
+/// [fields of your own](crate::RateLimitLayer::header_field).
 ///
 /// A script in a browser sees none of them unless the server exposes them. Put the CORS layer outside of the limiter: a denial
 /// without `Access-Control-Allow-Origin` is a network error for the script. For gRPC-Web, expose [`grpc_exposed_headers`] as

@@ -164,8 +164,8 @@ impl Admission {
     /// Checks a rule for handlers ([`Rule::by_handler`](crate::Rule::by_handler)) at its fixed cost: log-ins per account, say,
     /// if the account is in the body.
     ///
-    /// The response's quota fields include this rule, whatever the handler returns. The decision holds the slots of a rule with
-    /// [slots](crate::Quota::concurrent): keep it as long as the work runs.
+    /// The response's quota fields include this rule as it is now, whatever the handler returns or gives back. The decision holds
+    /// the slots of a rule with [slots](crate::Quota::concurrent): keep it as long as the work runs.
     ///
     /// # Errors
     ///
