@@ -65,6 +65,8 @@ impl Denials {
             },
             // When a unit fits depends on for how long the request may wait.
             Some(_) if wait.is_some() => Self::None,
+            // Slots are free as soon as a request ends, whatever a typical time says.
+            _ if quota.algorithm() == AlgorithmKind::Concurrent => Self::None,
             _ => Self::Unit,
         }
     }

@@ -224,3 +224,11 @@ fn a_window_denies_what_is_more_than_is_left_and_what_never_fits_never() {
     assert_eq!((retry(6), retry(10)), (later, later));
     assert_eq!(retry(11), Some((false, Retry::Never)));
 }
+
+#[test]
+fn a_denial_for_want_of_slots_teaches_nothing() {
+    let quota = Quota::concurrent(4).typically(SECOND);
+    let (denials, cache) = (Denials::new(&quota, false, None, false), Learned::default());
+    cache.learn(&denials, (NOW, NOW), 1, &verdict(0, 0, 250_000));
+    assert!(cache.deny(&denials, NOW, (1, 0)).is_none());
+}
