@@ -1,6 +1,6 @@
 //! Rules that Redis cannot count as they are.
 
-use tollgate_core::{Consistency, Mode, Rule, RuleError, RuleErrorKind, RuleSet};
+use tollgate_core::{Consistency, Mode, Quota, Rule, RuleError, RuleErrorKind, RuleSet};
 
 use crate::{keys::keyspace::Partition, script::encoder::Encoder};
 
@@ -19,8 +19,9 @@ pub(super) fn refuse_unsupported(
     is_capped: impl Fn(&Rule) -> bool,
 ) -> Result<(), RuleError> {
     for (index, rule) in (0..).zip(rules.given()) {
-        let limits = (0..rule.quotas()).map(|plan| rule.quota_of(plan).limit());
-        let most = limits.max().unwrap_or(0);
+        let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
+        let limited = quotas.filter(|quota| !quota.is_unlimited());
+        let most = limited.map(Quota::limit).max().unwrap_or(0);
         let has_too_many = rule.has_slots() && *rule.mode() != Mode::Off && most > MOST_SLOTS;
         let too_many = format!(
             "{most} slots are more than Redis counts; take at most {MOST_SLOTS}, or Quota::unlimited"
@@ -101,7 +102,7 @@ fn refuse_first(
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{LeaseShare, MINUTE, Quota, SECOND};
+    use tollgate_core::{LeaseShare, MINUTE, SECOND};
 
     use super::*;
     use crate::keys::keyspace::Keyspace;
@@ -133,9 +134,12 @@ mod tests {
 
     #[test]
     fn slots_with_a_cap_on_new_keys_are_refused() {
-        let rules = RuleSet::new([Rule::new("slots", Quota::concurrent(3))]).expect("a valid rule");
+        let slots = Rule::new("slots", Quota::concurrent(3)).plan("staff", Quota::unlimited());
+        let rules = RuleSet::new([slots]).expect("a valid rule");
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
         let encoder = Encoder::new(&rules, keyspace).expect("few plans");
+        // What has no limit is not counted.
+        assert!(refuse_unsupported(&rules, &encoder, false, |_| false).is_ok());
         let refused = refuse_unsupported(&rules, &encoder, false, |_| true);
         let refused = refused.expect_err("they are capped").to_string();
         assert!(refused.contains("leave cap_new_keys out"), "{refused}");
