@@ -14,6 +14,7 @@ macro_rules! worlds {
 mod alive;
 mod bucket;
 mod buckets;
+mod explore;
 mod fault;
 mod scheduled;
 mod slots;

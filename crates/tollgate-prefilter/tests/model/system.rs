@@ -1,13 +1,13 @@
 //! Where everything stands, and what may happen next.
 
-use std::hash::{Hash, Hasher};
-
 use smallvec::SmallVec;
-use stateright::{Checker, Model};
 use tollgate_core::Tick;
 use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
 
-use crate::world::{ModelStore, NO_MORE_PASSES, NOTHING_IS_LOST, World};
+use crate::{
+    explore::{Bounds, Model, WHOLE, explore},
+    world::{ModelStore, NO_MORE_PASSES, NOTHING_IS_LOST, World},
+};
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct System<L> {
@@ -21,8 +21,6 @@ pub(crate) struct System<L> {
     pub(crate) steps_back: u8,
     /// Units of this window, and of the one before, that a crash or an answer that was lost has cost.
     pub(crate) lost: [u64; 2],
-    /// A hash of all that matters from here on, with times relative to now: what distinguishes states.
-    pub(crate) alive: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -154,37 +152,30 @@ impl<L: Clone> Clone for System<L> {
     }
 }
 
-impl<L> Hash for System<L> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.alive);
-    }
-}
-
-// Runs the checker.
+// Explores worlds.
 
 /// Explores everything; nothing may be wrong anywhere.
 pub(crate) fn holds<L: ModelStore>(world: World<L>) {
-    nothing_is_wrong(&world.checker().spawn_bfs().join());
+    nothing_is_wrong(world, WHOLE);
 }
 
 /// The same, of a world that takes long to explore to its end: all that can happen in so many steps, or in `TOLLGATE_MODEL_STEPS`.
 pub(crate) fn holds_for<L: ModelStore>(steps: usize, world: World<L>) {
-    let steps = match std::env::var("TOLLGATE_MODEL_STEPS") {
+    let depth = match std::env::var("TOLLGATE_MODEL_STEPS") {
         Ok(text) => text.parse().expect("a number of steps"),
         Err(_) => steps,
     };
-    nothing_is_wrong(&world.checker().target_max_depth(steps).spawn_bfs().join());
+    nothing_is_wrong(world, Bounds { depth, ..WHOLE });
 }
 
-fn nothing_is_wrong<L: ModelStore>(checker: &impl Checker<World<L>>) {
+fn nothing_is_wrong<L: ModelStore>(world: World<L>, bounds: Bounds) {
+    let explored = explore(world, &World::properties(), bounds);
     eprintln!(
         "{} states of {} steps, the furthest {} steps away",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth()
+        explored.states, explored.steps, explored.depth
     );
-    if let Some((name, path)) = checker.discoveries().into_iter().next() {
-        for (state, action) in path.clone().into_vec() {
+    if let Some((name, way)) = &explored.broken {
+        for (state, action) in way {
             eprintln!(
                 "now {} lost {:?} {:?} | {:?} | ok {} -> {:?}",
                 state.now,
@@ -195,8 +186,7 @@ fn nothing_is_wrong<L: ModelStore>(checker: &impl Checker<World<L>>) {
                 action
             );
         }
-        let path = path.into_actions();
-        panic!("not so: {name}: {path:?}");
+        panic!("not so: {name}: {:?}", explored.actions());
     }
 }
 
@@ -211,17 +201,13 @@ pub(crate) fn loses<L: ModelStore>(world: World<L>) {
 }
 
 fn breaks<L: ModelStore>(broken: &'static str, world: World<L>) {
-    let fault = world.fault;
-    let checker = world
-        .checker()
-        .finish_when(stateright::HasDiscoveries::AnyOf([broken].into()))
-        .spawn_bfs()
-        .join();
-    let path = checker.discovery(broken);
-    let path = path.unwrap_or_else(|| panic!("{fault:?} was not found"));
-    let actions = path.into_actions();
+    let mut properties = World::properties();
+    properties.retain(|it| it.0 == broken);
+    let explored = explore(world, &properties, WHOLE);
+    let actions = explored.actions();
+    let actions = actions.unwrap_or_else(|| panic!("{:?} was not found", explored.world.fault));
     eprintln!(
-        "{fault:?}: {} states, {actions:?}",
-        checker.unique_state_count()
+        "{:?}: {} states, {actions:?}",
+        explored.world.fault, explored.states
     );
 }

@@ -3,15 +3,15 @@
 //! What a process wants and when it returns leases is not decided here: the checker tries everything. The leases, their deadlines
 //! and what is returned are the real [`LeaseHolder`](tollgate_prefilter::LeaseHolder)'s, what the store does is the real grantor's.
 
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::Debug;
 
 use smallvec::smallvec;
-use stateright::{Model, Property};
 use tollgate_core::Tick;
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
 use crate::{
     alive::Bytes,
+    explore::{Model, Property},
     fault::Fault,
     system::{Action, Process, System},
 };
@@ -89,12 +89,11 @@ impl<L: ModelStore> World<L> {
 }
 
 impl<L: ModelStore> Model for World<L> {
-    /// A state is large, and handed on several times.
-    type State = Arc<System<L>>;
+    type State = System<L>;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Arc<System<L>>> {
-        let mut system = System {
+    fn first_state(&self) -> System<L> {
+        System {
             now: L::START,
             clock: L::START,
             store: self.store.clone(),
@@ -102,13 +101,10 @@ impl<L: ModelStore> Model for World<L> {
             strays: Vec::new(),
             steps_back: self.steps_back.0,
             lost: [0; 2],
-            alive: 0,
-        };
-        system.alive = self.alive(&system);
-        vec![Arc::new(system)]
+        }
     }
 
-    fn actions(&self, system: &Arc<System<L>>, actions: &mut Vec<Action>) {
+    fn actions(&self, system: &System<L>, actions: &mut Vec<Action>) {
         // An action that is left out here because it changes nothing saves a copy of the state.
         // What breaks a promise once need not be followed further.
         if !system.store.holds() {
@@ -184,42 +180,36 @@ impl<L: ModelStore> Model for World<L> {
         }
     }
 
-    fn next_state(&self, system: &Arc<System<L>>, action: Action) -> Option<Arc<System<L>>> {
-        let mut next = System::clone(system);
-        if !self.step(&mut next, action) {
-            return None;
-        }
-        next.alive = self.alive(&next);
-        Some(Arc::new(next))
+    fn take(&self, system: &mut System<L>, action: Action) -> bool {
+        self.step(system, action)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn fingerprint(&self, system: &System<L>) -> u64 {
+        self.alive(system)
+    }
+
+    fn properties() -> Vec<Property<Self>> {
         vec![
-            Property::always(NO_MORE_PASSES, |_, system: &Arc<System<L>>| {
-                system.store.holds()
-            }),
-            Property::always(NOTHING_IS_LOST, |world: &Self, system: &Arc<System<L>>| {
+            (NO_MORE_PASSES, |_, system| system.store.holds()),
+            (NOTHING_IS_LOST, |world, system| {
                 // What is lost is followed only there; and a reset forgets who has what.
                 !world.follows_units() || world.resets || system.loses_nothing()
             }),
-            Property::always(
-                "what is granted is in the exact limit",
-                |world: &Self, system: &Arc<System<L>>| {
-                    let held = |process: &Process| {
-                        let mut holder = process.holder;
-                        // As if the answer came now; while it is on its way, nothing is held.
-                        if let Some(query) = &process.query
-                            && let Some(answer) = query.answer
-                        {
-                            let times = (query.sent, system.now);
-                            let _ = holder.on_granted(times, answer.at, answer.grant, &world.terms);
-                        }
-                        holder.held(system.now)
-                    };
-                    let held = system.processes.iter().map(held).sum();
-                    system.store.covers(system.clock, held)
-                },
-            ),
+            ("what is granted is in the exact limit", |world, system| {
+                let held = |process: &Process| {
+                    let mut holder = process.holder;
+                    // As if the answer came now; while it is on its way, nothing is held.
+                    if let Some(query) = &process.query
+                        && let Some(answer) = query.answer
+                    {
+                        let times = (query.sent, system.now);
+                        let _ = holder.on_granted(times, answer.at, answer.grant, &world.terms);
+                    }
+                    holder.held(system.now)
+                };
+                let held = system.processes.iter().map(held).sum();
+                system.store.covers(system.clock, held)
+            }),
         ]
     }
 }

@@ -1,14 +1,14 @@
 //! Where everything stands, and what may happen next.
 
-use std::hash::{Hash, Hasher};
-
 use smallvec::SmallVec;
-use stateright::{Checker, HasDiscoveries, Model};
 use tollgate_core::Tick;
 use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply};
 use tollgate_test_reference::SlotState;
 
-use crate::slots::world::SlotWorld;
+use crate::{
+    explore::{Bounds, Model, WHOLE, explore},
+    slots::world::SlotWorld,
+};
 
 /// The most slots of a process that are followed.
 pub(super) const MOST: usize = 3;
@@ -29,8 +29,6 @@ pub(super) struct System {
     pub(super) is_disturbed: bool,
     /// What went wrong.
     pub(super) wrong: Option<&'static str>,
-    /// A hash of all that matters from here on: what distinguishes states.
-    pub(super) alive: u64,
 }
 
 /// How often each of these may still happen.
@@ -163,13 +161,7 @@ impl Process {
     }
 }
 
-impl Hash for System {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.alive);
-    }
-}
-
-// Runs the checker.
+// Explores worlds.
 
 /// How much of a world is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +173,7 @@ pub(super) enum Extent {
 }
 
 /// Takes the test command less than a second. `TOLLGATE_SLOT_STEPS` is another number.
-pub(super) const NEAREST: Extent = Extent::Nearest(150_000);
+pub(super) const NEAREST: Extent = Extent::Nearest(162_000);
 
 /// The number of steps that the environment names.
 pub(super) fn steps() -> Option<usize> {
@@ -195,20 +187,24 @@ pub(super) fn holds(world: SlotWorld, extent: Extent) {
         Extent::Whole => usize::MAX,
         Extent::Nearest(most) => steps().unwrap_or(most),
     };
-    let checker = world.checker().target_state_count(most).spawn_bfs().join();
-    let is_whole = checker.state_count() < most;
+    let bounds = Bounds {
+        steps: most,
+        ..WHOLE
+    };
+    let explored = explore(world, &SlotWorld::properties(), bounds);
+    let is_whole = explored.steps < most;
     eprintln!(
         "{} states of {} steps, the furthest {} steps away, {}",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
+        explored.states,
+        explored.steps,
+        explored.depth,
         if is_whole { "and no more" } else { "and more" }
     );
-    if let Some((name, path)) = checker.discoveries().into_iter().next() {
-        for (state, action) in path.clone().into_vec() {
+    if let Some((name, way)) = &explored.broken {
+        for (state, action) in way {
             eprintln!("{state:?}\n  -> {action:?}");
         }
-        panic!("not so: {name}: {:?}", path.into_actions());
+        panic!("not so: {name}: {:?}", explored.actions());
     }
     assert!(
         is_whole || extent != Extent::Whole,
@@ -224,17 +220,13 @@ pub(super) fn holds(world: SlotWorld, extent: Extent) {
 
 /// Explores until this breaks, which has to happen.
 pub(super) fn breaks(property: &'static str, world: SlotWorld) {
-    let fault = world.fault;
-    let checker = world
-        .checker()
-        .finish_when(HasDiscoveries::AnyOf([property].into()))
-        .spawn_bfs()
-        .join();
-    let path = checker.discovery(property);
-    let path = path.unwrap_or_else(|| panic!("{fault:?} was not found"));
+    let mut properties = SlotWorld::properties();
+    properties.retain(|it| it.0 == property);
+    let explored = explore(world, &properties, WHOLE);
+    let actions = explored.actions();
+    let actions = actions.unwrap_or_else(|| panic!("{:?} was not found", explored.world.fault));
     eprintln!(
-        "{fault:?}: {} states, {:?}",
-        checker.unique_state_count(),
-        path.into_actions()
+        "{:?}: {} states, {actions:?}",
+        explored.world.fault, explored.states
     );
 }

@@ -3,14 +3,16 @@
 //! When a process renews is not decided here: the checker tries everything. What it says, and what it does with a reply, is the real
 //! [`SlotHolder`](tollgate_prefilter::SlotHolder)'s; what the store does is the real [`SlotGrantor`]'s.
 
-use stateright::{Model, Property};
 use tollgate_core::Tick;
 use tollgate_prefilter::{SlotOwner, SlotTerms};
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
-use crate::slots::{
-    fault::Fault,
-    system::{Action, Budget, Process, System},
+use crate::{
+    explore::{Model, Property},
+    slots::{
+        fault::Fault,
+        system::{Action, Budget, Process, System},
+    },
 };
 
 /// What has to hold everywhere.
@@ -70,9 +72,9 @@ impl Model for SlotWorld {
     type State = System;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<System> {
+    fn first_state(&self) -> System {
         let owners = (1..=self.processes as u64).map(SlotOwner);
-        let mut system = System {
+        System {
             now: 1_000,
             clock: 1_000,
             store: SlotState::default(),
@@ -82,10 +84,7 @@ impl Model for SlotWorld {
             left: self.budget,
             is_disturbed: false,
             wrong: None,
-            alive: 0,
-        };
-        system.alive = self.alive(&system);
-        vec![system]
+        }
     }
 
     fn actions(&self, system: &System, actions: &mut Vec<Action>) {
@@ -150,25 +149,27 @@ impl Model for SlotWorld {
         }
     }
 
-    fn next_state(&self, system: &System, action: Action) -> Option<System> {
-        let mut next = system.clone();
-        if !self.step(&mut next, action) {
-            return None;
+    fn take(&self, system: &mut System, action: Action) -> bool {
+        let changes = self.step(system, action);
+        if changes {
+            self.follow(system);
         }
-        self.follow(&mut next);
-        next.alive = self.alive(&next);
-        Some(next)
+        changes
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn fingerprint(&self, system: &System) -> u64 {
+        self.alive(system)
+    }
+
+    fn properties() -> Vec<Property<Self>> {
         vec![
-            Property::always(ABOVE, |_, system: &System| system.wrong != Some(ABOVE)),
-            Property::always(UNKNOWN, |_, system: &System| system.wrong != Some(UNKNOWN)),
-            Property::always(ALONE, |_, system: &System| system.wrong != Some(ALONE)),
-            Property::always(MISSING, |_, system: &System| system.wrong != Some(MISSING)),
-            Property::always(LEAKED, |_, system: &System| system.wrong != Some(LEAKED)),
-            Property::always(DENIED, |_, system: &System| system.wrong != Some(DENIED)),
-            Property::always(LATE, |_, system: &System| system.wrong != Some(LATE)),
+            (ABOVE, |_, system| system.wrong != Some(ABOVE)),
+            (UNKNOWN, |_, system| system.wrong != Some(UNKNOWN)),
+            (ALONE, |_, system| system.wrong != Some(ALONE)),
+            (MISSING, |_, system| system.wrong != Some(MISSING)),
+            (LEAKED, |_, system| system.wrong != Some(LEAKED)),
+            (DENIED, |_, system| system.wrong != Some(DENIED)),
+            (LATE, |_, system| system.wrong != Some(LATE)),
         ]
     }
 }
