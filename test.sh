@@ -257,7 +257,7 @@ lints() {
 quick() {
   step "the tests next to the code that need neither servers nor patience"
   cargo test --workspace --all-features --lib --bins -- --skip internal_tests \
-    --skip never_evicted_whatever_the_bound --skip for_years --skip ten_million
+    --skip never_evicted_whatever_the_bound
 }
 
 tests() {

@@ -13,7 +13,7 @@ if [[ ${CARGO_PKG_NAME:-} == tollgate-benches || " $* " =~ $examples ]] && [[ " 
   # Of a library there is metadata too, and this does not fit.
   arguments=("${arguments[@]/#--emit=dep-info,link/--emit=dep-info,metadata}")
 fi
-slow_to_optimize='--crate-name (algorithms|store|tollgate_prefilter) '
+slow_to_optimize='--crate-name (algorithms|store|tollgate_core|tollgate_prefilter) '
 if [[ ${CARGO_PKG_NAME:-} =~ ^tollgate-(core|prefilter)$ && " $* " =~ $slow_to_optimize && " $* " == *" --test "* ]]; then
   arguments=("${arguments[@]/#opt-level=*/opt-level=0}")
 fi

@@ -333,20 +333,4 @@ mod tests {
             assert_eq!(bound(&store), 0);
         }
     }
-
-    #[test]
-    fn a_limit_that_changes_each_second_for_years_keeps_its_units() {
-        let (store, clock) = store();
-        let rule = |n: u64| [Rule::new("rule", Quota::gcra(1_000 + n, HOUR))];
-        let limiter = crate::live_limiter::LiveLimiter::new(store, rule(0)).expect("valid");
-        let ann = Key::of(["ann"]);
-        for n in 0..70_000_u64 {
-            let decision = limiter.try_acquire("rule", &ann).expect("at once");
-            // A thousandth of an hour gives a unit back, or a little more than one.
-            clock.advance(HOUR / 1_000);
-            let left = decision.verdicts()[0].remaining();
-            assert!(left + 2 >= 1_000 + n, "{left} at {n}");
-            limiter.replace(rule(n + 1)).expect("there is room");
-        }
-    }
 }

@@ -11,8 +11,8 @@ use std::{
 
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
-    Check, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, PartKind,
-    Quota, Reason, Rule, StoreErrorKind,
+    Check, HOUR, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome,
+    PartKind, Quota, Reason, Rule, StoreErrorKind,
 };
 
 use crate::{at_once, every_algorithm, layered, left};
@@ -337,5 +337,22 @@ fn a_check_of_another_limiter_takes_nothing_and_resets_nothing() {
         }
         assert_eq!(at_once(limiter.reset_all(&[own])).ok(), Some(true));
         assert_eq!(left(&limiter, "rule", "ann"), 3);
+    }
+}
+
+#[test]
+fn a_limit_that_changes_each_second_for_years_keeps_its_units() {
+    let clock = ManualClock::new(START);
+    let rule = |n: u64| [Rule::new("rule", Quota::gcra(1_000 + n, HOUR))];
+    let store = MemoryStore::builder().clock(&clock).build();
+    let limiter = LiveLimiter::new(store, rule(0)).expect("valid");
+    let ann = Key::of(["ann"]);
+    for n in 0..70_000_u64 {
+        let decision = limiter.try_acquire("rule", &ann).expect("at once");
+        // A thousandth of an hour gives a unit back, or a little more than one.
+        clock.advance(HOUR / 1_000);
+        let left = decision.verdicts()[0].remaining();
+        assert!(left + 2 >= 1_000 + n, "{left} at {n}");
+        limiter.replace(rule(n + 1)).expect("there is room");
     }
 }
