@@ -1,13 +1,15 @@
-//! The layer as clients of other ecosystems meet it: grpcio, curl, a browser, parsers of structured fields, and clients
-//! that wait as they are told.
+//! The layer as clients meet it: grpcio, curl, a browser, parsers of structured fields, and clients that wait as they are told;
+//! tonic's (`grpc/`), and the layer for outgoing requests (`client/`).
 //!
 //! `./test.sh` installs these programs. A test whose program is missing fails and says so.
 
 mod browser;
 mod calendars;
 mod challenge;
+mod client;
 mod cors;
 mod curl;
+mod grpc;
 mod grpc_web;
 mod grpcio;
 mod http_versions;

@@ -17,7 +17,7 @@ use tonic::{
     transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server, ServerTlsConfig},
 };
 
-use crate::serve;
+use crate::grpc::serve;
 
 fn per_address() -> tollgate::RequestRule {
     per_minute("per-ip", 1).by(client_ip())

@@ -8,7 +8,7 @@ use tollgate_tests::weather::Mild;
 use tonic::body::Body;
 use tower::{Service, ServiceExt};
 
-use crate::{serve, used_up};
+use crate::grpc::{serve, used_up};
 
 const UNARY: &str = "/weather.v1.Weather/Current";
 const STREAM: &str = "/weather.v1.Weather/Record";

@@ -16,7 +16,7 @@ use tollgate_client::{
 use tollgate_tests::counted::Metrics;
 use tower::BoxError;
 
-use crate::provider::{Provider, answer, client, get, send};
+use crate::client::provider::{Provider, answer, client, get, send};
 
 fn store() -> MemoryStore {
     MemoryStore::builder().clock(Clock::tokio()).build()

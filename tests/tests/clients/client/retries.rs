@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tower::{BoxError, Layer, Service, ServiceExt, retry::budget::Budget, service_fn};
 
-use crate::provider::{Provider, answer, client, get, request, send};
+use crate::client::provider::{Provider, answer, client, get, request, send};
 
 fn rejected() -> Response<()> {
     answer(429, &[("retry-after", "1")])

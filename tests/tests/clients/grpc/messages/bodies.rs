@@ -18,7 +18,7 @@ use tollgate_conformance::SwitchedStore;
 use tonic::{Code, Status};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::messages::{
+use crate::grpc::messages::{
     by_hand::{MESSAGE, fed, limits, messages, read, rule, status, still},
     served::HANGS,
 };

@@ -18,7 +18,7 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 
-use crate::{
+use crate::grpc::{
     messages::by_hand::still,
     messages::served::{HANGS, Served, served},
 };

@@ -7,7 +7,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tollgate::clock::ManualClock;
 use tollgate_client::{ClientRateLimitLayer, ServerLimits};
 
-use crate::provider::{Provider, answer, client, get, request, send};
+use crate::client::provider::{Provider, answer, client, get, request, send};
 
 /// Mon, 10 May 2021 11:00:00 GMT.
 const ELEVEN: u64 = 1_620_644_400_000_000;

@@ -6,7 +6,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
 use tower::BoxError;
 
-use crate::provider::{Provider, answer, client, get, send};
+use crate::client::provider::{Provider, answer, client, get, send};
 
 fn server_limit(error: &BoxError) -> Option<Duration> {
     let error = error

@@ -6,7 +6,7 @@ use tollgate::{Missing, key::look_up, message::MessageLimitLayer};
 use tollgate_tests::probe::{Leaf, Probe};
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 
-use crate::messages::by_hand::{limits, messages, rule, status, still};
+use crate::grpc::messages::by_hand::{limits, messages, rule, status, still};
 
 /// Layers that answer at once, and that look a key up first.
 fn with_and_without_look_up(limit: u64) -> [MessageLimitLayer; 2] {

@@ -11,7 +11,7 @@ use tollgate_tests::weather::{
 };
 use tonic::transport::Server;
 
-use crate::messages::{
+use crate::grpc::messages::{
     by_hand::still,
     served::{HANGS, listening},
 };

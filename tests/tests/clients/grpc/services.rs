@@ -8,7 +8,7 @@ use tollgate_tests::{
 use tonic::{Code, transport::Server};
 use tower::Layer;
 
-use crate::few;
+use crate::grpc::few;
 
 #[tokio::test]
 async fn one_service_is_limited_and_its_name_is_kept() {

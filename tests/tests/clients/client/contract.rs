@@ -6,7 +6,7 @@ use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tollgate_tests::probe::Probe;
 use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit};
 
-use crate::provider::{Bytes, Provider, answer, get};
+use crate::client::provider::{Bytes, Provider, answer, get};
 
 /// The service once it is ready.
 async fn readied<S>(service: &mut S) -> &mut S

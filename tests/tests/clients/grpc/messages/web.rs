@@ -20,7 +20,7 @@ use tollgate_tests::{
 use tonic_web::GrpcWebLayer;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::messages::by_hand::still;
+use crate::grpc::messages::by_hand::still;
 
 const BINARY: &str = "application/grpc-web+proto";
 const TEXT: &str = "application/grpc-web-text+proto";

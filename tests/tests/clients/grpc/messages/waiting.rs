@@ -25,7 +25,7 @@ use tollgate_tests::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::messages::{
+use crate::grpc::messages::{
     by_hand::{MESSAGE, grpc, messages, poll, read, status},
     served::piped,
 };

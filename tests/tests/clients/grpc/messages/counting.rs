@@ -15,7 +15,9 @@ use tollgate_conformance::SwitchedStore;
 use tollgate_tests::counted::Metrics;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::messages::by_hand::{MESSAGE, fed, limits, messages, poll, read, rule, status, still};
+use crate::grpc::messages::by_hand::{
+    MESSAGE, fed, limits, messages, poll, read, rule, status, still,
+};
 
 #[tokio::test]
 async fn those_of_a_frame_that_fit_pass_at_the_cost_that_the_head_says() {

@@ -5,7 +5,7 @@ use tollgate_tests::{
     weather::{Mild, city, report},
 };
 
-use crate::{few, serve};
+use crate::grpc::{few, serve};
 
 #[tokio::test]
 async fn a_call_counts_once_however_many_messages_it_has() {
