@@ -47,6 +47,8 @@ return function(raw, term, limit, _, now, cost)
   end
 
   if not owner then
+    -- It takes none: if another rule denies the request, its numbers stay.
+    slots = 0
     -- A cost of 0 never blocks, also where more runs than the limit.
     return cost > limit and -2 or (cost == 0 or used + cost <= limit) and -1 or 0, limit - used, ends - now
   end

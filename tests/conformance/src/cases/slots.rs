@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinSet};
 use tollgate_core::{
-    Check, Decision, MAX_PERIOD, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind, SECOND, Ticket,
+    Block, Check, Decision, MAX_PERIOD, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind, SECOND,
+    Ticket,
 };
 
 use crate::subject::{Subject, TestLimiter};
@@ -46,12 +47,19 @@ pub async fn at_most_the_limit_runs_at_once(subject: &Subject) {
 }
 
 pub async fn remaining_is_the_number_of_free_slots(subject: &Subject) {
-    let limiter = subject.limiter([exports(10)]);
+    let other = Rule::new("other", Quota::fixed_window(1, MAX_PERIOD)).block(Block::after(9));
+    let limiter = subject.limiter([exports(10), other]);
     let check = [limiter.check("exports", "a", 3)];
     let decision = limiter.acquire(&check).await;
     assert_eq!(decision.verdicts()[0].remaining(), 7);
     assert_eq!(decision.verdicts()[0].reset_after(), Duration::ZERO);
     assert_eq!(limiter.left("exports", "a").await, 7);
+    // Also where the request wants none, and another rule denies it.
+    assert!(limiter.take("other", "a", 1).await.is_allowed());
+    let checks = [("exports", 0), ("other", 1)].map(|(rule, cost)| limiter.check(rule, "a", cost));
+    let denied = limiter.acquire(&checks).await;
+    assert_eq!(denied.outcome(), Outcome::Deny);
+    assert_eq!(denied.verdicts()[0].remaining(), 7);
     let ticket = limiter.0.ticket(&check, &decision);
     drop(ticket);
     limiter.settled("exports", "a", 10, &"it has ended").await;
