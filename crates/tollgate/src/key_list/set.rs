@@ -128,9 +128,9 @@ pub(super) fn read_entry(line: &str) -> Result<Option<(Entry<'_>, Tick)>, String
     let mut words = text.split(|c: char| matches!(c, '/' | ',') || c.is_whitespace());
     let is_address = words.next().is_some_and(|it| it.parse::<IpAddr>().is_ok());
     let is_like_one = || {
-        text.bytes()
-            .all(|it| matches!(it, b'0'..=b'9' | b'.' | b'*' | b'/'))
-            && (text.contains('/') || text.matches('.').count() == 3)
+        let is_of_one = |byte| matches!(byte, b'0'..=b'9' | b'.' | b'*' | b'/');
+        let dots = text.matches('.').count();
+        text.bytes().all(is_of_one) && (dots == 3 || dots > 0 && text.contains('/'))
     };
     if !is_address && !is_like_one() {
         return Ok(Some((Entry::Key(text), until)));
@@ -254,6 +254,7 @@ mod tests {
             "192",
             "1.2",
             "a/b",
+            "2024/05",
             "192.0.2.1:80",
             "acme key 1",
             "1.2.3.4-x",
