@@ -31,7 +31,7 @@
 //! | a limit that many processes share | [tollgate-redis](https://docs.rs/tollgate-redis): `RedisStore` in the place of `MemoryStore`, on Redis or Valkey |
 //! | limits in a file that changes while the service runs | [tollgate-rules](https://docs.rs/tollgate-rules) |
 //! | requests to the servers of others | [tollgate-client](https://docs.rs/tollgate-client): a layer that obeys their limits, and retries |
-//! | workers and queues, without HTTP; a store of your own; types that programs seldom name | [tollgate-core](https://docs.rs/tollgate-core), of which this crate re-exports the rest |
+//! | workers and queues, without HTTP; a store of your own; types that programs seldom name | [tollgate-core](https://docs.rs/tollgate-core); this crate re-exports its other names |
 //! | rules to check, explain and size; keys to look up | [tollgate-cli](https://docs.rs/crate/tollgate-cli): the program `tollgate` |
 //!
 //! The [guide] has a page for each thing you may want to do, such as [choosing a limit](guide::choosing) and

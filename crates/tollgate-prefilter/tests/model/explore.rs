@@ -51,7 +51,7 @@ pub(crate) struct Explored<M: Model> {
     pub(crate) world: M,
     pub(crate) states: usize,
     pub(crate) steps: usize,
-    /// In steps, of which the first state is one.
+    /// How many states the longest way has.
     pub(crate) depth: usize,
     /// The first of the properties that did not hold, with the nearest way to where it did not.
     pub(crate) broken: Option<(&'static str, Way<M>)>,
