@@ -225,9 +225,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         then: impl FnOnce(Assessment) -> Option<T>,
     ) -> Option<T> {
         let (key, cost) = (check.key(), check.cost());
+        let forgotten_by = self.shard.forgotten_by;
         let entry = self.shard.find_unless_of_another(plan, key)?;
-        if entry.is_none() && cost == 0 {
-            // What costs nothing makes no state.
+        if entry.is_none() && (cost == 0 || now < forgotten_by) {
+            // What costs nothing makes no state. And a state may be missing that was not yet a fresh one at `now`.
             return None;
         }
         let fresh = A::State::default();

@@ -38,6 +38,8 @@ pub(super) struct Shard<A: Algorithm> {
     cursor: usize,
     /// When all cells were last looked at for expired states.
     swept_at: Tick,
+    /// The latest time by which an entry was forgotten, because its state equalled a fresh one then.
+    pub(super) forgotten_by: Tick,
     pub(super) evicted_live: u64,
     /// Entries that were added.
     pub(super) created: u64,
@@ -75,6 +77,7 @@ impl<A: Algorithm> Shard<A> {
             budget,
             cursor: 0,
             swept_at: 0,
+            forgotten_by: 0,
             evicted_live: 0,
             created: 0,
             slot_numbers: 0..0,
@@ -373,7 +376,7 @@ impl<A: Algorithm> Shard<A> {
             while let Some(entry) = self.entries.get(self.cursor)
                 && self.fresh_at(entry) <= now
             {
-                self.remove_at(self.cursor);
+                self.forget(now);
             }
             // After a flood has gone, give its memory back; far from where it would grow again. While a few clients come and
             // go, a sweep of four cells for each leaves an eighth of the cells in use.
@@ -418,6 +421,12 @@ impl<A: Algorithm> Shard<A> {
         };
     }
 
+    /// Removes an expired entry.
+    fn forget(&mut self, now: Tick) {
+        self.forgotten_by = self.forgotten_by.max(now);
+        self.remove_at(self.cursor);
+    }
+
     fn remove_at(&mut self, cell: usize) {
         if let Some(entry) = self.entries.remove(cell) {
             self.heap -= A::heap_bytes(&entry.state);
@@ -441,7 +450,7 @@ impl<A: Algorithm> Shard<A> {
                 continue;
             }
             if self.fresh_at(entry) <= now {
-                self.remove_at(self.cursor);
+                self.forget(now);
                 return true;
             }
             if !A::HOLDS_SLOTS {
@@ -489,5 +498,5 @@ impl SlotNumbers {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests;

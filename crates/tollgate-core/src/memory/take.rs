@@ -63,7 +63,8 @@ impl MemoryRuleStore {
     /// Takes a check that fits, unless `then` says not to: those whose locks come later in the order do not fit. `None`: nothing was
     /// taken.
     ///
-    /// The clock was read before the lock: an older time never lets more pass, and what does not fit is decided anew.
+    /// The clock was read before the lock: an older time never lets more pass, and what does not fit, or has no state since, is decided
+    /// anew.
     #[inline(always)]
     fn take_in<A: Algorithm, T>(
         &self,
