@@ -211,15 +211,8 @@ examples() {
   done
 }
 
-# Compiled for these few tests alone: what optimizing takes is more than it saves.
 random_schedules() {
-  local folder="${CARGO_TARGET_DIR:-target}/schedules" package
-  for package in 'tollgate-core --lib schedules' 'tollgate-prefilter --test schedules'; do
-    # shellcheck disable=SC2086
-    RUSTFLAGS="--cfg tollgate_shuttle" CARGO_TARGET_DIR="$folder" cargo test -p $package \
-      --config 'profile.dev.package.tollgate-core.opt-level=0' \
-      --config 'profile.dev.package.tollgate-prefilter.opt-level=0' || return
-  done
+  RUSTC_WORKSPACE_WRAPPER="$PWD/tests/schedules.sh" cargo test --workspace --all-features --test schedules
 }
 
 # A test program of the crate tollgate-redis.

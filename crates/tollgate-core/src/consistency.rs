@@ -117,7 +117,7 @@ impl fmt::Display for LeaseShare {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{MINUTE, Quota, Rule, RuleSet};

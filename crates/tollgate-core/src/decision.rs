@@ -827,5 +827,5 @@ impl Decision {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests;

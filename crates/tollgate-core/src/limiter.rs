@@ -892,5 +892,5 @@ pub struct Grant {
     pub decision: Decision,
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests;

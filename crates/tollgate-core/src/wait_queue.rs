@@ -371,7 +371,7 @@ crate::debug_fields!(WaitError as Display);
 
 impl Error for WaitError {}
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::{sync::Arc, task::Wake};
 

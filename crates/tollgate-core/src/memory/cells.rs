@@ -191,7 +191,7 @@ impl<S: Default> Cells<S> {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 

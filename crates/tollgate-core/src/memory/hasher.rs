@@ -83,7 +83,7 @@ impl fmt::Debug for Hasher {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::key::PartKind;

@@ -48,8 +48,6 @@ mod plan;
 mod reservations;
 mod rule_store;
 mod rule_table;
-#[cfg(all(test, tollgate_shuttle))]
-mod schedules;
 mod shard;
 mod side_tables;
 pub(crate) mod store;

@@ -225,7 +225,7 @@ impl<A> Writers<A> {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

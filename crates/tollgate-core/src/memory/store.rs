@@ -124,7 +124,7 @@ impl Store for MemoryStore {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 

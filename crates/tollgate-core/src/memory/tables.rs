@@ -77,7 +77,7 @@ impl Tables {
     }
 
     /// What is kept of names that no rule set uses.
-    #[cfg(all(test, not(tollgate_shuttle)))]
+    #[cfg(test)]
     pub(super) fn unbound_usage(&self) -> crate::store::rule_store::Usage {
         lock(&self.by_name).unbound.usage()
     }
@@ -88,7 +88,7 @@ impl Tables {
     }
 
     /// How many names rule sets use.
-    #[cfg(all(test, not(tollgate_shuttle)))]
+    #[cfg(test)]
     pub(super) fn bound(&self) -> usize {
         lock(&self.by_name).bound.len()
     }
@@ -228,7 +228,7 @@ impl UnboundTables {
         }
     }
 
-    #[cfg(all(test, not(tollgate_shuttle)))]
+    #[cfg(test)]
     pub(super) fn usage(&self) -> Usage {
         self.usage
     }

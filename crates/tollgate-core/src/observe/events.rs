@@ -205,7 +205,7 @@ pub(super) fn second() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

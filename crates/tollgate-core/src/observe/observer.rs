@@ -527,7 +527,7 @@ fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-#[cfg(all(test, feature = "metrics", not(tollgate_shuttle)))]
+#[cfg(all(test, feature = "metrics"))]
 mod tests {
     use super::*;
 

@@ -105,7 +105,7 @@ impl Decision {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 

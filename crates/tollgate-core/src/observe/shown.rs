@@ -20,7 +20,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -156,7 +156,7 @@ impl TopKeys {
     }
 
     /// Its memory: fixed, except for the labels.
-    #[cfg(any(feature = "metrics", all(test, not(tollgate_shuttle))))]
+    #[cfg(any(feature = "metrics", test))]
     pub(super) fn bytes(&self) -> usize {
         let recent = lock(&self.0);
         let lists = [&recent.current, &recent.previous].into_iter();
@@ -239,7 +239,7 @@ impl RecentKeys {
 
 crate::debug_fields!(TopKeys);
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 

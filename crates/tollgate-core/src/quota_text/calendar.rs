@@ -127,7 +127,7 @@ fn unit_of(word: &str) -> Option<CalendarUnit> {
     unit.map(|(unit, _)| *unit)
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

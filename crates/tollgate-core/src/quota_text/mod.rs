@@ -17,7 +17,7 @@ mod print;
 mod settings;
 mod word;
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests;
 
 pub use self::word::ParseQuotaError;

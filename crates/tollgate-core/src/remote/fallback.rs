@@ -371,7 +371,7 @@ fn not_decided_if_failed(decision: &mut Decision, rules: &RuleSet) {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{key::Fingerprint, quota::MAX_PERIOD};

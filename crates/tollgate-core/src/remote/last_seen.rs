@@ -187,7 +187,7 @@ impl Entry {
 // Shows no fingerprint.
 crate::debug_fields!(LastSeen);
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{

@@ -187,7 +187,7 @@ fn settings(rule: &Rule, plans: &[&str]) -> impl Iterator<Item = String> {
     settings.into_iter().chain(plans)
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 

@@ -208,7 +208,7 @@ impl<const WORDS: usize> fmt::Debug for SeqLine<WORDS> {
     }
 }
 
-#[cfg(all(test, not(tollgate_shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -251,56 +251,5 @@ mod tests {
                 assert_ne!(mixed_tag(key(7), 0, other), tag, "word {word}, bit {bit}");
             }
         }
-    }
-}
-
-#[cfg(all(test, tollgate_shuttle))]
-mod schedules {
-    use super::*;
-    use crate::sync::Mutex;
-    use shuttle::sync::Arc;
-
-    /// Three keys fight for two cells while a reader looks: it sees the words of its key as they were written, or nothing.
-    fn a_reader_never_sees_half<const WORDS: usize>() {
-        let words_of = |writer: u64, round| {
-            std::array::from_fn(|word| (writer * (word as u64 + 1)) << 8 | round)
-        };
-        shuttle::check_random(
-            move || {
-                let cells = Arc::new((SeqCells::<WORDS>::new(1, 1), Mutex::new(())));
-                let writers: Vec<_> = (1..=3_u64)
-                    .map(|writer| {
-                        let cells = Arc::clone(&cells);
-                        shuttle::thread::spawn(move || {
-                            let key = Fingerprint::from_bits(u128::from(writer) << 64);
-                            for round in 0..2 {
-                                let _writer = crate::sync::lock(&cells.1);
-                                cells.0.line(0, key).insert(key, 0, words_of(writer, round));
-                            }
-                        })
-                    })
-                    .collect();
-                for _ in 0..4 {
-                    let key = Fingerprint::from_bits(1 << 64);
-                    if let Some(words) = cells.0.line(0, key).get(key, 0) {
-                        assert_eq!(words, words_of(1, words[0] & 0xff));
-                    }
-                }
-                for writer in writers {
-                    writer.join().expect("the writer ends");
-                }
-            },
-            20_000,
-        );
-    }
-
-    #[test]
-    fn a_reader_never_sees_half_of_two_words() {
-        a_reader_never_sees_half::<2>();
-    }
-
-    #[test]
-    fn a_reader_never_sees_half_of_three_words() {
-        a_reader_never_sees_half::<3>();
     }
 }

@@ -1,4 +1,6 @@
-//! The memory store under many schedules of its threads. Deadlocks are found as well: a schedule that ends in one fails.
+//! The memory store, and cells that are read without a lock, under many schedules of their threads. Deadlocks are found as well: a schedule
+//! that ends in one fails.
+#![cfg(tollgate_shuttle)]
 
 use std::sync::{
     Arc,
@@ -7,15 +9,10 @@ use std::sync::{
 
 use shuttle::thread::{JoinHandle, spawn};
 
-use crate::{
-    check::Check,
-    decision::Decision,
-    key::Key,
-    limiter::Limiter,
-    memory::MemoryStore,
-    quota::Quota,
-    rule::Rule,
-    time::{DAY, ManualClock, SECOND},
+use tollgate_core::{
+    Check, DAY, Decision, Key, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND,
+    store::{Fingerprint, SeqCells},
+    sync::{Mutex, lock},
 };
 
 const SCHEDULES: usize = 800;
@@ -322,4 +319,47 @@ fn limiters_that_come_and_go_on_one_name_lose_nothing() {
             assert!(!acquire(&limiter, &[check(&limiter, "rule", 1)]).is_allowed());
         });
     }
+}
+
+/// Three keys fight for two cells while a reader looks: it sees the words of its key as they were written, or nothing.
+fn a_reader_never_sees_half<const WORDS: usize>() {
+    let words_of =
+        |writer: u64, round| std::array::from_fn(|word| (writer * (word as u64 + 1)) << 8 | round);
+    shuttle::check_random(
+        move || {
+            let cells = Arc::new((SeqCells::<WORDS>::new(1, 1), Mutex::new(())));
+            let writers: Vec<_> = (1..=3_u64)
+                .map(|writer| {
+                    let cells = Arc::clone(&cells);
+                    spawn(move || {
+                        let key = Fingerprint::from_bits(u128::from(writer) << 64);
+                        for round in 0..2 {
+                            let _writer = lock(&cells.1);
+                            cells.0.line(0, key).insert(key, 0, words_of(writer, round));
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..4 {
+                let key = Fingerprint::from_bits(1 << 64);
+                if let Some(words) = cells.0.line(0, key).get(key, 0) {
+                    assert_eq!(words, words_of(1, words[0] & 0xff));
+                }
+            }
+            for writer in writers {
+                writer.join().expect("the writer ends");
+            }
+        },
+        20_000,
+    );
+}
+
+#[test]
+fn a_reader_never_sees_half_of_two_words() {
+    a_reader_never_sees_half::<2>();
+}
+
+#[test]
+fn a_reader_never_sees_half_of_three_words() {
+    a_reader_never_sees_half::<3>();
 }
