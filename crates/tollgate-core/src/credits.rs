@@ -96,10 +96,11 @@ impl CreditChange {
 
 /// What a store knows a grant by: the same in all processes and versions. Or what is wrong with its id.
 pub fn grant_hash(id: &str) -> Result<u64, String> {
-    if id.is_empty() || id.len() > LONGEST_ID {
+    // Postgres takes no text with a byte that is 0.
+    if id.is_empty() || id.len() > LONGEST_ID || id.contains('\0') {
         return Err(format!(
-            "the id of a grant has {} bytes; take one of 1 to {LONGEST_ID}, such as the number of the invoice: it makes a repeated call \
-             grant nothing twice",
+            "the id of a grant has {} bytes, or one that is 0; take one of 1 to {LONGEST_ID}, such as the number of the invoice: it makes \
+             a repeated call grant nothing twice",
             id.len()
         ));
     }

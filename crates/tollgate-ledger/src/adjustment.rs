@@ -56,9 +56,9 @@ impl Ledger {
             at,
         } = *adjustment;
         for (what, text) in [("an id", id), ("who", actor), ("why", reason)] {
-            if text.trim().is_empty() || text.len() > 1_000 {
+            if text.trim().is_empty() || text.len() > 1_000 || text.contains('\0') {
                 return Err(LedgerError::setup(format!(
-                    "an adjustment says {what}, in 1 to 1000 bytes"
+                    "an adjustment says {what}, in 1 to 1000 bytes, none of which is 0"
                 )));
             }
         }

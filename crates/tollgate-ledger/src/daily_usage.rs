@@ -9,6 +9,7 @@ use crate::{
     database::{Database, Outbox},
     error::LedgerError,
     period::day_text,
+    schema::MOST_UNITS,
     writer::name_of,
 };
 
@@ -33,7 +34,10 @@ impl Outbox<DailyUsage> {
             let count = self.waiting.len().min(CHUNK);
             let rows = self.waiting[..count].iter().map(|it| {
                 let (account, day) = (name_of(&it.account), day_text(it.day));
-                json!([account, &*it.rule, day, it.allowed, it.denied, it.units])
+                // So that the database can add them up.
+                let most = MOST_UNITS / CHUNK as i64;
+                let units = it.units.clamp(-most, most);
+                json!([account, &*it.rule, day, it.allowed, it.denied, units])
             });
             self.add(database, &Value::from_iter(rows).to_string())
                 .await?;
@@ -56,8 +60,9 @@ impl Outbox<DailyUsage> {
                     SUM(CAST(value ->> 5 AS BIGINT))
                 FROM {} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
                 ON CONFLICT (account, rule, day) DO UPDATE SET allowed = tollgate_daily_usage.allowed + excluded.allowed,
-                    denied = tollgate_daily_usage.denied + excluded.denied, units = tollgate_daily_usage.units + excluded.units",
-                database.dialect.json_rows()
+                    denied = tollgate_daily_usage.denied + excluded.denied, units = {}",
+                database.dialect.json_rows(),
+                database.dialect.bounded("tollgate_daily_usage.units + excluded.units")
             );
             let query = sqlx::query(&sql).bind(rows);
             query.execute(&mut *transaction).await?;
@@ -90,9 +95,19 @@ mod tests {
             batch.waiting.push(row.clone());
             batch.write_rows(&database).await.expect("it writes");
         }
-        let sql = "SELECT allowed, denied, units FROM tollgate_daily_usage";
-        let sums = sqlx::query_as::<_, (i64, i64, i64)>(sql);
-        let sums = sums.fetch_all(&database.pool).await.expect("it answers");
-        assert_eq!(sums, [(4, 2, 10)]);
+        let sums = async || {
+            let sql = "SELECT allowed, denied, units FROM tollgate_daily_usage";
+            let sums = sqlx::query_as::<_, (i64, i64, i64)>(sql);
+            sums.fetch_all(&database.pool).await.expect("it answers")
+        };
+        assert_eq!(sums().await, [(4, 2, 10)]);
+        // More than can be added up holds nothing up.
+        let most = DailyUsage {
+            units: i64::MAX,
+            ..row
+        };
+        batch.waiting = vec![most; CHUNK];
+        batch.write_rows(&database).await.expect("it writes");
+        assert_eq!(sums().await[0].2, MOST_UNITS);
     }
 }

@@ -100,12 +100,12 @@ impl Ledger {
         let entry = |row: &AnyRow| {
             let window = window_of(row)?;
             let (rule, kind): (String, String) = (row.try_get("rule")?, row.try_get("kind")?);
-            let units = row.try_get("units")?;
+            let units: i64 = row.try_get("units")?;
             let is_of_balance = ["grant", "revoke", "credits", "lapse"].contains(&&*kind);
             let of = (!is_of_balance).then_some(window);
             let sum = sums.entry((rule.as_str().into(), of)).or_default();
             if kind != "reservation" {
-                *sum += units;
+                *sum = sum.saturating_add(units);
             }
             Ok(Entry {
                 kind,

@@ -30,6 +30,15 @@ impl Dialect {
         }
     }
 
+    /// A sum that stops at a bound: a database refuses to write on where it cannot add up.
+    pub(crate) fn bounded(self, sum: &str) -> String {
+        let (least, most) = match self {
+            Self::Sqlite => ("MIN", "MAX"),
+            Self::Postgres => ("LEAST", "GREATEST"),
+        };
+        format!("{least}({most}({sum}, -{MOST_UNITS}), {MOST_UNITS})")
+    }
+
     /// The time of the database in µs since the epoch: one clock for all who write.
     pub(crate) fn now(self) -> &'static str {
         match self {
@@ -38,6 +47,9 @@ impl Dialect {
         }
     }
 }
+
+/// The most units of a sum, above or below 0. Two of them are a number too.
+pub(crate) const MOST_UNITS: i64 = 1_000_000_000_000_000_000;
 
 /// The versions of the schema, in order.
 const VERSIONS: [fn(Dialect) -> String; 1] = [first];
@@ -60,14 +72,16 @@ fn first(dialect: Dialect) -> String {
         Dialect::Sqlite => String::new(),
     };
     let units = |of: &str, units: &str| {
-        format!("CAST({sum}(CASE WHEN {of} THEN {units} ELSE 0 END) AS BIGINT)")
+        let sum = dialect.bounded(&format!("{sum}(CASE WHEN {of} THEN {units} ELSE 0 END)"));
+        format!("CAST({sum} AS BIGINT)")
     };
+    let added =
+        |column: &str| dialect.bounded(&format!("tollgate_totals.{column} + excluded.{column}"));
     let add_up = format!(
         "INSERT INTO tollgate_totals (account, rule, window_end, window_begin, units, late, credits)
         SELECT account, rule, window_end, window_begin, {}, {}, {} FROM {of}
         WHERE kind NOT IN ('grant', 'revoke', 'lapse', 'reservation') {}
-        ON CONFLICT (account, rule, window_end, window_begin) DO UPDATE SET units = tollgate_totals.units + excluded.units,
-            late = tollgate_totals.late + excluded.late, credits = tollgate_totals.credits + excluded.credits;
+        ON CONFLICT (account, rule, window_end, window_begin) DO UPDATE SET units = {}, late = {}, credits = {};
         INSERT INTO tollgate_balances SELECT account, rule, CAST({sum}(units) AS BIGINT), {} FROM {of}
         WHERE kind IN ('grant', 'revoke', 'lapse', 'credits') {}
         ON CONFLICT (account, rule) DO UPDATE SET units = tollgate_balances.units + excluded.units,
@@ -76,6 +90,9 @@ fn first(dialect: Dialect) -> String {
         units("kind <> 'credits' AND at >= window_end + 600000000", "units"),
         units("kind = 'credits'", "-units"),
         group("account, rule, window_end, window_begin"),
+        added("units"),
+        added("late"),
+        added("credits"),
         units("kind = 'grant'", "until").replace("SUM", "MAX"),
         group("account, rule"),
     );

@@ -308,6 +308,7 @@ mod tests {
     use tollgate_test_servers::postgres_server::PostgresServer;
 
     use super::*;
+    use crate::schema::MOST_UNITS;
 
     #[tokio::test]
     async fn a_batch_that_is_sent_twice_is_written_once() {
@@ -348,6 +349,12 @@ mod tests {
             one.and(two).expect("they write");
             let sums = sum("acme, \"inc\" {}").await + sum("bolt").await;
             assert_eq!(sums, 33);
+            // More than can be added up holds nothing up.
+            for _ in 0..2 {
+                batch.add([usage(Some("cone"), i64::MAX), usage(Some("bolt"), 1)].into_iter());
+                batch.write(&database).await.expect("it writes");
+            }
+            assert_eq!(sum("cone").await, MOST_UNITS);
         }
     }
 }

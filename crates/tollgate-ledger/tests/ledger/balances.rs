@@ -73,6 +73,9 @@ async fn a_balance_that_redis_has_lost_is_back_before_anything_is_paid_from_it()
         let limiter = limiter_of(redis(&server).await, rule());
         ledger.attach(&limiter).expect("it has none");
         assert_eq!(grant(&limiter, 100, until, "a").await, 100);
+        // Postgres takes no such id.
+        let odd = limiter.grant("units", &Key::of("acme"), 1, until, "a\0");
+        assert!(odd.is_err(), "nothing is granted that cannot be written");
         assert_eq!(
             take(&limiter, "acme", 10).await.verdicts()[0].source(),
             Source::Store

@@ -66,6 +66,12 @@ async fn an_id_is_that_of_one_adjustment_and_what_is_missing_is_named() {
             id: "b",
             ..adjustment
         },
+        // Postgres takes no such text.
+        Adjustment {
+            reason: "a\0",
+            id: "b",
+            ..adjustment
+        },
         Adjustment {
             units: 0,
             id: "c",
