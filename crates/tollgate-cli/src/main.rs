@@ -103,7 +103,10 @@ fn run(arguments: Arguments) -> Exit {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Who reads has seen enough: `tollgate … | head`.
-        Err(wrong) if wrong.kind() != io::ErrorKind::BrokenPipe => Exit::Failed,
+        Err(wrong) if wrong.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(io::stderr(), "error: the standard output: {wrong}");
+            Exit::Failed
+        }
         _ => exit,
     }
 }

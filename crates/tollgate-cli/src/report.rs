@@ -351,6 +351,10 @@ impl From<PushError> for Failure {
         let exit = match wrong.kind() {
             PushErrorKind::Document => Exit::No,
             PushErrorKind::Setting => Exit::Usage,
+            PushErrorKind::Unavailable => {
+                let hint = "`tollgate doctor` says what is wrong with a Redis";
+                return Self::failed(format!("{wrong}\n{hint}"));
+            }
             _ => Exit::Failed,
         };
         Self::new(exit, wrong)

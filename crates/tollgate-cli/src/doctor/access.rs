@@ -33,9 +33,13 @@ impl Servers {
             .set_response_timeout(Some(PATIENCE));
         let connection = async {
             let client = client_of(&self.parts, place, self.trusted.as_ref()).await?;
-            client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
+            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            let mut connection = connecting.await?;
+            // A server that wants a password takes a connection without one, and refuses all that is asked.
+            match Cmd::new().arg("PING").exec_async(&mut connection).await {
+                Err(wrong) if wrong.code() == Some("NOAUTH") => Err(wrong),
+                _ => Ok(connection),
+            }
         };
         let name = match (&self.parts.master, place.or(self.parts.places.first())) {
             (Some(master), _) => format!("the master {master:?}"),
@@ -115,7 +119,6 @@ const REFUSALS: &[&str] = &[
     "permission",
     "acl failure",
     "can't run this command",
-    "noauth",
 ];
 
 /// Tries what the store does, with both forms of names.

@@ -438,7 +438,7 @@ fn a_reader_that_stops_is_no_failure_and_a_full_disk_is_one() {
     let full = std::fs::File::options().write(true).open("/dev/full");
     program
         .run_into(&check, full.expect("the system has it"))
-        .assert(3, &[]);
+        .assert(3, &["the standard output"]);
 }
 
 /// An address in front of a server. Its connections end with what is said of a push by this author: the reply to it arrives, or

@@ -238,6 +238,13 @@ impl Link {
                 (_, ErrorKind::MasterNameNotFoundBySentinel, Some(master)) => {
                     format!("the sentinels know no master of the name {master:?}: {wrong}")
                 }
+                // Without a password, the server does not even read a command that is long.
+                _ if ["NOAUTH", "unauthenticated", "authentication failed"]
+                    .iter()
+                    .any(|sign| wrong.to_string().contains(sign)) =>
+                {
+                    format!("Redis: {wrong}; give the user and the password in the address, as redis://user:password@host")
+                }
                 _ => format!("Redis: {wrong}"),
             };
             PushError::new(PushErrorKind::Unavailable, message)
