@@ -43,6 +43,8 @@ use crate::{
 
 /// Connections of a door at once. Envoy has one for each of its workers.
 const MAX_CONNECTIONS: usize = 4_096;
+/// Those of peers that may not ask, which take no place of the others. More hear nothing.
+const MAX_REFUSED: usize = 64;
 /// The most fields of a request over HTTP/1.1: nginx takes a thousand, and asks with all of them. What is refused here may pass.
 const MAX_FIELDS: usize = 1_024;
 /// How long a client may take to greet.
@@ -105,12 +107,13 @@ impl Listener {
         door: Arc<D>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let mut connections = JoinSet::new();
+        let (mut connections, mut refused) = (JoinSet::new(), JoinSet::new());
         let ends = ending.clone();
         loop {
             let accepted = tokio::select! {
                 _ = ending.wait_for(|ending| *ending) => break,
                 Some(_) = connections.join_next() => continue,
+                Some(_) = refused.join_next() => continue,
                 accepted = self.socket.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
             };
             match accepted {
@@ -121,7 +124,13 @@ impl Listener {
                         peer,
                         door: Arc::clone(&door),
                     };
-                    connections.spawn(connection.greet(io, self.tls.clone(), ends.clone()));
+                    let is_allowed = connection.is_allowed;
+                    let greeted = connection.greet(io, self.tls.clone(), ends.clone());
+                    if is_allowed {
+                        connections.spawn(greeted);
+                    } else if refused.len() < MAX_REFUSED {
+                        refused.spawn(greeted);
+                    }
                 }
                 // No file descriptor is left, say.
                 Err(wrong) => {
