@@ -233,7 +233,7 @@ pub(crate) async fn forget(
     let by_rule = keys.partition.clone();
     let by_rule = by_rule.filter(|named| matches!(named, Partition::ByRule(_)));
     for partition in [Partition::One, Partition::Key].into_iter().chain(by_rule) {
-        let states = States::find(redis, keys, explained, partition, only).await?;
+        let states = States::find(redis, keys, explained, partition, only, None).await?;
         let is_by_rule = matches!(states.partition, Partition::ByRule(_));
         let rules = states.rules.iter().enumerate();
         for (index, rule) in rules.filter(|(_, rule)| is_asked(only, &rule.rule)) {

@@ -7,7 +7,7 @@ use serde_json::json;
 use tollgate::{Key, Limiter, RuleError, clock::Clock};
 use tollgate_core::{Step, StoreError, types::Balance};
 use tollgate_ledger::Ledger;
-use tollgate_rules::AuditKind;
+use tollgate_rules::{AuditKind, operators::Explanation};
 
 use crate::{
     args::{BecauseArgs, UntilArgs, YesArgs},
@@ -15,6 +15,34 @@ use crate::{
     report::{self, Failure, Report},
     rule_args::StateArgs,
 };
+
+/// Where it is written what changes.
+#[derive(Args, Debug)]
+pub(crate) struct LedgerArgs {
+    /// The ledger of a durable rule, which writes what changes: sqlite:path or postgres://user:password@host/database.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "DATABASE_URL",
+        hide_env_values = true
+    )]
+    database: Option<String>,
+}
+
+impl LedgerArgs {
+    /// `None`: no rule that counts is durable.
+    pub(super) async fn open(&self, rules: &[Explanation]) -> Result<Option<Ledger>, Failure> {
+        let is_durable = |it: &&Explanation| it.counts() && it.limiter_rule.is_durable();
+        match (rules.iter().find(is_durable), &self.database) {
+            (None, _) => Ok(None),
+            (Some(_), Some(database)) => Ok(Some(Ledger::open(database).await?)),
+            (Some(rule), None) => Err(Failure::usage(format!(
+                "{}: the rule is durable, and its ledger would not know of this; set DATABASE_URL",
+                rule.rule
+            ))),
+        }
+    }
+}
 
 /// Whose balance.
 #[derive(Args, Debug)]
@@ -29,14 +57,8 @@ pub(crate) struct CreditArgs {
     #[command(flatten)]
     because: BecauseArgs,
 
-    /// The ledger of a durable rule, which writes what changes: sqlite:path or postgres://user:password@host/database.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "DATABASE_URL",
-        hide_env_values = true
-    )]
-    database: Option<String>,
+    #[command(flatten)]
+    ledger: LedgerArgs,
 
     #[command(flatten)]
     yes: YesArgs,
@@ -132,26 +154,15 @@ impl CreditArgs {
                 "{rule}: it takes no credits; add `credits = true` to the rule"
             )));
         }
-        let ledger = match &self.database {
-            _ if !client.limiter_rule.is_durable() => None,
-            Some(database) => Some(Ledger::open(database).await?),
-            None => {
-                return Err(Failure::usage(format!(
-                    "{}: the rule is durable, and its ledger would not know of this; set DATABASE_URL",
-                    client.rule
-                )));
-            }
-        };
+        let clients = slice::from_ref(&client);
+        let ledger = self.ledger.open(clients).await?;
         let what = format!("{what}, by the id {:?}", self.id);
         let question = format!("{}: the client {what}", client.rule);
         self.yes.ask(&report::line(&question, 500))?;
         let (redis, keys) = (&self.states.redis, &self.states.keys);
         let partition = keys.one_partition(redis)?;
-        let clients = slice::from_ref(&client);
-        let states = States::find(redis, keys, clients, partition, &[]).await?;
-        if let Some(ledger) = &ledger {
-            ledger.attach(&states.limiter)?;
-        }
+        let ledger = ledger.as_ref();
+        let states = States::find(redis, keys, clients, partition, &[], ledger).await?;
         let answer = change(&states.limiter, client.limiter_rule.name(), key);
         let answer = answer.map_err(Failure::usage)?.await;
         let balance = answer.map_err(|wrong| match wrong.is_transient() {

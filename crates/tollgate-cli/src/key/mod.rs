@@ -20,7 +20,8 @@ Examples:
 
 (with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
 
-It decides one request as the service does, and takes its units. Exit code 1: denied.";
+It decides one request as the service does, and takes its units. Those of a durable rule go to its ledger: set DATABASE_URL too. Exit
+code 1: denied.";
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -84,7 +85,7 @@ Without a key, each line of the standard input is one: arguments are seen by eve
 pub(crate) enum KeyCommand {
     /// Decides one request, and takes its units.
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(ClientArgs),
+    Check(status::CheckArgs),
     /// Says what a client has left under each rule, and when it may retry. Takes nothing.
     #[command(after_help = STATUS_EXAMPLES)]
     Status(ClientArgs),

@@ -12,6 +12,7 @@ use tollgate_core::{
     Tick,
     types::{KeyPrefix, UnknownName},
 };
+use tollgate_ledger::Ledger;
 use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::{
     RuleDocument,
@@ -180,13 +181,14 @@ pub(crate) struct Said<'a, 'd> {
 }
 
 impl<'a> States<'a> {
-    /// Those of the rules that are asked for. `only`: as [`is_asked`] takes it.
+    /// Those of the rules that are asked for. `only`: as [`is_asked`] takes it. `ledger`: where it is written what changes.
     pub(crate) async fn find(
         redis: &RedisArgs,
         keys: &KeyArgs,
         explained: &'a [Explanation],
         partition: Partition,
         only: &[String],
+        ledger: Option<&Ledger>,
     ) -> Result<Self, Failure> {
         let store = redis.store(keys, partition.clone()).await?;
         let rules: Vec<&Explanation> = explained.iter().filter(|rule| rule.counts()).collect();
@@ -194,6 +196,9 @@ impl<'a> States<'a> {
         let exact = |rule: &&Explanation| rule.limiter_rule.clone().consistency(Consistency::Exact);
         let limiter = Limiter::new(store.clone(), rules.iter().map(exact));
         let limiter = limiter.map_err(Failure::failed)?;
+        if let Some(ledger) = ledger {
+            ledger.attach(&limiter)?;
+        }
         let mut checks = Vec::new();
         for rule in &rules {
             let name = rule.limiter_rule.name();

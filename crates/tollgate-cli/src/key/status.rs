@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 use tollgate::{Check, Decision, decision::Outcome};
 use tollgate_redis::Partition;
@@ -9,7 +10,7 @@ use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
     key::{
-        credits::{balance_json, shown},
+        credits::{LedgerArgs, balance_json, shown},
         states::{ClientArgs, Said, States, has_state, outcome, undecided, verdict_json},
     },
     report::{self, Failure, Report, Table},
@@ -104,7 +105,7 @@ async fn look<'a>(
     partition: Partition,
 ) -> Result<Vec<Seen<'a>>, Failure> {
     let (redis, keys) = (&args.states.redis, &args.states.keys);
-    let states = States::find(redis, keys, explained, partition, &args.only).await?;
+    let states = States::find(redis, keys, explained, partition, &args.only, None).await?;
     // Apart: a limit of none would end the decision about all.
     let is_none = |check: &&Check| {
         let rule = states.rules.get(usize::from(check.rule()));
@@ -186,7 +187,20 @@ async fn look<'a>(
 /// How long slots may take to go back.
 const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
-pub(crate) async fn check(args: &ClientArgs) -> Result<Report, Failure> {
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+
+    #[command(flatten)]
+    ledger: LedgerArgs,
+}
+
+pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
+    let CheckArgs {
+        client: args,
+        ledger,
+    } = args;
     let explained = args.explained().await?;
     let rejects = |rule: &&Explanation| matches!(rule.outcome, Explained::Rejects(_));
     if let Some(rule) = explained.iter().find(rejects) {
@@ -196,7 +210,9 @@ pub(crate) async fn check(args: &ClientArgs) -> Result<Report, Failure> {
     }
     let (redis, keys) = (&args.states.redis, &args.states.keys);
     let partition = keys.one_partition(redis)?;
-    let states = States::find(redis, keys, &explained, partition, &args.only).await?;
+    let ledger = ledger.open(&explained).await?;
+    let of_states = ledger.as_ref();
+    let states = States::find(redis, keys, &explained, partition, &args.only, of_states).await?;
     // Where a request of the service waits, what comes after this command has to start as late.
     let decision = match states.limiter.at_most_wait(&states.checks) {
         None => states.limiter.acquire(&states.checks).await,
@@ -256,6 +272,9 @@ pub(crate) async fn check(args: &ClientArgs) -> Result<Report, Failure> {
     // The request has ended, and gives its slots back.
     drop(decision);
     states.store.flush(RETURN_PATIENCE).await;
+    if let Some(ledger) = ledger {
+        ledger.close().await?;
+    }
     let text = table.text() + &undecided + "\n" + &said;
     Ok(Report::new(text, json, is_allowed))
 }

@@ -113,15 +113,17 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
 }
 
 #[test]
-fn a_grant_under_a_durable_rule_is_in_its_ledger_or_refused() {
+fn a_grant_or_a_check_under_a_durable_rule_is_in_its_ledger_or_refused() {
     let server = RedisServer::start(&[]);
     let rules = format!("{RULES}credits = true\ndurable = \"key\"\n");
     let program = Program::on(&server, &rules);
     let grant = "key grant units acme --id invoice-1 --units 10 --until 2d --because launch --yes";
     let grant: Vec<&str> = grant.split(' ').collect();
-    program
-        .run(&grant)
-        .assert(2, &["units: the rule is durable", "DATABASE_URL"]);
+    let check = ["key", "check", "acme"];
+    for command in [&grant, &check[..]] {
+        let ran = program.run(command);
+        ran.assert(2, &["units: the rule is durable", "DATABASE_URL"]);
+    }
     let url = format!("sqlite:{}/ledger.db", program.folder().display());
     let program = program.set("DATABASE_URL", &url);
     for said in ["10 units were granted", "granted before"] {
@@ -133,4 +135,9 @@ fn a_grant_under_a_durable_rule_is_in_its_ledger_or_refused() {
     program
         .run(&["ledger", "reconcile"])
         .assert(0, &["1 counters are as the ledger has them"]);
+    // After Redis has lost its states, a check begins with what was used, as a request of the service does.
+    for used in ["999", "998"] {
+        program.run(&check).assert(0, &[used]);
+        let _: String = server.ask(&["FLUSHALL"]);
+    }
 }

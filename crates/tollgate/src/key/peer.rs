@@ -35,8 +35,8 @@ pub(crate) fn no_peer() -> NoKey {
         "the request has no peer address: serve axum's router with \
          into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
          feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions; on a Unix socket, where there is none, \
-         behind a proxy that says who the client is, count by client_ip().trusted_proxies([\"unix:\"]).x_forwarded_for(); tollgate-server has it from its \
-         proxy, by the entry remote_address or X-Forwarded-For"
+         behind a proxy that says who the client is, count by client_ip().trusted_proxies([\"unix:\"]).x_forwarded_for(); \
+         tollgate-server has it from its proxy, by the entry remote_address or X-Forwarded-For"
             .into(),
     )
 }
