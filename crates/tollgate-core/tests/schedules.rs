@@ -2,12 +2,22 @@
 //! that ends in one fails.
 #![cfg(tollgate_shuttle)]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    task::{Context, Waker},
 };
 
-use shuttle::thread::{JoinHandle, spawn};
+use shuttle::{
+    Config, Runner,
+    future::block_on,
+    scheduler::RandomScheduler,
+    thread::{JoinHandle, spawn, yield_now},
+};
 
 use tollgate_core::{
     Check, DAY, Decision, Key, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND,
@@ -319,6 +329,61 @@ fn limiters_that_come_and_go_on_one_name_lose_nothing() {
             assert!(!acquire(&limiter, &[check(&limiter, "rule", 1)]).is_allowed());
         });
     }
+}
+
+/// The timers of tokio never fire here: who misses that something came back waits for ever, which is a deadlock.
+#[test]
+fn those_who_wait_miss_nothing_that_comes_back() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime without I/O");
+    let _timers = runtime.enter();
+    let mut config = Config::new();
+    // A future that waits is too large for the usual stack.
+    config.stack_size = 1 << 20;
+    Runner::new(RandomScheduler::new(SCHEDULES), config).run(|| {
+        let limiter = limiter([
+            Rule::new("two", Quota::concurrent(2)),
+            Rule::new("one", Quota::concurrent(1)),
+            Rule::new("rate", Quota::fixed_window(1, DAY)),
+        ]);
+        let requests = [
+            [("two", 2), ("one", 1)],
+            [("one", 1), ("rate", 1)],
+            [("two", 1), ("rate", 1)],
+        ];
+        let mut threads: Vec<_> = requests
+            .map(|request| {
+                on(&limiter, move |limiter| {
+                    let checks = request.map(|(rule, cost)| check(limiter, rule, cost));
+                    for _ in 0..2 {
+                        let decision = block_on(limiter.acquire_within(&checks, 3 * DAY));
+                        let decision = decision.expect("there is room");
+                        assert!(decision.is_allowed(), "{decision:?}");
+                        yield_now();
+                        limiter.ticket(&checks, &decision).cancel();
+                    }
+                })
+            })
+            .into();
+        threads.push(on(&limiter, |limiter| {
+            let checks = [check(limiter, "one", 1)];
+            let mut gives_up = pin!(limiter.acquire_within(&checks, DAY));
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..2 {
+                if gives_up.as_mut().poll(&mut context).is_ready() {
+                    return;
+                }
+                yield_now();
+            }
+        }));
+        joined(threads);
+        assert_eq!(
+            ["two", "one", "rate"].map(|rule| left(&limiter, rule)),
+            [2, 1, 1]
+        );
+    });
 }
 
 /// Three keys fight for two cells while a reader looks: it sees the words of its key as they were written, or nothing.
