@@ -119,8 +119,7 @@ impl CheckDoor {
                 head.method = method.map_err(|_| "X-Forwarded-Method is no method")?;
                 let target = only(fields, &TARGET)
                     .ok_or("X-Forwarded-Uri has to say the client's path, once")?;
-                head.uri =
-                    normal_path(&Bytes::copy_from_slice(origin_form(target.as_bytes()))).into();
+                head.uri = normal_path(&Bytes::copy_from_slice(target.as_bytes())).into();
                 if let Some(host) = only(fields, &FORWARDED_HOST) {
                     fields.insert(HOST, host);
                 }
@@ -176,16 +175,6 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
 fn only(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut values = fields.get_all(name).iter();
     values.next().filter(|_| values.next().is_none()).cloned()
-}
-
-/// The path of a target that names a host too, as clients write it to a proxy.
-fn origin_form(target: &[u8]) -> &[u8] {
-    let is_absolute = |it: &&[u8]| it.starts_with(b"http://") || it.starts_with(b"https://");
-    let Some(target) = Some(target).filter(|it| !is_absolute(it)) else {
-        let after_scheme = target.iter().skip(8).position(|byte| *byte == b'/');
-        return after_scheme.map_or(b"/", |at| &target[8 + at..]);
-    };
-    target
 }
 
 fn has_deny_403(query: &str) -> bool {

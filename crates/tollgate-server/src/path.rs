@@ -14,7 +14,8 @@ pub(crate) fn normal_path(raw: &Bytes) -> PathAndQuery {
     {
         return path;
     }
-    let raw = raw.split(|byte| *byte == b'#').next().unwrap_or_default();
+    let mut pieces = origin_form(raw).split(|byte| *byte == b'#');
+    let raw = pieces.next().unwrap_or_default();
     let (path, query) = match raw.iter().position(|byte| *byte == b'?') {
         Some(at) => raw.split_at(at),
         None => (raw, &[][..]),
@@ -46,6 +47,20 @@ pub(crate) fn normal_path(raw: &Bytes) -> PathAndQuery {
     // All that is left is allowed.
     all.parse()
         .unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
+/// What comes after the host in a target that names one, as clients write it to a proxy: by any scheme.
+fn origin_form(target: &[u8]) -> &[u8] {
+    let Some(colon) = target.windows(3).position(|three| three == b"://") else {
+        return target;
+    };
+    let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    if !target[..colon].iter().all(is_of_scheme) {
+        return target;
+    }
+    let behind = &target[colon + 3..];
+    let host = behind.iter().take_while(|byte| !b"/?#".contains(byte));
+    &behind[host.count()..]
 }
 
 /// Whether nothing has to be done, as for most.
@@ -98,6 +113,11 @@ mod tests {
             ("?x=/../", "/?x=/../"),
             ("/a#/../b", "/a"),
             ("/a b\"<\u{fc}?>", "/a%20b%22%3C%C3%BC?%3E"),
+            ("http://shop/a?b", "/a?b"),
+            ("HTTP://shop/a//b", "/a/b"),
+            ("ftp://shop?c=/d", "/?c=/d"),
+            ("https://shop", "/"),
+            ("/a://b/c", "/a:/b/c"),
         ] {
             assert_eq!(
                 normal_path(&Bytes::from_static(raw.as_bytes())),
