@@ -470,7 +470,6 @@ async fn acquire_by_rules(
             false => None,
         };
         let looked = looked.filter(|looked| limiter.waits_for_slots_after(looked));
-        let has_looked = looked.is_some();
         let (decision, place) = match (first.take(), looked) {
             (Some(first), _) => first,
             (None, Some(looked)) => (looked, None),
@@ -504,10 +503,11 @@ async fn acquire_by_rules(
         } else if waits_for_slots && limiter.waits_for_slots_after(&decision) {
             // One that is not in line yet stands there next.
             if let Some(release) = release {
-                release.wait(patience, timer).await;
-                if timer.elapsed() >= patience && !has_looked {
+                // Its numbers are those of the end of the wait.
+                if left.is_zero() {
                     return Ok(decision.denied_for(Reason::WaitExpired));
                 }
+                release.wait(patience, timer).await;
             }
         } else {
             return Ok(decision);

@@ -140,6 +140,18 @@ async fn a_wait_for_slots_ends_with_its_patience_or_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_denial_after_a_wait_for_slots_says_what_is_left_then() {
+    let rate = Rule::new("rate", Quota::gcra(1, SECOND).burst(2));
+    let limiter = limiter([exports(SECOND), rate]);
+    let both = ["exports", "rate"].map(|rule| check(&limiter, rule, "a", 1));
+    let _running = at_once(limiter.acquire(&both));
+    let expired = limiter.acquire_within(&both, MINUTE).await;
+    let expired = expired.expect("it queues");
+    assert_eq!(expired.reason(), Some(Reason::WaitExpired));
+    assert_eq!(expired.verdicts()[1].remaining(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shadow_counts_a_request_that_waits_for_a_slot_once() {
     for (patience, is_allowed) in [(MINUTE, true), (2 * SECOND, false)] {
         let shadow = Rule::new("shadow", Quota::sliding_log(100, MINUTE)).shadow();
