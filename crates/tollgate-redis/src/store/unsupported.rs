@@ -62,9 +62,15 @@ fn refuse_waits(rules: &RuleSet, encoder: &Encoder, is_cluster: bool) -> Result<
             .filter(|rule| *rule.mode() != Mode::Off)
     };
     let has_slots = on().any(Rule::has_slots);
+    let all_wait = || on().all(|rule| rule.at_most_wait().is_some());
     // States in several hash slots are decided one after the other, and have no instant in common.
-    let is_one_step =
-        !is_cluster || on().count() == 1 || encoder.keyspace.partition == Partition::One;
+    let is_one_step = on().count() == 1
+        || match encoder.keyspace.partition {
+            Partition::One => true,
+            Partition::Key => !is_cluster,
+            // What does not wait is decided at the start, when the others do not say any more where its states lie.
+            Partition::ByRule(_) => !is_cluster && all_wait(),
+        };
     for rule in on().filter(|rule| rule.at_most_wait().is_some() && !rule.has_slots()) {
         let refusals = [
             (
@@ -74,7 +80,7 @@ fn refuse_waits(rules: &RuleSet, encoder: &Encoder, is_cluster: bool) -> Result<
             ),
             (
                 !is_one_step,
-                "in a cluster, the rules of a request that waits have to be decided in one step; take Partition::One, or put the \
+                "with this partition, the rules of a request that waits are not decided in one step; take Partition::One, or put the \
                  rule into a limiter or layer of its own",
             ),
             (
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_waits_next_to_others_needs_one_hash_slot_in_a_cluster() {
+    fn a_rule_that_waits_next_to_others_needs_one_step() {
         let by_rule = || Partition::ByRule("queue".into());
         for partition in [Partition::Key, by_rule()] {
             let refused = refusal([queue(), other()], partition.clone(), true);
@@ -189,8 +195,12 @@ mod tests {
                 refusal([queue(), other().off()], partition.clone(), true),
                 None
             );
-            assert_eq!(refusal([queue(), other()], partition, false), None);
+            let other = Rule::new("other", Quota::gcra(1, SECOND)).wait(SECOND);
+            assert_eq!(refusal([queue(), other], partition, false), None);
         }
+        let next_to_another = |partition| refusal([queue(), other()], partition, false);
+        assert_eq!(next_to_another(Partition::Key), None);
+        assert!(next_to_another(by_rule()).is_some());
         assert_eq!(refusal([queue(), other()], Partition::One, true), None);
     }
 }
