@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
+    algorithm::Taken,
     block::Block,
     check::Check,
     decision::{Decision, Outcome},
@@ -101,8 +102,9 @@ impl Ticket {
             count_first(store.rules(), hold);
             let rule = store.rules().rule_of(&hold.check);
             let block = rule.and_then(Rule::block_setting);
-            hold.counts =
-                hold.source != Source::Fallback && block.is_some_and(Block::counts_settled);
+            hold.counts = hold.check.cost() > 0
+                && hold.source != Source::Fallback
+                && block.is_some_and(Block::counts_settled);
         }
         let held = decision.take_slots();
         let slots = held
@@ -370,5 +372,11 @@ pub(crate) fn holds(
                 && is_taken(check)
         })
         .map(|(check, verdict)| verdict.hold(*check, decision.at()));
-    queued.chain(taken).collect()
+    let mut holds: SmallVec<[Hold; 4]> = queued.chain(taken).collect();
+    if !holds.is_empty() {
+        // What cost nothing may say where a store finds the states of the others.
+        let free = checks.iter().filter(|check| check.cost() == 0);
+        holds.extend(free.map(|check| Hold::of_store(*check, Taken::new(0, 0))));
+    }
+    holds
 }

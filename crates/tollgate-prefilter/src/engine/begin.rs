@@ -163,12 +163,20 @@ impl LocalRules {
 
     /// Settles units that were taken. Those that this process may spend again stay here.
     pub fn settle(self: &Arc<Self>, holds: &[Hold], how: Settlement, now: Tick) -> FollowUp {
-        let settled = holds
-            .iter()
-            .filter_map(|hold| settle_one(self, hold, how, now));
-        let mut settle: Settlements = settled.collect();
-        // As it was: a ticket is settled as a whole where one of its rules says where the states of the others are.
-        settle.sort_by_key(|(_, settlement)| *settlement == how);
+        // Where the states of the others lie: said with each of them, as this one may be settled otherwise, or here.
+        let decides = |hold: &&Hold| Some(hold.check.rule()) == self.places.with;
+        let place = holds.iter().find(decides).map(|hold| {
+            let mut place = *hold;
+            (place.check, place.counts) = (hold.check.with_cost(0), false);
+            place
+        });
+        let mut settle = Settlements::new();
+        for hold in holds {
+            if let Some(settled) = settle_one(self, hold, how, now) {
+                settle.extend(place.map(|place| (place, settled.1)));
+                settle.push(settled);
+            }
+        }
         FollowUp {
             settle,
             queries: self.retired_leases(now),

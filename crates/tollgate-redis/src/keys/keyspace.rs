@@ -53,7 +53,7 @@ pub enum Partition {
     /// change of secrets moves states to other hash slots, so a cluster refuses it here.
     Key,
     /// All states of one client of the rule with this name, such as one that counts by tenant. Requests that this rule
-    /// checks are decided in one step; for others it works as [`Key`](Self::Key).
+    /// checks are decided in one step; for others it works as [`Key`](Self::Key), also for those of a plan without a limit.
     ///
     /// **Every other rule is then counted for each tenant apart**: one by address lets an address through once for each
     /// tenant. The state of such a rule is found only together with its tenant: by a request, by its ticket,

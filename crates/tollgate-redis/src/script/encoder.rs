@@ -198,9 +198,10 @@ impl Encoder {
             .collect()
     }
 
-    /// Whether the client of this rule determines the hash slot.
+    /// Whether the client of this rule determines the hash slot: the rule of the partition, or a threshold of it.
     pub(crate) fn is_with(&self, rule: u16) -> bool {
-        self.with == Some(rule)
+        let owner = |rule| self.rule(rule).map(|rule_args| &rule_args.name);
+        self.with.is_some_and(|with| owner(with) == owner(rule))
     }
 
     /// A check's rule and quota, if it has to be sent.

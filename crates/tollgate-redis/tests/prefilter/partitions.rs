@@ -1,11 +1,14 @@
 //! What is granted, reported and denied under each partition.
 
-use tollgate_core::{Key, MAX_PERIOD, Outcome, Quota, Rule, Source};
+use tollgate_core::{Key, MAX_PERIOD, Outcome, Quota, Rule, Source, Verdict};
 use tollgate_redis::{Keys, Partition};
-use tollgate_test_servers::{redis_cluster::RedisCluster, redis_server::RedisServer};
+use tollgate_test_servers::{
+    redis_cluster::RedisCluster,
+    redis_server::{PATIENCE, RedisServer},
+};
 
 use crate::{
-    load::LEASED,
+    load::{LEASED, eventual},
     service::{Service, check},
 };
 
@@ -46,7 +49,7 @@ async fn a_denial_in_one_hash_slot_does_not_end_the_leases_of_another() {
 }
 
 #[tokio::test]
-async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
+async fn the_states_of_a_request_lie_with_its_tenant() {
     let server = RedisServer::start(&[]).await;
     let service = Service::start_with(&server.url(), Keys::plain(), |builder| {
         builder.partition(Partition::ByRule("per-tenant".into()))
@@ -54,7 +57,8 @@ async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
     .await;
     let limiter = service.limiter([
         Rule::new("per-user", Quota::fixed_window(1, MAX_PERIOD)),
-        Rule::new("per-tenant", Quota::gcra(100, MAX_PERIOD)),
+        Rule::new("per-tenant", Quota::gcra(100, MAX_PERIOD))
+            .threshold("half", Quota::gcra(100, MAX_PERIOD).burst(50)),
     ]);
     for tenant in ["acme", "initech"] {
         let tenant = limiter.check("per-tenant", &Key::of([tenant]));
@@ -65,5 +69,42 @@ async fn a_denial_of_one_tenant_says_nothing_of_the_same_client_of_another() {
         for allowed in [true, false] {
             assert_eq!(limiter.acquire(&checks).await.is_allowed(), allowed);
         }
+        let left = limiter.peek(&[checks[1].with_cost(0)]).await;
+        let left = left.verdicts().iter().map(Verdict::remaining);
+        assert_eq!(left.collect::<Vec<_>>(), [99, 49]);
     }
+    // What comes back finds its state also where the tenant pays nothing.
+    let tenant = limiter.check("per-tenant", &Key::of(["globex"]));
+    let tenant = tenant.expect("the rule is there").with_cost(0);
+    let checks = [check(&limiter, "per-user"), tenant];
+    for _ in 0..2 {
+        let decision = limiter.acquire(&checks).await;
+        assert!(decision.is_allowed());
+        limiter.ticket(&checks, &decision).cancel();
+        service.store.flush(PATIENCE).await;
+    }
+}
+
+#[tokio::test]
+async fn a_charge_that_this_process_counts_for_the_tenant_is_one_of_the_tenants_user_as_well() {
+    let server = RedisServer::start(&[]).await;
+    let mut service = Service::start_with(&server.url(), Keys::plain(), |builder| {
+        builder.partition(Partition::ByRule("per-tenant".into()))
+    })
+    .await;
+    let limiter = service.limiter([
+        Rule::new("per-user", Quota::fixed_window(10, MAX_PERIOD)),
+        Rule::new("per-tenant", Quota::fixed_window(100, MAX_PERIOD)).consistency(eventual(20)),
+    ]);
+    let tenant = limiter.check("per-tenant", &Key::of(["acme"]));
+    let checks = [
+        check(&limiter, "per-user"),
+        tenant.expect("the rule is there"),
+    ];
+    service.take_until(&limiter, checks[1], Source::Local).await;
+    let decision = limiter.acquire(&checks).await;
+    limiter.ticket(&checks, &decision).charge(3);
+    service.store.flush(PATIENCE).await;
+    let left = limiter.peek(&checks.map(|check| check.with_cost(0))).await;
+    assert_eq!(left.verdicts()[0].remaining(), 6);
 }
