@@ -26,7 +26,7 @@ const FEW: usize = 4;
 
 impl MemoryRuleStore {
     /// One check. A denial of a key that is over its limit, or blocked, takes no lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_one(&self, check: &Check) -> Step<Decision> {
         if let Some(rule) = self.enforced(check) {
             with_table!(rule, rule => return self.take_of(rule, check), else ());
