@@ -6,8 +6,9 @@ use http::uri::PathAndQuery;
 /// The most bytes that a path may have for `http`, with its query, is a little more.
 const MAX: usize = 65_000;
 
-/// A path with its query, as services have them: without `.`, `..` and `//`, also where a dot is written as `%2e`, so that no client
-/// gets around a condition that its backend does not tell apart. What no path can have is encoded, and what is too long is cut.
+/// A path with its query, as services have them: without `.`, `..` and `//`, and with letters, digits and `-._~` as they are (RFC 3986
+/// §6.2.2), so that no client gets around a condition that its backend does not tell apart. What no path can have is encoded, and
+/// what is too long is cut.
 pub(crate) fn normal_path(raw: &Bytes) -> PathAndQuery {
     if is_normal(raw)
         && let Ok(path) = PathAndQuery::from_maybe_shared(raw.clone())
@@ -24,10 +25,9 @@ pub(crate) fn normal_path(raw: &Bytes) -> PathAndQuery {
     let mut is_folder = true;
     for segment in path.split(|byte| *byte == b'/') {
         let mut text = String::with_capacity(segment.len());
-        encode(segment, &mut text);
-        let dots = text.replace("%2e", ".").replace("%2E", ".");
-        is_folder = matches!(&*dots, "" | "." | "..");
-        match &*dots {
+        encode(&decoded(segment), &mut text);
+        is_folder = matches!(&*text, "" | "." | "..");
+        match &*text {
             "" | "." => {}
             ".." => drop(segments.pop()),
             _ => segments.push(text),
@@ -71,11 +71,25 @@ fn is_normal(raw: &[u8]) -> bool {
         .map_or(raw, |at| &raw[..at]);
     let is_plain =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_~!$&'()*+,;=:@.%?".contains(byte);
-    let is_odd = |two: &[u8]| two[0] == b'/' && b"/.%".contains(&two[1]) || two == b"%2";
+    let is_odd = |two: &[u8]| two[0] == b'/' && b"/.".contains(&two[1]);
     raw.starts_with(b"/")
         && raw.len() <= MAX
         && raw.iter().all(is_plain)
+        && !path.contains(&b'%')
         && !path.windows(2).any(is_odd)
+}
+
+/// With what needs no `%`.
+fn decoded(segment: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(segment.len()), segment);
+    while let Some((&first, behind)) = rest.split_first() {
+        let code = behind.get(..2).filter(|_| first == b'%');
+        let code = code.and_then(|code| u8::from_str_radix(str::from_utf8(code).ok()?, 16).ok());
+        let code = code.filter(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte));
+        plain.push(code.unwrap_or(first));
+        rest = if code.is_some() { &behind[2..] } else { behind };
+    }
+    plain
 }
 
 fn encode(bytes: &[u8], text: &mut String) {
@@ -118,6 +132,8 @@ mod tests {
             ("ftp://shop?c=/d", "/?c=/d"),
             ("https://shop", "/"),
             ("/a://b/c", "/a:/b/c"),
+            ("/%6C%6fgin?%6C", "/login?%6C"),
+            ("/%256c/%+4a/%4", "/%256c/%+4a/%4"),
         ] {
             assert_eq!(
                 normal_path(&Bytes::from_static(raw.as_bytes())),
