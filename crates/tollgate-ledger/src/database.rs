@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sqlx::{
-    AnyPool, Executor as _, Row as _,
+    AnyConnection, AnyPool, Connection as _, Executor as _, Row as _,
     any::{AnyPoolOptions, AnyRow},
     postgres::PgConnectOptions,
 };
+use tokio::time::timeout;
 use tollgate_core::{Tick, journal::Window};
 
 use crate::{
@@ -71,6 +72,7 @@ impl Database {
             ),
             Dialect::Postgres => "SET application_name = 'tollgate-ledger'".to_owned(),
         };
+        let prepared = prepare.clone();
         let pool = AnyPoolOptions::new()
             .max_connections((connections - writers).max(1))
             .acquire_timeout(PATIENCE)
@@ -82,7 +84,19 @@ impl Database {
                 })
             })
             .connect(&url)
-            .await?;
+            .await;
+        if let Err(sqlx::Error::PoolTimedOut) = pool {
+            // It has tried again and again, and does not say why.
+            let again = async {
+                AnyConnection::connect(&url)
+                    .await?
+                    .execute(&*prepared)
+                    .await
+            };
+            let again = timeout(PATIENCE, again).await;
+            again.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        }
+        let pool = pool?;
         migrate(&pool, dialect).await?;
         Ok(Self {
             pool,
@@ -134,6 +148,15 @@ mod tests {
     use tollgate_test_servers::postgres_server::PostgresServer;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_database_is_said() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(&file, "no database").expect("it is written");
+        let url = format!("sqlite:{}", file.path().display());
+        let wrong = Database::open(&url, 2, None).await.expect_err("it is none");
+        assert!(wrong.to_string().contains("not a database"), "{wrong}");
+    }
 
     #[tokio::test]
     async fn a_ledger_is_opened_again_unless_a_later_program_had_it() {
