@@ -23,8 +23,10 @@ const SAMPLES: u64 = 10;
 const LONGEST: Tick = 5_000_000;
 /// From one measurement of the baseline to the next.
 const PROBE_INTERVAL: Tick = 30_000_000;
-/// By how much latency may exceed its baseline before the number shrinks: what varies without a queue.
+/// By how much latency may exceed its baseline before the number shrinks.
 const TOLERANCE: f64 = 1.1;
+/// By how many standard errors the mean of a window may be off, which is more where few requests vary much.
+const ERRORS: f64 = 1.0;
 /// How much of its baseline a faster window takes away at most: one lucky window is no baseline.
 const FASTER: f64 = 0.8;
 
@@ -44,12 +46,14 @@ struct Window {
     limit: f64,
     /// Whether a queue was seen: until then the limit grows fast.
     has_queued: bool,
-    /// The mean latency without a queue, in ticks.
+    /// What the mean latency without a queue is at most, in ticks.
     baseline: Option<f64>,
     probe_at: Tick,
     began: Tick,
     samples: u64,
     latencies: u64,
+    /// The sum of the squares of the latencies.
+    squares: f64,
     /// The most requests in flight.
     busiest: usize,
 }
@@ -80,6 +84,7 @@ impl AdaptiveLimit {
                 began: 0,
                 samples: 0,
                 latencies: 0,
+                squares: 0.0,
                 busiest: 0,
             }),
         }
@@ -121,6 +126,7 @@ impl AdaptiveLimit {
         }
         window.samples += 1;
         window.latencies = window.latencies.saturating_add(latency);
+        window.squares += (latency as f64).powi(2);
         window.busiest = window.busiest.max(in_flight);
         let length = now.saturating_sub(window.began);
         if length >= LONGEST || (length >= WINDOW && window.samples >= SAMPLES) {
@@ -134,10 +140,14 @@ impl AdaptiveLimit {
 impl Window {
     /// The limit of the next window.
     fn close(&mut self, now: Tick, least: f64, most: f64) -> f64 {
-        let mean = (self.latencies as f64 / self.samples as f64).max(1.0);
+        let samples = self.samples as f64;
+        let mean = self.latencies as f64 / samples;
+        let variance = (self.squares / samples - mean * mean).max(0.0);
+        let error = ERRORS * (variance / samples).sqrt();
+        let (least_mean, most_mean) = ((mean - error).max(1.0), (mean + error).max(1.0));
         let halved = (self.limit / 2.0).max(least);
         let busiest = self.busiest as f64;
-        (self.samples, self.latencies, self.busiest) = (0, 0, 0);
+        (self.samples, self.latencies, self.squares, self.busiest) = (0, 0, 0.0, 0);
         match self.phase {
             // Half of the limit would not lower this load, and there is no queue.
             Phase::Follow
@@ -145,7 +155,7 @@ impl Window {
                     && self.baseline.is_some()
                     && busiest * 2.0 < self.limit =>
             {
-                self.baseline = Some(mean);
+                self.baseline = Some(most_mean);
                 self.probe_at = now + PROBE_INTERVAL;
                 self.limit
             }
@@ -154,7 +164,7 @@ impl Window {
                 halved
             }
             Phase::Follow => {
-                self.follow(mean, busiest, now, least, most);
+                self.follow(least_mean, most_mean, busiest, now, least, most);
                 self.limit
             }
             Phase::Drain => {
@@ -163,24 +173,33 @@ impl Window {
             }
             Phase::Measure => {
                 self.phase = Phase::Follow;
-                self.baseline = Some(mean);
+                self.baseline = Some(most_mean);
                 self.probe_at = now + PROBE_INTERVAL;
                 self.limit
             }
         }
     }
 
-    fn follow(&mut self, mean: f64, busiest: f64, now: Tick, least: f64, most: f64) {
+    fn follow(
+        &mut self,
+        least_mean: f64,
+        most_mean: f64,
+        busiest: f64,
+        now: Tick,
+        least: f64,
+        most: f64,
+    ) {
         let baseline = match self.baseline {
             None => {
                 self.probe_at = now + PROBE_INTERVAL;
-                mean
+                most_mean
             }
-            Some(baseline) if mean < baseline => mean.max(baseline * FASTER),
+            Some(baseline) if most_mean < baseline => most_mean.max(baseline * FASTER),
             Some(baseline) => baseline,
         };
         self.baseline = Some(baseline);
-        let gradient = (baseline * TOLERANCE / mean).clamp(0.5, 1.0);
+        let gradient = (baseline / least_mean).max(baseline * TOLERANCE / most_mean);
+        let gradient = gradient.clamp(0.5, 1.0);
         self.has_queued |= gradient < 1.0;
         let room = if self.has_queued {
             self.limit.sqrt() / 2.0
@@ -244,6 +263,20 @@ mod tests {
             limit.sample(50_000, 20, now);
             assert!(now < 10_000_000 || limit.get() >= 30, "{}", limit.get());
         }
+    }
+
+    #[test]
+    fn latency_that_varies_is_no_queue() {
+        let (limit, mut random) = (AdaptiveLimit::new(4, 10_000), 1_u64);
+        for sample in 0..20_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let evenly = (random >> 11) as f64 / 2_f64.powi(53);
+            let latency = -50_000.0 * (1.0 - evenly).ln();
+            limit.sample(latency as Tick, limit.get(), sample * WINDOW / 20);
+        }
+        assert!(limit.get() >= 16, "{}", limit.get());
     }
 
     #[test]
