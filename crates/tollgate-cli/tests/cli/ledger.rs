@@ -124,6 +124,10 @@ fn a_grant_or_a_check_under_a_durable_rule_is_in_its_ledger_or_refused() {
         let ran = program.run(command);
         ran.assert(2, &["units: the rule is durable", "DATABASE_URL"]);
     }
+    let mistyped = ["ledger", "usage", "--database", "sqlite:typo.db"];
+    program
+        .run(&mistyped)
+        .assert(2, &["typo.db: there is no such file"]);
     let url = format!("sqlite:{}/ledger.db", program.folder().display());
     let program = program.set("DATABASE_URL", &url);
     for said in ["10 units were granted", "granted before"] {
