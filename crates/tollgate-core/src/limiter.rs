@@ -462,11 +462,20 @@ impl Limiter {
         self.shared.way.has_waits
     }
 
-    /// Whether a request with these checks waits for slots.
+    /// Whether a request with these checks waits for slots. Not for more than there are: it is denied at once.
     pub(crate) fn waits_for_slots(&self, checks: &[Check]) -> bool {
-        let waits = |rule: &Rule| rule.has_slots() && rule.at_most_wait().is_some();
-        let mut rules = checks.iter().filter_map(|it| self.rules().rule_of(it));
-        rules.any(waits)
+        let mut waits = false;
+        for check in checks {
+            let rule = self.rules().rule_of(check);
+            if let Some(rule) = rule.filter(|it| it.has_slots() && it.at_most_wait().is_some()) {
+                let limit = rule.limit_under(usize::from(check.plan()));
+                if rule.is_enforced() && limit.is_some_and(|limit| check.cost() > limit) {
+                    return false;
+                }
+                waits = true;
+            }
+        }
+        waits
     }
 
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies

@@ -8,7 +8,7 @@ use tokio::{
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
-    Check, Clock, Decision, Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Rule, SECOND,
+    Check, Clock, Decision, Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Retry, Rule, SECOND,
     types::WaitError,
 };
 
@@ -111,6 +111,23 @@ async fn a_newcomer_does_not_overtake_those_who_wait_for_slots() {
     assert!(second.expect("there is room").is_allowed());
     assert_eq!(begin.elapsed(), SECOND);
     first.await.expect("a task");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_more_slots_than_there_are_is_denied_at_once_behind_others_too() {
+    let limiter = limiter([exports(MINUTE)]);
+    let [one, two] = [1, 2].map(|cost| [check(&limiter, "exports", "a", cost)]);
+    let _running = at_once(limiter.acquire(&one));
+    let waiting = limiter.clone();
+    let first = tokio::spawn(async move { waiting.acquire_within(&one, MINUTE).await });
+    sleep(SECOND).await;
+    let begin = Instant::now();
+    let denied = limiter.acquire_within(&two, MINUTE).await;
+    assert_eq!(denied.expect("it does not wait").retry(), Retry::Never);
+    let decided = at_once(layered(&limiter).attempt(&two).decide());
+    assert_eq!(decided.retry(), Retry::Never);
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    first.abort();
 }
 
 #[tokio::test(start_paused = true)]
