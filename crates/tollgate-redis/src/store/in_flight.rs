@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
     Check, Clock, Decision, Outcome, Retry, Source, Verdict,
-    algorithm::Assessment,
+    algorithm::{Assessment, Taken},
     store::{Hold, Settlement},
 };
 use tollgate_prefilter::{Counted, FollowUp, LeaseReply, Next, NoReply, Query, Reply};
@@ -162,8 +162,12 @@ impl QueryInFlight {
             slots.give_back();
         }
         if self.query.takes() && reply.decision.outcome() != Outcome::Deny {
-            let taken = self.query.taken(&reply.decision);
+            let mut taken = self.query.taken(&reply.decision);
             if !taken.is_empty() {
+                // Who pays nothing may say where the states of the others lie.
+                let says = |check: &&Check| Some(check.rule()) == context.local.places.with;
+                let places = self.query.checks.iter().filter(says);
+                taken.extend(places.map(|it| Hold::of_store(it.with_cost(0), Taken::new(0, 0))));
                 context.settle(&taken, Settlement::Cancel);
             }
         }

@@ -9,7 +9,7 @@ use tollgate_core::{
     Check, Decision, HOUR, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Retry, Rule,
     calendar::CalendarUnit,
 };
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Partition, RedisStore};
 use tollgate_test_servers::moved_server::{Micros, MovedServer};
 use tollgate_test_services::{
     patient::acquire,
@@ -94,8 +94,9 @@ fn quotas() -> impl Iterator<Item = Quota> {
 }
 
 /// A store that takes no denial for granted: what was learned before a jump is right for another second otherwise.
-async fn store_that_asks(address: &str) -> RedisStore {
+async fn store_that_asks(address: &str, partition: Partition) -> RedisStore {
     let store = RedisStore::builder(address, "clock", tollgate_redis::Keys::plain())
+        .partition(partition)
         .deadline(Duration::from_secs(20))
         .without_deny_cache()
         .connect()
@@ -107,7 +108,7 @@ async fn store_that_asks(address: &str) -> RedisStore {
 /// Each on a day of its own, so that no case sees the time of another.
 async fn each(case: impl AsyncFn(Moved<'_>)) {
     let mut server = MovedServer::start(START);
-    let store = store_that_asks(&server.url()).await;
+    let store = store_that_asks(&server.url(), Partition::One).await;
     for (number, quota) in quotas().enumerate() {
         let day = START + (number as Micros + 1) * DAY;
         let now = server.now();
@@ -162,20 +163,22 @@ async fn a_jump_ahead_gives_one_fresh_quota_and_no_more() {
 async fn a_process_that_knows_the_windows_of_another_year_asks_once_more_and_counts_once() {
     // Years before the clock of this process.
     let mut server = MovedServer::start(START);
-    let store = store_that_asks(&server.url()).await;
+    // What goes back finds its state by the tenant, who pays nothing.
+    let by_tenant = Partition::ByRule("tenant".into());
+    let store = store_that_asks(&server.url(), by_tenant).await;
     let month = Quota::calendar(20, CalendarUnit::Month).zone("Asia/Kathmandu");
     let calendar = month.calendar_of().expect("it has one");
     let rules = [
         Rule::new("other", Quota::fixed_window(20, MAX_PERIOD)),
         Rule::new("month", month),
+        Rule::new("tenant", Quota::fixed_window(20, MAX_PERIOD)),
     ];
     let limiter = Limiter::new(store, rules).expect("valid rules");
-    let checks = ["other", "month"].map(|rule| {
-        limiter
-            .check(rule, &Key::of("client"))
-            .expect("the rule is there")
+    let checks = [("other", 1), ("month", 1), ("tenant", 0)].map(|(rule, cost)| {
+        let check = limiter.check(rule, &Key::of("client"));
+        check.expect("the rule is there").with_cost(cost)
     });
-    let mut used = [0; 2];
+    let mut used = [0; 3];
     for jump in [0, 0, 100 * DAY, -100 * DAY] {
         server.jump(jump);
         if jump > 0 {
@@ -183,7 +186,7 @@ async fn a_process_that_knows_the_windows_of_another_year_asks_once_more_and_cou
         }
         let decision = acquire(&limiter, &checks).await;
         assert!(decision.is_allowed(), "{decision:?}");
-        used = used.map(|used| used + 1);
+        used = [used[0] + 1, used[1] + 1, 0];
         let left = decision
             .verdicts()
             .iter()
