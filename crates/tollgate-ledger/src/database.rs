@@ -70,7 +70,11 @@ impl Database {
                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {}",
                 pages.unwrap_or_default()
             ),
-            Dialect::Postgres => "SET application_name = 'tollgate-ledger'".to_owned(),
+            // A connection that waits for a lock is not free again when its caller has given up.
+            Dialect::Postgres => format!(
+                "SET application_name = 'tollgate-ledger'; SET lock_timeout = {}",
+                PATIENCE.as_millis()
+            ),
         };
         let prepared = prepare.clone();
         let pool = AnyPoolOptions::new()

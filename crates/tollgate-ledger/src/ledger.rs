@@ -22,7 +22,7 @@ use crate::{
     writer::{Batch, name_of},
 };
 
-/// How long a transaction may take.
+/// How long a part of the writing may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// After how many times of writing a reservation is released whose term is over.
@@ -207,9 +207,11 @@ impl Ledger {
     ///
     /// As [`flush`](Self::flush); then what was left is lost.
     pub async fn close(self) -> Result<(), LedgerError> {
+        self.task.abort();
         self.shared.detach();
         let written = self.flush().await;
-        self.shared.database.pool.close().await;
+        // A database that has stopped may hold a connection.
+        let _ = timeout(PATIENCE, self.shared.database.pool.close()).await;
         written
     }
 }
@@ -390,10 +392,11 @@ async fn write_each(shared: Weak<Shared>, every: Duration) {
         let mut attempt = JoinSet::new();
         let writer = Arc::clone(&shared);
         attempt.spawn(async move {
-            writer.write_since(began).await?;
-            let _ = writer.write_daily().await;
-            let after = every.saturating_mul(RELEASED_AFTER);
-            writer.release(after).await
+            if writer.write_since(began).await.is_ok() {
+                let _ = writer.write_daily().await;
+                let after = every.saturating_mul(RELEASED_AFTER);
+                let _ = timeout(PATIENCE, writer.release(after)).await;
+            }
         });
         if let Some(Err(_)) = attempt.join_next().await {
             shared.batch.lock().await.written_since = None;

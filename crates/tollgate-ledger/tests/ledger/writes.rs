@@ -203,6 +203,39 @@ async fn two_writers_add_up_and_a_database_that_was_away_has_everything_once() {
 }
 
 #[tokio::test]
+async fn a_table_that_somebody_has_locked_does_not_hold_up_usage_or_the_end() {
+    let server = PostgresServer::start().await;
+    let ledger = Ledger::builder(&server.url()).write_every(Duration::from_millis(20));
+    let ledger = ledger.open().await.expect("it opens");
+    let limiter = limiter_of_new_memory(&ledger);
+    sqlx::any::install_default_drivers();
+    let pool = sqlx::AnyPool::connect(&server.url())
+        .await
+        .expect("it is there");
+    let mut transaction = pool.begin().await.expect("it begins");
+    let lock = sqlx::query("LOCK TABLE tollgate_reservations IN ACCESS EXCLUSIVE MODE");
+    lock.execute(&mut *transaction).await.expect("the lock");
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(waiting)
+        .fetch_one(&pool)
+        .await
+        .expect("it answers")
+        == 0
+    {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(take(&limiter, "acme", 5).await.is_allowed());
+    let written = async {
+        while sums(&ledger).await.get("acme") != Some(&5) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        ledger.close().await
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(30), written).await;
+    closed.expect("in time").expect("it writes");
+}
+
+#[tokio::test]
 async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     let redis = RedisServer::start(&[]).await;
     let (_folder, url) = file();
