@@ -36,7 +36,7 @@ impl ClientRateLimitLayer {
         }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
         // A layer that is being configured has no clones yet, so nothing is copied.
         change(Arc::make_mut(&mut self.config));
         self

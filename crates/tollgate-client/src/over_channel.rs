@@ -1,6 +1,9 @@
 //! The layer over tonic's channel.
 
-use std::task::{Context, Poll};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use http::Request;
 use http_body::Body;
@@ -14,11 +17,12 @@ impl ClientRateLimitLayer {
     /// Wraps a service that takes tonic's body, such as `tonic::transport::Channel`. Generated clients take the result:
     /// `GreeterClient::new(ClientRateLimitLayer::new().over_channel(channel))`.
     ///
-    /// Calls on one channel go to one server and are one [partition](Self::partition_by). All gRPC calls are POST: mark those
-    /// to retry with [`idempotent`](Self::idempotent). A [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the
+    /// A channel goes to one server, which its calls do not name: what this returns, and its clones, have
+    /// [partitions](Self::partition_by) of their own. All gRPC calls are POST: mark those to retry with [`idempotent`](Self::idempotent). A [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the
     /// source of a `tonic::Status` with the code `UNKNOWN`.
     pub fn over_channel<S>(&self, channel: S) -> ClientRateLimit<OverChannel<S>> {
-        self.layer(OverChannel { channel })
+        let layer = self.clone().with(|it| it.partitions = Arc::default());
+        layer.layer(OverChannel { channel })
     }
 }
 

@@ -103,6 +103,22 @@ fn with_retry_info() -> Status {
 }
 
 #[tokio::test]
+async fn the_limit_of_a_server_stops_its_channel_alone() {
+    let status = with_pushback(Code::ResourceExhausted, "60000");
+    let (closed, open) = (
+        Refusing::start(1, status).await,
+        Refusing::start(0, Status::ok("")).await,
+    );
+    let layer = ClientRateLimitLayer::new();
+    let (mut client, mut other) = (closed.client(&layer), open.client(&layer));
+    let mut clone = client.clone();
+    client.current(city("Ulm")).await.expect_err("it refuses");
+    clone.current(city("Ulm")).await.expect_err("it is closed");
+    other.current(city("Ulm")).await.expect("it is open");
+    assert_eq!((closed.sent(), open.sent()), (1, 1));
+}
+
+#[tokio::test]
 async fn a_call_rejected_with_a_wait_is_retried() {
     for status in [
         with_retry_info(),
