@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, time::Duration};
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
-    Check, Limiter, Tick,
+    Check, Clock, Limiter, Tick,
     journal::Window,
     store::{CreditChange, CreditState, Fingerprint, RuleStore},
 };
@@ -41,8 +41,8 @@ pub struct Reconciliation {
     pub per_second: u32,
     /// Whether counters are set to what the ledger has.
     pub repairs: bool,
-    /// After how long a counter that differs is read again: other processes have written by then what they count. Above the time
-    /// after which they write.
+    /// After how long a counter that differs is read again: by then other processes have written what it had counted. Above the
+    /// time after which they write.
     pub again_after: Duration,
 }
 
@@ -67,7 +67,8 @@ struct Candidate {
 
 impl Ledger {
     /// Compares what the limiter's store counts with the sums of the ledger, for every account of a window that is not over, and tells
-    /// `each` those that differ twice. The answer is how many were compared.
+    /// `each` those that differ twice: by what lies between both readings of the one and both of the other, as keys are in use. The
+    /// answer is how many were compared.
     ///
     /// A counter that shows more than the ledger may have units on lease, or those of requests under way. One that shows less has lost
     /// them: a key was evicted, a failover lost the last writes, or what was charged did not fit. One that is not there at all begins
@@ -101,7 +102,7 @@ impl Ledger {
                 if let Some(counted) = counted(limiter, &candidate).await
                     && candidate.written != counted as i64
                 {
-                    differing.push(candidate);
+                    differing.push((candidate, counted as i64));
                 }
             }
             if differing.is_empty() {
@@ -109,7 +110,7 @@ impl Ledger {
             }
             sleep(how.again_after).await;
             self.flush().await?;
-            for mut candidate in differing {
+            for (mut candidate, counted_before) in differing {
                 let Candidate {
                     rule,
                     account,
@@ -118,6 +119,7 @@ impl Ledger {
                 } = &candidate;
                 let database = &self.shared.database;
                 let balance = database.credits(rule, account).await?;
+                let written_before = candidate.written;
                 candidate.written = match window {
                     Some(window) => database.sum(rule, account, window.end).await?,
                     None => balance.units(0) as i64,
@@ -125,7 +127,11 @@ impl Ledger {
                 let Some(counted) = counted(limiter, &candidate).await else {
                     continue;
                 };
-                let lacks = candidate.written - counted as i64;
+                let sort = |one: i64, other: i64| (one.min(other), one.max(other));
+                let (least_written, most_written) = sort(written_before, candidate.written);
+                let (least_counted, most_counted) = sort(counted_before, counted as i64);
+                let lacks =
+                    (least_written - most_counted).max(0) + (most_written - least_counted).min(0);
                 if lacks == 0 {
                     continue;
                 }
@@ -212,7 +218,8 @@ async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     let check = Check::new(index as u16, candidate.key, 0).with_plan(plan as u16);
     let decision = limiter.peek(&[check]).await;
     let verdict = decision.verdicts().first()?;
-    if !verdict.has_numbers() {
+    let is_over = |window: Window| window.end <= Clock::system().now();
+    if !verdict.has_numbers() || candidate.window.is_some_and(is_over) {
         return None;
     }
     let counted = limit - verdict.remaining().min(limit) + verdict.debt();

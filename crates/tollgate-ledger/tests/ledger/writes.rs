@@ -1,19 +1,18 @@
 //! What is written, once, whatever happens in between.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use tollgate_core::{
-    Key, ManualClock, MemoryStore, Quota,
+    Key, Limiter, ManualClock, MemoryStore, Quota, SECOND,
     algorithm::Taken,
     store::{Hold, Settlement},
 };
-use tollgate_ledger::{Adjustment, Ledger, LedgerErrorKind};
-use tollgate_redis::{Keys, RedisStore};
+use tollgate_ledger::{Adjustment, Drift, Ledger, LedgerErrorKind, Reconciliation};
 use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
 
-use crate::common::{QUOTA, file, limiter, sums, take, usage};
+use crate::common::{QUOTA, file, limiter, redis, sums, take, usage};
 
-fn limiter_of_new_memory(ledger: &Ledger) -> tollgate_core::Limiter {
+fn limiter_of_new_memory(ledger: &Ledger) -> Limiter {
     let limiter = limiter(MemoryStore::new(), QUOTA);
     ledger.attach(&limiter).expect("it has none");
     limiter
@@ -237,37 +236,22 @@ async fn a_table_that_somebody_has_locked_does_not_hold_up_usage_or_the_end() {
 
 #[tokio::test]
 async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
-    let redis = RedisServer::start(&[]).await;
+    let server = RedisServer::start(&[]).await;
     let (_folder, url) = file();
     let ledger = Ledger::open(&url).await.expect("it opens");
-    let store = RedisStore::builder(redis.url(), "shop", Keys::plain())
-        .deadline(Duration::from_secs(20))
-        .connect()
-        .expect("valid");
-    store.connected().await;
-    let limiter = limiter(store, QUOTA);
+    let limiter = limiter(redis(&server).await, QUOTA);
     ledger.attach(&limiter).expect("it has none");
     for (name, units) in [("acme", 30), ("bolt", 20), ("cone", 10)] {
         assert!(take(&limiter, name, units).await.is_allowed());
     }
     ledger.flush().await.expect("it writes");
-    let how = tollgate_ledger::Reconciliation {
-        again_after: Duration::from_millis(10),
-        ..Default::default()
-    };
     let reconcile = async |repairs| {
-        let mut drifts = Vec::new();
-        let how = tollgate_ledger::Reconciliation { repairs, ..how };
-        let each = |drift: &tollgate_ledger::Drift| {
-            drifts.push((drift.account.clone(), drift.written, drift.counted));
-            std::ops::ControlFlow::Continue(())
+        let how = Reconciliation {
+            repairs,
+            again_after: Duration::from_millis(10),
+            ..Default::default()
         };
-        let compared = ledger
-            .reconcile(&limiter, how, each)
-            .await
-            .expect("it answers");
-        assert_eq!(compared, 3);
-        drifts
+        reconcile(&ledger, &limiter, how).await
     };
     assert_eq!(reconcile(false).await, []);
     // A failover has lost the last writes.
@@ -280,4 +264,74 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     while reconcile(false).await != drift {}
     assert_eq!(reconcile(true).await, drift);
     while !reconcile(false).await.is_empty() {}
+}
+
+/// What differs, by account: what the ledger has, and what is counted.
+async fn reconcile(
+    ledger: &Ledger,
+    limiter: &Limiter,
+    how: Reconciliation,
+) -> Vec<(String, i64, u64)> {
+    let mut drifts = Vec::new();
+    let each = |drift: &Drift| {
+        drifts.push((drift.account.clone(), drift.written, drift.counted));
+        ControlFlow::Continue(())
+    };
+    let compared = ledger.reconcile(limiter, how, each).await;
+    compared.expect("it answers");
+    drifts
+}
+
+#[tokio::test]
+async fn reconciling_leaves_a_key_alone_that_another_process_uses() {
+    let server = RedisServer::start(&[]).await;
+    let (_folder, url) = file();
+    let other = Ledger::builder(&url).write_every(Duration::from_millis(200));
+    let (ledger, other) = (Ledger::open(&url).await, other.open().await);
+    let (ledger, other) = (ledger.expect("it opens"), other.expect("it opens"));
+    let here = limiter(redis(&server).await, QUOTA);
+    let there = limiter(redis(&server).await, QUOTA);
+    other.attach(&there).expect("it has none");
+    let requests = async {
+        loop {
+            assert!(take(&there, "acme", 1).await.is_allowed());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let reconciled = async {
+        while sums(&ledger).await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let how = Reconciliation {
+            repairs: true,
+            again_after: Duration::from_secs(1),
+            ..Default::default()
+        };
+        reconcile(&ledger, &here, how).await
+    };
+    let drifts = tokio::select! {
+        () = requests => unreachable!("it goes on"),
+        drifts = reconciled => drifts,
+    };
+    assert_eq!(drifts, []);
+    other.flush().await.expect("it writes");
+    let left = take(&there, "acme", 0).await.verdicts()[0].remaining();
+    assert_eq!(sums(&ledger).await["acme"], 1_000_000 - left as i64);
+}
+
+#[tokio::test]
+async fn reconciling_leaves_a_window_alone_that_has_ended_meanwhile() {
+    let (_folder, url) = file();
+    let ledger = Ledger::open(&url).await.expect("it opens");
+    let limiter = limiter(MemoryStore::new(), Quota::fixed_window(100, SECOND));
+    ledger.attach(&limiter).expect("it has none");
+    for name in ["acme", "bolt", "cone"] {
+        let _ = take(&limiter, name, 7).await;
+    }
+    let how = Reconciliation {
+        per_second: 2,
+        again_after: Duration::ZERO,
+        ..Default::default()
+    };
+    assert_eq!(reconcile(&ledger, &limiter, how).await, []);
 }
