@@ -266,6 +266,8 @@ pub(crate) struct SlowDenials {
 #[derive(Clone)]
 pub(crate) struct RequestSettings {
     pub(crate) rule: tollgate_core::Rule,
+    /// Whether it is the shadow that a handle has made of another one.
+    pub(crate) is_preview: bool,
     /// `None`: a rule for handlers.
     pub(crate) key: Option<Arc<dyn KeyExtractor>>,
     pub(crate) cost: Option<Arc<CostFn>>,
@@ -326,6 +328,7 @@ impl RequestRule {
     fn new(rule: tollgate_core::Rule, key: Option<Arc<dyn KeyExtractor>>) -> Self {
         let settings = RequestSettings {
             rule,
+            is_preview: false,
             key,
             cost: None,
             plan: None,
@@ -372,8 +375,8 @@ impl RequestRule {
         }
         let mut copy = self.clone();
         let settings = copy.set();
-        (settings.rule, settings.quota) = (shadow, None);
-        (settings.on_denied, settings.id) = (None, None);
+        (settings.rule, settings.is_preview) = (shadow, true);
+        (settings.quota, settings.on_denied, settings.id) = (None, None, None);
         copy
     }
 

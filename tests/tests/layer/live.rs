@@ -296,3 +296,18 @@ async fn what_was_reported_of_a_layer_is_not_reported_again_of_its_next_rules() 
         layer.handle().replace([rule("api", limit)]).expect("valid");
     }
 }
+
+#[test]
+fn a_preview_leaves_a_rule_of_its_name_alone() {
+    let rules = [rule("image", 60), rule("image-preview", 1)];
+    let layer = RateLimitLayer::new(still().0, rules).expect("valid");
+    let handle = layer.handle();
+    let error = handle
+        .preview("image", window(30))
+        .expect_err("the name is taken");
+    assert!(error.to_string().contains("\"image-preview\""), "{error}");
+    handle.end_preview("image").expect("there is none");
+    let limiter = layer.limiter();
+    let rules = limiter.rules();
+    assert!(rules.rules().len() == 2 && rules.all_enforced());
+}

@@ -12,7 +12,7 @@ use tollgate_core::{
 
 use crate::{
     rate_limit::live_config::{LayerRules, NewRules},
-    rule::{KeyedRule, RequestRule},
+    rule::{KeyedRule, RequestRule, RequestSettings},
 };
 
 /// Replaces the rules of a layer while requests are served: see [`RateLimitLayer::handle`](crate::RateLimitLayer::handle).
@@ -119,7 +119,8 @@ impl RulesHandle {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name; a limit that does not go with its plans, or that the store cannot serve. Nothing changes.
+    /// There is no rule of this name; another rule has the name of the shadow; a limit that does not go with its plans, or that the
+    /// store cannot serve. Nothing changes.
     pub fn preview(&self, rule: &str, quota: Quota) -> Result<String, RuleError> {
         let name = preview_name(rule);
         let (of, shadow) = (rule.to_owned(), name.clone());
@@ -130,11 +131,8 @@ impl RulesHandle {
                 let unknown = UnknownName::new("rule", &of, names);
                 RuleError::general(RuleErrorKind::RuleSet, unknown.to_string())
             })?;
-            let others = rules
-                .iter()
-                .filter(|it| it.settings().rule.name() != shadow);
             let preview = found.as_shadow(&shadow, quota);
-            Ok(others.cloned().chain([preview]).collect())
+            Ok(without_preview(rules, &shadow).chain([preview]).collect())
         })?;
         Ok(name)
     }
@@ -146,12 +144,7 @@ impl RulesHandle {
     /// As [`replace`](Self::replace).
     pub fn end_preview(&self, rule: &str) -> Result<(), RuleError> {
         let shadow = preview_name(rule);
-        self.edit(move |rules| {
-            let others = rules
-                .iter()
-                .filter(|it| it.settings().rule.name() != shadow);
-            Ok(others.cloned().collect())
-        })
+        self.edit(move |rules| Ok(without_preview(rules, &shadow).collect()))
     }
 
     fn edit(
@@ -180,6 +173,16 @@ impl RulesHandle {
 
 fn preview_name(rule: &str) -> String {
     format!("{rule}-preview")
+}
+
+/// All rules but the preview of this name.
+fn without_preview<'a>(
+    rules: &'a [RequestRule],
+    name: &'a str,
+) -> impl Iterator<Item = RequestRule> + 'a {
+    let is_it = move |it: &RequestSettings| it.is_preview && it.rule.name() == name;
+    let others = rules.iter().filter(move |rule| !is_it(rule.settings()));
+    others.cloned()
 }
 
 impl fmt::Debug for RulesHandle {
