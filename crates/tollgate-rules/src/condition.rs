@@ -5,7 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 use http::{HeaderName, HeaderValue, Method};
 use tollgate::{
     Head, RequestRule,
-    condition::{grpc_method_is, grpc_service_is, in_list, method_in},
+    condition::{grpc_method_is, grpc_service_is, method_in},
     siblings::{PathPattern, path_matches, words_are},
 };
 
@@ -23,7 +23,7 @@ pub(crate) enum Subject<'a> {
     Client(&'a NamedClient<'a>),
 }
 
-/// Whether it holds. `None`: of the client alone it is not known.
+/// Whether it holds. `None`: of the client alone it is not known, nor of a request that sends the key of a list more than once.
 type Holds = dyn Fn(&Subject<'_>) -> Option<bool> + Send + Sync;
 
 /// A condition, and what is known of it.
@@ -249,15 +249,15 @@ impl Condition {
             return reader.wrong(&by.span, message);
         }
         if let (Some(list), Some(key)) = (list, key) {
-            let has = in_list(key.extractor(), &list);
+            let by = key.extractor();
             self.add_with(move |subject| match subject {
-                Subject::Request(head) => Some(has(head)),
+                Subject::Request(head) => list.has(&by, head),
                 Subject::Client(client) => key.is_listed(&list, client),
             });
         }
     }
 
-    /// Lets a rule apply where it holds.
+    /// Lets a rule apply where it holds, and where that is not known: a key that is sent twice gets past no deny list.
     pub(crate) fn select(&self, mut rule: RequestRule) -> RequestRule {
         // Of these the index of a layer knows.
         if let Some(path) = &self.path {
@@ -270,18 +270,18 @@ impl Condition {
             rule = rule.when(words_are(words.clone()));
         }
         for holds in self.others.clone() {
-            rule = rule.when(move |head| holds(&Subject::Request(head)) == Some(true));
+            rule = rule.when(move |head| holds(&Subject::Request(head)) != Some(false));
         }
         rule
     }
 
-    /// Whether it holds for a request.
+    /// Whether it certainly holds for a request.
     pub(crate) fn predicate(&self) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
         let condition = self.clone();
         move |head| condition.holds(&Subject::Request(head)) == Some(true)
     }
 
-    /// Whether it holds. `None`: of the client alone it is not known.
+    /// Whether it holds, if that is known.
     pub(crate) fn holds(&self, subject: &Subject<'_>) -> Option<bool> {
         let all = self.routes.iter().chain(&self.others);
         all_of(all.map(|holds| holds(subject)))

@@ -354,6 +354,7 @@ impl<'a> Explaining<'a> {
         let unless = self.rule.unless.as_ref();
         match unless.map_or(Some(false), |unless| unless.holds(subject)) {
             Some(true) => Some(Explained::Exempt),
+            _ if matches!(subject, Subject::Request(_)) => None,
             Some(false) if is_known => None,
             _ => Some(Explained::DependsOnRequest),
         }

@@ -163,13 +163,15 @@ pub fn client_in<N: ToString>(
 /// [`client_ip`]: for [`RequestRule::exempt`](crate::RequestRule::exempt), and for lists of other keys than the rule's own, which
 /// [`when_listed`](crate::RequestRule::when_listed) asks for.
 ///
-/// It is `false` for a request without this key, and for one whose key is looked up.
+/// It is `false` for a request without this key, for one that sends it more than once, and for one whose key is looked up. So take
+/// `when_listed` for keys that are to be denied.
 pub fn in_list(
     by: impl KeyExtractor,
     list: &KeyList,
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (mistake, list) = (by.validate().err(), list.clone());
-    let condition = KnownCondition::new(Routes::any(), move |head| list.has(&by, head));
+    let condition =
+        KnownCondition::new(Routes::any(), move |head| list.has(&by, head) == Some(true));
     condition.with_mistake(mistake).into_fn()
 }
 

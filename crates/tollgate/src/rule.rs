@@ -718,7 +718,7 @@ impl RequestRule {
         let (nobody, ()) = http::Request::new(()).into_parts();
         match self.settings.key.clone() {
             Some(by) if by.client_address(&Head::from(&nobody)).is_some() => {
-                self.when(move |head| list.has(&by, head))
+                self.when(move |head| list.has(&by, head) == Some(true))
             }
             _ => self.when_key(move |key| list.has_key(key)),
         }

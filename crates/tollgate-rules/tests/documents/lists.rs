@@ -17,7 +17,7 @@ use tollgate_rules::{
     Bindings, Format, ListFile, LiveRules, RuleDocument, RuleText, redis::RedisRules,
 };
 
-use crate::{says, until};
+use crate::{passing, says, until};
 
 fn has(list: &KeyList, key: &str) -> bool {
     list.has_key(Key::of(key).as_ref())
@@ -146,6 +146,65 @@ fn a_document_asks_a_bound_list_for_a_named_key_and_a_hashed_one_holds_no_keys()
             .expect_err("it is wrong")
             .to_string();
         says(&error, words);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_sent_twice_passes_no_deny_list_and_is_no_partner() {
+    let lists = ["revoked", "partners"].map(KeyList::new);
+    for list in &lists {
+        list.set(["acme-key-1"]).expect("valid");
+    }
+    let bindings = lists.iter().fold(Bindings::new(), Bindings::list);
+    for (rule, passed) in [
+        (
+            "limit = 'none'\nby = 'header:x-api-key'\nwhen = REVOKED",
+            [0, 10, 0],
+        ),
+        (
+            "limit = 'none'\nby = 'constant'\nwhen = { any = [{ all = [REVOKED] }] }",
+            [0, 10, 0],
+        ),
+        (
+            "limit = '2/min'\nby = 'constant'\nwhen = REVOKED",
+            [2, 10, 2],
+        ),
+        (
+            "limit = '2/min'\nby = 'constant'\nwhen = { not = [PARTNERS] }",
+            [10, 2, 2],
+        ),
+        (
+            "limit = '2/min'\nby = 'constant'\nunless = PARTNERS",
+            [10, 2, 2],
+        ),
+    ] {
+        let text = format!("version = 1\n[[rules]]\nname = 'rule'\n{rule}\n")
+            .replace(
+                "REVOKED",
+                "{ in_list = 'revoked', by = 'header:x-api-key' }",
+            )
+            .replace(
+                "PARTNERS",
+                "{ in_list = 'partners', by = 'header:x-api-key' }",
+            );
+        let document = RuleDocument::parse(&text, Format::Toml, &bindings).expect("valid");
+        let cases: [&[&str]; 3] = [&["acme-key-1"], &["other"], &["acme-key-1", "other"]];
+        for (keys, passed) in cases.into_iter().zip(passed) {
+            let request = || {
+                let request = http::Request::get("/");
+                let keys = keys.iter();
+                let request = keys.fold(request, |request, key| request.header("x-api-key", *key));
+                request.body(String::new()).expect("a request")
+            };
+            let passes = passing(document.rules(), request).await;
+            assert_eq!(passes, passed, "{rule}: {keys:?}");
+            let (head, _) = request().into_parts();
+            assert_eq!(
+                document.explain(&head)[0].counts(),
+                passed < 10,
+                "{rule}: {keys:?}"
+            );
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use tollgate_core::{KeyBuf, PartKind, RuleError, RuleErrorKind, Tick};
 use crate::{
     diagnostics,
     head::Head,
-    key::{Extracted, KeyExtractor},
+    key::{Extracted, KeyExtractor, NoKey},
     key_list::set::{Entry, Set, read_entry},
 };
 
@@ -168,21 +168,27 @@ impl KeyList {
         self.shared.set.load().has_address(address, 128)
     }
 
-    /// Whether it has the key that `by` finds in a head, or the whole address where that is the client's.
-    pub(crate) fn has(&self, by: &dyn KeyExtractor, head: &Head<'_>) -> bool {
+    /// Whether it has the key that `by` finds in a head, or the whole address where that is the client's. `None`: the request has
+    /// the key more than once, and the application may read any of these.
+    #[doc(hidden)]
+    pub fn has(&self, by: &dyn KeyExtractor, head: &Head<'_>) -> Option<bool> {
         match by.client_address(head) {
-            Some(Ok(address)) => return self.has_address(address),
+            Some(Ok(address)) => return Some(self.has_address(address)),
             Some(Err(why)) => {
                 // Once.
                 if !self.shared.is_reported.swap(true, Ordering::Relaxed) {
                     diagnostics::error(&format!("no client is in list {:?}: {why}", self.name()));
                 }
-                return false;
+                return Some(false);
             }
             None => {}
         }
         let mut key = KeyBuf::new();
-        matches!(by.extract(head, &mut key), Extracted::Key) && self.has_key(&key)
+        match by.extract(head, &mut key) {
+            Extracted::Key => Some(self.has_key(&key)),
+            Extracted::Nothing(NoKey::Ambiguous) => None,
+            Extracted::Nothing(_) | Extracted::Later(_) => Some(false),
+        }
     }
 }
 
