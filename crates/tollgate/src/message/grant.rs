@@ -108,9 +108,11 @@ fn timed_out(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
     })
 }
 
-/// Whether to peek before acquiring: a shadow counts every attempt, so several messages must not be attempted repeatedly.
+/// Whether to peek before acquiring: a shadow counts every attempt, and a block every denial, so several messages must not be
+/// attempted repeatedly.
 fn must_peek(call: &Call, messages: u64) -> bool {
-    messages > 1 && !call.config.rules.set().all_enforced()
+    let rules = call.config.rules.set();
+    messages > 1 && (!rules.all_enforced() || rules.has_blocks())
 }
 
 fn acquire(call: &Call, messages: u64) -> Step<Decision> {

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 use tollgate::{
-    MINUTE, OnStoreError, Quota, Rule,
+    Block, MINUTE, OnStoreError, Quota, Rule, SECOND,
     key::constant,
     message::{MessageBody, MessageLimitLayer},
 };
@@ -147,4 +147,30 @@ async fn a_message_is_not_handed_on_before_it_is_counted() {
         panic!("the store has answered");
     };
     assert_eq!(frame.into_data().expect("data").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_of_several_messages_counts_one_denial_towards_a_block() {
+    for (limit, block_after, waits, blocks) in [(5, 2, false, 0), (2, 1, false, 1), (5, 2, true, 0)]
+    {
+        let metrics = Metrics::record();
+        let rule = rule(limit).block(Block::after(block_after));
+        let limits = MessageLimitLayer::new(still(), [rule.by(constant("all"))]);
+        let limits = limits.expect("a valid rule");
+        let limits = match waits {
+            true => limits.wait_up_to(SECOND),
+            false => limits,
+        };
+        let service = limits.layer(service_fn(read));
+        let Ok(response) = service.clone().oneshot(messages(limit as usize - 1)).await;
+        assert_eq!(status(&response), None);
+        // One of them fits.
+        let Ok(response) = service.oneshot(messages(3)).await;
+        assert_eq!(status(&response), Some("8"));
+        let counted = metrics.counted();
+        let allowed = [("rule", "messages"), ("decision", "allowed")];
+        let units = counted.sum("tollgate_cost_units_total", &allowed);
+        let begun = counted.sum("tollgate_blocks_total", &[("rule", "messages")]);
+        assert_eq!((units, begun), (limit, blocks), "{block_after} {waits}");
+    }
 }
