@@ -119,6 +119,14 @@ impl CheckPolicies {
         self.store_errors.push((applies, answer));
     }
 
+    /// The same, where a failed store is answered as the rule says.
+    pub(crate) fn exact_alone(&self) -> Self {
+        Self {
+            exact: self.exact.clone(),
+            store_errors: Vec::new(),
+        }
+    }
+
     /// The first setting that was made.
     pub(crate) fn call(&self) -> &'static str {
         match self.exact.is_empty() {

@@ -373,11 +373,22 @@ impl RequestRule {
             let plan_name = rule.plan_name(plan).unwrap_or_default();
             shadow = shadow.plan(plan_name, *rule.quota_of(plan));
         }
-        let mut copy = self.clone();
-        let settings = copy.set();
-        (settings.rule, settings.is_preview) = (shadow, true);
-        (settings.quota, settings.on_denied, settings.id) = (None, None, None);
-        copy
+        let policies = self.settings.policies.as_ref();
+        let settings = RequestSettings {
+            rule: shadow,
+            is_preview: true,
+            quota: None,
+            id: None,
+            // What clients and an application get of denials, and of a failed store, is the rule's own.
+            policies: policies.map(|policies| Arc::new(policies.exact_alone())),
+            on_denied: None,
+            slow_denials: None,
+            challenges: Vec::new(),
+            ..RequestSettings::clone(&self.settings)
+        };
+        Self {
+            settings: Arc::new(settings),
+        }
     }
 
     /// The same with other numbers: those that switches and overrides make of a rule in a file. For the crates of tollgate.

@@ -6,9 +6,9 @@ use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::Notify;
 use tollgate::{
-    Admission, Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, RequestRule,
-    Rule, RulesHandle, error::RuleErrorKind, header::HeaderStyle, key::constant,
-    message::MessageLimitLayer,
+    Admission, Key, Limiter, MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rejection,
+    RequestRule, Rule, RulesHandle, SECOND, error::RuleErrorKind, header::HeaderStyle,
+    key::constant, message::MessageLimitLayer,
 };
 use tollgate_tests::{
     app::{get, left, still},
@@ -310,4 +310,29 @@ fn a_preview_leaves_a_rule_of_its_name_alone() {
     let limiter = layer.limiter();
     let rules = limiter.rules();
     assert!(rules.rules().len() == 2 && rules.all_enforced());
+}
+
+#[test]
+fn a_preview_has_no_answers_of_its_own_and_a_rule_for_handlers_has_none() {
+    let searches = Rule::new("searches", window(60)).threshold("many", window(30));
+    let writes = Rule::new("writes", window(60)).on_store_error(OnStoreError::LocalShare);
+    let rules = [
+        searches
+            .by(constant("all"))
+            .challenge("many", |_, _| None)
+            .slow_denials(SECOND, 1),
+        writes
+            .by(constant("all"))
+            .on_store_error_when(|_| true, OnStoreError::LocalShare),
+        Rule::new("log-in", window(5)).by_handler(),
+    ];
+    let layer = RateLimitLayer::new(still().0, rules).expect("valid");
+    for name in ["searches", "writes"] {
+        let shadow = layer.handle().preview(name, window(9)).expect("valid");
+        assert_eq!(shadow, format!("{name}-preview"));
+    }
+    let error = layer.handle().preview("log-in", window(1));
+    let error = error.expect_err("no handler checks it");
+    assert_eq!(error.kind(), RuleErrorKind::Key, "{error}");
+    assert!(error.to_string().contains("by_handler"), "{error}");
 }

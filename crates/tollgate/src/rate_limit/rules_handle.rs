@@ -119,8 +119,8 @@ impl RulesHandle {
     ///
     /// # Errors
     ///
-    /// There is no rule of this name; another rule has the name of the shadow; a limit that does not go with its plans, or that the
-    /// store cannot serve. Nothing changes.
+    /// There is no rule of this name; it is [for handlers](crate::Rule::by_handler), who check rules by name; another rule has the
+    /// name of the shadow; a limit that does not go with its plans, or that the store cannot serve. Nothing changes.
     pub fn preview(&self, rule: &str, quota: Quota) -> Result<String, RuleError> {
         let name = preview_name(rule);
         let (of, shadow) = (rule.to_owned(), name.clone());
@@ -132,6 +132,14 @@ impl RulesHandle {
                 RuleError::general(RuleErrorKind::RuleSet, unknown.to_string())
             })?;
             let preview = found.as_shadow(&shadow, quota);
+            if found.settings().key.is_none() {
+                return Err(RuleError::new(
+                    RuleErrorKind::Key,
+                    of,
+                    "with by_handler() a handler checks the rule by its name, and would not check a preview; add a rule that is a \
+                     shadow(), and check it in the handler as well",
+                ));
+            }
             Ok(without_preview(rules, &shadow).chain([preview]).collect())
         })?;
         Ok(name)
