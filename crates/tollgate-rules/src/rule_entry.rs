@@ -7,7 +7,9 @@ use tollgate::{
     Head, Missing, RequestRule, Rule,
     key::{constant, header},
 };
-use tollgate_core::{AlgorithmKind, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet};
+use tollgate_core::{
+    AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet,
+};
 
 use crate::{
     bindings::{PlanFn, QuotaFn, Side},
@@ -255,7 +257,7 @@ impl RuleEntry {
             rule = rule.unit(unit);
         }
         if side == Side::Edge {
-            refuse_for_service(&fields, &own, key.as_ref());
+            refuse_for_service(&fields, &rule, key.as_ref());
         }
         let entry = Self {
             content: node.content(),
@@ -452,7 +454,7 @@ fn refuse_for_layer(fields: &Fields<'_>, cost: Option<&Cost>, answers: &StoreErr
 }
 
 /// Notes what only a service can do.
-fn refuse_for_service(fields: &Fields<'_>, limit: &Quota, key: Option<&RuleKey>) {
+fn refuse_for_service(fields: &Fields<'_>, rule: &tollgate_core::Rule, key: Option<&RuleKey>) {
     let refuse = |field: &str, what: &str| {
         let message = format!(
             "{what} for services: a proxy asks once, before the request goes on, and waits for milliseconds; give the rule \
@@ -463,8 +465,11 @@ fn refuse_for_service(fields: &Fields<'_>, limit: &Quota, key: Option<&RuleKey>)
     for name in FOR_SERVICE {
         refuse(name, &format!("{name} is"));
     }
-    if limit.algorithm() == AlgorithmKind::Concurrent {
+    if rule.quota().algorithm() == AlgorithmKind::Concurrent {
         refuse("limit", "slots are");
+    }
+    if rule.block_setting().is_some_and(Block::counts_settled) {
+        refuse("block", "count_settled is");
     }
     if let Some(by) = key.and_then(RuleKey::of_service) {
         refuse("by", &format!("{by:?} is"));

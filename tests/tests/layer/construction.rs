@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tollgate::{
-    Key, MemoryStore, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule, RuleError,
-    SECOND,
+    Block, Key, MemoryStore, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
+    RuleError, SECOND,
     error::RuleErrorKind,
     header::HeaderStyle,
     key::{KeyExtractor, client_ip, constant, header, path_parameter},
@@ -185,7 +185,9 @@ fn settings_without_effect_on_a_rule_for_handlers_are_rejected() {
 fn a_message_holds_no_slot_and_has_no_response() {
     let slots = all("named", Quota::concurrent(1));
     let settled = by(constant("all")).count_if(|response| response.is_failure());
-    for rule in [slots, settled] {
+    let blocks = Block::after(1).count_settled();
+    let blocks = by(constant("all")).block(blocks);
+    for rule in [slots, settled, blocks] {
         let layer = tollgate::message::MessageLimitLayer::new(MemoryStore::new(), [rule]);
         let error = layer.expect_err("it is refused").to_string();
         assert!(

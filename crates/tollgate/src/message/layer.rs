@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use tollgate_core::{Limiter, RuleError, RuleErrorKind, Store};
+use tollgate_core::{Block, Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
 
 use crate::{
@@ -168,6 +168,10 @@ fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
                 .to_owned()
         } else if rule.rule.has_slots() {
             "a slot is held until a response ends, and a message has none; put the rule into a RateLimitLayer, which counts calls"
+                .to_owned()
+        } else if rule.rule.block_setting().is_some_and(Block::counts_settled) {
+            "count_settled() counts what is settled with a response, and a message has none: count denials, or put the rule into a \
+             RateLimitLayer"
                 .to_owned()
         } else if rule.id.is_some() {
             "the messages of a call have one id, so that three of them would repeat the first; put the rule into a RateLimitLayer"
