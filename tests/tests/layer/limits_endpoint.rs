@@ -161,6 +161,17 @@ async fn an_answer_says_what_it_does_not_know() {
 }
 
 #[tokio::test]
+async fn slots_come_back_when_requests_end_and_not_at_a_time() {
+    let rule = Rule::new("exports", Quota::concurrent(3)).by(constant("all"));
+    let layer = RateLimitLayer::new(still().0, [rule]).unwrap();
+    let app = with_endpoint(&layer);
+    let _running = send(&app, get("/")).await;
+    let shown = resources(&app, get("/limits")).await;
+    let slots = json!({ "limit": 3, "used": 1, "remaining": 2, "reset": null });
+    assert_eq!(shown["exports"], slots);
+}
+
+#[tokio::test]
 async fn rules_of_a_layer_that_hides_its_quota_are_not_shown() {
     let rule = Rule::new("secret", Quota::gcra(9, HOUR)).by(header("x-api-key"));
     let layer = RateLimitLayer::new(still().0, [rule]).unwrap().hide_quota();

@@ -60,7 +60,7 @@ const RULE: &str = "limits-endpoint";
 /// | --- | --- |
 /// | `limit` | the limit of the caller's plan, in units |
 /// | `used`, `remaining` | units; `null` while the store fails |
-/// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` while the store fails |
+/// | `reset` | when all units are back, in seconds since the Unix epoch by the clock of the service, rounded up; `null` for [slots](Quota::concurrent), and while the store fails |
 /// | `plan` | the plan, where the caller has one |
 /// | `window_end` | of a [calendar](Quota::calendar), when its window ends: `2026-08-01T00:00:00+02:00[Europe/Zurich]` |
 /// | `debt` | units that were charged beyond the limit, and are paid back before a request passes; only where there are any |
@@ -239,6 +239,8 @@ fn resource<'a>(
         remaining,
         reset: match verdict.is_blocked() {
             true => verdict.retry().delay().map(|left| epoch_seconds(now, left)),
+            // Slots come back when requests end.
+            false if verdict.is_of_slots() => None,
             false => is_known.then(|| epoch_seconds(now, verdict.reset_after())),
         },
         plan: rule.plan_name(verdict.plan()),
