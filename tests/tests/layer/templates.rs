@@ -7,8 +7,10 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tollgate::{
-    DAY, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, Rule, clock::ManualClock,
-    header::HeaderStyle, key::header,
+    DAY, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, Rule,
+    clock::ManualClock,
+    header::HeaderStyle,
+    key::{constant, header},
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -139,4 +141,55 @@ async fn fields_and_bodies_have_the_names_that_clients_expect() {
         error.to_string().contains("did you mean \"limit\"?"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn fields_of_a_style_are_written_before_those_of_the_service() {
+    let field = |style, name, template| {
+        let rule = Rule::new("api", Quota::fixed_window(60, MINUTE)).by(constant("all"));
+        let layer = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a rule");
+        let layer = layer.headers(style).expect("a style");
+        layer.header_field(HeaderName::from_static(name), template)
+    };
+    for (style, name, template, expected) in [
+        (
+            HeaderStyle::X_RATELIMIT_DELTA,
+            "x-ratelimit-remaining",
+            "{remaining}",
+            ["x-ratelimit-limit", "x-ratelimit-remaining"],
+        ),
+        (
+            HeaderStyle::DRAFT_6,
+            "ratelimit-remaining",
+            "{remaining}",
+            ["ratelimit-limit", "ratelimit-remaining"],
+        ),
+        (
+            HeaderStyle::DRAFT_7,
+            "ratelimit-policy",
+            "{limit};window={window}",
+            ["ratelimit-policy", "ratelimit"],
+        ),
+    ] {
+        let layer = field(style, name, template).expect("a template");
+        let service = layer.layer(service_fn(empty));
+        let Ok(response) = service.oneshot(Request::default()).await;
+        let values = expected.map(|name| {
+            let mut values = response.headers().get_all(name).iter();
+            let value = values.next().map(|value| value.to_str().expect("ascii"));
+            assert!(values.next().is_none(), "{name} is there twice");
+            value.unwrap_or_default().to_owned()
+        });
+        let style = match style {
+            HeaderStyle::DRAFT_7 => ["60;w=60", "limit=60, remaining=59, reset="],
+            _ => ["60", "59"],
+        };
+        assert!(
+            values
+                .iter()
+                .zip(style)
+                .all(|(value, of_style)| value.starts_with(of_style)),
+            "{name}: {values:?}"
+        );
+    }
 }

@@ -73,18 +73,6 @@ impl Headers {
             return;
         };
         let delta = whole_seconds(closest.lasts);
-        for (name, template) in &*self.own {
-            // An inner limiter's stays: no two of these can be compared.
-            if map.contains_key(name) {
-                continue;
-            }
-            let quota = (closest.rule, closest.plan, closest.remaining);
-            let values = Values::new(rules, Some(quota), Some(closest.lasts), map);
-            let text = template.text(&values);
-            if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
-                let _ = map.try_insert(name, value);
-            }
-        }
         if let Some(numbered) = &self.numbered {
             numbered.write(map, rules, statuses);
         }
@@ -102,6 +90,18 @@ impl Headers {
             );
         } else if self.style.has(HeaderStyle::X_RATELIMIT_DELTA) {
             X_RATELIMIT.write(map, closest, delta);
+        }
+        for (name, template) in &*self.own {
+            // One of the style, or an inner limiter's, stays: no two of these can be compared.
+            if map.contains_key(name) {
+                continue;
+            }
+            let quota = (closest.rule, closest.plan, closest.remaining);
+            let values = Values::new(rules, Some(quota), Some(closest.lasts), map);
+            let text = template.text(&values);
+            if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+                let _ = map.try_insert(name, value);
+            }
         }
     }
 }
