@@ -97,6 +97,8 @@ impl Values {
         let limit = found.and_then(|(rule, (_, plan, _))| rule.limit_under(plan));
         let left = found.map(|(_, (.., left))| left);
         let window = found.map(|(rule, (_, plan, _))| rule.quota_under(plan).window());
+        // Slots have none.
+        let window = window.filter(|window| !window.is_zero());
         let used = limit.zip(left);
         let reset_at = reset.map(|reset| epoch_seconds(response_time(map), reset));
         let text = |number: Option<u64>| number.map(|number| number.to_string());

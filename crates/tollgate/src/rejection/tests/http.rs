@@ -174,6 +174,10 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
         (Reason::Slots, "too_many_at_once", ""),
         (Reason::QueueFull, "too_many_waiting", " The queue is full."),
         (
+    let template = || {
+        let template = Rejection::json_template(r#"{"why": {reason}, "per": {window}}"#);
+        template.expect("a template")
+    };
             Reason::WaitExpired,
             "waited_too_long",
             " The time to wait is over.",
@@ -186,6 +190,10 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
         assert_eq!(
             scene.value(Rejection::json(), &denial),
             json!({ "error": error, "message": detail, "rule": "exports" })
+        );
+        assert_eq!(
+            scene.value(template(), &denial),
+            json!({ "why": reason.as_str(), "per": null })
         );
         assert_eq!(
             scene.body(Rejection::text(), &denial),
