@@ -68,7 +68,7 @@ impl LookUps {
 }
 
 /// `start`, or `Err` if the runtime has no timer, which tokio reports only by a panic.
-fn with_timer<T>(start: impl FnOnce() -> T) -> thread::Result<T> {
+pub(crate) fn with_timer<T>(start: impl FnOnce() -> T) -> thread::Result<T> {
     // A timer that does not start leaves no state behind.
     catch_unwind(AssertUnwindSafe(start))
 }

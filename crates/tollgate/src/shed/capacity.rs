@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::pending,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,7 +15,7 @@ use tollgate_core::{
     AlgorithmKind, Check, Decision, Key, Limiter, RuleError, RuleErrorKind, Step, Tick,
 };
 
-use crate::shed::adaptive::AdaptiveLimit;
+use crate::{rate_limit::look_ups::with_timer, shed::adaptive::AdaptiveLimit};
 
 /// How long the share of slots in use is believed, in ticks.
 const SLOTS_ARE_READ_EACH: Tick = 50_000;
@@ -262,6 +263,10 @@ impl Drop for WorkerDelay {
 }
 
 async fn measure(delay: Weak<WorkerDelay>) {
+    if with_timer(|| tokio::time::sleep(INTERVAL)).is_err() {
+        // A task that has ended would be started again by each request.
+        pending::<()>().await;
+    }
     loop {
         let due = Instant::now() + INTERVAL;
         tokio::time::sleep_until(due).await;
@@ -272,5 +277,25 @@ async fn measure(delay: Weak<WorkerDelay>) {
         delay
             .micros
             .store(before - before / 4 + late / 4, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{runtime::Builder, task::yield_now};
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_without_a_timer_is_asked_once_and_sheds_nothing() {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let delay = Arc::new(WorkerDelay::new(Duration::from_millis(50)));
+        runtime.block_on(async {
+            assert_eq!(delay.share(), 0.0);
+            yield_now().await;
+            yield_now().await;
+        });
+        let task = delay.task.lock().expect("no panic");
+        assert!(task.as_ref().is_some_and(|task| !task.is_finished()));
     }
 }
