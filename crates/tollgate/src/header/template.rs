@@ -115,8 +115,8 @@ impl Values {
     }
 
     /// With why a request was denied.
-    pub(crate) fn with_reason(mut self, reason: &str) -> Self {
-        self.0[REASON] = Some(reason.to_owned());
+    pub(crate) fn with_reason(mut self, reason: Option<&str>) -> Self {
+        self.0[REASON] = reason.map(str::to_owned);
         self
     }
 }

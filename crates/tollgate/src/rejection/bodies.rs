@@ -90,14 +90,15 @@ pub(super) fn problem(details: &DenialDetails<'_>) -> OpenBody {
 pub(super) fn json(details: &DenialDetails<'_>) -> OpenBody {
     let mut body = JsonObject::new();
     let error = match details.reason {
-        Reason::Quota => "rate_limit_exceeded",
-        Reason::Never => "cost_too_high",
-        Reason::Slots => "too_many_at_once",
-        Reason::QueueFull => "too_many_waiting",
-        Reason::WaitExpired => "waited_too_long",
-        Reason::NoKey => "no_key",
-        Reason::Blocked => "blocked",
-        _ => "unavailable",
+        None => "refused",
+        Some(Reason::Quota) => "rate_limit_exceeded",
+        Some(Reason::Never) => "cost_too_high",
+        Some(Reason::Slots) => "too_many_at_once",
+        Some(Reason::QueueFull) => "too_many_waiting",
+        Some(Reason::WaitExpired) => "waited_too_long",
+        Some(Reason::NoKey) => "no_key",
+        Some(Reason::Blocked) => "blocked",
+        Some(_) => "unavailable",
     };
     body.text("error", error);
     let detail = details.detail();

@@ -112,6 +112,16 @@ impl<'a> Denial<'a> {
         self.reason
     }
 
+    /// The same, as far as a client may know it: with a hidden quota, no slots, queues, blocks and keys.
+    pub(super) fn shown_reason(&self) -> Option<Reason> {
+        match self.reason {
+            reason if !self.hide_quota => Some(reason),
+            Reason::Slots | Reason::QueueFull | Reason::WaitExpired => Some(Reason::Quota),
+            Reason::Blocked | Reason::NoKey => None,
+            reason => Some(reason),
+        }
+    }
+
     /// When the same request would pass, exactly.
     #[must_use]
     pub fn retry(&self) -> Retry {

@@ -13,11 +13,11 @@ use crate::{header::unit_of, key::NoKey, rejection::denial::Denial};
 /// about the rules.
 #[derive(Debug)]
 pub(super) struct DenialDetails<'a> {
-    pub(super) reason: Reason,
+    /// `None`: it is hidden.
+    pub(super) reason: Option<Reason>,
     pub(super) status: StatusCode,
     pub(super) exceeded: SmallVec<[Exceeded<'a>; 2]>,
     no_key: Option<String>,
-    hides_quota: bool,
 }
 
 /// A policy that the request exceeds.
@@ -70,11 +70,10 @@ impl Exceeded<'_> {
 impl<'a> DenialDetails<'a> {
     pub(super) fn of(denial: &Denial<'a>) -> Self {
         let mut details = Self {
-            reason: denial.reason(),
+            reason: denial.shown_reason(),
             status: denial.status(),
             exceeded: SmallVec::new(),
             no_key: None,
-            hides_quota: denial.hides_quota(),
         };
         // What else is used up does not matter to who is blocked.
         if denial.hides_quota() || denial.reason() == Reason::Blocked {
@@ -108,10 +107,10 @@ impl<'a> DenialDetails<'a> {
     /// The details of a denial by this quota alone.
     pub(super) fn used_up(rule: &'a Rule, quota: &Quota, status: StatusCode) -> Self {
         Self {
-            reason: match quota.algorithm() {
+            reason: Some(match quota.algorithm() {
                 AlgorithmKind::Concurrent => Reason::Slots,
                 _ => Reason::Quota,
-            },
+            }),
             status,
             exceeded: SmallVec::from_iter([Exceeded {
                 name: rule.name(),
@@ -120,25 +119,32 @@ impl<'a> DenialDetails<'a> {
                 never: false,
             }]),
             no_key: None,
-            hides_quota: false,
         }
     }
 
     /// Whether the request exceeds a quota, as opposed to a failed store or a missing key.
     pub(super) fn is_quota(&self) -> bool {
-        matches!(
-            self.reason,
-            Reason::Quota | Reason::Never | Reason::Slots | Reason::QueueFull | Reason::WaitExpired
-        )
+        self.reason.is_some_and(|reason| {
+            matches!(
+                reason,
+                Reason::Quota
+                    | Reason::Never
+                    | Reason::Slots
+                    | Reason::QueueFull
+                    | Reason::WaitExpired
+            )
+        })
     }
 
     /// The reason for programs, where the policies do not tell it.
     pub(super) fn reason_word(&self) -> Option<&'static str> {
-        let is_shown = !matches!(
-            self.reason,
-            Reason::Slots | Reason::QueueFull | Reason::WaitExpired | Reason::Blocked
-        );
-        (!is_shown && !self.hides_quota).then(|| self.reason.as_str())
+        let reason = self.reason.filter(|reason| {
+            matches!(
+                reason,
+                Reason::Slots | Reason::QueueFull | Reason::WaitExpired | Reason::Blocked
+            )
+        });
+        reason.map(Reason::as_str)
     }
 
     /// A title of a few words.
@@ -157,9 +163,8 @@ impl<'a> DenialDetails<'a> {
         }
         let mut sentences: Vec<_> = self.exceeded.iter().map(Exceeded::sentence).collect();
         match self.reason {
-            _ if self.hides_quota => {}
-            Reason::QueueFull => sentences.push("The queue is full.".to_owned()),
-            Reason::WaitExpired => sentences.push("The time to wait is over.".to_owned()),
+            Some(Reason::QueueFull) => sentences.push("The queue is full.".to_owned()),
+            Some(Reason::WaitExpired) => sentences.push("The time to wait is over.".to_owned()),
             _ => {}
         }
         (!sentences.is_empty()).then(|| sentences.join(" "))

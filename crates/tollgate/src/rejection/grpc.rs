@@ -145,17 +145,16 @@ fn insert_status(fields: &mut HeaderMap, Status(code, message): Status) {
 
 /// The status of a denial (STATUS CODES of gRPC: a quota is RESOURCE_EXHAUSTED, a failure on our side UNAVAILABLE).
 fn status_of(denial: &Denial<'_>) -> Status {
-    match denial.reason() {
-        Reason::Quota => EXCEEDED,
-        Reason::Never => Status(8, "the request costs more than the limit ever allows"),
-        Reason::Slots | Reason::QueueFull | Reason::WaitExpired if denial.hides_quota() => EXCEEDED,
-        Reason::Slots => Status(8, "too many requests at once"),
-        Reason::QueueFull => Status(8, "too many requests wait"),
-        Reason::WaitExpired => Status(8, "the time to wait is over"),
-        Reason::NoKey => without_key(denial),
-        Reason::Blocked if denial.hides_quota() => Status(code_of(denial.status()), "refused"),
-        Reason::Blocked => Status(code_of(denial.status()), "blocked"),
-        _ => UNAVAILABLE,
+    match denial.shown_reason() {
+        _ if denial.reason() == Reason::NoKey => without_key(denial),
+        Some(Reason::Quota) => EXCEEDED,
+        Some(Reason::Never) => Status(8, "the request costs more than the limit ever allows"),
+        Some(Reason::Slots) => Status(8, "too many requests at once"),
+        Some(Reason::QueueFull) => Status(8, "too many requests wait"),
+        Some(Reason::WaitExpired) => Status(8, "the time to wait is over"),
+        Some(Reason::Blocked) => Status(code_of(denial.status()), "blocked"),
+        Some(_) => UNAVAILABLE,
+        None => Status(code_of(denial.status()), "refused"),
     }
 }
 

@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Quota, Rule};
+use tollgate_core::{Quota, Reason, Rule};
 
 use crate::{
     header::template::Values,
@@ -55,7 +55,7 @@ impl Responses {
             let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
             let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
             let values = Values::new(denial.rules(), quota, wait, &HeaderMap::new());
-            let values = values.with_reason(denial.reason().as_str());
+            let values = values.with_reason(denial.shown_reason().map(Reason::as_str));
             return template.json(&values).into();
         }
         match (self.prepared_body(denial), opener(&self.rejection.0)) {

@@ -40,7 +40,7 @@ impl Rejection {
         Self(Style::Problem)
     }
 
-    /// `application/json`: `error` (`rate_limit_exceeded`, `cost_too_high`, `unavailable` or `no_key`), `message`, `rule` (the
+    /// `application/json`: `error` (`rate_limit_exceeded`, `cost_too_high`, `unavailable`, `no_key`; `refused` if it is hidden), `message`, `rule` (the
     /// first that was exceeded) and `retry_after_ms`.
     pub fn json() -> Self {
         Self(Style::Json)

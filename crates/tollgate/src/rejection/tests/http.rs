@@ -138,6 +138,10 @@ fn a_missing_key_has_the_status_of_its_rule() {
         scene.body(Rejection::problem(), &quiet),
         r#"{"type":"about:blank","title":"Unauthorized","status":401}"#
     );
+    assert_eq!(
+        scene.body(Rejection::json(), &quiet),
+        r#"{"error":"refused","message":"Unauthorized"}"#
+    );
 }
 
 #[test]
@@ -170,14 +174,14 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
     let rule = Rule::new("exports", Quota::concurrent(1));
     scene.rules = RuleSet::new([rule]).expect("a valid rule");
     let at_once = "Policy \"exports\" allows 1 request at once.";
-    for (reason, error, sentence) in [
-        (Reason::Slots, "too_many_at_once", ""),
-        (Reason::QueueFull, "too_many_waiting", " The queue is full."),
-        (
     let template = || {
         let template = Rejection::json_template(r#"{"why": {reason}, "per": {window}}"#);
         template.expect("a template")
     };
+    for (reason, error, sentence) in [
+        (Reason::Slots, "too_many_at_once", ""),
+        (Reason::QueueFull, "too_many_waiting", " The queue is full."),
+        (
             Reason::WaitExpired,
             "waited_too_long",
             " The time to wait is over.",
@@ -188,12 +192,12 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
         let denial = scene.denial(&decision);
         let detail = format!("{at_once}{sentence}");
         assert_eq!(
-            scene.value(Rejection::json(), &denial),
-            json!({ "error": error, "message": detail, "rule": "exports" })
-        );
-        assert_eq!(
             scene.value(template(), &denial),
             json!({ "why": reason.as_str(), "per": null })
+        );
+        assert_eq!(
+            scene.value(Rejection::json(), &denial),
+            json!({ "error": error, "message": detail, "rule": "exports" })
         );
         assert_eq!(
             scene.body(Rejection::text(), &denial),
@@ -206,6 +210,14 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
         });
         let quiet = scene.denial(&decision).hide_quota(true);
         assert_eq!(scene.value(Rejection::problem(), &quiet), problem);
+        assert_eq!(
+            scene.value(Rejection::json(), &quiet),
+            json!({ "error": "rate_limit_exceeded", "message": "Quota exceeded" })
+        );
+        assert_eq!(
+            scene.value(template(), &quiet),
+            json!({ "why": "quota", "per": null })
+        );
         problem["detail"] = detail.into();
         problem["violated-policies"] = json!(["exports"]);
         problem["reason"] = reason.as_str().into();
