@@ -863,8 +863,8 @@ impl RequestRule {
     }
 
     /// Calls this with each request that the rule denies: for an audit of log-ins, or for a list of those to block. It gets the head
-    /// (for a rule [for handlers](Rule::by_handler) without its extensions), the key as the rule counts it, and the decision, which is
-    /// that of all rules. The response waits for it, so it should be short. A shadow denies nothing.
+    /// (without its extensions for a rule [for handlers](Rule::by_handler), and for messages), the key as the rule counts it, and the
+    /// decision, which is that of all rules. The response waits for it, so it should be short. A shadow denies nothing.
     ///
     /// ```
     /// use std::{collections::HashSet, sync::{Arc, Mutex}};

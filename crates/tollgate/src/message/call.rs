@@ -43,11 +43,13 @@ enum End {
 impl Call {
     pub(super) fn new(config: Arc<Config>, mut known: KnownChecks, head: &Head<'_>) -> Arc<Self> {
         config.rules.keys_of(head, &mut known);
+        // A rule that tells of denials is among those with keys.
+        let is_told = !known.found.is_empty();
         Arc::new(Self {
             config,
             checks: known.checks,
             found: known.found,
-            head: for_denial(head),
+            head: for_denial(head, is_told),
             end: Mutex::new(End::Open(None)),
         })
     }
@@ -117,8 +119,11 @@ impl Call {
 
 tollgate_core::debug_fields!(Call, it => denied: it.denied().is_some());
 
-/// The parts of a head that a gRPC denial depends on.
-fn for_denial(head: &Head<'_>) -> request::Parts {
+/// The parts of a head that a gRPC denial depends on, or all of its fields, where an application is told of it.
+fn for_denial(head: &Head<'_>, is_told: bool) -> request::Parts {
+    if is_told {
+        return head.to_parts(head.headers.clone());
+    }
     let mut headers = HeaderMap::new();
     for name in [header::CONTENT_TYPE, header::ACCEPT] {
         if let Some(value) = head.headers.get(&name) {

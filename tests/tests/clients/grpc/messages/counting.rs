@@ -174,3 +174,18 @@ async fn a_frame_of_several_messages_counts_one_denial_towards_a_block() {
         assert_eq!((units, begun), (limit, blocks), "{block_after} {waits}");
     }
 }
+
+#[tokio::test]
+async fn a_rule_tells_of_denials_with_the_fields_of_the_call() {
+    let (reported, mut received) = mpsc::channel(1);
+    let rule = rule(1).by(constant("all")).on_denied(move |head, _, _| {
+        let _ = reported.try_send(head.headers.get("user-agent").cloned());
+    });
+    let limits = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
+    let mut request = messages(2);
+    let agent = http::HeaderValue::from_static("grpc-rust");
+    request.headers_mut().insert("user-agent", agent.clone());
+    let Ok(response) = limits.layer(service_fn(read)).oneshot(request).await;
+    assert_eq!(status(&response), Some("8"));
+    assert_eq!(received.try_recv().expect("it was denied"), Some(agent));
+}
