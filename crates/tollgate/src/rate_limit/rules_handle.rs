@@ -102,7 +102,8 @@ impl RulesHandle {
     /// force. Clients under a plan keep the limit of their plan. Returns the name of the shadow, by which it is counted.
     ///
     /// It takes the place of an earlier preview of the rule, and stays until [`end_preview`](Self::end_preview), or until the rules
-    /// are replaced.
+    /// are replaced. It has the rule's key, conditions, cost and plans. It knows no waits, credits, debt, blocks and ids of requests:
+    /// of a rule that waits, say, it counts a denial where a request would only wait.
     ///
     /// ```
     /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
@@ -131,7 +132,6 @@ impl RulesHandle {
                 let unknown = UnknownName::new("rule", &of, names);
                 RuleError::general(RuleErrorKind::RuleSet, unknown.to_string())
             })?;
-            let preview = found.as_shadow(&shadow, quota);
             if found.settings().key.is_none() {
                 return Err(RuleError::new(
                     RuleErrorKind::Key,
@@ -140,6 +140,7 @@ impl RulesHandle {
                      shadow(), and check it in the handler as well",
                 ));
             }
+            let preview = found.as_shadow(&shadow, quota);
             Ok(without_preview(rules, &shadow).chain([preview]).collect())
         })?;
         Ok(name)
