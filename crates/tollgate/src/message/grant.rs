@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Decision, OnStoreError, Outcome, Pending, Reason, Retry, Step, Verdict, algorithm::Assessment,
-    observe::Timer, store::Checks,
+    Decision, OnStoreError, Outcome, Pending, Reason, Step, observe::Timer, store::Checks,
+    types::WaitErrorKind,
 };
 
 use crate::message::call::Call;
@@ -67,9 +67,16 @@ async fn fitting(
                         messages = 1;
                         continue;
                     }
-                    Err(_) => {
+                    Err(error) => {
+                        let reason = match error.kind() {
+                            WaitErrorKind::QueueFull => Reason::QueueFull,
+                            _ => Reason::WaitExpired,
+                        };
                         let current = limiter.peek(&costs(call, 1)).await;
-                        timed_out(call, &current, max_wait)
+                        match current.reason() {
+                            None | Some(Reason::Quota) => current.denied_for(reason),
+                            Some(_) => current,
+                        }
                     }
                 }
             }
@@ -79,33 +86,6 @@ async fn fitting(
             None => return conclude(call, messages, decision, timer),
         }
     }
-}
-
-/// The denial of a message that timed out behind others in the queue. Its retry time is at least the time that it has
-/// waited.
-fn timed_out(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
-    let rules = call.config.rules.set();
-    let denied = current.verdicts().iter().map(|verdict| {
-        if !rules.enforces(verdict.rule()) {
-            return *verdict;
-        }
-        let reset_after = u64::try_from(verdict.reset_after().as_micros());
-        let answer = Assessment::new(
-            false,
-            verdict.remaining(),
-            reset_after.unwrap_or(u64::MAX),
-            match verdict.outcome() {
-                Outcome::Allow => Retry::After(max_wait),
-                _ => verdict.retry().or_later(Retry::After(max_wait)),
-            },
-        );
-        // A request's plans and rules are fewer than 65 536.
-        let (rule, plan) = (verdict.rule() as u16, verdict.plan() as u16);
-        Verdict::new(rule, plan, answer, verdict.source())
-    });
-    Decision::new(current.at(), denied, |verdict| {
-        rules.enforces(verdict.rule())
-    })
 }
 
 /// Whether to peek before acquiring: a shadow counts every attempt, and a block every denial, so several messages must not be
