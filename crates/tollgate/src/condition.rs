@@ -86,7 +86,7 @@ fn method_mistake(methods: &[Method]) -> Option<String> {
 
 /// The path is this one or below it: `/internal` matches `/internal` and `/internal/jobs`, not `/internals`.
 ///
-/// The path is compared undecoded. A text that no path begins with is an error of the layer: a pattern such as `/users/{id}`, a
+/// The path is compared undecoded, and inside of axum's `Router::nest` without the prefix of that router. A text that no path begins with is an error of the layer: a pattern such as `/users/{id}`, a
 /// query, characters that clients send escaped.
 pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let mut prefix = prefix.into();
@@ -175,7 +175,7 @@ pub fn in_list(
     condition.with_mistake(mistake).into_fn()
 }
 
-/// The call is to this gRPC service, `weather.v1.Weather`.
+/// The call is to this gRPC service, `weather.v1.Weather`, by its path: inside of axum's `Router::nest` without the prefix.
 pub fn grpc_service_is(
     service: impl Into<String>,
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
@@ -190,7 +190,7 @@ pub fn grpc_service_is(
     condition.with_mistake(mistake).into_fn()
 }
 
-/// The call is to this gRPC method: `grpc_method_is("weather.v1.Weather", "Current")`.
+/// The call is to this gRPC method: `grpc_method_is("weather.v1.Weather", "Current")`. As [`grpc_service_is`] finds it.
 pub fn grpc_method_is(
     service: impl Into<String>,
     method: impl Into<String>,
