@@ -32,7 +32,6 @@ use crate::{
     observe::Observer,
     remote::fallback::Fallback,
     rule_set::RuleSet,
-    source::Source,
     step::Step,
     store::rule_store::RuleStore,
     ticket::slot_holds,
@@ -299,24 +298,32 @@ impl Coordinator {
 
     /// What comes after the store.
     fn conclude(&self, checks: &[Check], decision: &mut Decision) {
+        self.hold_slots(checks, decision);
+        self.conclude_held(checks, decision);
+    }
+
+    /// The decision holds the slots that the store has given by their numbers, which are lost otherwise.
+    fn hold_slots(&self, checks: &[Check], decision: &mut Decision) {
+        if self.way.releases_slots {
+            let slots: SmallVec<[Hold; 1]> = slot_holds(checks, decision).collect();
+            if !slots.is_empty() {
+                let store = Arc::clone(&self.store);
+                decision.set_slots(Some(HeldSlots::of(StoredSlots { store, slots })));
+            }
+        }
+    }
+
+    /// What comes after that.
+    fn conclude_held(&self, checks: &[Check], decision: &mut Decision) {
         if let Some(fallback) = &self.fallback {
             fallback.resolve(&*self.store, checks, decision);
         }
         if let Some(durable) = &self.durable {
             durable.decided(checks, decision);
         }
-        if self.way.releases_slots {
-            let slots = slot_holds(checks, decision).filter(|it| it.source != Source::Fallback);
-            let slots: SmallVec<[Hold; 1]> = slots.collect();
-            if slots.is_empty() {
-                return;
-            }
-            let store = Arc::clone(&self.store);
-            let slots = HeldSlots::of(StoredSlots { store, slots });
-            // A denied request, whose checks failed after a store had given slots, returns them at once.
-            if decision.is_allowed() {
-                decision.set_slots(HeldSlots::both(decision.take_slots(), Some(slots)));
-            }
+        // A denied request, whose checks failed after a store had given slots, returns them at once.
+        if self.way.releases_slots && !decision.is_allowed() {
+            decision.set_slots(None);
         }
     }
 }

@@ -338,6 +338,19 @@ pub(crate) fn slot_holds<'a>(
     })
 }
 
+/// What an allowed request has taken of the store by its enforced rules, and slots by which it may find the states of units.
+pub(crate) fn holds_and_places(
+    store: &dyn RuleStore,
+    checks: &[Check],
+    decision: &Decision,
+) -> SmallVec<[Hold; 4]> {
+    let mut holds = holds(store, checks, decision, RuleSet::enforces);
+    if !holds.is_empty() {
+        holds.extend(slot_holds(checks, decision).map(|slots| place_of(&slots)));
+    }
+    holds
+}
+
 /// What an allowed request has taken of the store, of the rules at the indices for which `takes` is true; and of the local share where
 /// more may be charged or a ledger is told.
 pub(crate) fn holds(

@@ -18,13 +18,13 @@ use crate::{
     checks::Checks,
     coordinator::{Ask, Coordinator},
     decision::{Decision, Outcome, Verdict},
-    hold::Settlement,
+    held_slots::HeldSlots,
+    hold::{Hold, Settlement},
     journal::{DurableRules, UNKNOWN},
     remote::fallback::begin_with,
-    rule_set::RuleSet,
     step::{Pending, Step},
     store::rule_store::RuleStore,
-    ticket::holds,
+    ticket::{holds, holds_and_places},
 };
 
 impl Coordinator {
@@ -126,13 +126,14 @@ impl Coordinator {
         let asked = std::mem::replace(answer, Step::Ready(Decision::unlimited(0)));
         *answer = Step::Wait(Pending::new(async move {
             let mut decision = asked.await;
+            coordinator.hold_slots(&checks, &mut decision);
             let lacks_balance = coordinator.may_lack_balance(&durable, &checks, &decision);
             if lacks_balance || decision.verdicts().iter().any(Verdict::is_forgotten) {
                 // Its future would make this one larger, and it is rare.
                 let again = coordinator.ask_again(&durable, &checks, decision, ask, lacks_balance);
                 decision = Box::pin(again).await;
             }
-            coordinator.conclude(&checks, &mut decision);
+            coordinator.conclude_held(&checks, &mut decision);
             decision
         }));
     }
@@ -143,14 +144,45 @@ impl Coordinator {
         &self,
         durable: &DurableRules,
         checks: &[Check],
-        decision: Decision,
+        mut decision: Decision,
         ask: Ask,
         lacks_balance: bool,
     ) -> Decision {
-        let (store, now) = (&*self.store, self.now());
-        if !lacks_balance && decision.outcome() == Outcome::Deny {
+        let is_denied = decision.outcome() == Outcome::Deny;
+        if !lacks_balance && is_denied {
             return decision;
         }
+        let store = &*self.store;
+        // Others have taken their units. They go back also if nobody waits for the ledger any more.
+        let mut taken = TakenBefore {
+            store,
+            units: match is_denied {
+                true => SmallVec::new(),
+                false => holds_and_places(store, checks, &decision),
+            },
+            slots: decision.take_slots(),
+        };
+        let bases = self.bases(durable, checks, &decision, lacks_balance).await;
+        if bases.is_none() {
+            taken.units.clear();
+            decision.set_slots(taken.slots.take());
+            return decision;
+        }
+        drop(taken);
+        let mut decision = self.ask(checks, ask).await;
+        self.hold_slots(checks, &mut decision);
+        decision
+    }
+
+    /// What the ledger has of what the store has forgotten. `None`: it does not know all of it, or no balance that would help.
+    async fn bases(
+        &self,
+        durable: &DurableRules,
+        checks: &[Check],
+        decision: &Decision,
+        lacks_balance: bool,
+    ) -> Option<Bases<'_>> {
+        let (store, now) = (&*self.store, self.now());
         let (mut bases, mut is_restored) = (Bases(store, SmallVec::new()), false);
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             let lacks_it = lacks_balance && verdict.outcome() == Outcome::Deny;
@@ -160,22 +192,13 @@ impl Coordinator {
             // Without an answer it stays failed, and its rule says what then; or denied.
             let within = store.answers_within();
             durable.set_balance_known(check, now.saturating_add(UNKNOWN));
-            let Some(base) = durable.base(check, now, within, None).await else {
-                return decision;
-            };
+            let base = durable.base(check, now, within, None).await?;
             let restored = durable.restore_balance(store, check, &base, now).await;
             is_restored |= restored.unwrap_or(false);
             store.set_base(check, Some(base.used));
             bases.1.push(*check);
         }
-        if lacks_balance && !is_restored {
-            return decision;
-        }
-        // Others have taken their units.
-        let taken = holds(store, checks, &decision, RuleSet::enforces);
-        store.settle(&taken, Settlement::Cancel);
-        drop(decision);
-        self.ask(checks, ask).await
+        (is_restored || !lacks_balance).then_some(bases)
     }
 
     /// Whether a request is denied only by rules whose balances the store may have lost.
@@ -196,6 +219,21 @@ impl Coordinator {
                 let denies = verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule());
                 !denies || !verdict.is_blocked() && durable.may_lack_balance(check, now)
             })
+    }
+}
+
+/// What the first answer of a store has taken. Dropped, it goes back.
+struct TakenBefore<'a> {
+    store: &'a dyn RuleStore,
+    units: SmallVec<[Hold; 4]>,
+    slots: Option<HeldSlots>,
+}
+
+impl Drop for TakenBefore<'_> {
+    fn drop(&mut self) {
+        if !self.units.is_empty() {
+            self.store.settle(&self.units, Settlement::Cancel);
+        }
     }
 }
 

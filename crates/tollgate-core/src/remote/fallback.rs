@@ -25,7 +25,7 @@ use crate::{
         rule_store::{RuleStore, Store},
     },
     sync::{AtomicU64, Mutex, Ordering, lock},
-    ticket::holds,
+    ticket::holds_and_places,
     time::Clock,
     variable_quota::Part,
 };
@@ -182,7 +182,7 @@ impl Fallback {
             not_decided_if_failed(decision, rules);
             return;
         }
-        let taken = holds(store, checks, decision, RuleSet::enforces);
+        let taken = holds_and_places(store, checks, decision);
         let mut local = Checks::new();
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {

@@ -1,8 +1,11 @@
 //! Durable rules on a server that loses its states: what a ledger knows is there before anything is admitted.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use tollgate_core::{
@@ -10,7 +13,7 @@ use tollgate_core::{
     Verdict,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
-use tollgate_test_servers::redis_server::RedisServer;
+use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 
 /// `used` at `u64::MAX` is a ledger that does not answer.
 #[derive(Clone, Default)]
@@ -105,6 +108,46 @@ async fn after_a_loss_a_window_begins_with_what_the_ledger_has() {
             let remaining = decision.verdicts().iter().map(Verdict::remaining);
             assert_eq!(remaining.collect::<Vec<_>>(), [4, 4]);
         }
+    }
+}
+
+/// With a tenant who has the slots, and where each key is by itself.
+#[tokio::test]
+async fn slots_next_to_a_window_that_a_ledger_begins_are_taken_once_also_where_nobody_waits_for_it()
+{
+    let server = RedisServer::start(&[]).await;
+    for partition in [Partition::One, Partition::ByRule("jobs".into())] {
+        server.command(&["FLUSHALL"]).await;
+        let rules = vec![
+            durable("units", Quota::fixed_window(100, MAX_PERIOD)),
+            Rule::new("other", Quota::fixed_window(5, MAX_PERIOD)),
+            Rule::new("jobs", Quota::concurrent(1)),
+        ];
+        let limiter = limiter_on(&server, partition, rules).await;
+        let checks = ["units", "other", "jobs"].map(|rule| check(&limiter, rule));
+        let is_first = AtomicBool::new(true);
+        limiter.journal().attach(1_000, move |_| {
+            let is_first = is_first.swap(false, Ordering::SeqCst);
+            Pending::new(async move {
+                match is_first {
+                    true => pending().await,
+                    false => Some(0.into()),
+                }
+            })
+        });
+        let cut = tokio::time::timeout(SECOND / 4, limiter.acquire(&checks));
+        assert!(cut.await.is_err(), "the ledger does not answer");
+        let looked = checks.map(|check| check.with_cost(0));
+        eventually("all of it is back", || async {
+            let looked = limiter.peek(&looked).await;
+            let left = looked.verdicts()[1..].iter().map(Verdict::remaining);
+            left.eq([5, 1]).then_some(())
+        })
+        .await;
+        let decision = limiter.acquire(&checks).await;
+        let left = decision.verdicts().iter().map(Verdict::remaining);
+        assert_eq!(left.collect::<Vec<_>>(), [99, 4, 0]);
+        assert!(decision.is_allowed());
     }
 }
 
