@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -26,15 +26,39 @@ use crate::{
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// How long a change waits for that at most: with the time to read it, it is in force within a second.
 pub(crate) const MOST_QUIET: Duration = Duration::from_millis(600);
+/// How often the path is looked up for what makes no event in its folder: it has a link that leads to another folder, or the folder is
+/// another one.
+const LOOK_UP: Duration = Duration::from_millis(500);
 /// How often the contents are read without an event: network file systems have none.
 pub(crate) const POLL: Duration = Duration::from_secs(30);
 
 /// When a file is to be read again.
 #[derive(Debug)]
 pub(crate) struct FileChanges {
+    path: PathBuf,
     changed: Arc<Notify>,
     /// Events come for as long as it lives. `None`: a test makes them.
-    _watcher: Option<RecommendedWatcher>,
+    watch: Option<Watch>,
+    /// What was found at the path before it was read.
+    found: Option<Found>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    watcher: RecommendedWatcher,
+    folder: PathBuf,
+}
+
+/// What tells a file or a folder from the one that was at the path before: where links lead, when it was changed, and its length.
+type Found = (PathBuf, SystemTime, u64);
+
+fn find(path: &Path) -> Option<Found> {
+    let found = fs::metadata(path).ok()?;
+    Some((
+        fs::canonicalize(path).ok()?,
+        found.modified().ok()?,
+        found.len(),
+    ))
 }
 
 impl FileChanges {
@@ -43,37 +67,73 @@ impl FileChanges {
     pub(crate) fn new(path: &Path) -> notify::Result<Self> {
         let changed = Arc::new(Notify::new());
         let notified = Arc::clone(&changed);
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             // Reading is no change, and reading the file is what follows one.
             if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
                 notified.notify_one();
             }
         })?;
-        let folder = match path.is_dir() {
-            true => path.to_owned(),
-            false => folder(path),
+        let mut watch = Watch {
+            watcher,
+            folder: PathBuf::new(),
         };
-        watcher.watch(&folder, RecursiveMode::NonRecursive)?;
+        watch.begin(path)?;
         Ok(Self {
-            changed,
-            _watcher: Some(watcher),
+            watch: Some(watch),
+            ..Self::of(path, changed)
         })
     }
 
-    /// Without events, but for those of a test.
-    #[cfg(test)]
-    pub(crate) fn of(changed: Arc<Notify>) -> Self {
-        let _watcher = None;
-        Self { changed, _watcher }
+    /// Without a watcher.
+    pub(crate) fn of(path: &Path, changed: Arc<Notify>) -> Self {
+        Self {
+            path: path.to_owned(),
+            changed,
+            watch: None,
+            found: find(path),
+        }
     }
 
     /// Waits for a change and for quiet after it, or for as long as a change without an event may stay unseen.
-    pub(crate) async fn next(&self) {
-        let changed = &self.changed;
-        if timeout(POLL, changed.notified()).await.is_ok() {
+    pub(crate) async fn next(&mut self) {
+        if timeout(POLL, self.change()).await.is_ok() {
+            let changed = &self.changed;
             let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
             let _ = timeout(MOST_QUIET, quiet).await;
+            if let Some(watch) = &mut self.watch {
+                // A folder that is gone is looked up until it is back.
+                let _ = watch.begin(&self.path);
+            }
         }
+        self.found = self.find().await;
+    }
+
+    /// An event in the folder, or something else at the path.
+    async fn change(&self) {
+        while timeout(LOOK_UP, self.changed.notified()).await.is_err() {
+            if self.find().await != self.found {
+                return;
+            }
+        }
+    }
+
+    async fn find(&self) -> Option<Found> {
+        let path = self.path.clone();
+        spawn_blocking(move || find(&path)).await.ok()?
+    }
+}
+
+impl Watch {
+    /// Watches the folder that is at the path now.
+    fn begin(&mut self, path: &Path) -> notify::Result<()> {
+        // It fails where the folder is gone.
+        let _ = self.watcher.unwatch(&self.folder);
+        self.folder = match path.is_dir() {
+            true => path.to_owned(),
+            false => folder(path),
+        };
+        self.watcher
+            .watch(&self.folder, RecursiveMode::NonRecursive)
     }
 }
 
@@ -179,7 +239,7 @@ impl ListFile {
         });
         shared.read().unwrap_or(Ok(()))?;
         let following = Arc::clone(&shared);
-        let follow = |changes: FileChanges| async move {
+        let follow = |mut changes: FileChanges| async move {
             loop {
                 changes.next().await;
                 let shared = Arc::clone(&following);

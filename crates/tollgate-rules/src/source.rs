@@ -105,8 +105,8 @@ impl Source for RuleText {
 /// A file, or all files of a folder that are called `.toml`, `.yaml` or `.json` and are no JSON Schema.
 ///
 /// The folder is watched and not the file, so that renamed files and swapped links are seen, as Kubernetes and editors make
-/// them. A change is read after 200 ms without another one, or after 600 ms. The contents are read every 30 s as well, for file systems without
-/// events.
+/// them; and the path is looked up twice a second, for links that lead to other folders. A change is read after 200 ms without another
+/// one, or after 600 ms. The contents are read every 30 s as well, for file systems without events.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
@@ -256,7 +256,7 @@ mod tests {
             let changed = Arc::new(Notify::new());
             let source = FileSource {
                 path: path.clone(),
-                changes: FileChanges::of(Arc::clone(&changed)),
+                changes: FileChanges::of(&path, Arc::clone(&changed)),
                 is_read: false,
             };
             let rules = LiveRules::follow(source, Bindings::new()).await;
@@ -270,6 +270,13 @@ mod tests {
 
         fn write(&self, text: &str) {
             fs::write(&self.path, text).expect("written");
+        }
+
+        fn write_with_the_same_time(&self, limit: &str) {
+            self.write(&document(limit));
+            let file = fs::File::options().write(true).open(&self.path);
+            let set = file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
+            set.expect("a time");
         }
 
         /// How long it takes until a second document is in force. None was rejected meanwhile.
@@ -319,27 +326,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn other_contents_with_the_same_time_and_length_are_seen() {
         let followed = Followed::start().await;
-        let set_time = || {
-            let file = fs::File::options().write(true).open(&followed.path);
-            let set = file.and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
-            set.expect("a time");
-            let found = fs::metadata(&followed.path).expect("it is there");
-            (found.modified().expect("a time"), found.len())
-        };
-        let before = set_time();
-        followed.write(&document("4/h"));
-        assert_eq!(set_time(), before);
+        followed.write_with_the_same_time("3/h");
+        followed.write_with_the_same_time("4/h");
         followed.changed.notify_one();
         let took = followed.in_force_after().await;
         assert!(took < 2 * QUIET, "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_without_an_event_is_found_by_looking() {
+    async fn a_change_without_an_event_is_found_within_a_second() {
         let followed = Followed::start().await;
         // The source has begun to wait.
         sleep(Duration::from_secs(1)).await;
         followed.write(&document("4/h"));
+        let took = followed.in_force_after().await;
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_leaves_time_and_length_is_found_by_reading() {
+        let followed = Followed::start().await;
+        followed.write_with_the_same_time("3/h");
+        sleep(Duration::from_secs(1)).await;
+        followed.write_with_the_same_time("4/h");
         let took = followed.in_force_after().await;
         assert!(took < POLL + QUIET, "{took:?}");
     }

@@ -114,6 +114,34 @@ async fn a_swapped_link_of_kubernetes_is_followed() {
     assert_eq!(rules.document().limiter_rules()[0].quota().limit(), 5);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_takes_the_place_of_another_is_followed() {
+    use std::{os::unix::fs::symlink, time::Duration};
+
+    use tokio::time::timeout;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for (name, limit) in [("1", "3/h"), ("2", "4/h")] {
+        fs::create_dir(at(name)).expect("a folder");
+        fs::write(at(name).join("limits.toml"), document(limit)).expect("written");
+    }
+    symlink("1", at("limits")).expect("a link");
+    let rules = LiveRules::watch(at("limits"), Bindings::new()).expect("valid");
+    // Far less than the time after which contents are read without a change.
+    let soon = async |revision| {
+        let is_seen = until("the change is seen", || rules.status().revision == revision);
+        let is_late = timeout(Duration::from_secs(15), is_seen).await.is_err();
+        assert!(!is_late, "{}", rules.status());
+    };
+    symlink("2", at("next")).expect("a link");
+    fs::rename(at("next"), at("limits")).expect("swapped");
+    soon(2).await;
+    fs::write(at("2").join("limits.toml"), document("5/h")).expect("written");
+    soon(3).await;
+}
+
 #[tokio::test]
 async fn a_folder_has_a_file_for_each_team() {
     let folder = tempfile::tempdir().expect("a folder");
