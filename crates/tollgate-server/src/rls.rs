@@ -38,8 +38,8 @@ use crate::{
 
 /// The method of Envoy's service.
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// The most bytes of a message. A client's fields are in it, of which Envoy takes 60 KiB.
-const MAX_MESSAGE: usize = 256 << 10;
+/// The most bytes of a message. A client's fields are in it, of which Envoy takes 60 KiB, and each of 32 descriptors may repeat one.
+const MAX_MESSAGE: usize = 4 << 20;
 /// What is in front of a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 /// How long a store may take. Envoy waits for 20 ms by default, and then lets its client pass.

@@ -51,7 +51,7 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
     let user = || descriptor(&[("user", "a")]);
     let mut many_hits = user();
     many_hits.hits_addend = Some(u64::MAX);
-    let long = "x".repeat(300_000);
+    let long = "/".repeat(5_000_000);
     for (wrong, says) in [
         (request(vec![user(); 33]), "33 descriptors"),
         (
@@ -73,7 +73,7 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
         (request(vec![user(), many_hits]), "hits"),
         (
             request(vec![descriptor(&[("user", &long)])]),
-            "262144 bytes",
+            "4194304 bytes",
         ),
     ] {
         let refused: Status = client
@@ -83,13 +83,13 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
         assert_eq!(refused.code(), Grpc::InvalidArgument, "{refused}");
         assert!(refused.message().contains(says), "{refused}");
     }
-    let answer = client
-        .should_rate_limit(request(vec![user()]))
-        .await
-        .expect("it is answered")
-        .into_inner();
+    // A client sends the longest field, and each descriptor has it.
+    let mut descriptors = vec![descriptor(&[("path", &long[..100_000])]); 31];
+    descriptors.push(user());
+    let answer = client.should_rate_limit(request(descriptors)).await;
+    let answer = answer.expect("it is answered").into_inner();
     assert_eq!(
-        (answer.overall_code(), answer.statuses[0].limit_remaining),
+        (answer.overall_code(), answer.statuses[31].limit_remaining),
         (Code::Ok, 8)
     );
     let metrics = server.metrics().await;
