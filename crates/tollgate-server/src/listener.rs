@@ -1,6 +1,7 @@
 //! Accepting connections, for all doors: over TCP or a Unix socket, encrypted or not, until the server ends.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     error::Error,
     fs,
@@ -26,11 +27,12 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener, UnixStream},
     sync::watch,
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
 
@@ -43,8 +45,8 @@ use crate::{
 
 /// Connections of a door at once. Envoy has one for each of its workers.
 const MAX_CONNECTIONS: usize = 4_096;
-/// Those of peers that may not ask, which take no place of the others. More hear nothing.
-const MAX_REFUSED: usize = 64;
+/// Those that anybody may open: to pages, and of peers that may not ask. Of more, the oldest ends, so that the next one is heard.
+const MAX_STRANGERS: usize = 64;
 /// The most fields of a request over HTTP/1.1: nginx takes a thousand, and asks with all of them. What is refused here may pass.
 const MAX_FIELDS: usize = 1_024;
 /// How long a client may take to greet.
@@ -107,29 +109,36 @@ impl Listener {
         door: Arc<D>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let (mut connections, mut refused) = (JoinSet::new(), JoinSet::new());
+        let (mut connections, mut strangers) = (JoinSet::new(), JoinSet::new());
+        let mut by_age: VecDeque<AbortHandle> = VecDeque::new();
         let ends = ending.clone();
         loop {
             let accepted = tokio::select! {
                 _ = ending.wait_for(|ending| *ending) => break,
                 Some(_) = connections.join_next() => continue,
-                Some(_) = refused.join_next() => continue,
+                Some(_) = strangers.join_next() => continue,
                 accepted = self.socket.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
             };
             match accepted {
                 Ok((io, peer)) => {
+                    let is_known = settings.as_ref().is_some_and(|it| it.allows(peer));
                     let connection = Connection {
-                        is_allowed: settings.as_ref().is_none_or(|it| it.allows(peer)),
+                        is_allowed: is_known || settings.is_none(),
                         age: settings.as_ref().and_then(|it| it.max_connection_age()),
                         peer,
                         door: Arc::clone(&door),
                     };
-                    let is_allowed = connection.is_allowed;
                     let greeted = connection.greet(io, self.tls.clone(), ends.clone());
-                    if is_allowed {
+                    if is_known {
                         connections.spawn(greeted);
-                    } else if refused.len() < MAX_REFUSED {
-                        refused.spawn(greeted);
+                    } else {
+                        by_age.retain(|stranger| !stranger.is_finished());
+                        by_age.push_back(strangers.spawn(greeted));
+                        if by_age.len() > MAX_STRANGERS
+                            && let Some(oldest) = by_age.pop_front()
+                        {
+                            oldest.abort();
+                        }
                     }
                 }
                 // No file descriptor is left, say.
@@ -168,6 +177,8 @@ impl Socket {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
+                let keepalive = TcpKeepalive::new().with_time(SILENCE);
+                SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
                 Ok((Box::new(stream), Some(peer.ip())))
             }
             Self::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), None)),

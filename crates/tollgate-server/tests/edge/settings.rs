@@ -1,9 +1,10 @@
 //! Settings: what is wrong with them, rules that change, and who may ask.
 
-use std::{fs, ops::ControlFlow};
+use std::{fs, ops::ControlFlow, time::Duration};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use reqwest::Client;
+use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
 use tollgate_ledger::{AccountUsage, DailyUsage, Ledger, Period};
 use tollgate_server::proto::{RateLimitRequest, rate_limit_service_client::RateLimitServiceClient};
 use tollgate_test_servers::eventually::eventually;
@@ -243,6 +244,21 @@ async fn only_a_client_with_one_of_the_named_certificates_may_ask() {
         call(Some(envoy())).await.is_err().then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn of_connections_to_a_page_the_oldest_ends_where_there_are_too_many() {
+    let server = Server::grpc(RULES);
+    let page = &server.addresses[1];
+    let mut silent = Vec::new();
+    for _ in 0..65 {
+        silent.push(TcpStream::connect(page).await.expect("it listens"));
+    }
+    assert!(server.metrics().await.contains("tollgate"));
+    let ended = timeout(Duration::from_secs(10), silent[0].read_u8()).await;
+    ended.expect("in time").expect_err("it has ended");
+    let last = timeout(Duration::from_millis(100), silent[64].read_u8()).await;
+    last.expect_err("it is kept");
 }
 
 #[tokio::test]
