@@ -364,8 +364,9 @@ impl<'a> Reader<'a> {
             digits.parse::<u64>().ok().filter(|_| is_number)
         };
         let permille = match (number(whole), number(tenths)) {
-            (Some(whole), Some(tenths)) if tenths < 10 && whole <= MAX_UNITS => {
-                Some(whole * 10 + tenths)
+            // As many digits as thousandths have: "05" is no five of them.
+            (Some(whole), Some(tenth)) if tenths.len() == 1 && whole <= MAX_UNITS => {
+                Some(whole * 10 + tenth)
             }
             _ => None,
         };
