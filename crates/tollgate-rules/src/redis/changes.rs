@@ -1,7 +1,7 @@
 //! Changes of the rules in Redis: of the document, which is pushed as one text without the keys of clients, and of what operators set
 //! beside it.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use tollgate::key::KeyBuf;
 use tollgate_core::Tick;
@@ -423,8 +423,7 @@ const TABLES: [&str; 6] = [
     "switches",
 ];
 
-/// The text of a document in JSON. Clients are named by their hash, and of several overrides for one client the last one is left, which
-/// counts.
+/// The text of a document in JSON, in which clients are named by their hash.
 ///
 /// # Errors
 ///
@@ -469,22 +468,19 @@ fn hashed(
     let by_name = document.by_name();
     // As those of the document are sorted.
     nodes.sort_by_key(|node| by_name.get(node.text_of("rule")?).copied());
-    let mut seen = HashSet::new();
-    let both = nodes.into_iter().zip(&document.overrides).rev();
-    let hashed = both.filter_map(|(mut node, entry)| {
+    for (node, entry) in nodes.iter_mut().zip(&document.overrides) {
         let hash = match &entry.client {
             Client::Key(key) => hash_key(&document.rules[entry.rule].name, key.as_ref()),
             Client::Hash(hash) => *hash,
         };
         if let Value::Table(fields) = &mut node.value {
-            let key = fields.iter_mut().find(|(name, _)| name.text == "key");
-            key?.1.value = hash_value(hash);
+            let mut fields = fields.iter_mut();
+            if let Some((_, key)) = fields.find(|(name, _)| name.text == "key") {
+                key.value = hash_value(hash);
+            }
         }
-        seen.insert((entry.rule, hash)).then_some(node)
-    });
-    let mut hashed: Vec<Node> = hashed.collect();
-    hashed.reverse();
-    hashed
+    }
+    nodes
 }
 
 #[cfg(test)]
@@ -493,7 +489,7 @@ mod tests {
     use crate::format::Format;
 
     #[test]
-    fn every_table_of_a_document_is_pushed_and_each_client_once() {
+    fn every_table_of_a_document_is_pushed_with_all_overrides() {
         let text = "\
 version = 1
 client_ip = { header = 'x-forwarded-for', hops = 1 }
@@ -502,7 +498,7 @@ rules = [
   { name = 'a', limit = '1/s', by = 'header:x-api-key' },
 ]
 groups = [{ name = 'both', rules = ['a', 'b'] }]
-overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k', limit = '3/s' }, { rule = 'a', key = 'acme', limit = '4/s' }]
+overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k', limit = '3/s' }, { rule = 'a', key = 'acme', limit = '4/s', until = 2001-01-01T00:00:00Z }]
 ";
         let more = "version = 1\nswitches = [{ rules = '*', limit = '50%' }]\n\
             overrides = [{ rule = 'b', key = 'l', limit = '5/s' }]\n";
@@ -516,7 +512,11 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
         let tables = TABLES.map(|name| trees[0].get(name).is_some());
         assert_eq!(tables, [true, false, true, true, true, true]);
         let limits = document.overrides.iter().map(|it| it.quota.limit());
-        // Keys of one length have one hash here.
-        assert_eq!(limits.collect::<Vec<_>>(), [5, 4]);
+        assert_eq!(limits.collect::<Vec<_>>(), [3, 5, 2, 4]);
+        // Of those that have not ended, the last one counts; keys of one length have one hash here.
+        for (rule, key, half) in [("a", "acme", 1), ("b", "k", 3)] {
+            let explained = document.explain_key(rule, &[key]).expect("one part");
+            assert_eq!(explained.quota.limit(), half);
+        }
     }
 }
