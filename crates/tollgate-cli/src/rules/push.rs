@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tollgate_rules::{Bindings, Format, RuleText};
+use tollgate_rules::{Bindings, Format, RuleText, redis::PushErrorKind};
 
 use crate::{
     args::{ByArgs, RedisArgs, YesArgs},
-    report::{self, Failure, Report},
+    report::{self, Exit, Failure, Report},
     rule_args::{self, BoundNames, SharedRules},
     rules::{change::ends, show::described},
 };
@@ -61,20 +61,28 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         redis, bindings, ..
     } = &shared;
     text.parse(bindings).map_err(Failure::mistakes)?;
-    let stored = args.redis.in_time(redis.document()).await??;
-    let before = stored.as_ref().map_or(0, |(revision, _)| *revision);
+    let stored = args.redis.in_time(redis.document()).await?;
     if args.dry_run {
-        return would_change(&text, stored, bindings);
+        return would_change(&text, stored?, bindings);
     }
+    let before = match stored {
+        // One that is not signed with this secret is as good as none.
+        Err(wrong) if args.replace_all && wrong.kind() == PushErrorKind::Document => 0,
+        stored => stored?.map_or(0, |(revision, _)| revision),
+    };
     let mut author = args.by.author();
     if let Some(reason) = &args.because {
         author = author.because(&**reason);
     }
     let revision = if args.replace_all {
-        let set = shared.set().await?;
-        if !set.is_empty() {
-            let lines = set.iter().map(|entry| ends(entry) + "\n");
-            let lines = lines.collect::<String>();
+        let lines = match shared.set().await {
+            // What cannot be read is replaced all the same.
+            Err(wrong) if wrong.exit == Exit::No => {
+                report::lines(&wrong.message) + "\nends all that operators set\n"
+            }
+            set => set?.iter().map(|entry| ends(entry) + "\n").collect(),
+        };
+        if !lines.is_empty() {
             let question = format!("{lines}and pushes {}", args.path.display());
             args.yes.ask(&question)?;
         }

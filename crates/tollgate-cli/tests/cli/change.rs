@@ -108,6 +108,19 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
         .assert(0, &["revision 6"]);
     let (_, shown) = other.json(&["rules", "show"]);
     assert_eq!(shown["entries"], json!([]));
+
+    // What these bindings or this secret cannot read may be replaced.
+    let other = other.file("bound.toml", &RULES.replace("header:x-api-key", "tenant"));
+    let bound = ["rules", "push", "bound.toml", "--bind-key", "tenant"];
+    other.run(&bound).assert(0, &["revision 7"]);
+    let lists = ["unknown key", "ends all that operators set", "go on?"];
+    other.run(&alone).assert(1, &lists);
+    let other = other.set("TOLLGATE_SECRET", &SECRET.replace('9', "8"));
+    other.run(&["rules", "show"]).assert(1, &["not signed"]);
+    other.run(&push).assert(1, &["not signed", "--replace-all"]);
+    other.run(&alone).assert(1, &["not signed", "go on?"]);
+    let alone = [&alone[..], &["--yes"]].concat();
+    other.run(&alone).assert(0, &["revision 8"]);
     let history = other.run(&["rules", "history"]);
     history
         .assert(

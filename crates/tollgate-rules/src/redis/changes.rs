@@ -37,7 +37,8 @@ struct Seen {
     /// The number that the change comes after.
     highest: u64,
     now: Tick,
-    /// As it was pushed, with its text. `None`: there is none. Or why the bindings cannot read it.
+    /// As it was pushed, with its text. `None`: there is none. Or why the bindings cannot read it; if it is not signed with the secret,
+    /// nothing that stands beside it is known either.
     before: Result<Option<(String, RuleDocument)>, DocumentError>,
     pushed: Option<Pushed>,
     set: OperatorEntries,
@@ -60,8 +61,8 @@ impl RedisRules {
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, by these bindings; they have to be those of the service. Somebody else pushed at the same time.
-    /// Redis is unavailable.
+    /// All that is wrong with it, by these bindings; they have to be those of the service. What is stored is not signed with the secret.
+    /// Somebody else pushed at the same time. Redis is unavailable.
     pub async fn push(
         &self,
         text: RuleText,
@@ -72,7 +73,7 @@ impl RedisRules {
         self.audited(author, push).await
     }
 
-    /// The same, and ends all that operators set.
+    /// The same, and ends all that operators set. It replaces a document as well that is not signed with the secret.
     ///
     /// # Errors
     ///
@@ -196,6 +197,8 @@ impl RedisRules {
             let mut set = seen.set.clone();
             if is_alone {
                 set.all.clear();
+            } else if let (Err(unsigned), None) = (&seen.before, &seen.pushed) {
+                return Err(unsigned.clone().into());
             }
             let is_same = matches!(&seen.before, Ok(Some((before, _))) if *before == text);
             let is_behind = seen.revision < seen.highest;
@@ -323,7 +326,10 @@ impl RedisRules {
         let Some(document) = stored.document else {
             return Ok(seen);
         };
-        self.verify(stored.revision, &document)?;
+        if let Err(wrong) = self.verify(stored.revision, &document) {
+            seen.before = Err(wrong);
+            return Ok(seen);
+        }
         seen.set = self.operator_entries(&document)?;
         seen.pushed = Some(seen.set.pushed.take().unwrap_or(Pushed {
             revision: stored.revision,
@@ -391,8 +397,9 @@ impl RedisRules {
             return Ok(());
         }
         let message = format!(
-            "revision {revision} is not signed with the secret of this service; push it again with the secret that all processes \
-             have, and look for who else can write to Redis"
+            "revision {revision} is not signed with the secret of this service: take the secret that all processes have, or replace \
+             it and all that operators set (RedisRules::replace_all, `tollgate rules push --replace-all`), and look for who else can \
+             write to Redis"
         );
         Err(DocumentError::of_whole(self.origin(), message))
     }

@@ -43,7 +43,8 @@
 //! - **While Redis is unavailable** the last document stays in force. A process that starts then has its
 //!   [fallback](crate::LiveRulesBuilder::fallback), or does not start.
 //!
-//! With a changed secret, push the document again: processes with the new secret reject what the old one signed.
+//! With a changed secret, push the document by [`RedisRules::replace_all`]: processes with the new secret reject what the old one signed,
+//! and find no client by its hashes.
 //!
 //! # Which servers
 //!

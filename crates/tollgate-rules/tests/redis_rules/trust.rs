@@ -1,11 +1,11 @@
 //! Who may change rules, and what happens without Redis.
 
 use tollgate_rules::{
-    Bindings, LiveRules,
+    Bindings, LiveRules, OperatorEntry,
     redis::{PushErrorKind, RedisRules},
 };
 
-use crate::{follow, limit_of, limits, push, says, secret, started, until};
+use crate::{alice, follow, limit_of, limits, push, says, secret, set, started, until};
 
 const DOCUMENT: &str = "{shop}:rules";
 
@@ -32,18 +32,30 @@ async fn a_document_without_a_right_signature_is_rejected() {
     let refused = refused.expect_err("it is not signed").to_string();
     says(&refused, "not signed");
     assert!(redis.document().await.is_err());
+    let entry = OperatorEntry::switch("*", "50%");
+    says(
+        set(&redis, entry).await.expect_err("nor here"),
+        "not signed",
+    );
+    let (bindings, alice) = (Bindings::new(), alice());
+    let pushed = redis.push(limits("4/h"), &bindings, &alice).await;
+    says(pushed.expect_err("with what operators set"), "not signed");
+    let replaced = redis.replace_all(limits("4/h"), &bindings, &alice);
+    assert_eq!(replaced.await.expect("it is replaced"), 3);
+    until("it is in force", || rules.status().revision == 3).await;
+    assert_eq!(limit_of(&rules), 4);
 
     // Those of a service with another secret are as good as none.
     let other = RedisRules::new(server.url(), "shop", &secret(8)).expect("an address");
-    let _: i64 = server.ask(&["DEL", DOCUMENT]);
-    push(&other, limits("9/h")).await;
-    assert_eq!(push(&other, limits("8/h")).await, 3);
+    let replaced = other.replace_all(limits("9/h"), &bindings, &alice);
+    assert_eq!(replaced.await.expect("it is replaced"), 4);
+    assert_eq!(push(&other, limits("8/h")).await, 5);
     until("they are rejected", || {
         let status = rules.status().to_string();
-        status.contains("revision 3 is not signed with the secret")
+        status.contains("revision 5 is not signed with the secret")
     })
     .await;
-    assert_eq!((rules.status().revision, limit_of(&rules)), (1, 3));
+    assert_eq!((rules.status().revision, limit_of(&rules)), (3, 4));
 }
 
 #[tokio::test]
