@@ -14,7 +14,7 @@ use crate::{
     replay::{
         reading::{LogFile, Reading},
         replay_args::ReplayArgs,
-        trial::{RuleResult, Trial, TrialResult},
+        trial::{RuleResult, Trial, TrialResult, of_document},
     },
     report::{self, Failure, Report, Table},
 };
@@ -188,7 +188,7 @@ impl Reporting<'_> {
                 let clear = self
                     .args
                     .show_keys
-                    .then(|| document.key_text(rule, key.as_ref()));
+                    .then(|| document.key_text(of_document(rule), key.as_ref()));
                 let hash = client.hash.map(|hash| format!("{hash:032x}"));
                 let file = &self.files[client.first.file].name;
                 table.row([

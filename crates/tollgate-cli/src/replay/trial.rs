@@ -12,7 +12,7 @@ use std::{
 use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Bytes;
-use tollgate::{Key, RateLimitLayer, RequestRule, RuleError};
+use tollgate::{Key, Limiter, RateLimitLayer, RequestRule, RuleError};
 use tollgate_core::{ManualClock, MemoryStore, Tick};
 use tollgate_rules::RuleDocument;
 use tower::{Layer as _, Service as _, service_fn};
@@ -54,6 +54,35 @@ pub(crate) struct TrialResult {
     pub(crate) denied: u64,
 }
 
+impl TrialResult {
+    /// Takes over what the rules have counted up to now. Those that have ended before stay behind them, if they counted anything.
+    fn count(&mut self, limiter: &Limiter) {
+        let counts = limiter.counts();
+        let rules = limiter.rules().given().iter().map(|rule| {
+            let counts = counts.iter().filter(|counts| counts.rule == rule.name());
+            let (mut requests, mut denied) = (0, 0);
+            for counts in counts {
+                let counted = counts.requests.iter().filter(|it| it.decision != "skipped");
+                requests += counted.map(|count| count.requests).sum::<u64>();
+                denied += counts.decided("denied") + counts.decided("shadow_denied");
+            }
+            RuleResult {
+                rule: rule.name().to_owned(),
+                limit: rule.quota().to_string(),
+                mode: ["shadow", "enforced"][usize::from(rule.is_enforced())],
+                requests,
+                denied,
+            }
+        });
+        let ended = std::mem::replace(&mut self.rules, rules.collect());
+        for rule in ended.into_iter().filter(|rule| rule.requests > 0) {
+            if self.rules.iter().all(|it| it.rule != rule.rule) {
+                self.rules.push(rule);
+            }
+        }
+    }
+}
+
 /// Requests, which all trials share.
 pub(crate) type Requests = Arc<Vec<(Logged, Parts)>>;
 
@@ -64,7 +93,7 @@ type OnItsWay<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 #[derive(Default)]
 struct Heard {
     place: Place,
-    clients: HashMap<(usize, Key), DeniedClient>,
+    clients: HashMap<(String, Key), DeniedClient>,
 }
 
 /// A set of rules to try.
@@ -85,6 +114,8 @@ impl Trial {
         // Where a request would wait, there is no place: it is denied.
         let layer =
             RateLimitLayer::switchable(store.build(), self.rules(0, &heard)?)?.max_waiting(0, 0);
+        // No answer takes its time.
+        layer.end_slow_denials();
         let (reached, answer) = (Cell::new(false), Cell::new((StatusCode::OK, 0)));
         let inner = service_fn(|_: Request<Empty<Bytes>>| {
             reached.set(true);
@@ -117,6 +148,7 @@ impl Trial {
                 }
                 clock.set(place.at);
                 if expires <= place.at {
+                    result.count(&layer.limiter());
                     layer.handle().replace(self.rules(place.at, &heard)?)?;
                     expires = self.document.expires_after(place.at).unwrap_or(Tick::MAX);
                 }
@@ -138,28 +170,8 @@ impl Trial {
                 result.denied += u64::from(!reached.get());
             }
         }
-        let limiter = layer.limiter();
-        let counts = limiter.counts();
-        for rule in limiter.rules().given() {
-            let counts = counts.iter().filter(|counts| counts.rule == rule.name());
-            let (mut requests, mut denied) = (0, 0);
-            for counts in counts {
-                let counted = counts.requests.iter().filter(|it| it.decision != "skipped");
-                requests += counted.map(|count| count.requests).sum::<u64>();
-                denied += counts.decided("denied") + counts.decided("shadow_denied");
-            }
-            result.rules.push(RuleResult {
-                rule: rule.name().to_owned(),
-                limit: rule.quota().to_string(),
-                mode: ["shadow", "enforced"][usize::from(rule.is_enforced())],
-                requests,
-                denied,
-            });
-        }
-        for ((rule, key), client) in std::mem::take(&mut lock(&heard).clients) {
-            let rule = result.rules[rule].rule.clone();
-            result.clients.insert((rule, key), client);
-        }
+        result.count(&layer.limiter());
+        result.clients = std::mem::take(&mut lock(&heard).clients);
         Ok(result)
     }
 
@@ -168,20 +180,18 @@ impl Trial {
         let all = self.document.rules_at(at);
         let named = RateLimitLayer::switchable(MemoryStore::new(), all.clone())?.limiter();
         let names = named.rules().given().iter().map(|rule| rule.name());
-        let kept = all.into_iter().zip(names).filter(|(_, name)| {
-            // A rollout has a second rule, for the others.
-            !self.left_out.contains_key(name.trim_end_matches(":shadow"))
-        });
-        let rules = kept.enumerate().map(|(index, (rule, name))| {
+        let kept = all.into_iter().zip(names);
+        let kept = kept.filter(|(_, name)| !self.left_out.contains_key(of_document(name)));
+        let rules = kept.map(|(rule, name)| {
             let (heard, document) = (Arc::clone(heard), Arc::clone(&self.document));
             let name = name.to_owned();
             rule.on_denied(move |head, key, _| {
                 let mut heard = lock(&heard);
                 let first = heard.place;
-                let client = heard.clients.entry((index, key.clone()));
+                let client = heard.clients.entry((name.clone(), key.clone()));
                 let client = client.or_insert_with(|| {
                     let mut explained = document.explain(head).into_iter();
-                    let hash = explained.find(|it| it.rule == name);
+                    let hash = explained.find(|it| it.rule == of_document(&name));
                     DeniedClient {
                         times: 0,
                         first,
@@ -193,6 +203,12 @@ impl Trial {
         });
         Ok(rules.collect())
     }
+}
+
+/// The rule of a document by the name of one of its rules: a rollout has a second one for the others, and a switch leaves one that blocks.
+pub(crate) fn of_document(name: &str) -> &str {
+    name.trim_end_matches(":shadow")
+        .trim_end_matches(":blocked")
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {

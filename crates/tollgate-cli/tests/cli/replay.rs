@@ -449,3 +449,37 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown_unless_asked() {
     );
     run(&["tenant", "--format", "nonsense"]).assert(2, &["or a log_format of nginx"]);
 }
+
+#[test]
+fn rules_that_end_within_a_log_keep_their_denials_and_slow_answers_take_no_time() {
+    let rules = r#"
+version = 1
+rules = [
+  { name = "a", limit = "2/min burst 1", by = "client_ip", slow_denials = { by = "2s", at_most = 500 } },
+  { name = "b", limit = "1/d", by = "path" },
+]
+overrides = [{ rule = "a", key = "192.0.2.7", limit = "none" }]
+switches = [
+  { rules = "*", limit = "shadow", until = 2026-11-27T00:00:05Z },
+  { rules = "b", limit = "off", until = 2026-11-27T00:00:05Z },
+]
+"#;
+    let log = [
+        ("192.0.2.7", 0),
+        ("192.0.2.8", 9),
+        ("192.0.2.8", 10),
+        ("192.0.2.9", 11),
+    ];
+    let log = log.map(|(client, second)| line(client, second, "GET /", 200));
+    let program = Program::new()
+        .file("limits.toml", rules)
+        .file("a.log", &log.concat());
+    let (_, json) = program.json(&words("replay a.log --rules limits.toml"));
+    let denied = |name: &str| rule(&json, name)["denied"].as_u64();
+    let of_rules = ["a", "a:blocked", "b"].map(denied);
+    assert_eq!(of_rules, [Some(1), Some(1), Some(2)], "{json}");
+    for client in json["clients"].as_array().expect("clients") {
+        let name = client["rule"].as_str().expect("a name");
+        assert!(rule(&json, name)["denied"].as_u64() > Some(0), "{json}");
+    }
+}
