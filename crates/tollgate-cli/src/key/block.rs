@@ -12,7 +12,7 @@ use tollgate_rules::{
 
 use crate::{
     args::{BecauseArgs, KeyArgs, RedisArgs, UntilArgs, YesArgs},
-    key::states::{ClientArgs, NamedClient, States, is_asked},
+    key::states::{ClientArgs, NamedClient, States, is_asked, uncounted},
     report::{self, Failure, Report, Table},
     rule_args::SharedRules,
     rules::{ChangeArgs, ends, is_set, limit_of},
@@ -133,11 +133,12 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     });
     let (set, written): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_set(entry));
     let mut lines: Vec<String> = set.iter().copied().map(ends).collect();
-    let names: Vec<&str> = explained.iter().map(|it| &*it.rule).collect();
-    lines.push(format!(
-        "forgets what the client has used of {}",
-        names.join(", ")
-    ));
+    let counting = explained.iter().filter(|it| it.counts());
+    let names: Vec<&str> = counting.map(|it| &*it.rule).collect();
+    lines.push(match names.is_empty() {
+        false => format!("forgets what the client has used of {}", names.join(", ")),
+        true => "forgets nothing: none of the rules counts the client at present".to_owned(),
+    });
     before.ask(&lines)?;
     let mut text = lines.join("\n");
     let ids: Vec<u64> = set.iter().filter_map(|entry| entry.id).collect();
@@ -177,6 +178,9 @@ pub(crate) struct Forgotten {
 pub(crate) async fn reset(reset: &ResetArgs) -> Result<Report, Failure> {
     let args = &reset.client;
     let explained = args.explained().await?;
+    if let Some((lines, _)) = uncounted(&explained) {
+        return Err(Failure::usage(lines));
+    }
     let author = reset.because.author()?;
     let is_asked = |rule: &&Explanation| rule.counts() && is_asked(&args.only, &rule.rule);
     let asked: Vec<_> = explained.iter().filter(is_asked).collect();

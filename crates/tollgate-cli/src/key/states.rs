@@ -88,16 +88,10 @@ impl ClientArgs {
             }
         };
         explained.retain(|it| is_asked(&self.only, &it.rule) || self.lies_with(&it.rule));
-        let concerns =
-            |rule: &Explanation| rule.counts() || matches!(rule.outcome, Explained::Rejects(_));
-        if explained.iter().any(concerns) {
-            return Ok(explained);
+        match uncounted(&explained) {
+            Some((lines, _)) if explained.iter().any(depends) => Err(Failure::usage(lines)),
+            _ => Ok(explained),
         }
-        let why = explained.iter().map(line).collect::<String>();
-        Err(Failure::usage(format!(
-            "no rule counts this{}\n`tollgate rules explain` says more",
-            why.replace('\n', "\n  ")
-        )))
     }
 
     /// Whether states lie with the client of this rule, so that it is needed to find them.
@@ -138,11 +132,29 @@ fn line(rule: &Explanation) -> String {
     format!("\n{}: {}{more}", rule.rule, rule.outcome)
 }
 
+fn depends(rule: &Explanation) -> bool {
+    rule.outcome == Explained::DependsOnRequest
+}
+
 /// The rules that may block the client, a line and a part of the JSON for each.
 pub(super) fn undecided(explained: &[Explanation]) -> (String, Vec<Value>) {
-    let depends = |rule: &&Explanation| rule.outcome == Explained::DependsOnRequest;
-    let rules = explained.iter().filter(depends);
+    let rules = explained.iter().filter(|rule| depends(rule));
     rules.map(|rule| (line(rule), explained_json(rule))).unzip()
+}
+
+/// Why no rule counts or refuses the client, if it is so, and the same as JSON.
+pub(super) fn uncounted(explained: &[Explanation]) -> Option<(String, Vec<Value>)> {
+    let concerns =
+        |rule: &Explanation| rule.counts() || matches!(rule.outcome, Explained::Rejects(_));
+    if explained.iter().any(concerns) {
+        return None;
+    }
+    let why = explained.iter().map(line).collect::<String>();
+    let lines = format!(
+        "no rule counts this{}\n`tollgate rules explain` says more",
+        why.replace('\n', "\n  ")
+    );
+    Some((lines, explained.iter().map(explained_json).collect()))
 }
 
 /// Refuses names that no rule has.

@@ -11,7 +11,9 @@ use tollgate_rules::operators::{Explained, Explanation};
 use crate::{
     key::{
         credits::{LedgerArgs, balance_json, shown},
-        states::{ClientArgs, Said, States, has_state, outcome, undecided, verdict_json},
+        states::{
+            ClientArgs, Said, States, has_state, outcome, uncounted, undecided, verdict_json,
+        },
     },
     report::{self, Failure, Report, Table},
     rules::explained_json,
@@ -31,6 +33,10 @@ struct Seen<'a> {
 
 pub(crate) async fn status(args: &ClientArgs) -> Result<Report, Failure> {
     let explained = args.explained().await?;
+    if let Some((lines, rules)) = uncounted(&explained) {
+        let json = json!({ "denied": false, "rules": rules });
+        return Ok(Report::new(lines, json, true));
+    }
     // Where states may lie.
     let partitions = match &args.states.keys.partition {
         Some(partition) => vec![partition.clone()],
@@ -202,6 +208,10 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
         ledger,
     } = args;
     let explained = args.explained().await?;
+    if let Some((lines, rules)) = uncounted(&explained) {
+        let json = json!({ "allowed": true, "reason": null, "rules": rules });
+        return Ok(Report::new(lines + "\nallowed", json, true));
+    }
     let rejects = |rule: &&Explanation| matches!(rule.outcome, Explained::Rejects(_));
     if let Some(rule) = explained.iter().find(rejects) {
         let text = format!("denied by {}: {}", rule.rule, rule.outcome);

@@ -146,6 +146,37 @@ unless = { in_list = \"revoked\", by = \"client_ip\" }
 }
 
 #[test]
+fn a_client_that_no_rule_counts_passes() {
+    let server = RedisServer::start(&[]);
+    let rules = "\
+version = 1
+rules = [
+  { name = \"api\", limit = \"5/d\", by = \"header:x-api-key\" },
+  { name = \"retired\", limit = \"5/d\", by = \"header:x-api-key\", mode = \"off\" },
+]
+overrides = [
+  { rule = \"api\", key = \"acme\", limit = \"unlimited\" },
+  { rule = \"retired\", key = \"mallory\", limit = \"none\" },
+]
+";
+    let program = Program::on(&server, rules);
+    for command in ["status", "check"] {
+        for (args, said) in [
+            (&["acme"][..], "api: unlimited"),
+            (&["mallory", "--rule", "retired"], "retired: off"),
+            (&["--path", "/", "-H", "x-api-key: acme"], "retired: off"),
+        ] {
+            let args = [&["key", command], args].concat();
+            program.run(&args).assert(0, &["no rule counts this", said]);
+        }
+        let (code, json) = program.json(&["key", command, "acme"]);
+        assert_eq!((code, json["rules"].as_array().map(Vec::len)), (0, Some(2)));
+    }
+    let reset = [&["key", "reset", "acme"], BECAUSE].concat();
+    program.run(&reset).assert(2, &["no rule counts this"]);
+}
+
+#[test]
 fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     let server = RedisServer::start(&[]);
     let program = Program::on(&server, RULES);
