@@ -221,9 +221,6 @@ impl RuleDocument {
         let key = key.map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
         let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
         let explaining = Explaining::new(self, index, now());
-        if explaining.mode == Mode::Off {
-            return Ok(explaining.ends(Explained::Off));
-        }
         let why_not = explaining.why_not(&Subject::Client(&client));
         let mut explained = explaining.counted(key.as_ref());
         // What is used is of interest whichever requests use it; of a limit of none nothing is.
@@ -268,9 +265,10 @@ impl RuleDocument {
             // It is looked up by the service only.
             _ => NoKey::LookUpFailed,
         };
+        explaining.keep_block();
         match rule.missing {
             Missing::Skip if why == NoKey::Absent => explaining.ends(Explained::SkipsMissingKey),
-            Missing::Reject(_) if explaining.mode != Mode::Enforce => {
+            Missing::Reject(_) if explaining.switched.mode != Mode::Enforce => {
                 explaining.ends(Explained::SkipsMissingKey)
             }
             Missing::Reject(status) => explaining.ends(Explained::Rejects(status)),
@@ -285,17 +283,15 @@ struct Explaining<'a> {
     index: usize,
     rule: &'a RuleEntry,
     now: Tick,
-    mode: Mode,
-    /// The part of its limits that switches leave, in thousandths.
-    permille: u64,
+    switched: Switched,
     explanation: Explanation,
 }
 
 impl<'a> Explaining<'a> {
     fn new(document: &'a RuleDocument, index: usize, now: Tick) -> Self {
         let rule = &document.rules[index];
-        let Switched { mode, permille, .. } = document.switched(index, now);
-        let numbers = rule.numbers(&|quota| quota.scaled(permille, rule.least_limit()));
+        let switched = document.switched(index, now);
+        let numbers = rule.numbers(&|quota| quota.scaled(switched.permille, rule.least_limit()));
         let switches = document.switches.iter();
         let switches = switches.filter(|it| it.term.until > now && it.is_for(index, &rule.limit));
         Self {
@@ -303,8 +299,7 @@ impl<'a> Explaining<'a> {
             index,
             rule,
             now,
-            mode,
-            permille,
+            switched,
             explanation: Explanation {
                 rule: rule.name.clone(),
                 by: rule.key.names().map(str::to_owned).collect(),
@@ -325,18 +320,16 @@ impl<'a> Explaining<'a> {
     }
 
     fn ends(mut self, outcome: Explained) -> Explanation {
-        self.explanation.outcome = outcome;
+        self.explanation.outcome = match self.switched.mode {
+            Mode::Off if self.rule.is_here => Explained::Off,
+            Mode::Off => Explained::Elsewhere,
+            _ => outcome,
+        };
         self.explanation
     }
 
     /// Why the rule does not look at the request's key.
     fn why_not(&self, subject: &Subject<'_>) -> Option<Explained> {
-        if !self.rule.is_here {
-            return Some(Explained::Elsewhere);
-        }
-        if self.mode == Mode::Off {
-            return Some(Explained::Off);
-        }
         let applies = self.rule.condition.holds(subject);
         if applies == Some(false) {
             return Some(Explained::ConditionFails);
@@ -372,7 +365,7 @@ impl<'a> Explaining<'a> {
 
     /// What a switch leaves of a quota.
     fn scaled(&self, quota: Quota) -> Quota {
-        quota.scaled(self.permille, self.rule.least_limit())
+        quota.scaled(self.switched.permille, self.rule.least_limit())
     }
 
     /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
@@ -407,21 +400,30 @@ impl<'a> Explaining<'a> {
         if let Some((rollout, others)) = rule.rollout
             && !rollout.has(key)
         {
-            if others == Mode::Off {
+            if [others, self.switched.mode].contains(&Mode::Off) {
                 return self.ends(Explained::NotInRollout);
             }
             // The others have a state of their own.
             self.explanation.limiter_rule = rule.shadow(&self.explanation.limiter_rule);
-            self.mode = Mode::Shadow;
+            (self.switched.mode, self.switched.blocks) = (Mode::Shadow, false);
         }
         self.find_override(key);
-        self.explanation.limiter_rule = self.mode.of(self.explanation.limiter_rule.clone());
-        let outcome = match self.mode {
+        self.keep_block();
+        let mode = self.switched.mode;
+        self.explanation.limiter_rule = mode.of(self.explanation.limiter_rule.clone());
+        let outcome = match mode {
             _ if self.explanation.quota.is_unlimited() => Explained::Unlimited,
             Mode::Shadow => Explained::Shadows,
             _ => Explained::Enforces,
         };
         self.ends(outcome)
+    }
+
+    /// A switch for all rules leaves whom they block blocked.
+    fn keep_block(&mut self) {
+        if self.switched.blocks && self.explanation.quota.is_none() {
+            self.switched.mode = Mode::Enforce;
+        }
     }
 
     /// The limit of a single client. The last entry that names the key itself is in force, or else one that knows its hash.

@@ -85,7 +85,7 @@ pub(crate) struct Switched {
     /// The part of its limits that is left, in thousandths.
     pub(crate) permille: u64,
     /// Whether its limits of none stay enforced: no switch that names the rule has changed its mode.
-    blocks: bool,
+    pub(crate) blocks: bool,
 }
 
 /// A document, and the tree of each of its texts.

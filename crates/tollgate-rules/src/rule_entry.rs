@@ -368,7 +368,7 @@ impl RuleEntry {
     /// The numbers of the rule that blocks whom this one blocks, while a switch for all rules takes this one out of force.
     pub(crate) fn blocking(&self, numbers: &tollgate_core::Rule) -> Option<tollgate_core::Rule> {
         let blocks = (1..numbers.quotas()).any(|plan| numbers.quota_of(plan).is_none());
-        let is_checked = blocks && !self.key.is_of_handler();
+        let is_checked = (blocks || self.quota.is_some()) && !self.key.is_of_handler();
         is_checked.then(|| renamed(numbers, &blocking_name(&self.name), only_none))
     }
 }

@@ -239,6 +239,11 @@ fn a_client_is_blocked_under_all_rules_that_count_it_and_unblocked() {
         )
         .lacks(&["per-ip"]);
     run("key block per-ip acme-key-1", &[]).assert(2, &["write an address"]);
+    // A switch for all rules lifts no block, and one that names the rule hides none from who ends it.
+    run("rules switch * off", &[]).assert(0, &[]);
+    status_of("acme-key-1").assert(1, &["blocked", "denied by search-per-key"]);
+    run("rules switch search-per-key off", &[]).assert(0, &[]);
+    status_of("acme-key-1").assert(0, &["search-per-key: off"]);
     run("key unblock search-per-key acme-key-1 --everywhere", &[]).assert(
         0,
         &["ends: 3", "ends: 4", "forgets what the client has used"],

@@ -2,7 +2,10 @@
 
 use http::Method;
 use tollgate_core::{Key, Limiter, MemoryStore, Pending, journal::Base};
-use tollgate_rules::{Format, RuleText};
+use tollgate_rules::{
+    Format, RuleText,
+    operators::{Explained, Explanation},
+};
 
 use crate::{START, bindings, client, get, one, passing, request, toml};
 
@@ -83,6 +86,7 @@ async fn a_switch_for_all_rules_leaves_whom_they_block_blocked() {
             rules = [
                 {{ name = "closed", limit = "none", by = "constant", when = {{ path = "/closed" }} }},
                 {{ name = "api", limit = "2/min", by = "header:x-api-key", when = {{ path = "/" }} }},
+                {{ name = "own", limit = "2/min", by = "header:x-api-key", when = {{ path = "/own" }}, quota_by = "token", missing = 401 }},
             ]
             [[overrides]]
             rule = "api"
@@ -110,10 +114,31 @@ async fn a_switch_for_all_rules_leaves_whom_they_block_blocked() {
             passing(rules(), || client("/", "ann")).await,
         ];
         assert_eq!(all, passed, "{switch}");
+        // It is explained so, by the key and of a request.
+        let is_blocked = |it: &Explanation| it.outcome == Explained::Enforces && it.quota.is_none();
+        let by_key = document.explain_key("api", &["mallory"]).expect("a key");
+        let (head, _) = client("/", "mallory").into_parts();
+        for explained in [&by_key, &document.explain(&head)[1]] {
+            let said = (is_blocked(explained), explained.key.is_some());
+            assert_eq!(said, (passed[1] == 0, true), "{switch}: {explained:?}");
+        }
+        // So it is where code says whom it blocks.
+        let computed = |mut request: http::Request<String>| {
+            let none = http::HeaderValue::from_static("none");
+            request.headers_mut().insert("x-limit", none);
+            request
+        };
+        for request in [client("/own", "ann"), get("/own")] {
+            let (head, _) = computed(request.clone()).into_parts();
+            let explained = &document.explain(&head)[2];
+            let is_rejected = matches!(explained.outcome, Explained::Rejects(_));
+            assert!(
+                is_blocked(explained) || is_rejected,
+                "{switch}: {explained:?}"
+            );
+            assert_eq!(passing(rules(), || computed(request.clone())).await, 0);
+        }
     }
-    let document = toml(&text("rules = \"*\"\nlimit = \"50%\"")).expect("valid");
-    let explained = document.explain_key("api", &["mallory"]).expect("a key");
-    assert!(explained.quota.is_none());
 }
 
 #[test]
