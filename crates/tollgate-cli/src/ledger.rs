@@ -161,21 +161,19 @@ pub(crate) struct ReconcileArgs {
     states: StateArgs,
 }
 
-impl DatabaseArgs {
-    /// A ledger that there is: a file whose name is mistyped would be an empty one.
-    async fn open(&self) -> Result<Ledger, Failure> {
-        let file = self.database.strip_prefix("sqlite:").unwrap_or_default();
-        let file = file.strip_prefix("//").unwrap_or(file);
-        let file = file.split_once('?').map_or(file, |(file, _)| file);
-        // Codes, and what is no file, are read by the ledger.
-        let is_file = !file.is_empty() && !file.contains(['%', ':']);
-        if is_file && !Path::new(file).exists() {
-            return Err(Failure::usage(format!(
-                "{file}: there is no such file; name the one that your service writes its ledger to"
-            )));
-        }
-        Ok(Ledger::open(&self.database).await?)
+/// A ledger that there is: a file whose name is mistyped would be an empty one.
+pub(crate) async fn open(database: &str) -> Result<Ledger, Failure> {
+    let file = database.strip_prefix("sqlite:").unwrap_or_default();
+    let file = file.strip_prefix("//").unwrap_or(file);
+    let file = file.split_once('?').map_or(file, |(file, _)| file);
+    // Codes, and what is no file, are read by the ledger.
+    let is_file = !file.is_empty() && !file.contains(['%', ':']);
+    if is_file && !Path::new(file).exists() {
+        return Err(Failure::usage(format!(
+            "{file}: there is no such file; name the one that your service writes its ledger to"
+        )));
     }
+    Ok(Ledger::open(database).await?)
 }
 
 impl From<LedgerError> for Failure {
@@ -190,7 +188,7 @@ impl From<LedgerError> for Failure {
 pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Failure> {
     match command {
         LedgerCommand::Statement(args) => {
-            let ledger = args.rows.database.open().await?;
+            let ledger = open(&args.rows.database.database).await?;
             let mut rows = Rows::begin::<Entry>(json, args.rows.csv)?;
             let period = args.rows.month.unwrap_or(Period::ALL);
             let each = |entry: &Entry| rows.row(entry, entry_text);
@@ -199,7 +197,7 @@ pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Fa
             rows.end()
         }
         LedgerCommand::Usage(args) => {
-            let ledger = args.rows.database.open().await?;
+            let ledger = open(&args.rows.database.database).await?;
             let (account, csv) = (args.account.as_deref(), args.rows.csv);
             let period = args.rows.month.unwrap_or(Period::ALL);
             if args.daily {
@@ -219,7 +217,7 @@ pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Fa
 }
 
 async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
-    let ledger = args.database.open().await?;
+    let ledger = open(&args.database.database).await?;
     let author = args.because.author()?;
     let at = args.at.map(|at| Tick::try_from(at.as_microsecond()));
     let adjustment = Adjustment {
@@ -243,7 +241,7 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
 }
 
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
-    let ledger = args.database.open().await?;
+    let ledger = open(&args.database.database).await?;
     let document = args.states.document().await?;
     let (limiter, store) = args.states.limiter(&document).await?;
     let how = Reconciliation {

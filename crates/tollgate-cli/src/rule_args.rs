@@ -209,8 +209,8 @@ impl StateArgs {
     pub(crate) async fn limiter(
         &self,
         document: &RuleDocument,
+        partition: Partition,
     ) -> Result<(Limiter, RedisStore), Failure> {
-        let partition = self.keys.partition.clone().unwrap_or(Partition::One);
         let store = self.redis.store(&self.keys, partition).await?;
         let rules = document.limiter_rules().into_iter();
         let exact = rules.map(|rule| rule.consistency(Consistency::Exact));

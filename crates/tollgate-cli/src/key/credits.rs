@@ -12,6 +12,7 @@ use tollgate_rules::{AuditKind, operators::Explanation};
 use crate::{
     args::{BecauseArgs, UntilArgs, YesArgs},
     key::states::{NamedClient, States},
+    ledger::open,
     report::{self, Failure, Report},
     rule_args::StateArgs,
 };
@@ -35,7 +36,7 @@ impl LedgerArgs {
         let is_durable = |it: &&Explanation| it.counts() && it.limiter_rule.is_durable();
         match (rules.iter().find(is_durable), &self.database) {
             (None, _) => Ok(None),
-            (Some(_), Some(database)) => Ok(Some(Ledger::open(database).await?)),
+            (Some(_), Some(database)) => Ok(Some(open(database).await?)),
             (Some(rule), None) => Err(Failure::usage(format!(
                 "{}: the rule is durable, and its ledger would not know of this; set DATABASE_URL",
                 rule.rule

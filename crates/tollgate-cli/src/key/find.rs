@@ -8,6 +8,7 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use tollgate::Key;
+use tollgate_redis::Partition;
 use tollgate_rules::Bindings;
 
 use crate::{
@@ -77,7 +78,8 @@ pub(crate) async fn find(args: &FindArgs) -> Result<Report, Failure> {
             "among which clients? Name them, or give a file with one in each line: --names-from clients.txt",
         ));
     }
-    let (limiter, _store) = args.states.limiter(&document).await?;
+    // Letters are the same by each partition.
+    let (limiter, _store) = args.states.limiter(&document, Partition::One).await?;
     let letters = |rule: &str, key: &Key| {
         let check = limiter.check(rule, key).ok()?;
         Some(check.key().prefix().to_string())

@@ -125,11 +125,13 @@ fn a_grant_or_a_check_under_a_durable_rule_is_in_its_ledger_or_refused() {
         ran.assert(2, &["units: the rule is durable", "DATABASE_URL"]);
     }
     let mistyped = ["ledger", "usage", "--database", "sqlite:typo.db"];
-    program
-        .run(&mistyped)
-        .assert(2, &["typo.db: there is no such file"]);
+    let to_typo = [&grant[..], &mistyped[2..]].concat();
+    for command in [&mistyped[..], &to_typo] {
+        let ran = program.run(command);
+        ran.assert(2, &["typo.db: there is no such file"]);
+    }
     let url = format!("sqlite:{}/ledger.db", program.folder().display());
-    let program = program.set("DATABASE_URL", &url);
+    let program = program.file("ledger.db", "").set("DATABASE_URL", &url);
     for said in ["10 units were granted", "granted before"] {
         program.run(&grant).assert(0, &[said]);
     }
