@@ -243,7 +243,8 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     let ledger = open(&args.database.database).await?;
     let document = args.states.document().await?;
-    let (limiter, store) = args.states.limiter(&document).await?;
+    let partition = args.states.keys.one_partition(&args.states.redis)?;
+    let (limiter, store) = args.states.limiter(&document, partition).await?;
     let how = Reconciliation {
         per_second: args.per_second,
         repairs: args.repair,

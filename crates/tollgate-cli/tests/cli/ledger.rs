@@ -132,6 +132,16 @@ fn a_grant_or_a_check_under_a_durable_rule_is_in_its_ledger_or_refused() {
     }
     let url = format!("sqlite:{}/ledger.db", program.folder().display());
     let program = program.file("ledger.db", "").set("DATABASE_URL", &url);
+    // The states of a cluster lie where the service has its partition.
+    let cluster = [
+        "ledger",
+        "reconcile",
+        "--redis",
+        "redis-cluster://127.0.0.1:1",
+    ];
+    program
+        .run(&cluster)
+        .assert(2, &["say by which --partition"]);
     for said in ["10 units were granted", "granted before"] {
         program.run(&grant).assert(0, &[said]);
     }
