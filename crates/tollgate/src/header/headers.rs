@@ -7,7 +7,7 @@ use tollgate_core::{RuleSet, Verdict};
 
 use crate::header::{
     named::Named,
-    older::{DRAFT_6, Numbered, X_RATELIMIT, write_dictionary},
+    older::{DRAFT_6, X_RATELIMIT, write_dictionary, write_policies},
     quota_status::{QuotaStatus, Standings},
     style::HeaderStyle,
     template::{Template, Values},
@@ -19,7 +19,6 @@ use crate::header::{
 pub(crate) struct Headers {
     style: HeaderStyle,
     named: Option<Named>,
-    numbered: Option<Arc<Numbered>>,
     own: OwnFields,
     /// Whether any field says what one quota of all does.
     has_single: bool,
@@ -31,13 +30,9 @@ pub(crate) type OwnFields = Arc<Vec<(HeaderName, Template)>>;
 impl Headers {
     /// Prepares the fields. `style` has been [validated](HeaderStyle::validate).
     pub(crate) fn new(style: HeaderStyle, own: OwnFields, rules: &RuleSet) -> Self {
-        let is = |other| style.has(other);
-        let named = is(HeaderStyle::DRAFT_11);
-        let numbered = is(HeaderStyle::DRAFT_7) || is(HeaderStyle::DRAFT_6);
         Self {
             style,
-            named: named.then(|| Named::new(rules)),
-            numbered: numbered.then(|| Arc::new(Numbered::new(rules))),
+            named: (style.has(HeaderStyle::DRAFT_11)).then(|| Named::new(rules)),
             has_single: style.and(HeaderStyle::DRAFT_11) != HeaderStyle::DRAFT_11
                 || !own.is_empty(),
             own,
@@ -73,8 +68,8 @@ impl Headers {
             return;
         };
         let delta = whole_seconds(closest.lasts);
-        if let Some(numbered) = &self.numbered {
-            numbered.write(map, rules, statuses);
+        if self.style.has(HeaderStyle::DRAFT_7) || self.style.has(HeaderStyle::DRAFT_6) {
+            write_policies(map, rules, statuses);
         }
         if self.style.has(HeaderStyle::DRAFT_7) {
             write_dictionary(map, closest);

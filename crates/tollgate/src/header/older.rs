@@ -10,92 +10,47 @@
 //! X-RateLimit-Reset: 17
 //! ```
 
-use std::borrow::Cow;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
-use tollgate_core::{MAX_UNITS, Quota, RuleSet};
+use tollgate_core::{MAX_UNITS, RuleSet};
 
 use crate::header::{
     name::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
         X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
     },
-    quota_status::{InnerQuota, PerQuota, QuotaStatus},
+    quota_status::{InnerQuota, QuotaStatus},
     structured::{Line, field_value, push_integer, separate},
     times::whole_seconds,
 };
 
-#[derive(Debug)]
-pub(super) struct Numbered(PerQuota<Option<Policy>>);
-
-#[derive(Clone, Debug)]
-struct Policy {
-    limit: u64,
-    seconds: u64,
-    value: HeaderValue,
-}
-
-impl Policy {
-    fn of(quota: &Quota) -> Option<Self> {
-        let limit = quota.limit().min(MAX_UNITS);
+/// Writes the policies that are not in `map` yet. No two may share a limit: the one with the longer window stays, which is the
+/// lower rate.
+pub(super) fn write_policies(map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {
+    let mut kept = SmallVec::<[(u64, u64); 4]>::new();
+    for status in statuses {
+        let Some(rule) = rules.rules().get(status.rule) else {
+            continue;
+        };
         // These drafts require the window, so a shorter one is rounded up to a second.
-        let seconds = whole_seconds(quota.window()).min(MAX_UNITS);
-        Some(Self {
-            limit,
-            seconds,
-            value: HeaderValue::from_str(&format!("{limit};w={seconds}")).ok()?,
-        })
-    }
-}
-
-impl Numbered {
-    pub(super) fn new(rules: &RuleSet) -> Self {
-        Self(PerQuota::new(rules, |_, quota| Policy::of(quota)))
-    }
-
-    pub(super) fn write(&self, map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {
-        if let Some(policies) = self.policies(map, rules, statuses) {
-            let _ = map.try_append(RATELIMIT_POLICY, policies);
+        let seconds = whole_seconds(rule.quota_under(status.plan).window());
+        match kept.iter_mut().find(|(limit, _)| *limit == status.limit) {
+            Some((_, longer)) => *longer = seconds.max(*longer),
+            None => kept.push((status.limit, seconds)),
         }
     }
-
-    /// The policies that are not in `map` yet. No two may share a limit: the one with the longer window stays, which is
-    /// the lower rate.
-    fn policies(
-        &self,
-        map: &HeaderMap,
-        rules: &RuleSet,
-        statuses: &[QuotaStatus],
-    ) -> Option<HeaderValue> {
-        let mut kept = SmallVec::<[Cow<'_, Policy>; 4]>::new();
-        for status in statuses {
-            let policy = match self.0.find(status.rule, status.plan) {
-                Some(policy) => policy.as_ref().map(Cow::Borrowed),
-                None => {
-                    let rule = rules.rules().get(status.rule)?;
-                    Policy::of(&rule.quota_under(status.plan)).map(Cow::Owned)
-                }
-            };
-            let Some(policy) = policy else {
-                continue;
-            };
-            match kept.iter_mut().find(|other| other.limit == policy.limit) {
-                Some(other) if other.seconds < policy.seconds => *other = policy,
-                Some(_) => {}
-                None => kept.push(policy),
-            }
-        }
-        for value in map.get_all(RATELIMIT_POLICY) {
-            kept.retain(|policy| !limits(value).any(|limit| limit == policy.limit));
-        }
-        // A value of its own: a clone would count on one that all threads share.
-        let mut line = Line::new();
-        for policy in kept {
-            separate(&mut line);
-            line.push(policy.value.as_bytes());
-        }
-        field_value(&line)
+    for value in map.get_all(RATELIMIT_POLICY) {
+        kept.retain(|(limit, _)| !limits(value).any(|written| written == *limit));
+    }
+    let mut line = Line::new();
+    for (limit, seconds) in kept {
+        separate(&mut line);
+        push_integer(&mut line, limit);
+        line.push(b";w=");
+        push_integer(&mut line, seconds);
+    }
+    if let Some(policies) = field_value(&line) {
+        let _ = map.try_append(RATELIMIT_POLICY, policies);
     }
 }
 
