@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use tollgate_core::{
     Check, Clock, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict,
-    store::CreditChange,
+    store::CreditChange, types::Balance,
 };
 
 use crate::{
@@ -78,18 +78,6 @@ const RULE: &str = "limits-endpoint";
 pub struct LimitsEndpoint {
     layers: Vec<Arc<LiveConfig>>,
     own: RateLimitLayer,
-}
-
-struct Resource<'a> {
-    limit: u64,
-    used: Option<u64>,
-    remaining: Option<u64>,
-    reset: Option<u64>,
-    plan: Option<&'a str>,
-    window_end: Option<String>,
-    debt: u64,
-    credits: Option<(u64, u64)>,
-    is_blocked: bool,
 }
 
 impl LimitsEndpoint {
@@ -171,18 +159,13 @@ impl LimitsEndpoint {
             let rules = config.rules.set();
             let shown = decision.verdicts().iter();
             resources.extend(shown.filter_map(|verdict| {
-                let (rule, mut resource) = resource(rules, verdict, now)?;
-                let balance = balances.iter().find(|(index, _)| *index == verdict.rule());
-                resource.credits = balance.and_then(|(_, balance)| {
-                    let until = balance.until?.duration_since(UNIX_EPOCH).ok()?;
-                    Some((balance.units, until.as_secs()))
-                });
-                Some((rule, resource))
+                let balance = balances.iter().find(|(rule, _)| *rule == verdict.rule());
+                resource(rules, verdict, balance.map(|(_, balance)| balance), now)
             }));
         }
         let mut shown = JsonObject::new();
         for (rule, resource) in resources {
-            shown.member(rule, |json| json.push_str(&resource.json()));
+            shown.member(rule, |json| json.push_str(&resource));
         }
         let mut body = JsonObject::new();
         body.member("resources", |json| json.push_str(&shown.close()));
@@ -190,39 +173,13 @@ impl LimitsEndpoint {
     }
 }
 
-impl Resource<'_> {
-    fn json(&self) -> String {
-        let mut json = JsonObject::new();
-        json.number("limit", self.limit);
-        json.number("used", self.used);
-        json.number("remaining", self.remaining);
-        json.number("reset", self.reset);
-        if let Some(plan) = self.plan {
-            json.text("plan", plan);
-        }
-        if let Some(end) = &self.window_end {
-            json.text("window_end", end);
-        }
-        if self.debt > 0 {
-            json.number("debt", self.debt);
-        }
-        if let Some((units, until)) = self.credits {
-            json.number("credits", units);
-            json.number("credits_until", until);
-        }
-        if self.is_blocked {
-            json.member("blocked", |json| json.push_str("true"));
-        }
-        json.close()
-    }
-}
-
 /// What a rule shows. `None`: it is not enforced, or has no limit.
 fn resource<'a>(
     rules: &'a RuleSet,
     verdict: &Verdict,
+    balance: Option<&Balance>,
     now: Tick,
-) -> Option<(&'a str, Resource<'a>)> {
+) -> Option<(&'a str, String)> {
     let rule = rules.rules().get(verdict.rule())?;
     if !rule.is_enforced() {
         return None;
@@ -233,23 +190,36 @@ fn resource<'a>(
         true => Some(0),
         false => is_known.then(|| verdict.remaining().min(limit)),
     };
-    let resource = Resource {
-        limit,
-        used: remaining.map(|remaining| limit - remaining),
-        remaining,
-        reset: match verdict.is_blocked() {
-            true => verdict.retry().delay().map(|left| epoch_seconds(now, left)),
-            // Slots come back when requests end.
-            false if verdict.is_of_slots() => None,
-            false => is_known.then(|| epoch_seconds(now, verdict.reset_after())),
-        },
-        plan: rule.plan_name(verdict.plan()),
-        window_end: window_end(&rule.quota_under(verdict.plan()), now),
-        debt: verdict.debt(),
-        credits: None,
-        is_blocked: verdict.is_blocked(),
+    let reset = match verdict.is_blocked() {
+        true => verdict.retry().delay(),
+        // Slots come back when requests end.
+        false => (is_known && !verdict.is_of_slots()).then(|| verdict.reset_after()),
     };
-    Some((rule.name(), resource))
+    let mut json = JsonObject::new();
+    json.number("limit", limit);
+    json.number("used", remaining.map(|remaining| limit - remaining));
+    json.number("remaining", remaining);
+    json.number("reset", reset.map(|reset| epoch_seconds(now, reset)));
+    if let Some(plan) = rule.plan_name(verdict.plan()) {
+        json.text("plan", plan);
+    }
+    if let Some(end) = window_end(&rule.quota_under(verdict.plan()), now) {
+        json.text("window_end", &end);
+    }
+    if verdict.debt() > 0 {
+        json.number("debt", verdict.debt());
+    }
+    if let Some(balance) = balance
+        && let Some(until) = balance.until
+    {
+        let until = until.duration_since(UNIX_EPOCH).unwrap_or_default();
+        json.number("credits", balance.units);
+        json.number("credits_until", until.as_secs());
+    }
+    if verdict.is_blocked() {
+        json.member("blocked", |json| json.push_str("true"));
+    }
+    Some((rule.name(), json.close()))
 }
 
 #[cfg(feature = "calendar")]
