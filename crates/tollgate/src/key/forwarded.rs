@@ -56,39 +56,18 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// The `for` parameters of the last elements of a line; earlier ones are overwritten.
-#[derive(Debug, Default)]
-struct Line<'a> {
-    elements: SmallVec<[Option<&'a [u8]>; 8]>,
-    next: usize,
-    left: usize,
-}
-
-impl<'a> Line<'a> {
-    fn push(&mut self, element: Option<&'a [u8]>) {
-        if self.elements.len() < MAX_ENTRIES {
-            self.elements.push(element);
-        } else {
-            self.elements[self.next % MAX_ENTRIES] = element;
-        }
-        self.next += 1;
-        self.left = self.elements.len();
-    }
-
-    fn pop(&mut self) -> Option<Option<&'a [u8]>> {
-        self.left = self.left.checked_sub(1)?;
-        self.next -= 1;
-        Some(self.elements[self.next % MAX_ENTRIES])
-    }
-}
+/// The `for` parameters of a line: all that are read of it, and maybe more.
+type Line<'a> = SmallVec<[Option<&'a [u8]>; 8]>;
 
 /// Parses a line; `None` if it violates RFC 7239 §4. Spaces around `;` are accepted.
 fn elements(line: &[u8]) -> Option<Line<'_>> {
     let mut elements = Line::default();
     let mut reader = Reader { rest: line };
     loop {
-        let element = reader.element()?;
-        elements.push(element);
+        if elements.len() == 2 * MAX_ENTRIES {
+            elements.drain(..MAX_ENTRIES);
+        }
+        elements.push(reader.element()?);
         match reader.byte() {
             None => return Some(elements),
             Some(b',') => {}
