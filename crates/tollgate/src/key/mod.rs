@@ -135,9 +135,11 @@ mod extractor;
 mod extractor_fn;
 mod fields;
 mod forwarded;
+pub(crate) mod look_ups;
 mod peer;
 mod target;
 mod trust;
+mod tuple;
 mod x_forwarded_for;
 
 pub use tollgate_core::{KeyBuf, KeyPart, PartKind};

@@ -12,10 +12,10 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
+    key::look_ups::LookUps,
     observe::Route,
     rate_limit::{
         config::Config,
-        look_ups::LookUps,
         request_rules::{KnownChecks, Refusal},
         wait_room::WaitPlace,
     },

@@ -14,7 +14,6 @@ mod layer;
 pub(crate) mod layer_defaults;
 mod limits_endpoint;
 pub(crate) mod live_config;
-pub(crate) mod look_ups;
 mod refund;
 mod request_id;
 mod request_parts;

@@ -12,13 +12,13 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
+    key::look_ups::LookUps,
     rate_limit::{
         admit::one_per_rule,
         config::Config,
         decide::{is_preflight, jitter_seed},
         deny::{denial, reject, response_without_quota},
         layer::RateLimitLayer,
-        look_ups::LookUps,
         request_rules::{KnownChecks, Refusal},
     },
 };

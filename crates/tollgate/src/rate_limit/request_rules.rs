@@ -16,13 +16,13 @@ use tollgate_core::{
 use crate::{
     head::Head,
     inner_response::InnerResponse,
-    key::{Extracted, KeyExtractor, NoKey},
+    key::{
+        Extracted, KeyExtractor, NoKey,
+        look_ups::{self, LookUps},
+    },
     observe::Observer,
     rate_limit::{
-        look_ups::{self, LookUps},
-        request_id::identify,
-        route_index::RouteIndex,
-        slash_detector::SlashDetector,
+        request_id::identify, route_index::RouteIndex, slash_detector::SlashDetector,
         validation::validate,
     },
     rule::{ChallengeFn, KeyPlanFn, Missing, RequestRule, RequestSettings, SlowDenials},

@@ -6,11 +6,9 @@ use http::StatusCode;
 
 use crate::{
     header::{HeaderStyle, OwnFields},
+    key::look_ups,
     protocol::Protocol,
-    rate_limit::{
-        look_ups,
-        wait_room::{MAX_HEAD_BYTES, MAX_REQUESTS},
-    },
+    rate_limit::wait_room::{MAX_HEAD_BYTES, MAX_REQUESTS},
     rejection::Rejection,
 };
 

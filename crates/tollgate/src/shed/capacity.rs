@@ -15,7 +15,7 @@ use tollgate_core::{
     AlgorithmKind, Check, Decision, Key, Limiter, RuleError, RuleErrorKind, Step, Tick,
 };
 
-use crate::{rate_limit::look_ups::with_timer, shed::adaptive::AdaptiveLimit};
+use crate::{key::look_ups::with_timer, shed::adaptive::AdaptiveLimit};
 
 /// How long the share of slots in use is believed, in ticks.
 const SLOTS_ARE_READ_EACH: Tick = 50_000;

@@ -12,7 +12,7 @@ use std::{
 use tokio::{runtime::Handle, time::timeout};
 use tollgate_core::{KeyBuf, Pending};
 
-use crate::key::NoKey;
+use crate::key::extractor::NoKey;
 
 /// The default deadline for the look-ups of a request.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
@@ -56,14 +56,22 @@ impl LookUps {
                 let _ = within.await;
             }
         }
+        self.results().collect()
+    }
+
+    /// The results, when all have finished.
+    pub(crate) async fn all(mut self) -> impl Iterator<Item = (usize, Found)> {
+        (&mut self).await;
+        self.results()
+    }
+
+    fn results(self) -> impl Iterator<Item = (usize, Found)> {
         let found = |look_up| match look_up {
             LookUp::Running(_) => Err(NoKey::LookUpFailed),
             LookUp::Done(found) => found,
         };
         let look_ups = self.0.into_iter();
-        look_ups
-            .map(|(index, look_up)| (index, found(look_up)))
-            .collect()
+        look_ups.map(move |(index, look_up)| (index, found(look_up)))
     }
 }
 
