@@ -1,6 +1,6 @@
 //! The layer: rules for messages on a store.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::sync::Arc;
 
 use tollgate_core::{Block, Limiter, RuleError, RuleErrorKind, Store};
 use tower_layer::Layer;
@@ -12,7 +12,7 @@ use crate::{
         layer_defaults::LayerDefaults,
         live_config::LiveConfig,
         rules_handle::RulesHandle,
-        settings::{Settings, common_setters},
+        settings::{Settings, common_setters, live_layer},
         validation::refuse_all_off,
     },
     rule::{KeyedRule, RequestRule},
@@ -65,11 +65,6 @@ impl MessageLimitLayer {
         })
     }
 
-    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        self.config = self.config.with(change);
-        self
-    }
-
     /// Lets a message over the limit wait in a FIFO queue per key, for at most this time. Default: the stream ends at once.
     ///
     /// Meanwhile the request's body is not read, so that HTTP/2 flow control slows the client down. The stream ends if the wait
@@ -97,30 +92,6 @@ impl MessageLimitLayer {
     /// with another content type. Prefer to wrap the gRPC services alone. With [`Protocol::Http`] nothing is counted.
     pub fn protocol(self, protocol: Protocol) -> Self {
         self.set(|settings| settings.protocol = protocol)
-    }
-
-    /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
-    /// a quota. Default: 1. A store in memory never fails.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share cannot be counted.
-    pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let config = self.config.with_instances(instances)?;
-        Ok(Self { config })
-    }
-
-    /// The handle that replaces the rules while calls are served. A call that has begun keeps its rules.
-    #[must_use]
-    pub fn handle(&self) -> RulesHandle {
-        RulesHandle::new(self.config.rules())
-    }
-
-    /// The limiter in force, for code outside of calls: the same budgets. Take it anew for each piece of work where the rules
-    /// may be [replaced](Self::handle).
-    #[must_use]
-    pub fn limiter(&self) -> Limiter {
-        self.config.limiter()
     }
 }
 
@@ -152,6 +123,7 @@ impl LayerDefaults {
     }
 }
 
+live_layer!(MessageLimitLayer);
 common_setters!(MessageLimitLayer);
 
 /// The layer counts messages before a handler sees them, and they have no response of their own.

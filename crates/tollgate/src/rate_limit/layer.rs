@@ -1,6 +1,6 @@
 //! The layer: rules on a store, and how clients learn about them.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{Key, KeyBuf, Limiter, MemoryStore, Quota, RuleError, Store};
 use tower_layer::Layer;
@@ -12,7 +12,7 @@ use crate::{
         live_config::LiveConfig,
         rules_handle::RulesHandle,
         service::RateLimit,
-        settings::{Settings, common_setters, request_setters},
+        settings::{Settings, common_setters, live_layer, request_setters},
         validation::refuse_all_off,
     },
     rule::{KeyedRule, RequestRule, Rule},
@@ -43,9 +43,7 @@ impl RateLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-        refuse_all_off(&rules)?;
-        Self::switchable(store, rules)
+        Self::replacing(&[], store, rules)
     }
 
     /// As [`new`](Self::new), but all rules may be [off](tollgate_core::Rule::off): for rules that a document or a switch turns on
@@ -117,12 +115,6 @@ impl RateLimitLayer {
         Self::new(MemoryStore::new(), [rule])
     }
 
-    fn set(self, change: impl FnOnce(&mut Settings)) -> Self {
-        Self {
-            config: self.config.with(change),
-        }
-    }
-
     /// The same rules with these settings.
     pub(crate) fn with_settings(self, settings: &Settings) -> Result<Self, RuleError> {
         Ok(Self {
@@ -130,22 +122,9 @@ impl RateLimitLayer {
         })
     }
 
-    /// The minimum number of instances of this service that share the store: while the store fails, each applies its share of
-    /// a quota. Default: 1. If the store [knows](tollgate_core::store::RuleStore::instances) of more instances, their number counts.
-    /// A store in memory never fails.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share cannot be counted.
-    pub fn instances(self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        Ok(Self {
-            config: self.config.with_instances(instances)?,
-        })
-    }
-
     /// The key under which the rule with this name counts requests with this head, for
     /// [`Limiter::peek`](tollgate_core::Limiter::peek) and [`reset`](tollgate_core::Limiter::reset). To reset a client, build a
-    /// head like its own.
+    /// head like its own. The key holds its kind as well, so `Key::of("acme")` is not the client whose header says `acme`.
     ///
     /// `None` if there is no such rule or no key, or if the key is looked up: use
     /// [`look_up_key_of`](Self::look_up_key_of).
@@ -219,12 +198,6 @@ impl RateLimitLayer {
         Arc::clone(&self.config)
     }
 
-    /// The handle that replaces the rules while requests are served.
-    #[must_use]
-    pub fn handle(&self) -> RulesHandle {
-        RulesHandle::new(self.config.rules())
-    }
-
     /// Sends the denials that rules [hold back](crate::RequestRule::slow_denials), in all services of this layer and its clones, and holds
     /// none from now on: a graceful shutdown would wait for them.
     ///
@@ -245,18 +218,9 @@ impl RateLimitLayer {
     pub fn end_slow_denials(&self) {
         self.config.load().slow_end.close();
     }
-
-    /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the
-    /// rules may be [replaced](Self::handle).
-    ///
-    /// Take the key of a request's client from [`key_of`](Self::key_of). It holds its kind as well, so `Key::of("acme")` is not the
-    /// client whose header says `acme`.
-    #[must_use]
-    pub fn limiter(&self) -> Limiter {
-        self.config.limiter()
-    }
 }
 
+live_layer!(RateLimitLayer);
 common_setters!(RateLimitLayer);
 request_setters!(RateLimitLayer);
 

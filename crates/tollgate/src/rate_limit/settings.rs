@@ -65,6 +65,43 @@ impl Settings {
     }
 }
 
+/// What both layers have. The type has a `config: Arc<LiveConfig>`.
+macro_rules! live_layer {
+    ($layer:ident) => {
+        impl $layer {
+            fn set(self, change: impl FnOnce(&mut Settings)) -> Self {
+                let config = self.config.with(change);
+                Self { config }
+            }
+
+            /// The minimum number of instances of this service that share the store: while the store fails, each applies its share
+            /// of a quota. Default: 1. If the store [knows](tollgate_core::store::RuleStore::instances) of more instances, their
+            /// number counts. A store in memory never fails.
+            ///
+            /// # Errors
+            ///
+            /// A quota whose share cannot be counted.
+            pub fn instances(self, instances: std::num::NonZeroU32) -> Result<Self, RuleError> {
+                let config = self.config.with_instances(instances)?;
+                Ok(Self { config })
+            }
+
+            /// The handle that replaces the rules while requests are served. A request or a call that has begun keeps its rules.
+            #[must_use]
+            pub fn handle(&self) -> RulesHandle {
+                RulesHandle::new(self.config.rules())
+            }
+
+            /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the
+            /// rules may be [replaced](Self::handle).
+            #[must_use]
+            pub fn limiter(&self) -> Limiter {
+                self.config.limiter()
+            }
+        }
+    };
+}
+
 /// The setters that both layers and their defaults have. The type has `set(self, impl FnOnce(&mut Settings)) -> Self`.
 macro_rules! common_setters {
     ($layer:ident) => {
@@ -243,4 +280,4 @@ macro_rules! request_setters {
     };
 }
 
-pub(crate) use {common_setters, request_setters};
+pub(crate) use {common_setters, live_layer, request_setters};
