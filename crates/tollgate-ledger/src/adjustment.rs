@@ -99,15 +99,20 @@ impl Ledger {
             .execute(&database.pool)
             .await?;
         if written.rows_affected() == 0 {
-            let sql = "SELECT rule, account, units FROM tollgate_entries WHERE kind = 'adjustment' AND id = $1";
-            let before = sqlx::query_as::<_, (String, String, i64)>(sql);
+            let sql = "SELECT rule, account, units, window_begin, window_end FROM tollgate_entries
+                WHERE kind = 'adjustment' AND id = $1";
+            let before = sqlx::query_as::<_, (String, String, i64, i64, i64)>(sql);
             let before = before.bind(id).fetch_one(&database.pool).await?;
-            if before != (rule.to_owned(), account, units) {
-                let (rule, account, units) = before;
+            let (of_rule, of_account, of_units, begin, end) = before;
+            let is_within = |at: Tick| (begin as Tick..end as Tick).contains(&at);
+            if (&*of_rule, &*of_account, of_units) != (rule, &*account, units)
+                || !adjustment.at.is_none_or(is_within)
+            {
                 return Err(LedgerError::new(
                     LedgerErrorKind::Conflict,
                     format!(
-                        "id {id:?} is that of {units} units of {rule:?} for {account:?}; take another id"
+                        "id {id:?} is that of {of_units} units of {of_rule:?} for {of_account:?}, in the window from {}; take another id",
+                        time_text(begin as Tick)
                     ),
                 ));
             }

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use tollgate_core::{
-    Key, Limiter, ManualClock, MemoryStore, Quota, SECOND,
+    Clock, DAY, Key, Limiter, ManualClock, MemoryStore, Quota, SECOND,
     algorithm::Taken,
     store::{Hold, Settlement},
 };
-use tollgate_ledger::{Adjustment, Drift, Ledger, LedgerErrorKind, Reconciliation};
+use tollgate_ledger::{Adjustment, Drift, Ledger, LedgerError, LedgerErrorKind, Reconciliation};
 use tollgate_test_servers::{postgres_server::PostgresServer, redis_server::RedisServer};
 
-use crate::common::{QUOTA, file, limiter, redis, sums, take, usage};
+use crate::common::{self, QUOTA, file, limiter, redis, sums, take, usage};
 
 fn limiter_of_new_memory(ledger: &Ledger) -> Limiter {
     let limiter = limiter(MemoryStore::new(), QUOTA);
@@ -54,6 +54,26 @@ async fn an_id_is_that_of_one_adjustment_and_what_is_missing_is_named() {
     };
     let wrong = ledger.adjust(&other, None).await.expect_err("a conflict");
     assert_eq!(wrong.kind(), LedgerErrorKind::Conflict);
+    // An id is that of one window, too; who names none means the same.
+    let now = Clock::system().now();
+    let earlier = now - 2 * 86_400_000_000;
+    for (at, outcome) in [
+        (Some(earlier), Some(true)),
+        (Some(earlier), Some(false)),
+        (None, Some(false)),
+        (Some(now), None),
+    ] {
+        let bolt = Adjustment {
+            account: "bolt",
+            id: "ticket-4712",
+            at,
+            ..adjustment
+        };
+        let limiter = common::limiter(MemoryStore::new(), Quota::fixed_window(9, DAY));
+        let adjusted = ledger.adjust(&bolt, Some(&limiter)).await;
+        let conflict = |wrong: LedgerError| assert_eq!(wrong.kind(), LedgerErrorKind::Conflict);
+        assert_eq!(adjusted.map_err(conflict).ok(), outcome);
+    }
     for wrong in [
         Adjustment {
             account: "acmee",
