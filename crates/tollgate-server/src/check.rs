@@ -70,7 +70,9 @@ impl CheckDoor {
         if let Some(known) = known.and_then(|(repeats, id)| repeats.find(id.as_bytes())) {
             return (Code::of(known.status().is_success()), known.map(Full::new));
         }
-        let is_403 = has_deny_403(head.uri.query().unwrap_or_default());
+        // Envoy asks with the query of its client.
+        let is_403 =
+            self.style != Style::Envoy && has_deny_403(head.uri.query().unwrap_or_default());
         let part = match self.described(head) {
             Ok(head) => RequestPart::new(head),
             Err(wrong) => return (Code::Invalid, plain(StatusCode::BAD_REQUEST, wrong)),
