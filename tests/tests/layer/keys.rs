@@ -294,6 +294,20 @@ async fn look_ups_of_a_request_run_at_the_same_time() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_first_look_up_finds_nothing_waits_for_no_other() {
+    let none = || look_up(|_| async { None::<String> });
+    for (by, status, millis) in [
+        (Box::new((none(), lost())) as Box<dyn KeyExtractor>, 401, 0),
+        (Box::new((lost(), none())), 503, 200),
+    ] {
+        let app = app([per_minute("two", 9).by(by).when_missing(UNAUTHORIZED)]);
+        let before = tokio::time::Instant::now();
+        assert_eq!(send(&app, get("/")).await.status(), status);
+        assert_eq!(before.elapsed().as_millis(), millis);
+    }
+}
+
 /// A key whose look-up never ends.
 fn lost() -> impl KeyExtractor {
     look_up(|_| std::future::pending::<Option<String>>())

@@ -59,9 +59,16 @@ impl LookUps {
         self.results().collect()
     }
 
-    /// The results, when all have finished.
-    pub(crate) async fn all(mut self) -> impl Iterator<Item = (usize, Found)> {
-        (&mut self).await;
+    /// The results, when all have finished, or the first without a key.
+    pub(crate) async fn of_one_key(mut self) -> impl Iterator<Item = (usize, Found)> {
+        poll_fn(|cx| {
+            let all = Pin::new(&mut self).poll(cx);
+            match self.0.first() {
+                Some((_, LookUp::Done(Err(_)))) => Poll::Ready(()),
+                _ => all,
+            }
+        })
+        .await;
         self.results()
     }
 

@@ -87,7 +87,7 @@ fn with_look_up(
     Extracted::Later(Pending::new(async move {
         let mut key = before;
         // Of several without a key, the first says why: that does not depend on timing.
-        for (_, found) in look_ups.all().await {
+        for (_, found) in look_ups.of_one_key().await {
             key.append(&found?);
         }
         key.append(&rest);
