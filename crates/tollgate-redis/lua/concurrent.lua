@@ -17,6 +17,9 @@
 
 if purpose then return function() return -1 end end
 
+-- The last number of this call: a process finds what ends by its key and number, also where the key has states of several tenants.
+local last = 0
+
 return function(raw, term, limit, _, now, cost)
   local owner, seq, least, most, exact
   if #check >= 59 and role < 2 then
@@ -66,8 +69,8 @@ return function(raw, term, limit, _, now, cost)
     retry = -1
   elseif used + cost <= limit then
     retry, used, count = -1, used + cost, count + cost
-    fence = now > fence and now or fence + 1
-    again = fence
+    fence = math.max(now, fence + 1, last + 1)
+    last, again = fence, fence
   elseif cost > limit then
     retry = -2
   end

@@ -72,6 +72,16 @@ impl ProcessSlots<'_> {
         sent: Tick,
         now: Tick,
     ) -> Option<SlotStart> {
+        // Another server may give this number at the same instant, to a request whose state lies elsewhere: it could not be told from that.
+        let is_given = |number| {
+            let is_other = |state: &StateSlots, _| state.key != *key;
+            self.with_grant(&key.rule, key.key, number, is_other) == Some(true)
+        };
+        let granted = reply.as_ref().ok().map(|reply| reply.outcome);
+        let is_given = match granted {
+            Some(SlotOutcome::Granted { fence }) => is_given(fence),
+            _ => false,
+        };
         let start = self.change(key, now, |state, queue| {
             let holder = &mut state.holder;
             let reply = match &reply {
@@ -87,6 +97,10 @@ impl ProcessSlots<'_> {
             };
             let start = holder.on_acquired(message, reply, sent, now, &queue.terms);
             if let SlotStart::Started { fence } = start {
+                if is_given {
+                    holder.end(message.want, now, &queue.terms);
+                    return Some(SlotStart::Again);
+                }
                 // Replies come in any order.
                 let index = state.grants.partition_point(|it| it.number < fence);
                 let grant = Grant {

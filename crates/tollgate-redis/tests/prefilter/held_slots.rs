@@ -62,9 +62,10 @@ async fn left(limiter: &Limiter, tenant: &str, user: &str, rule: usize, units: u
 async fn slots_that_lie_with_a_tenant_go_back_to_that_tenant() {
     let server = RedisServer::start(&[]).await;
     let limiter = limiter(&server, Partition::ByRule("per-tenant".into()), 1).await;
-    // One user is counted for each tenant apart, as with units.
-    let at_acme = start(&limiter, "acme", "ada").await;
-    let at_globex = start(&limiter, "globex", "ada").await;
+    // One user is counted for each tenant apart, as with units, also in one call.
+    let at_both = ["globex", "acme"].map(|tenant| start(&limiter, tenant, "ada"));
+    let [at_globex, at_acme] = at_both;
+    let (at_globex, at_acme) = tokio::join!(at_globex, at_acme);
     assert!(at_acme.is_some() && at_globex.is_some());
     assert!(start(&limiter, "acme", "ada").await.is_none());
     drop(at_acme);

@@ -240,6 +240,30 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
 }
 
 #[test]
+fn a_number_that_a_request_of_another_tenant_has_is_not_used() {
+    let engine = engine();
+    let starts = [1, 2].map(|tenant| {
+        let key = SlotKey {
+            place: Some(Fingerprint::from_bits(tenant)),
+            ..key(1)
+        };
+        let message = acquire(&engine, &key, 1, NOW).expect("there is room");
+        let reply = SlotGrantor::new(10, TERM).decide(&mut SlotState::default(), NOW, &message);
+        (engine.slots()).on_acquired(&key, &message, Ok(reply), NOW, NOW)
+    });
+    assert_eq!(
+        starts,
+        [
+            Some(SlotStart::Started { fence: NOW }),
+            Some(SlotStart::Again)
+        ]
+    );
+    assert_eq!(slots_in_use(&engine), 1);
+    end(&engine, NOW, 1);
+    assert_eq!(slots_in_use(&engine), 0);
+}
+
+#[test]
 fn no_more_messages_are_sent_at_once_than_may_be() {
     let engine = engine();
     for bits in 1..=3 {
