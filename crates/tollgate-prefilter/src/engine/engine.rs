@@ -14,7 +14,7 @@ use crate::{
     },
     slots::{SlotQueue, SlotTerms},
     sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, lock},
-    table::KeyTable,
+    table::{KeyTable, TableKey},
 };
 
 /// What a process decides locally in front of a shared store: its leases, its local usage, the denials it has seen, and its slots.
@@ -30,6 +30,8 @@ pub struct Engine {
     /// The last time that was given to a query or a reply.
     last: AtomicU64,
     counts: [AtomicU64; 11],
+    /// When units last came back, by the hash of their state: a denial of a query that was sent before says nothing of them.
+    came_back: [AtomicU64; 64],
     pub(crate) slots: Mutex<SlotQueue>,
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
@@ -75,6 +77,7 @@ impl Engine {
             store_time: StoreTime::default(),
             last: AtomicU64::new(0),
             counts: Default::default(),
+            came_back: [const { AtomicU64::new(0) }; 64],
             slots: Mutex::new(SlotQueue::new(options.slot_terms)),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
@@ -115,6 +118,18 @@ impl Engine {
         // `next` always returns a time, and the update returns the one before.
         let (Ok(last) | Err(last)) = last;
         now.max(last.saturating_add(1))
+    }
+
+    /// More may be left of a state by now than a denial says, also one that is on its way.
+    pub(crate) fn unlearn(&self, at: TableKey) {
+        let order = self.order(0);
+        self.came_back[at.key[0] as usize % 64].fetch_max(order, Ordering::Relaxed);
+        self.keys.unlearn(at);
+    }
+
+    /// When units of a state last came back, or of another one with such a hash.
+    pub(crate) fn came_back(&self, at: TableKey) -> Tick {
+        self.came_back[at.key[0] as usize % 64].load(Ordering::Relaxed)
     }
 
     /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.

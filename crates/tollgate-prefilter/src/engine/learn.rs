@@ -179,7 +179,8 @@ impl Query {
                 continue;
             }
             let (at, cost) = (limit.at(check.key()), check.cost());
-            if limit.block.is_some() {
+            let is_shared = reply.shared.contains(index);
+            if limit.block.is_some() && !is_shared {
                 // Denials that count towards it.
                 let counted = reply.counted.get(index).copied().unwrap_or(0);
                 let learn = |entry: &mut Entry| {
@@ -197,8 +198,9 @@ impl Query {
             if verdict.is_blocked() || verdict.outcome() == Outcome::Allow && cost > 0 {
                 engine.keys.unlearn(at);
             } else if verdict.outcome() == Outcome::Deny
-                && !reply.shared.contains(index)
+                && !is_shared
                 && !has_twins
+                && engine.came_back(at) < sent.order
                 && let Some(words) = limit.denials.learn(sent.at, now, cost, verdict)
             {
                 // Where a rule has plans, the last denial of a key counts: what was learned under another plan may have been overtaken.

@@ -106,7 +106,7 @@ impl LocalRules {
 
     /// More may be left of the state of a check by now than an earlier denial says.
     pub fn unlearn(&self, check: &Check) {
-        self.engine.keys.unlearn(self.at(check));
+        self.engine.unlearn(self.at(check));
     }
 
     /// How a rule is counted: its own quota with plan number 0, or that of a plan. `None`: it is not enforced, or has no limit.

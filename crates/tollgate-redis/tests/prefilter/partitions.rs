@@ -1,6 +1,6 @@
 //! What is granted, reported and denied under each partition.
 
-use tollgate_core::{Key, MAX_PERIOD, Outcome, Quota, Rule, Source, Verdict};
+use tollgate_core::{Block, Key, MAX_PERIOD, Outcome, Quota, Rule, Source, Verdict};
 use tollgate_redis::{Keys, Partition};
 use tollgate_test_servers::{
     redis_cluster::RedisCluster,
@@ -56,7 +56,7 @@ async fn the_states_of_a_request_lie_with_its_tenant() {
     })
     .await;
     let limiter = service.limiter([
-        Rule::new("per-user", Quota::fixed_window(1, MAX_PERIOD)),
+        Rule::new("per-user", Quota::fixed_window(1, MAX_PERIOD)).block(Block::after(1)),
         Rule::new("per-tenant", Quota::gcra(100, MAX_PERIOD))
             .threshold("half", Quota::gcra(100, MAX_PERIOD).burst(50)),
     ]);

@@ -79,6 +79,16 @@ fn a_cached_denial_is_forgotten_when_a_ticket_gives_units_back_and_not_when_it_t
 }
 
 #[test]
+fn a_denial_is_not_remembered_whose_query_was_sent_before_a_ticket_gave_units_back() {
+    let subject = Subject::new(Quota::gcra(6_000, MINUTE), Consistency::Exact);
+    let admitted = subject.decided(&[one()], fits(0, 60_000_000));
+    let query = subject.query(&large());
+    let _ = subject.settle(receipt(one(), &admitted), Settlement::Cancel);
+    drop(subject.finish(query, denied(60_000_000, 200_000), None));
+    assert!(!subject.is_local(&large()));
+}
+
+#[test]
 fn a_cached_denial_is_forgotten_when_the_same_key_is_admitted() {
     let subject = Subject::new(Quota::fixed_window(1_000, MINUTE), Consistency::Exact);
     let _ = subject.decided(&large(), left_over());
