@@ -148,6 +148,7 @@ impl Handles {
 pub(super) fn count_node(node: &str, event: &NodeEvent) {
     describe();
     let connected = |is: f64| gauge!(CONNECTED, "node" => node.to_owned()).set(is);
+    let share = |share: f64| gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(share);
     let logged_in_anew = |what: &'static str| {
         counter!(LOG_INS_ANEW, "node" => node.to_owned(), "what" => what).increment(1);
     };
@@ -165,7 +166,12 @@ pub(super) fn count_node(node: &str, event: &NodeEvent) {
         NodeEvent::LoggedInAnew => logged_in_anew("ok"),
         NodeEvent::NotLoggedInAnew(_) => logged_in_anew("failed"),
         NodeEvent::Breaker(to) => {
-            gauge!(BREAKER_SHARE, "node" => node.to_owned()).set(f64::from(to.share()) / 100.0);
+            share(f64::from(to.share()) / 100.0);
+        }
+        // A gauge cannot be taken back, and nobody is to be alarmed.
+        NodeEvent::Left => {
+            connected(f64::NAN);
+            share(f64::NAN);
         }
         _ => {}
     }

@@ -8,6 +8,7 @@ use metrics::{
 };
 
 use super::*;
+use crate::{connection::options::NodeEvent, observe::Observer};
 
 /// The metrics of a thread, by their names and labels: counts, and the bits of gauges.
 #[derive(Default)]
@@ -69,6 +70,18 @@ const THIRD: Duration = Duration::from_secs(5);
 async fn pass(clock: &ManualClock, time: Duration) {
     clock.advance(time);
     sleep(time + SECOND + Duration::from_millis(1)).await;
+}
+
+#[test]
+fn a_server_that_has_left_a_cluster_alarms_nobody() {
+    let (recorded, _guard) = Recorded::start();
+    let observer = Observer::default();
+    let (why, was_idle) = ("it ended".into(), false);
+    for event in [NodeEvent::Lost { why, was_idle }, NodeEvent::Left] {
+        observer.node("a:1", &event);
+    }
+    let connected = recorded.gauge("tollgate_redis_connected,node=a:1");
+    assert!(connected.is_nan(), "{connected}");
 }
 
 #[tokio::test(start_paused = true)]
