@@ -101,7 +101,7 @@ fn remedy(wrong: &RedisError, is_encrypted: bool) -> &'static str {
 const TRY: &str = "\
 local failed = {}
 for _, call in ipairs({ {'time'}, {'set', KEYS[1], 'tollgate', 'PX', '1000'}, {'get', KEYS[1]}, {'setrange', KEYS[1], '0', 'T'},
-  {'del', KEYS[1]}, {'zadd', KEYS[1], '1', 'tollgate'}, {'zremrangebyscore', KEYS[1], '2', '3'}, {'zcard', KEYS[1]},
+  {'pttl', KEYS[1]}, {'del', KEYS[1]}, {'zadd', KEYS[1], '1', 'tollgate'}, {'zremrangebyscore', KEYS[1], '2', '3'}, {'zcard', KEYS[1]},
   {'zrange', KEYS[1], '0', '-1'}, {'pexpire', KEYS[1], '1000'} }) do
   local it = redis.pcall(unpack(call))
   if type(it) == 'table' and it.err then failed[#failed + 1] = call[1] .. ' ' .. it.err end
@@ -179,7 +179,7 @@ pub(crate) async fn access(
     };
     let grant = format!(
         "ACL SETUSER {user} on resetkeys ~{{{namespace}}}:* ~{namespace}:{{* resetchannels -@all +eval +evalsha +get +set +setrange \
-         +del +time +zadd +zremrangebyscore +zcard +zrange +pexpire{cluster}"
+         +del +time +pttl +zadd +zremrangebyscore +zcard +zrange +pexpire{cluster}"
     );
     let says = format!("the user may not {}", missing.join(", "));
     match (missing.is_empty(), is_of_heartbeats) {

@@ -267,7 +267,7 @@ pub(crate) fn with_remedy(line: &str) -> String {
         }
         "MOVED" => "the server belongs to a cluster: name it with redis-cluster://",
         "READONLY" => "name the master, or the sentinels that know it with redis-sentinel://",
-        "NOPERM" => "the page `access` of the guide has the rights that a user needs",
+        "NOPERM" => "the page `redis` of the guide has the rights that a user needs",
         "ERR" if line.contains("cluster support disabled") => {
             "it is a single server: name it with redis://"
         }

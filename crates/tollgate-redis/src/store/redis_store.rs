@@ -333,7 +333,7 @@ pub(super) mod tests {
                 "READONLY You can't write against a read only replica.",
                 "redis-sentinel://",
             ),
-            ("NOPERM this user has no permissions", "`access`"),
+            ("NOPERM this user has no permissions", "`redis`"),
         ] {
             let text = with_remedy(line);
             assert!(text.starts_with(line) && text.contains(words), "{text}");

@@ -58,7 +58,8 @@ fn logged_in(server: &RedisServer) -> RedisClient {
 fn builder(server: &RedisServer, database: &str) -> RedisStoreBuilder {
     let port = server.port();
     let address = format!("redis://tollgate:sesame@127.0.0.1:{port}{database}");
-    RedisStore::builder(&address, "shop", crate::Keys::plain())
+    let secret = crate::Secret::from_bytes([7; 32]).expect("32 bytes");
+    RedisStore::builder(&address, "shop", crate::Keys::hashed(secret))
 }
 
 async fn works(server: &RedisServer) -> Result<(), &'static str> {
@@ -72,6 +73,7 @@ async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
         .await
         .expect("it may connect");
     let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
+    let rule = rule.durable(|_| String::from("client"));
     let limiter = Limiter::new(store, [rule]).expect("a valid rule");
     let key = Key::of("client");
     let check = limiter.check("api", &key).expect("it is there");
@@ -90,7 +92,14 @@ async fn works_with(builder: RedisStoreBuilder) -> Result<(), &'static str> {
     answer(reset).await.map_err(|_| "a client is reset")?;
     let looked = answer(limiter.peek(&[check.with_cost(0)])).await;
     assert_eq!(looked.verdicts()[0].remaining(), 2);
-    Ok(())
+    let decision = answer(limiter.acquire(&[check])).await;
+    let reserved = limiter.ticket(&[check], &decision).into_reservation(MINUTE);
+    let reserved = answer(reserved)
+        .await
+        .map_err(|_| "a reservation is made")?;
+    let redeemed = limiter.redeem(&reserved).expect("it is of this store");
+    let settled = answer(redeemed.settle(0)).await;
+    settled.map_err(|_| "a reservation is settled")
 }
 
 /// The commands of heartbeats.
@@ -104,7 +113,7 @@ const HEARTBEATS: [&str; 5] = [
 
 #[tokio::test]
 async fn the_user_of_the_guide_needs_each_of_its_commands() {
-    assert!(!commands().is_empty());
+    assert_eq!(works(&server_with(line())).await, Ok(()));
     let others = commands().into_iter().filter(|it| !HEARTBEATS.contains(it));
     // Without it, windows are written as a whole.
     for command in others.filter(|it| *it != "+setrange") {
