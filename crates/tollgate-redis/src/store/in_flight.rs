@@ -126,8 +126,8 @@ impl QueryInFlight {
             Some(slots) => slots.finish(reply.as_ref().map_err(|why| *why)),
             None => false,
         };
-        if let Err(NoReply::NotSent) = reply {
-            context.give_back_permits(&self.layout.checks);
+        if let Err(NoReply::NoAnswer) = reply {
+            context.note_unseen_keys(&self.layout.checks, false);
         }
         let reply = reply.map(|reply| {
             is_again |= context.encoder.has_calendars && self.layout.is_outside(&context, &reply);
@@ -266,6 +266,8 @@ impl Drop for Deciding {
             if let Some(query) = query {
                 in_flight.query = query;
                 context.store.spawn(in_flight.run());
+            } else {
+                context.note_unseen_keys(&in_flight.layout.checks, true);
             }
         }
     }
@@ -423,7 +425,7 @@ fn add_checks(
     }
     let may_make = |rule| {
         let cap = context.cap(rule);
-        cap.is_none_or(|cap| cap.take(Clock::system().now()))
+        cap.is_none_or(|cap| cap.has_room(Clock::system().now()))
     };
     let mut has_room = true;
     let message = |check: &Check, with, place| {
@@ -433,9 +435,6 @@ fn add_checks(
     };
     let (take, patience) = (Operation::Take, query.patience);
     let layout = call.request(encoder, checks, take, patience, may_make, message)?;
-    if !has_room {
-        context.give_back_permits(&layout);
-    }
     has_room.then_some(layout)
 }
 

@@ -1,10 +1,11 @@
 //! A cap on new keys: how many states the processes of a namespace may create for a rule whose keys anybody can invent.
 //!
 //! Clients that send a new API key, or come from a new network, with each request would fill a server with states. A
-//! process has permits for a number of them each second. Without a permit, a client that has no state yet is counted in
+//! process may create a number of them each second. Beyond it, a client that has no state yet is counted in
 //! the overflow bucket, together with all others like it. Clients with a state are not affected.
 //!
-//! A permit is taken before a check is sent, and returned when it created no key. The processes share the cap: each has
+//! A key counts when Redis says that it was created: most requests create none, and how many are in flight says nothing. So those in
+//! flight may create a few more, and what is above the rate counts for the time after. The processes share the cap: each has
 //! the part of one of as many as Redis has counted, and a sixteenth before it was counted itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +23,9 @@ const UNCOUNTED: u64 = 16;
 /// How many keys a process may create for a rule.
 #[derive(Debug)]
 pub(crate) struct NewKeyCap {
-    /// Until when the permits are used up, in ns.
+    /// Until when what was created uses the rate up, in ns.
     until: AtomicU64,
-    /// For how long one permit lasts in a process that is alone, in ns.
+    /// For how long one key uses it up in a process that is alone, in ns.
     each: u64,
     burst: u64,
     /// How many processes share the cap.
@@ -44,7 +45,7 @@ impl NewKeyCap {
         }
     }
 
-    /// From `now` on this many processes share the cap. The permits in use stay as many.
+    /// From `now` on this many processes share the cap. What was created stays as much.
     pub(crate) fn share_among(&self, instances: u32, now: Tick) {
         let instances = u64::from(instances.clamp(1, MOST));
         let before = self.instances.swap(instances, Ordering::Relaxed);
@@ -52,7 +53,7 @@ impl NewKeyCap {
             return;
         }
         let now = now.saturating_mul(1_000);
-        // It never fails. A permit that is returned at the same moment may come back as more or less than it was.
+        // It never fails.
         let _ = self
             .until
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
@@ -63,38 +64,27 @@ impl NewKeyCap {
             });
     }
 
-    /// For how long a permit lasts here, and how many may be taken at once: one at least.
+    /// For how long a key uses the rate up here, and how many may be created at once: one at least.
     fn part(&self) -> (u64, u64) {
         let instances = self.instances.load(Ordering::Relaxed);
         (self.each * instances, (self.burst / instances).max(1))
     }
 
-    /// Takes a permit for one new key, if there is one at `now`, in µs since the epoch.
-    ///
-    /// Since the first one, at most as many are taken and not returned as the rate allows for the time, and the burst.
-    /// In a shorter span there may be a few more: those that were returned late.
-    pub(crate) fn take(&self, now: Tick) -> bool {
+    /// Whether a request may create a key at `now`, in µs since the epoch.
+    pub(crate) fn has_room(&self, now: Tick) -> bool {
         let now = now.saturating_mul(1_000);
         let (each, burst) = self.part();
-        let latest = now.saturating_add(each.saturating_mul(burst));
-        let taken = self
-            .until
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
-                let next = until.max(now).checked_add(each)?;
-                (next <= latest).then_some(next)
-            });
-        taken.is_ok()
+        let until = self.until.load(Ordering::Relaxed).max(now);
+        until.saturating_add(each) <= now.saturating_add(each.saturating_mul(burst))
     }
 
-    /// Returns the permit of a check that created no key.
-    pub(crate) fn give_back(&self) {
+    /// A request has created a key.
+    pub(crate) fn add(&self, now: Tick) {
+        let now = now.saturating_mul(1_000);
         let (each, _) = self.part();
-        // Not below zero, even if too much is returned; then it never fails.
-        let _ = self
-            .until
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
-                Some(until.saturating_sub(each))
-            });
+        let next = |until: u64| Some(until.max(now).saturating_add(each));
+        // It never fails.
+        let _ = (self.until).fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
 
@@ -106,6 +96,15 @@ mod tests {
 
     const START: u64 = 1_700_000_000_000_000;
 
+    /// Creates a key, if it may.
+    fn creates(cap: &NewKeyCap, now: Tick) -> bool {
+        let has_room = cap.has_room(now);
+        if has_room {
+            cap.add(now);
+        }
+        has_room
+    }
+
     fn alone(rate: u32) -> NewKeyCap {
         let cap = NewKeyCap::per_second(rate);
         cap.share_among(1, START);
@@ -114,23 +113,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_the_rate_allows_and_as_many_at_once(
+        fn never_more_than_the_rate_allows_and_as_many_at_once_but_for_those_in_flight(
             rate in 1_u32..2_000,
-            steps in prop::collection::vec((0_u64..20_000, any::<bool>()), 1..800),
+            in_flight in 1_u64..9,
+            steps in prop::collection::vec(0_u64..20_000, 1..800),
         ) {
             let cap = alone(rate);
             let (mut now, mut created) = (START, 0);
-            for (passed, creates) in steps {
+            for passed in steps {
                 now += passed;
-                if cap.take(now) {
-                    if creates {
-                        created += 1;
-                    } else {
-                        cap.give_back();
-                    }
-                }
+                // They ask before the others have created theirs.
+                let more = if cap.has_room(now) { in_flight } else { 0 };
+                (0..more).for_each(|_| cap.add(now));
+                created += more;
                 let allowed = u64::from(rate) * 1_000_000 + (now - START) * u64::from(rate);
-                prop_assert!(created * 1_000_000 <= allowed);
+                prop_assert!((created + 1) * 1_000_000 <= allowed + in_flight * 1_000_000);
             }
         }
 
@@ -145,59 +142,47 @@ mod tests {
             let (mut now, mut created) = (START, 0);
             for passed in steps {
                 now += passed;
-                created += caps.iter().map(|cap| u64::from(cap.take(now))).sum::<u64>();
+                created += caps.iter().map(|cap| u64::from(creates(cap, now))).sum::<u64>();
             }
             let at_once = u64::from(rate.max(instances)) * 1_000_000;
             prop_assert!(created * 1_000_000 <= at_once + (now - START) * u64::from(rate));
         }
 
         #[test]
-        fn the_permits_in_use_stay_as_many_when_processes_come_and_go(
+        fn what_was_created_stays_as_much_when_processes_come_and_go(
             rate in 1_u32..2_000,
             counts in prop::collection::vec(1_u32..40, 1..20),
         ) {
             let cap = alone(rate);
-            while cap.take(START) {}
+            while creates(&cap, START) {}
             for count in counts {
                 cap.share_among(count, START);
-                prop_assert!(!cap.take(START));
+                prop_assert!(!creates(&cap, START));
                 cap.share_among(1, START);
-                prop_assert!(!cap.take(START));
+                prop_assert!(!creates(&cap, START));
             }
-            prop_assert!(cap.take(START + 1_000_001_u64.div_ceil(u64::from(rate))));
+            prop_assert!(creates(&cap, START + 1_000_001_u64.div_ceil(u64::from(rate))));
         }
     }
 
     #[test]
     fn a_process_that_is_counted_has_its_whole_part_at_once() {
         let cap = NewKeyCap::per_second(320);
-        while cap.take(START) {}
+        while creates(&cap, START) {}
         cap.share_among(1, START);
-        assert_eq!((0..1_000).filter(|_| cap.take(START)).count(), 300);
-    }
-
-    #[test]
-    fn a_permit_that_is_returned_may_be_taken_again_and_no_more_than_there_are() {
-        let cap = alone(10);
-        assert!((0..10).all(|_| cap.take(START)) && !cap.take(START));
-        cap.give_back();
-        assert!(cap.take(START) && !cap.take(START));
-        for _ in 0..20 {
-            cap.give_back();
-        }
-        assert!((0..10).all(|_| cap.take(START)) && !cap.take(START));
+        assert_eq!((0..1_000).filter(|_| creates(&cap, START)).count(), 300);
     }
 
     #[test]
     fn what_is_outside_is_the_nearest() {
         for cap in [alone(0), alone(1)] {
-            assert!(cap.take(START) && !cap.take(START));
+            assert!(creates(&cap, START) && !creates(&cap, START));
         }
         let cap = NewKeyCap::per_second(10);
         cap.share_among(0, START);
-        assert!((0..10).all(|_| cap.take(START)) && !cap.take(START));
+        assert!((0..10).all(|_| creates(&cap, START)) && !creates(&cap, START));
         let most = alone(u32::MAX);
-        assert!((0..1_000_000).all(|_| most.take(1 << 52)));
-        assert!(!most.take(1 << 52));
+        assert!((0..1_000_000).all(|_| creates(&most, 1 << 52)));
+        assert!(!creates(&most, 1 << 52));
     }
 }

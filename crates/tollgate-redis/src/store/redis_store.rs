@@ -197,7 +197,7 @@ pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<Stri
 #[cfg(test)]
 pub(super) mod tests {
     use tollgate_core::{
-        Check, Clock, Consistency, Decision, Quota, Retry, SECOND, Source, StoreErrorKind, Verdict,
+        Check, Consistency, Decision, Quota, Retry, SECOND, Source, StoreErrorKind, Verdict,
         algorithm::Assessment,
         store::{Fingerprint, RuleStore},
     };
@@ -266,37 +266,6 @@ pub(super) mod tests {
         assert_eq!(lost(), 0);
         sleep(Duration::from_secs(3)).await;
         assert_eq!(lost(), 5);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn permits_for_new_keys_come_back_from_requests_that_did_not_run() {
-        // A process that was not counted has ten of them, and one more after a tenth of a second.
-        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
-            .cap_new_keys("rate", 160)
-            .connect()
-            .expect("a valid address and a runtime");
-        let rate = Rule::new("rate", Quota::fixed_window(100, SECOND));
-        let rules = RuleSet::new([rate, Rule::new("slots", Quota::concurrent(1))]);
-        let shared = Arc::clone(&store.shared);
-        let rules = Arc::new(rules.expect("valid rules"));
-        let bound = RedisRuleStore::new(shared, None, rules).expect("a store for the rules");
-        let context = bound.context();
-        let permits = || {
-            let (cap, now) = (context.cap(0).expect("it has a cap"), Clock::system().now());
-            let permits = (0..10).take_while(|_| cap.take(now)).count();
-            (0..permits).for_each(|_| cap.give_back());
-            permits
-        };
-        let check = |rule, key| Check::new(rule, Fingerprint::from_bits(key), 1);
-        for key in 0..20 {
-            let _ = bound.acquire(&[check(0, key)]).await;
-        }
-        assert_eq!(permits(), 10, "without a connection");
-        fill_set_of(&store, "slots", &check(1, u128::MAX));
-        for key in 0..20 {
-            let _ = bound.acquire(&[check(0, key), check(1, u128::MAX)]).await;
-        }
-        assert_eq!(permits(), 10, "without room for a slot");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Decision, RuleSet, Tick,
+    Check, Clock, Decision, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
@@ -17,7 +17,6 @@ use tollgate_core::{
 use tollgate_prefilter::{LocalRules, NoReply};
 
 use crate::{
-    connection::resp::Value,
     observe::{CallFor, RuleCounts},
     script::{
         call::{RequestLayout, SettledCheck, SettledReply},
@@ -114,26 +113,17 @@ impl RuleSetContext {
         if call.is_empty() {
             return;
         }
-        let size = call.checks();
-        self.store.observer.sent(CallFor::Settlements);
-        let answer = self.store.run(call.into_command());
-        if answer.is_refused() {
-            self.on_not_settled(&settled, NoReply::NotSent);
-            return self.store.observer.settlement_lost();
+        let sent = self.store.send(call, CallFor::Settlements, None);
+        if sent.is_refused() {
+            // Before the next request asks.
+            return self.on_not_settled(&settled, NoReply::NotSent);
         }
         let context = Arc::clone(self);
         // A call that is dropped before it is sent is not sent.
         self.store.spawn(async move {
-            let reply = match answer.await {
-                Ok(Value::Integers(reply)) => {
-                    ScriptReply::new(size, reply).ok_or(NoReply::NoAnswer)
-                }
-                Ok(_) => Err(NoReply::NoAnswer),
-                Err(error) => Err(error.no_reply()),
-            };
-            match reply {
+            match sent.await {
                 Ok(reply) => context.on_settled(&settled, &reply),
-                Err(why) => context.on_not_settled(&settled, why),
+                Err(error) => context.on_not_settled(&settled, error.no_reply()),
             }
         });
     }
@@ -172,6 +162,9 @@ impl RuleSetContext {
 
     /// What certainly was not carried out is charged to the local share.
     fn on_not_settled(&self, settled: &[SettledCheck], why: NoReply) {
+        if why == NoReply::NotSent {
+            self.store.observer.settlement_lost();
+        }
         let fallback = lock(&self.charge_fallback).clone();
         for it in settled {
             let SettledReply::Lapsed {
@@ -192,7 +185,7 @@ impl RuleSetContext {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
-    /// Counts the keys that a request has created, and gives back what the caps have allowed in vain.
+    /// Counts the keys that a request has created.
     pub(super) fn note_new_keys(
         &self,
         reply: &ScriptReply,
@@ -212,19 +205,21 @@ impl RuleSetContext {
                 counts.new_key_refused();
             }
             if capped.may_make == Some(true)
-                && new_key != NewKey::Made
+                && new_key == NewKey::Made
                 && let Some(cap) = self.cap(capped.rule)
             {
-                cap.give_back();
+                cap.add(Clock::system().now());
             }
         }
     }
 
-    /// Gives back what the caps have allowed to a request that did not run.
-    pub(super) fn give_back_permits(&self, layout: &RequestLayout) {
+    /// Counts the keys that a request may have created whose reply nobody sees: all if `is_cut`, or else as many as there is room for,
+    /// because a server that does not answer says nothing about clients.
+    pub(super) fn note_unseen_keys(&self, layout: &RequestLayout, is_cut: bool) {
         for (_, sent) in layout.sent().filter(|it| it.1.may_make == Some(true)) {
-            if let Some(cap) = self.cap(sent.rule) {
-                cap.give_back();
+            let (cap, now) = (self.cap(sent.rule), Clock::system().now());
+            if let Some(cap) = cap.filter(|cap| is_cut || cap.has_room(now)) {
+                cap.add(now);
             }
         }
     }

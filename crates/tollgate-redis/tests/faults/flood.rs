@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use tollgate_core::{Decision, Key, Limiter, MINUTE, Quota, Reason, Rule, Source, store::Stepping};
+use tollgate_core::{
+    Decision, Key, Limiter, MAX_PERIOD, MINUTE, Quota, Reason, Rule, Source, store::Stepping,
+};
 use tollgate_redis::{BreakerState, Keys, RedisStore};
 use tollgate_test_servers::{
     eventually::eventually,
@@ -57,6 +59,38 @@ async fn before_a_server_that_stands_still_a_flood_is_answered_at_once_but_for_t
         assert_eq!(decision.reason(), Some(Reason::StoreFailed));
     }
     server.resume();
+}
+
+#[tokio::test]
+async fn requests_in_flight_of_known_clients_take_nothing_of_the_cap_on_new_keys() {
+    let server = RedisServer::start(&[]).await;
+    let limiter = async |is_capped| {
+        let mut builder = RedisStore::builder(server.url(), "capped", Keys::plain());
+        if is_capped {
+            // One key a second.
+            builder = builder.cap_new_keys("rate", 16).without_heartbeats();
+        }
+        let store = builder
+            .deadline(PATIENCE)
+            .connect()
+            .expect("valid settings");
+        store.connected().await;
+        let rule = Rule::new("rate", Quota::fixed_window(100, MAX_PERIOD));
+        Limiter::new(store, [rule]).expect("a valid rule")
+    };
+    let (whole, capped) = (limiter(false).await, limiter(true).await);
+    let check = |limiter: &Limiter, who| limiter.check("rate", &Key::of(who)).expect("the rule");
+    let mut left = Vec::new();
+    let old = check(&whole, "old");
+    assert!(whole.acquire(&[old]).await.is_allowed());
+    for new in ["first", "second"] {
+        let both = ["old", new].map(|who| [check(&capped, who)]);
+        let (old, _) = tokio::join!(capped.acquire(&both[0]), capped.acquire(&both[1]));
+        assert!(old.is_allowed());
+        let looked = whole.peek(&[check(&whole, new).with_cost(0)]).await;
+        left.push(looked.verdicts()[0].remaining());
+    }
+    assert_eq!(left, [99, 100], "the second one is beyond it");
 }
 
 #[tokio::test]
