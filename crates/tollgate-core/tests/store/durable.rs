@@ -12,9 +12,10 @@ use std::{
 use proptest::prelude::*;
 use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
-    Check, Clock, Consistency, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock, MemoryStore,
-    OnStoreError, Pending, Quota, Reason, Rule, SECOND, Ticket,
+    Check, Clock, Consistency, DAY, Decision, Key, KeyBuf, Limiter, MINUTE, ManualClock,
+    MemoryStore, OnStoreError, Pending, Quota, Reason, Rule, SECOND, Source, Ticket,
     journal::{Base, DailyUsage, Journal, Usage, Window},
+    store::CreditState,
 };
 
 const START: u64 = 1_700_000_040_000_000;
@@ -144,6 +145,40 @@ async fn a_memory_that_is_new_begins_each_window_with_what_the_ledger_has() {
     clock.advance(MINUTE);
     let _ = take(&limiter, 1).await;
     assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+/// A balance is granted by another process on the same ledger, and this one learns of it with a denial.
+#[tokio::test]
+async fn a_balance_that_is_brought_back_after_a_denial_takes_each_rule_once() {
+    let clock = ManualClock::new(START);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rules = [
+        Rule::new("all", Quota::fixed_window(10, DAY)),
+        Rule::new("units", Quota::fixed_window(1, DAY))
+            .durable(account)
+            .credits(),
+    ];
+    let limiter = Limiter::new(store, rules).expect("valid");
+    let asked = AtomicUsize::new(0);
+    limiter.journal().attach(100, move |_| {
+        let credits = match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => CreditState::default(),
+            _ => CreditState::of_ledger(5, START + 60_000_000, []),
+        };
+        Pending::new(async move {
+            Some(Base {
+                credits,
+                ..Base::default()
+            })
+        })
+    });
+    let check = |rule| limiter.check(rule, &Key::of("acme")).expect("the rule");
+    let checks = ["all", "units"].map(check);
+    assert!(limiter.acquire(&checks).await.is_allowed());
+    clock.advance(31 * SECOND);
+    let second = limiter.acquire(&checks).await;
+    assert_eq!(second.verdicts()[1].source(), Source::Credits);
+    assert_eq!(left(&limiter, checks[0]).await, 8);
 }
 
 #[tokio::test]
