@@ -399,11 +399,11 @@ impl Verdict {
     /// [repeat](Self::is_repeat).
     #[must_use]
     pub fn hold(&self, check: Check, at: Tick) -> Hold {
-        let check = if self.is_repeat() {
-            check.with_cost(0)
-        } else {
-            check
-        };
+        // Where a block is over, another plan has counted than the check says.
+        let mut check = check.with_plan(self.plan);
+        if self.is_repeat() {
+            check = check.with_cost(0);
+        }
         let fresh_at = at.saturating_add(self.reset_after_ticks());
         let mut hold = Hold::of_store(check, Taken::new(at, fresh_at));
         hold.source = self.source;

@@ -334,7 +334,8 @@ pub(crate) fn slot_holds<'a>(
     let checked = checks.iter().zip(decision.verdicts());
     checked.filter_map(|(check, verdict)| {
         let number = verdict.slot_number().filter(|_| check.cost() > 0)?;
-        Some(Hold::of_slots(*check, number, verdict.source()))
+        let check = verdict.hold(*check, decision.at()).check;
+        Some(Hold::of_slots(check, number, verdict.source()))
     })
 }
 

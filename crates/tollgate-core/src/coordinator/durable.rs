@@ -14,6 +14,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
+    blocked,
     check::Check,
     checks::Checks,
     coordinator::{Ask, Coordinator},
@@ -88,7 +89,10 @@ impl Coordinator {
         ask: Ask,
     ) -> Step<Decision> {
         let now = self.now();
-        let unknown = durable.unknown(checks, now);
+        let unknown = match self.way.has_none {
+            true => durable.unknown(&blocked::counted(&self.rule_set, checks, now).checks, now),
+            false => durable.unknown(checks, now),
+        };
         if unknown.is_empty() {
             return self.decide_counted(checks, ask);
         }

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use proptest::prelude::*;
@@ -145,6 +145,24 @@ async fn a_memory_that_is_new_begins_each_window_with_what_the_ledger_has() {
     clock.advance(MINUTE);
     let _ = take(&limiter, 1).await;
     assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+/// The plan is of a block that is over, so that its requests count under the rule's own quota.
+#[tokio::test]
+async fn after_the_end_of_a_block_the_ledger_says_what_was_used_before_and_hears_what_is_settled() {
+    let ended = Quota::none().until(UNIX_EPOCH + SECOND);
+    let limiter = limiter(
+        &ManualClock::new(START),
+        durable(100).plan("blocked", ended),
+    );
+    attach(&limiter, Some(70));
+    let check = limiter.check_with_plan("units", "blocked", &Key::of("acme"));
+    let checks = [check.expect("the plan").with_cost(10)];
+    let decision = limiter.acquire(&checks).await;
+    assert_eq!(decision.verdicts()[0].remaining(), 20);
+    limiter.ticket(&checks, &decision).settle(4);
+    let settled: i64 = sums(limiter.journal()).into_values().sum();
+    assert_eq!((left(&limiter, checks[0]).await, settled), (26, 4));
 }
 
 /// A balance is granted by another process on the same ledger, and this one learns of it with a denial.

@@ -1,12 +1,12 @@
 //! Units that were taken, and are settled.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::{
     task::yield_now,
     time::{sleep, timeout},
 };
-use tollgate_core::{AlgorithmKind, Key, Quota, Rule, Ticket};
+use tollgate_core::{AlgorithmKind, Block, Key, Quota, Reason, Rule, SECOND, Ticket};
 
 use crate::{
     quotas::every_algorithm,
@@ -39,6 +39,27 @@ pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
         limiter.settled(rule, "a", 5, &quota).await;
         ticket(&limiter, rule, 1).await.charge(100);
         limiter.settled(rule, "a", 0, &quota).await;
+    }
+}
+
+pub async fn after_the_end_of_a_block_a_request_is_settled_under_the_quota_that_counts_again(
+    subject: &Subject,
+) {
+    let ended = Quota::none().until(UNIX_EPOCH + SECOND);
+    for quota in every_algorithm(100) {
+        let rule = quota.algorithm().name();
+        let block = Block::after(2).count_settled();
+        let counted = Rule::new(rule, quota).plan("blocked", ended).block(block);
+        let limiter = subject.limiter([counted]);
+        let check = [limiter.planned(rule, "blocked", "a", 10)];
+        for (cost, left) in [(50, 50), (3, 0)] {
+            let decision = limiter.acquire(&check).await;
+            assert!(decision.is_allowed(), "{quota:?}");
+            limiter.0.ticket(&check, &decision).settle(cost);
+            limiter.settled(rule, "a", left, &quota).await;
+        }
+        let denied = limiter.acquire(&check).await;
+        assert_eq!(denied.reason(), Some(Reason::Blocked), "{quota:?}");
     }
 }
 
