@@ -94,7 +94,7 @@ async fn take_at_head<'a>(
             return Ok(None);
         }
         config.observe(checks, &decision);
-        let units = limit.limiter.ticket(checks, &decision).cancel_on_drop();
+        let units = attempt.ticket(&decision);
         if let Some(permit) = take_with(partition, units) {
             limit.limiter.report(checks, &decision, started, "");
             return Ok(Some(permit));

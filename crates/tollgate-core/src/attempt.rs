@@ -153,6 +153,12 @@ impl<'a> Attempt<'a> {
             && (!decision.delay().is_zero() || self.limiter.waits_for_slots_after(decision))
     }
 
+    /// What this decision has taken, which goes back if the ticket is dropped before operators are told of the decision.
+    pub fn ticket(self, decision: &Decision) -> Ticket {
+        let ticket = self.limiter.ticket(self.checks, decision);
+        ticket.unreported().cancel_on_drop()
+    }
+
     /// The request as it waits after this decision.
     #[inline]
     #[cfg(feature = "tokio")]
@@ -226,10 +232,8 @@ pub struct Waiting {
 #[cfg(feature = "tokio")]
 impl Waiting {
     fn new(limiter: &Limiter, checks: &[Check], decision: Decision) -> Self {
-        let place = (!decision.delay().is_zero()).then(|| {
-            let ticket = limiter.ticket(checks, &decision);
-            ticket.cancel_on_drop()
-        });
+        let attempt = Attempt::new(limiter, checks);
+        let place = (!decision.delay().is_zero()).then(|| attempt.ticket(&decision));
         Self {
             limiter: limiter.unregistered(),
             checks: Checks::from_slice(checks),
@@ -478,18 +482,14 @@ async fn acquire_by_rules(
         let received = timer.elapsed();
         if decision.is_allowed() && !decision.delay().is_zero() {
             // Dropped with an error, the ticket gives the place back.
-            let place = place.unwrap_or_else(|| {
-                let ticket = limiter.ticket(checks, &decision);
-                ticket.cancel_on_drop()
-            });
+            let place = place.unwrap_or_else(|| Attempt::new(limiter, checks).ticket(&decision));
             if !in_line && counted.is_none() {
                 counted = Some(limiter.wait_queues().count(rules, checks)?);
             }
             timer
                 .sleep_until(received.saturating_add(decision.delay()))
                 .await;
-            place.forget();
-            let started = limiter.start(checks, decision).await;
+            let started = limiter.start_from(place, checks, decision).await;
             let again = started.retry().delay();
             let again = again.and_then(|delay| timer.elapsed().checked_add(delay));
             match again {

@@ -540,8 +540,11 @@ impl DurableRules {
     }
 
     /// A hold was settled. What comes back is of the window in which it was taken, what is charged of the present one, as in the store.
-    pub(crate) fn settled(&self, hold: &Hold, how: Settlement) {
-        self.settled_by_day(hold, how);
+    /// Daily usage has its units from the report of its decision on.
+    pub(crate) fn settled(&self, hold: &Hold, how: Settlement, is_reported: bool) {
+        if is_reported {
+            self.settled_by_day(hold, how);
+        }
         self.settled_by_window(hold, how);
     }
 

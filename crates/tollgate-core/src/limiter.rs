@@ -17,7 +17,6 @@ use crate::{
     credits::{Balance, CreditChange},
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
-    hold::Settlement,
     journal::{DurableRules, Journal},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     observe::{Observer, Timer, TopKey},
@@ -30,7 +29,7 @@ use crate::{
         registry::Registration,
         rule_store::{RuleStore, Store, refuse_unsupported},
     },
-    ticket::{Ticket, holds},
+    ticket::Ticket,
     time::Clock,
     variable_quota::CheckQuota,
     wait_queue::WaitQueues,
@@ -526,9 +525,19 @@ impl Limiter {
     ///
     /// Dropping the answer does not give back what was taken.
     pub fn start(&self, checks: &[Check], decision: Decision) -> Step<Decision> {
-        if decision.delay().is_zero() {
-            return Step::Ready(decision);
+        match decision.delay().is_zero() {
+            true => Step::Ready(decision),
+            false => self.start_from(self.ticket(checks, &decision), checks, decision),
         }
+    }
+
+    /// The same with the ticket of its places.
+    pub(crate) fn start_from(
+        &self,
+        places: Ticket,
+        checks: &[Check],
+        decision: Decision,
+    ) -> Step<Decision> {
         let is_left = |(_, check): &(usize, &Check)| !self.waits_in_store(check);
         let left = checks.iter().enumerate().filter(is_left);
         let indices: SmallVec<[usize; 4]> = left.map(|(index, _)| index).collect();
@@ -538,13 +547,12 @@ impl Limiter {
             true => Step::Ready(Decision::unlimited(decision.at())),
             false => self.acquire_unreported(&left),
         };
-        let (shared, checks) = (Arc::clone(&self.shared), Checks::from_slice(checks));
+        let rules = Arc::clone(&self.shared.rule_set);
         answer.then(move |then| {
-            if !then.is_allowed() {
-                let places = holds(&*shared.store, &checks, &decision, RuleSet::enforces);
-                shared.store.settle(&places, Settlement::Cancel);
+            match then.is_allowed() {
+                true => places.forget(),
+                false => places.cancel(),
             }
-            let rules = &shared.rule_set;
             let at_end = std::mem::replace(then, Decision::unlimited(0));
             *then = decision.started(at_end, &indices, |it| rules.enforces(it.rule()));
         });

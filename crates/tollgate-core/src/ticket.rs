@@ -73,6 +73,8 @@ pub struct Ticket {
     _held: Option<HeldSlots>,
     /// Hears of settlements.
     pub(crate) durable: Option<Arc<DurableRules>>,
+    /// Whether operators were told of the decision, and daily usage has its units.
+    is_reported: bool,
 }
 
 /// What becomes of the units.
@@ -117,7 +119,14 @@ impl Ticket {
             slots: slots.unwrap_or_default(),
             _held: held,
             durable: durable.cloned(),
+            is_reported: true,
         }
+    }
+
+    /// The same of a decision that operators are not told of yet.
+    pub(crate) fn unreported(mut self) -> Self {
+        self.is_reported = false;
+        self
     }
 
     /// Whether the store has forgotten slots that it holds: its process stood still, or could not reach the store, for longer than the
@@ -239,7 +248,7 @@ impl Ticket {
         for (index, one) in hows.iter().enumerate() {
             let Some(how) = *one else { continue };
             if let Some(durable) = &self.durable {
-                durable.settled(&self.holds[index], how);
+                durable.settled(&self.holds[index], how, self.is_reported);
             }
             if hows[..index].contains(one) {
                 continue;

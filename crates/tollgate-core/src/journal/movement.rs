@@ -135,7 +135,7 @@ impl DurableRules {
     pub(crate) fn redeemed(&self, id: u128, holds: &[Hold], hows: &[Option<Settlement>]) {
         for (hold, how) in holds.iter().zip(hows) {
             if let Some(how) = how.filter(|_| hold.source == Source::Credits) {
-                self.settled(hold, how);
+                self.settled(hold, how, true);
             }
         }
         for (hold, of) in of_windows(id, holds) {
