@@ -288,7 +288,9 @@ impl MemoryRuleStore {
             match (step.block, &of_table.block) {
                 (Some(active), Some(block)) => locked.blocked(key, &plan, block, active, now),
                 _ if !takes && !fits => {
-                    locked.denied(key, &plan, now, !step.has_balance);
+                    // A shadow does not look at the balance, which a rule that is enforced may have.
+                    let is_final = step.is_enforced || !rule.has_credits();
+                    locked.denied(key, &plan, now, is_final && !step.has_balance);
                     step.count(of_table, locked, &plan, now);
                 }
                 _ => {}

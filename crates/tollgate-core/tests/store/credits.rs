@@ -6,7 +6,8 @@ use std::{
 };
 
 use tollgate_core::{
-    HOUR, Key, Limiter, ManualClock, MemoryStore, Quota, Rule, SECOND, Source, StoreErrorKind, Tick,
+    HOUR, Key, Limiter, ManualClock, MemoryStore, Outcome, Quota, Rule, SECOND, Source,
+    StoreErrorKind, Tick,
 };
 
 use crate::{LONG, Numbers, at_once, check, layered, left};
@@ -229,4 +230,27 @@ fn a_shadow_that_turns_out_to_cost_more_leaves_the_balance_alone() {
     let balance = at_once(limiter.balance("rule", &key).expect("the rule"));
     assert_eq!(balance.expect("a balance").units, 20);
     assert_eq!(left(&limiter, "rule", "ann"), 0);
+}
+
+#[test]
+fn the_denials_of_a_trial_deny_nobody_with_a_balance_once_the_rule_is_enforced() {
+    let clock = ManualClock::new(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(&clock).build();
+    let rule = || Rule::new("rule", Quota::fixed_window(1, LONG)).credits();
+    let trial = Limiter::new(store.clone(), [rule().shadow()]).expect("a valid rule");
+    let (key, end) = (Key::of(["ann"]), time(clock.now() + 1_000_000));
+    at_once(trial.grant("rule", &key, 2, end, "id").expect("a grant")).expect("room");
+    for is_left in [true, false] {
+        let decision = trial.try_acquire("rule", &key).expect("memory");
+        let fits = decision.verdicts()[0].outcome() == Outcome::Allow;
+        assert_eq!(fits, is_left);
+    }
+    let limiter = Limiter::new(store, [rule()]).expect("a valid rule");
+    let passes = || limiter.try_acquire("rule", &key).expect("memory");
+    let sources = [(); 3].map(|()| passes().verdicts()[0].source());
+    assert_eq!(sources[..2], [Source::Credits; 2]);
+    // Without a balance, the next denials are remembered.
+    let denied = [(); 2].map(|()| passes());
+    assert_eq!(denied[1].verdicts()[0].source(), Source::DenyCache);
+    assert!(!denied[1].is_allowed());
 }
