@@ -150,8 +150,11 @@ impl Coordinator {
         let durable = noted.clone().filter(|it| it.has_durable());
         let way = Way::new(&*store, fallback.is_none(), &observer, noted.as_deref());
         journal.set_store(&store);
-        if let Some((durable, paid)) = durable.clone().zip(store.paid()) {
-            paid.set(move |check, units| durable.paid(check, units));
+        if let Some((noted, hook)) = noted.clone().zip(store.paid()) {
+            hook.set(move |hold, paid| match paid {
+                Some(units) => noted.paid(&hold.check, units),
+                None => noted.kept(hold),
+            });
         }
         Self {
             way,

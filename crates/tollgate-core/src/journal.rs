@@ -559,6 +559,19 @@ impl DurableRules {
         }
     }
 
+    /// A hold that was settled to get everything back has not: it stays taken for a repeat of its request.
+    pub(crate) fn kept(&self, hold: &Hold) {
+        // A cost has 56 bits.
+        let (check, units) = (&hold.check, hold.check.cost() as i64);
+        let (at, now) = (hold.taken.at, self.clock.now());
+        self.add_units_to_day(check, at, units);
+        match hold.source {
+            Source::Credits => self.note(check, now, -units, MovementKind::Credits),
+            _ if self.journal.is_attached() => self.add(check, at, units, now),
+            _ => {}
+        }
+    }
+
     /// The units that a settlement adds to what was used, and of which time.
     fn change_of(&self, hold: &Hold, how: Settlement) -> (i64, Tick) {
         let cost = hold.check.cost();

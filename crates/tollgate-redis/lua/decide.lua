@@ -106,7 +106,7 @@ while true do
   -- Of a rule that blocks keys: its setting, how many count before the check, and whether denials count; and of any rule what its
   -- state has of blocks, and the rest of it.
   local setting, counts, denials_count, prefix, inner
-  -- And what it has paid of a charge.
+  -- And what it has paid of a charge, or what of a refund stays taken for a repeat.
   local balance, failed, paid
   if role == 3 then
     role = 0
@@ -346,6 +346,7 @@ while true do
         -- Its units were taken at that time.
         ids, is_back = ids_of('forget', ids, id, now, period, free, (unpack('<d', check, 35)))
         is_changed = ids ~= before
+        if not is_back then paid = cost end
       end
       if balance then
         -- It comes back there, unless the balance has ended.
@@ -394,7 +395,7 @@ while true do
     if left < -2^51 and what ~= 1 then left = 0 end
     if notify == 2 then left = -1 - left end
   end
-  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, balance and what == 3 and (paid or 0) or reset
+  out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, paid or balance and what == 3 and 0 or reset
   n = n + numbers
 
   -- 5: the request is whole.

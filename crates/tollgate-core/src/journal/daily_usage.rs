@@ -127,13 +127,15 @@ impl DurableRules {
 
     /// A hold was settled. What comes back is of the day on which it was taken.
     pub(super) fn settled_by_day(&self, hold: &Hold, how: Settlement) {
-        if let Some(of_rule) = self.daily_of(hold.check.rule()) {
-            let (units, at) = self.change_of(hold, how);
-            if units != 0 {
-                self.add_to_day(of_rule, &hold.check, at, |day| {
-                    day.units = day.units.saturating_add(units);
-                });
-            }
+        let (units, at) = self.change_of(hold, how);
+        self.add_units_to_day(&hold.check, at, units);
+    }
+
+    pub(super) fn add_units_to_day(&self, check: &Check, at: Tick, units: i64) {
+        if let Some(of_rule) = self.daily_of(check.rule()).filter(|_| units != 0) {
+            self.add_to_day(of_rule, check, at, |day| {
+                day.units = day.units.saturating_add(units);
+            });
         }
     }
 

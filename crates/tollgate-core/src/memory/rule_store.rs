@@ -237,6 +237,8 @@ impl RuleStore for MemoryRuleStore {
                             false => how,
                         };
                         locked.settle(check.key(), &plan, now, hold, how);
+                    } else {
+                        self.paid.tell_kept(hold);
                     }
                     if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
                         let counted = locked.count_for_block(check.key(), &plan, block, now);

@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    algorithm::Taken,
     check::Check,
     credits::{Balance, CreditChange, CreditState},
     decision::Decision,
@@ -68,22 +69,30 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn registry(&self) -> &RuleRegistry;
 }
 
-/// Who hears how many units of a charge a balance has paid.
+/// Who hears what a settlement has done otherwise than it was told: what a balance has paid of a charge, and what stays taken for a
+/// [repeat](crate::Rule::idempotent) of its request.
 #[derive(Default)]
 pub struct PaidHook(OnceLock<Box<Hear>>);
 
-type Hear = dyn Fn(&Check, u64) + Send + Sync;
+type Hear = dyn Fn(&Hold, Option<u64>) + Send + Sync;
 
 impl PaidHook {
     /// From now on it is told. The first one stays.
-    pub(crate) fn set(&self, hear: impl Fn(&Check, u64) + Send + Sync + 'static) {
+    pub(crate) fn set(&self, hear: impl Fn(&Hold, Option<u64>) + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(hear));
     }
 
-    /// Tells it.
+    /// Tells it what a balance has paid.
     pub fn tell(&self, check: &Check, units: u64) {
         if let Some(hear) = self.0.get() {
-            hear(check, units);
+            hear(&Hold::of_store(*check, Taken::new(0, 0)), Some(units));
+        }
+    }
+
+    /// Tells it that a hold, all of which was to come back, stays taken.
+    pub fn tell_kept(&self, hold: &Hold) {
+        if let Some(hear) = self.0.get() {
+            hear(hold, None);
         }
     }
 }
@@ -202,7 +211,8 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         self.credits(check, CreditChange::Query)
     }
 
-    /// Whom it tells what balances pay of the charges of [durable](crate::Rule::durable) rules, if it keeps any.
+    /// Whom it tells what balances pay of the charges of [durable](crate::Rule::durable) rules, and what stays taken for repeats, if it
+    /// keeps either.
     fn paid(&self) -> Option<&PaidHook> {
         None
     }

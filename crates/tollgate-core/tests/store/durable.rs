@@ -227,6 +227,48 @@ async fn a_request_that_waits_and_does_not_start_takes_nothing_off_daily_usage()
     }
 }
 
+/// A repeat came by before its first request got all back: the store keeps that, of the quota and of a balance.
+#[tokio::test]
+async fn what_stays_taken_for_a_repeat_stays_taken_in_the_journal() {
+    let clock = ManualClock::new(START);
+    let rule = durable(10).credits().idempotent(10 * MINUTE);
+    let limiter = limiter(&clock, rule.daily_usage(account));
+    attach(&limiter, Some(0));
+    let (key, end) = (
+        Key::of("acme"),
+        UNIX_EPOCH + Duration::from_micros(START) + DAY,
+    );
+    let granted = limiter.grant("units", &key, 5, end, "invoice");
+    let granted = granted.expect("the rule").await;
+    assert_eq!(granted.expect("written").units, 5);
+    let check = limiter.check("units", &key).expect("the rule");
+    for (id, of_quota, of_balance) in [("first", 7, 0), ("second", 7, -4)] {
+        let checks = [limiter.with_id(check.with_cost(4), &Key::of(id))];
+        let checks = checks.map(|it| it.expect("it is idempotent"));
+        let decision = limiter.acquire(&checks).await;
+        assert!(limiter.acquire(&checks).await.is_repeat());
+        limiter.ticket(&checks, &decision).cancel();
+        // Another client's request is cancelled, and so is this one's without a repeat.
+        let other = [limiter.check("units", &Key::of("bolt")).expect("the rule")];
+        let once = [limiter.with_id(check, &Key::of([id, "once"]))];
+        let once = once.map(|it| it.expect("it is idempotent"));
+        for checks in [other, once] {
+            let decision = limiter.acquire(&checks).await;
+            limiter.ticket(&checks, &decision).cancel();
+        }
+        if id == "first" {
+            let _ = take(&limiter, 3).await;
+        }
+        assert_eq!(left(&limiter, check).await, 10 - of_quota);
+        let movements = limiter.journal().take_movements();
+        let paid: i64 = movements.iter().map(|it| it.units).sum();
+        assert_eq!(paid, of_balance, "{id}");
+    }
+    assert_eq!(sums(limiter.journal()).into_values().sum::<i64>(), 7);
+    let used = days(limiter.journal(), "acme").into_values();
+    assert_eq!(used.map(|(.., units)| units).collect::<Vec<_>>(), [11]);
+}
+
 #[tokio::test]
 async fn while_the_ledger_does_not_say_what_was_used_the_rule_says_what_happens() {
     for (answer, passes) in [(OnStoreError::Deny, false), (OnStoreError::Allow, true)] {

@@ -33,6 +33,8 @@ pub(crate) enum SettledReply {
     Lapsed { at_risk: u64 },
     /// What a balance has [paid](crate::script::reply::ScriptReply::paid_units), of the charge of a durable rule.
     Paid,
+    /// Whether it stays taken for a repeat of its request, in the same place.
+    Kept(Hold),
     /// The [block](crate::script::reply::ScriptReply::block) of a settled request that counts.
     Block,
 }
@@ -201,11 +203,14 @@ impl ScriptCall {
             if rule_args.durable && is_payable {
                 tell(SettledReply::Paid);
             }
+            let is_whole = !is_charge && units == check.cost();
+            let id = rules.id_of(rule_args, check).filter(|_| is_whole);
+            if id.is_some() {
+                tell(SettledReply::Kept(*hold));
+            }
             if counts {
                 tell(SettledReply::Block);
             }
-            let is_whole = !is_charge && units == check.cost();
-            let id = rules.id_of(rule_args, check).filter(|_| is_whole);
             let (check, overflow) = (check.with_cost(units), rule_args.overflow);
             let keys = self.find(rules, rule_args, &check, overflow);
             let mut writer = self.begin(rules, what, rule_args, &plan, &check, keys);

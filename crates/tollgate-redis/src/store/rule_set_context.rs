@@ -153,6 +153,10 @@ impl RuleSetContext {
                         self.paid.tell(&it.check, units);
                     }
                 }
+                SettledReply::Kept(hold) if reply.paid_units(it.place) > 0 => {
+                    self.paid.tell_kept(&hold);
+                }
+                SettledReply::Kept(_) => {}
                 SettledReply::Block => {
                     report_block(&self.rules, &it.check, reply.block(it.place));
                 }

@@ -4,7 +4,7 @@ use std::{
     future::pending,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -149,6 +149,35 @@ async fn slots_next_to_a_window_that_a_ledger_begins_are_taken_once_also_where_n
         assert_eq!(left.collect::<Vec<_>>(), [99, 4, 0]);
         assert!(decision.is_allowed());
     }
+}
+
+/// A repeat came by before its first request got all back.
+#[tokio::test]
+async fn what_stays_taken_for_a_repeat_stays_taken_in_the_journal() {
+    let server = RedisServer::start(&[]).await;
+    let rule = durable("units", Quota::fixed_window(10, MAX_PERIOD));
+    let rules = vec![rule.idempotent(MAX_PERIOD)];
+    let limiter = limiter_on(&server, Partition::One, rules).await;
+    Ledger::default().attach(&limiter);
+    for id in ["repeated", "once"] {
+        let check = check(&limiter, "units").with_cost(4);
+        let checks = [limiter.with_id(check, &Key::of(id)).expect("it takes ids")];
+        let decision = limiter.acquire(&checks).await;
+        if id == "repeated" {
+            assert!(limiter.acquire(&checks).await.is_repeat());
+        }
+        limiter.ticket(&checks, &decision).cancel();
+    }
+    let (sum, now) = (AtomicI64::new(0), tollgate_core::Clock::system().now());
+    let looked = [check(&limiter, "units").with_cost(0)];
+    eventually("the store and the journal have the same", || async {
+        let taken = limiter.journal().take(now);
+        let taken: i64 = taken.iter().map(|it| it.units).sum();
+        let written = sum.fetch_add(taken, Ordering::SeqCst) + taken;
+        let left = limiter.peek(&looked).await.verdicts()[0].remaining();
+        (written == 4 && left == 6).then_some(())
+    })
+    .await;
 }
 
 async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
