@@ -156,6 +156,11 @@ impl Observer {
         timer: Timer,
         route: &str,
     ) {
+        let at = match decision.at() {
+            // No store has decided.
+            0 => store.clock().now(),
+            at => at,
+        };
         for (index, verdict) in decision.verdicts().iter().enumerate() {
             let Some((rule, observer)) = self.rule(verdict.rule()) else {
                 continue;
@@ -165,12 +170,12 @@ impl Observer {
             observer.metrics(rule).count(rule, check, verdict, decision);
             #[cfg(feature = "tracing")]
             if rule.is_enforced() {
-                observer.log(rule, check, verdict, decision, route);
+                observer.log(rule, check, verdict, decision, route, at);
             }
             if observer.keeps_top_keys
                 && let Some(check) = check
             {
-                self.record_top_key(rule, observer, check, verdict, decision.at());
+                self.record_top_key(rule, observer, check, verdict, at);
             }
         }
         #[cfg(feature = "tracing")]
@@ -187,10 +192,10 @@ impl Observer {
                     .get_or_init(|| metrics::histogram!(CHECK_DURATION))
                     .record(elapsed.as_secs_f64());
             }
-            self.update_once_a_second(store, decision.at());
+            self.update_once_a_second(store, at);
         }
         #[cfg(not(feature = "metrics"))]
-        let _ = (store, timer);
+        let _ = timer;
     }
 
     /// Says on the span of the request what was decided.
@@ -294,14 +299,19 @@ impl Observer {
     }
 }
 
+/// How far a store may be ahead, in seconds.
+#[cfg(feature = "metrics")]
+const MOST_AHEAD: u64 = 60;
+
 #[cfg(feature = "metrics")]
 impl Observer {
     /// The first request of a second brings gauges up to date, and counters that are behind. The store's usage takes the locks of a
     /// rule's shards one after another.
     fn update_once_a_second(&self, store: &dyn RuleStore, at: Tick) {
         use std::sync::atomic::Ordering;
-        let second = at / 1_000_000;
-        if self.updated_at.load(Ordering::Relaxed) == second
+        let (second, updated_at) = (at / 1_000_000, self.updated_at.load(Ordering::Relaxed));
+        // The clock of the store may be ahead of that of this process, and both may decide in turn.
+        if updated_at.wrapping_sub(second) < MOST_AHEAD
             || self.updated_at.swap(second, Ordering::Relaxed) == second
         {
             return;
@@ -428,6 +438,7 @@ impl RuleObserver {
         verdict: &Verdict,
         decision: &Decision,
         route: &str,
+        at: Tick,
     ) {
         let is_denied = verdict.outcome() == Outcome::Deny;
         let passes = verdict.source() == Source::Fallback && decision.is_allowed();
@@ -435,7 +446,7 @@ impl RuleObserver {
             return;
         }
         let one_in = match is_denied {
-            true => self.logs_denial(decision.at() / 1_000_000),
+            true => self.logs_denial(at / 1_000_000),
             false => None,
         };
         if one_in.is_some() || !is_denied {

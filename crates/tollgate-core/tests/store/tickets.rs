@@ -333,6 +333,20 @@ async fn a_grant_is_what_the_tightest_enforced_rule_has_left_and_never_more_than
     }
 }
 
+#[test]
+fn a_denial_by_mistake_is_one_more_request_of_its_key() {
+    let quota = Quota::fixed_window(10, LONG);
+    let rule = Rule::new("rule", quota).plan("plan", quota).top_keys();
+    let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
+    let check = check(&limiter, "rule", "ann", 1);
+    for _ in 0..5 {
+        assert!(at_once(limiter.acquire(&[check])).is_allowed());
+        assert!(!at_once(limiter.acquire(&[check, check.with_plan(1)])).is_allowed());
+    }
+    let top = limiter.top_keys("rule", 9).expect("a rule");
+    assert_eq!((top[0].at_least, top[0].denials), (15, 10));
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_way_to_acquire_counts_one_request_among_the_top_keys() {
     let rule = || Rule::new("rule", Quota::fixed_window(10, LONG)).top_keys();
