@@ -35,27 +35,7 @@ impl Database {
         connections: u32,
         most_bytes: Option<u64>,
     ) -> Result<Self, LedgerError> {
-        let (dialect, url) = match url.split_once(':') {
-            Some(("postgres" | "postgresql", _)) => (Dialect::Postgres, url.to_owned()),
-            Some(("sqlite", file))
-                if file.contains(":memory:") || file.trim_matches('/').is_empty() =>
-            {
-                return Err(LedgerError::setup(
-                    "a ledger in memory outlives nothing; name a file, such as sqlite:ledger.db",
-                ));
-            }
-            Some(("sqlite", file)) if !file.contains('?') => {
-                (Dialect::Sqlite, format!("{url}?mode=rwc"))
-            }
-            Some(("sqlite", _)) => (Dialect::Sqlite, url.to_owned()),
-            _ => {
-                // It may have a password.
-                return Err(LedgerError::setup(
-                    "the address of a ledger begins with sqlite: or postgres:, such as sqlite:ledger.db or \
-                     postgres://user:password@host/database",
-                ));
-            }
-        };
+        let (dialect, url) = dialect_of(url)?;
         let postgres = match dialect {
             Dialect::Sqlite => None,
             Dialect::Postgres => Some(url.parse::<PgConnectOptions>()?),
@@ -108,6 +88,29 @@ impl Database {
             postgres: postgres.map(|it| it.application_name("tollgate-ledger")),
             writers: writers.max(1) as usize,
         })
+    }
+}
+
+/// Which database an address is of, and the address with what is usual.
+pub(crate) fn dialect_of(url: &str) -> Result<(Dialect, String), LedgerError> {
+    match url.split_once(':') {
+        Some(("postgres" | "postgresql", _)) => Ok((Dialect::Postgres, url.to_owned())),
+        Some(("sqlite", file))
+            if file.contains(":memory:") || file.trim_matches('/').is_empty() =>
+        {
+            Err(LedgerError::setup(
+                "a ledger in memory outlives nothing; name a file, such as sqlite:ledger.db",
+            ))
+        }
+        Some(("sqlite", file)) if !file.contains('?') => {
+            Ok((Dialect::Sqlite, format!("{url}?mode=rwc")))
+        }
+        Some(("sqlite", _)) => Ok((Dialect::Sqlite, url.to_owned())),
+        // It may have a password.
+        _ => Err(LedgerError::setup(
+            "the address of a ledger begins with sqlite: or postgres:, such as sqlite:ledger.db or \
+             postgres://user:password@host/database",
+        )),
     }
 }
 

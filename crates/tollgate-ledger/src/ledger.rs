@@ -17,7 +17,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    database::{Database, Outbox},
+    database::{Database, Outbox, dialect_of},
     error::LedgerError,
     writer::{Batch, name_of},
 };
@@ -42,6 +42,9 @@ pub struct LedgerBuilder {
 
 impl LedgerBuilder {
     /// How often is written. Default: each second. What a process has not written is lost with it.
+    ///
+    /// Take the same in all processes: ten times of it after its term a [reservation](tollgate_core::types::Reservation) is
+    /// released, and a settlement of it that is written later is not counted.
     pub fn write_every(mut self, every: Duration) -> Self {
         self.every = every;
         self
@@ -80,11 +83,7 @@ impl LedgerBuilder {
     ///
     /// An address of neither database, one that does not answer, or tables of a later version.
     pub async fn open(self) -> Result<Ledger, LedgerError> {
-        if self.every.is_zero() || self.max_accounts == 0 || self.connections == 0 {
-            return Err(LedgerError::setup(
-                "a ledger writes after some time, and has room for an account and a connection; take at least 1 of each",
-            ));
-        }
+        self.check()?;
         let database = Database::open(&self.url, self.connections, self.max_bytes).await?;
         let shared = Arc::new(Shared {
             database,
@@ -98,6 +97,20 @@ impl LedgerBuilder {
         let weak = Arc::downgrade(&shared);
         let task = tokio::spawn(write_each(weak, self.every));
         Ok(Ledger { shared, task })
+    }
+
+    /// Looks at the address and the settings, and connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used.
+    pub fn check(&self) -> Result<(), LedgerError> {
+        if self.every.is_zero() || self.max_accounts == 0 || self.connections == 0 {
+            return Err(LedgerError::setup(
+                "a ledger writes after some time, and has room for an account and a connection; take at least 1 of each",
+            ));
+        }
+        dialect_of(&self.url).map(drop)
     }
 }
 

@@ -17,8 +17,12 @@ impl Mistakes {
         Self::one(format!("{}: {why}", file.display()))
     }
 
+    /// Two settings may need the same.
     pub(crate) fn add(&mut self, message: impl fmt::Display) {
-        self.0.push(message.to_string());
+        let message = message.to_string();
+        if !self.0.contains(&message) {
+            self.0.push(message);
+        }
     }
 
     /// A mistake at a place of a file.

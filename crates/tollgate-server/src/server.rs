@@ -20,7 +20,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
 use tollgate_ledger::Ledger;
-use tollgate_redis::{Address, RedisStore};
+use tollgate_redis::{Address, RedisStore, RedisStoreBuilder};
 use tollgate_rules::{
     Bindings, LiveRules, RuleDocument, RuleText,
     redis::{Certificates, RedisRules},
@@ -158,17 +158,22 @@ impl Server {
             }
         }
         if let Some(redis) = &settings.redis {
-            let connects = redis.address().and_then(|address| {
-                let _ = redis.keys()?;
-                let address: Address = address.parse().map_err(Mistakes::one)?;
-                trusted(redis, &address)
+            let connects = builder(redis).and_then(|(builder, _)| {
+                let _ = bindings(Some(redis))?;
+                builder.check().map_err(Mistakes::one)
             });
             if let Err(wrong) = connects {
                 mistakes.add(wrong);
             }
         }
-        if let Some(wrong) = settings.ledger.as_ref().and_then(|it| it.url().err()) {
-            mistakes.add(wrong);
+        if let Some(ledger) = &settings.ledger {
+            let opens = ledger.url().and_then(|url| {
+                let ledger = Ledger::builder(&url);
+                ledger.check().map_err(Mistakes::one)
+            });
+            if let Err(wrong) = opens {
+                mistakes.add(wrong);
+            }
         }
         for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {
             if let Err(wrong) = Tls::read(tls) {
@@ -299,22 +304,12 @@ async fn rules_and_store(settings: &Settings) -> Result<RulesAndStore, Mistakes>
     let Some(redis) = &settings.redis else {
         return Ok((of_file(settings, bindings)?, None, None));
     };
-    let address = redis.address()?;
-    let parsed: Address = address.parse().map_err(Mistakes::one)?;
-    let trusted = trusted(redis, &parsed)?;
-    let mut builder =
-        RedisStore::builder(&*address, &redis.namespace, redis.keys()?).deadline(MAX_WAIT);
-    if let Some(partition) = &redis.partition {
-        builder = builder.partition(partition.clone());
-    }
-    if let Some(trusted) = &trusted {
-        builder = builder.tls(trusted.client_config().map_err(Mistakes::one)?);
-    }
+    let (builder, trusted) = builder(redis)?;
     let store = builder.connect().map_err(Mistakes::one)?;
     if !redis.rules {
         return Ok((of_file(settings, bindings)?, Some(store), None));
     }
-    let secret = redis.secret()?;
+    let (address, secret) = (redis.address()?, redis.secret()?);
     let pushed = match trusted {
         None => RedisRules::new(&*address, &redis.namespace, &secret),
         Some(trusted) => RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted),
@@ -334,6 +329,20 @@ fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistake
     // The settings have been looked at.
     let file = settings.rules.as_deref().unwrap_or(Path::new(""));
     LiveRules::watch(file, bindings).map_err(Mistakes::one)
+}
+
+/// The store, and whom an encrypted connection to it trusts.
+fn builder(redis: &RedisSettings) -> Result<(RedisStoreBuilder, Option<Certificates>), Mistakes> {
+    let address = redis.address()?;
+    let trusted = trusted(redis, &address.parse().map_err(Mistakes::one)?)?;
+    let mut builder = RedisStore::builder(address, &redis.namespace, redis.keys()?);
+    if let Some(partition) = &redis.partition {
+        builder = builder.partition(partition.clone());
+    }
+    if let Some(trusted) = &trusted {
+        builder = builder.tls(trusted.client_config().map_err(Mistakes::one)?);
+    }
+    Ok((builder.deadline(MAX_WAIT), trusted))
 }
 
 /// Whom an encrypted connection to Redis trusts.

@@ -338,15 +338,8 @@ impl RedisStoreBuilder {
     /// of more than a minute, checks together that are not between 1 and 1024, a cap of no new keys; a cluster without a [partition](Self::partition). There is no tokio runtime, or the address
     /// wants an encrypted connection and there is no [`tls`](Self::tls) to say whom to trust.
     pub fn connect(self) -> Result<RedisStore, SetupError> {
+        let keyspace = self.keyspace()?;
         let address = self.address?;
-        let partition = match self.partition {
-            Some(partition) => partition,
-            None if address.is_cluster => {
-                return Err(SetupError::new(SetupErrorKind::Setting, CHOOSE));
-            }
-            None => Partition::One,
-        };
-        let keyspace = Keyspace::new(self.namespace.as_str(), partition)?.with_keys(self.keys);
         let runtime = Handle::try_current().map_err(|_| {
             SetupError::new(
                 SetupErrorKind::Runtime,
@@ -409,6 +402,28 @@ impl RedisStoreBuilder {
             in_use,
             registry: RuleRegistry::new(),
         })
+    }
+
+    /// Looks at the address, the namespace and the settings as [`connect`](Self::connect) does, and connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used.
+    pub fn check(&self) -> Result<(), SetupError> {
+        self.keyspace().map(drop)
+    }
+
+    fn keyspace(&self) -> Result<Keyspace, SetupError> {
+        let address = self.address.as_ref().map_err(Clone::clone)?;
+        let partition = match &self.partition {
+            Some(partition) => partition.clone(),
+            None if address.is_cluster => {
+                return Err(SetupError::new(SetupErrorKind::Setting, CHOOSE));
+            }
+            None => Partition::One,
+        };
+        let keyspace = Keyspace::new(self.namespace.as_str(), partition)?;
+        Ok(keyspace.with_keys(self.keys.clone()))
     }
 
     /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once

@@ -52,6 +52,27 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             &["[ledger] has no url; add url = \"sqlite:ledger.db\", or set DATABASE_URL"],
         ),
         (
+            "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\nledger = { url = 'mysql://a' }\n\
+             redis = { address = 'redis://a', namespace = 'a b', plain_keys = true }\n",
+            RULES,
+            &[
+                "\"a b\" is no namespace",
+                "the address of a ledger begins with sqlite: or postgres:",
+            ],
+        ),
+        (
+            "grpc = { listen = '127.0.0.1:0' }\n\
+             redis = { address = 'redis://a', namespace = 'a', plain_keys = true, rules = true, secret_file = 'gone' }\n",
+            RULES,
+            &["secret_file"],
+        ),
+        (
+            "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\n\
+             redis = { address = 'redis-cluster://a', namespace = 'a' }\n",
+            RULES,
+            &["a cluster needs a `partition`"],
+        ),
+        (
             "rules = 'limits.toml'\ngprc = {}\n",
             RULES,
             &["server.toml:2:1: unknown field `gprc`"],
