@@ -31,7 +31,8 @@
 //! ```
 //!
 //! Processes of one step and the next may run side by side for as long as a deployment takes, and share one budget. A
-//! step that is left out is a split budget while both run. Until it is over, a check costs the server a second read.
+//! step that is left out is a split budget while both run. Only a request with an [id](tollgate_core::Rule::idempotent) that is repeated
+//! across the first step counts once more. Until it is over, a check costs the server a second read.
 
 use std::{env, fmt, sync::Arc};
 
