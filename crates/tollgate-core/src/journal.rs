@@ -144,6 +144,8 @@ pub struct Journal {
     /// Of the rules that came last.
     store: Mutex<Option<Weak<dyn RuleStore>>>,
     is_attached: AtomicBool,
+    /// Held while a state in memory begins with what was used, so that it takes that once.
+    begins: Mutex<()>,
     /// Whether the ledger is behind by more than it should.
     is_behind: AtomicBool,
     accounts: AtomicUsize,
@@ -610,6 +612,12 @@ impl DurableRules {
             (is_known != Some(true)).then_some((*check, end))
         });
         unknown.collect()
+    }
+
+    /// Lets a state in memory begin with what was used. Of requests that come at once, each does, and only the first finds it lacking.
+    pub(crate) fn begin(&self, begin: impl FnOnce()) {
+        let _begins = lock(&self.journal.begins);
+        begin();
     }
 
     /// The usage of a check in the window that ends then is in the store.

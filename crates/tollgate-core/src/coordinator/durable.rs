@@ -104,7 +104,7 @@ impl Coordinator {
                 let store = &*coordinator.store;
                 match durable.base(&check, now, within, None).await {
                     Some(base) => {
-                        begin_with(store, &check, base.used);
+                        durable.begin(|| begin_with(store, &check, base.used));
                         // Without room it is asked for again.
                         let _ = durable.restore_balance(store, &check, &base, now).await;
                         durable.set_known(&check, end);
