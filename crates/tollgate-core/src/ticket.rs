@@ -160,8 +160,8 @@ impl Ticket {
     }
 
     /// The part of the ticket that belongs to one rule, if several rules admitted the request in units of their own, such as
-    /// requests and bytes. The rest of the ticket is dropped: its units stay taken. Slots stay with the ticket, whatever their
-    /// rule.
+    /// requests and bytes. The rest of the ticket is dropped: its units stay taken, and the request counts towards the
+    /// [blocks](crate::Block::count_settled) of the other rules. Slots stay with the ticket, whatever their rule.
     ///
     /// # Errors
     ///
@@ -171,10 +171,10 @@ impl Ticket {
         let index = rules
             .position(rule)
             .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
-        for hold in &mut self.holds {
-            if usize::from(hold.check.rule()) != index {
-                *hold = place_of(hold);
-            }
+        let is_other = |hold: &Hold| usize::from(hold.check.rule()) != index;
+        self.settle_as(|hold| settlement_to(hold, None).filter(|_| is_other(hold)));
+        for hold in self.holds.iter_mut().filter(|hold| is_other(hold)) {
+            *hold = place_of(hold);
         }
         Ok(self)
     }

@@ -10,8 +10,8 @@ use std::{
 
 use tollgate_conformance::{Fault, Fault::Refused, RemoteStore};
 use tollgate_core::{
-    Check, Clock, Decision, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Rule, RuleSet,
-    SECOND, Source, Store as _,
+    Block, Check, Clock, Decision, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Reason,
+    Rule, RuleSet, SECOND, Source, Store as _,
     algorithm::{GcraState, Taken},
     observe::Timer,
     store::{Hold, RuleStore, Settlement},
@@ -38,6 +38,25 @@ fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
         .settle(1_500);
     assert_eq!(left(&limiter, "requests", "ann"), 9);
     assert_eq!(left(&limiter, "bytes", "ann"), 8_500);
+}
+
+#[test]
+fn a_request_counts_towards_the_block_of_a_rule_whose_part_of_the_ticket_is_dropped() {
+    let rules = [
+        Rule::new("log-in", Quota::gcra(10, LONG)).block(Block::after(2).count_settled()),
+        Rule::new("bytes", Quota::gcra(10_000, LONG)).block(Block::after(9).count_settled()),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
+    let checks = ["log-in", "bytes"].map(|rule| check(&limiter, rule, "ann", 1));
+    for of in ["bytes", "log-in", "bytes"] {
+        let decision = at_once(limiter.acquire(&checks));
+        assert!(decision.is_allowed(), "{of}");
+        let ticket = limiter.ticket(&checks, &decision);
+        ticket.of_rule(of).expect("the rule is there").cancel();
+    }
+    let decision = at_once(limiter.acquire(&checks));
+    assert_eq!(decision.reason(), Some(Reason::Blocked));
+    assert_eq!(left(&limiter, "bytes", "ann"), 9_999);
 }
 
 #[test]
