@@ -63,7 +63,7 @@ impl Check {
         self
     }
 
-    /// The same check at the quota of plan number `plan`.
+    /// The same check at the quota of plan number `plan`. One that has brought a [quota](Self::with_quota) along gets another one by that.
     #[inline]
     #[must_use]
     pub fn with_plan(mut self, plan: u16) -> Self {

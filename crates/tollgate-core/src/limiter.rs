@@ -292,7 +292,12 @@ impl Limiter {
     /// cannot be counted; too many different quotas ([`TooManyQuotas`](RuleErrorKind::TooManyQuotas)).
     pub fn quota_for(&self, rule: &str, quota: Quota) -> Result<CheckQuota, RuleError> {
         let index = self.index(rule)?;
-        self.rules().rules()[index].quota_for(quota)
+        let mut quota = self.rules().rules()[index].quota_for(quota)?;
+        if quota.serial == 0 {
+            // Of these rules, also for a check that has brought another one along.
+            quota.serial = self.shared.rules_version;
+        }
+        Ok(quota)
     }
 
     /// A check of the rule at index `rule` of the rule set.

@@ -17,6 +17,24 @@ fn a_check_of_a_rule_that_is_not_there_is_denied() {
 }
 
 #[test]
+fn a_check_may_be_given_one_quota_after_another() {
+    let [own, plan, brought, other] = [5, 6, 7, 8].map(|it| Quota::gcra(it, MAX_PERIOD));
+    let rule = Rule::new("rule", own).plan("plan", plan).variable_quota();
+    let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
+    let mut check = limiter.check("rule", &Key::shared()).expect("a rule");
+    for quota in [brought, own, brought, plan, other, own] {
+        check = check.with_quota(limiter.quota_for("rule", quota).expect("it is of the rule"));
+        let looked = limiter.peek(&[check.with_cost(0)]).ready();
+        let left = looked.expect("at once").verdicts()[0].remaining();
+        assert_eq!(left, quota.limit());
+    }
+    let elsewhere = Limiter::new(MemoryStore::new(), [Rule::new("rule", own)]).expect("valid");
+    let theirs = elsewhere.check("rule", &Key::shared()).expect("a rule");
+    let answer = limiter.acquire(&[theirs.with_plan(1)]).ready();
+    assert!(!answer.expect("at once").is_allowed());
+}
+
+#[test]
 fn names_stay_in_use_while_a_limiter_on_the_same_state_is_there() {
     type Again = fn(&Limiter) -> Result<Limiter, RuleError>;
     let rule = |limit| Rule::new("rule", Quota::gcra(limit, MAX_PERIOD));
