@@ -614,7 +614,8 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter, nor do ids.
+    /// Takes as many units as fit, up to `max`, of all checks alike. Their own costs do not matter, nor do ids. To give some of them back,
+    /// make a [ticket](Self::ticket) of the [checks of the grant](Grant::checks), which have what was taken.
     ///
     /// The units are 0 if not even one fits. The decision is then about one unit of each check: its `retry` is the wait
     /// for the smallest grant.
@@ -675,8 +676,11 @@ impl Limiter {
                 // Less does not help where nothing was counted. And one unit is the smallest grant.
                 _ => {
                     self.report(&asked, &decision, timer, "");
-                    let units = if decision.is_allowed() { units } else { 0 };
-                    return Grant { units, decision };
+                    return Grant {
+                        units: if decision.is_allowed() { units } else { 0 },
+                        checks: asked,
+                        decision,
+                    };
                 }
             }
         }
@@ -910,6 +914,8 @@ fn fallback(
 pub struct Grant {
     /// Units taken; 0 if not even one fits.
     pub units: u64,
+    /// The checks as they were decided, for a [ticket](Limiter::ticket): with these units, or the one that does not fit.
+    pub checks: Checks,
     /// The decision: of the take, or of the denial if nothing was taken.
     pub decision: Decision,
 }

@@ -346,8 +346,13 @@ async fn a_grant_is_what_the_tightest_enforced_rule_has_left_and_never_more_than
         let grant = limiter.acquire_up_to(&checks, most).await;
         assert_eq!(grant.units, units, "{case}");
         assert!(grant.decision.is_allowed(), "{case}");
+        let ticket = limiter.ticket(&grant.checks, &grant.decision);
         for (name, limit) in names.iter().zip(enforced) {
             assert_eq!(crate::left(&limiter, name, "ann"), limit - units, "{case}");
+        }
+        ticket.settle(1);
+        for (name, limit) in names.iter().zip(enforced) {
+            assert_eq!(crate::left(&limiter, name, "ann"), limit - 1, "{case}");
         }
     }
 }
