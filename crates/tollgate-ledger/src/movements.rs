@@ -29,11 +29,11 @@ impl Outbox<Movement> {
         while !self.waiting.is_empty() {
             let chunk = &self.waiting[..self.waiting.len().min(CHUNK)];
             let mut entries = Vec::new();
-            for (i, movement) in chunk.iter().enumerate() {
-                let (rule, key) = (&movement.rule, movement.subject);
-                let account = database
-                    .name_of(rule, key, movement.account.as_deref())
-                    .await?;
+            let keys = chunk
+                .iter()
+                .map(|it| (&it.rule, it.subject, it.account.as_ref()));
+            let names = database.names(keys).await?;
+            for (i, (movement, account)) in chunk.iter().zip(names).enumerate() {
                 let (kind, hold, term) = match movement.kind {
                     MovementKind::Credits => ("credits", None, None),
                     MovementKind::Reserved(hold, term) => ("reservation", Some(hold), Some(term)),
@@ -43,9 +43,9 @@ impl Outbox<Movement> {
                 let term = term.map(|it| u64::try_from(it.as_micros()).unwrap_or(0));
                 let Window { begin, end } = movement.window;
                 let units = movement.units;
-                let subject = subject(key);
+                let (rule, subject) = (&*movement.rule, subject(movement.subject));
                 entries.push(json!([
-                    i, kind, &**rule, subject, account, begin, end, units, id, term
+                    i, kind, rule, subject, account, begin, end, units, id, term
                 ]));
             }
             let (written, entries) = (chunk.len(), Value::from(entries).to_string());

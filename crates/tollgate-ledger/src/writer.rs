@@ -1,6 +1,9 @@
 //! What a process writes: batches of entries, each with a number of its own, so that writing one twice is harmless.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 use sqlx::{AnyPool, Connection as _, PgConnection, postgres::PgConnectOptions};
@@ -12,7 +15,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    counter::subject,
+    counter::{key_of, subject},
     database::{Database, Outbox},
     error::LedgerError,
     period::CLOSES_AFTER,
@@ -60,6 +63,10 @@ impl Batch {
             let (mut first, mut new) = (self.entries.first, HashSet::new());
             let waiting = &self.entries.waiting;
             let written = waiting.len().min(database.writers * CHUNK);
+            let keys = waiting[..written]
+                .iter()
+                .map(|it| (&it.rule, it.subject, it.account.as_ref()));
+            let mut names = database.names(keys).await?.into_iter();
             for entries in waiting[..written].chunks(CHUNK) {
                 let mut chunk = Chunk {
                     writer: self.entries.writer,
@@ -67,15 +74,15 @@ impl Batch {
                     entries: Vec::with_capacity(entries.len()),
                     subjects: Default::default(),
                 };
-                for usage in entries {
-                    let (rule, key) = (&usage.rule, usage.subject);
-                    let account = database
-                        .name_of(rule, key, usage.account.as_deref())
-                        .await?;
+                for (usage, account) in entries.iter().zip(names.by_ref()) {
                     let known = known(usage);
                     if usage.account.is_some() && !self.known.contains(&known) && new.insert(known)
                     {
-                        let row = [rule.to_string(), subject(key), account.clone()];
+                        let row = [
+                            usage.rule.to_string(),
+                            subject(usage.subject),
+                            account.clone(),
+                        ];
                         for (column, text) in chunk.subjects.iter_mut().zip(row) {
                             column.push(text);
                         }
@@ -272,19 +279,36 @@ impl Database {
         Ok(query.fetch_optional(&self.pool).await?)
     }
 
-    /// How an account is called, as far as anybody knows.
-    pub(crate) async fn name_of(
+    /// How the accounts of these keys are called, as far as anybody knows. One question is about all settlements long after their
+    /// requests, whose accounts this process has forgotten.
+    pub(crate) async fn names<'a>(
         &self,
-        rule: &str,
-        key: Fingerprint,
-        account: Option<&str>,
-    ) -> Result<String, LedgerError> {
-        if let Some(account) = account {
-            return Ok(name_of(account));
+        keys: impl Iterator<Item = (&'a Arc<str>, Fingerprint, Option<&'a Arc<str>>)> + Clone,
+    ) -> Result<Vec<String>, LedgerError> {
+        let unnamed = keys.clone().filter(|(.., account)| account.is_none());
+        let unnamed: Vec<_> = unnamed
+            .map(|(rule, key, _)| json!([**rule, subject(key)]))
+            .collect();
+        let mut found = HashMap::new();
+        if !unnamed.is_empty() {
+            let sql = format!(
+                "SELECT rule, subject, account FROM tollgate_subjects
+                WHERE (rule, subject) IN (SELECT value ->> 0, value ->> 1 FROM {})",
+                self.dialect.json_rows()
+            );
+            let query = sqlx::query_as::<_, (String, String, String)>(&sql);
+            let query = query.bind(Value::from(unnamed).to_string());
+            let rows = query.fetch_all(&self.pool).await?.into_iter();
+            found.extend(rows.map(|(rule, key, account)| ((rule, key_of(&key)), account)));
         }
-        // A settlement long after its request.
-        let found = self.account_of(rule, key).await?;
-        Ok(found.unwrap_or_else(|| format!("?{}", subject(key))))
+        let name = |(rule, key, account): (&Arc<str>, _, Option<&Arc<str>>)| match account {
+            Some(account) => name_of(account),
+            None => found
+                .get(&(rule.to_string(), key))
+                .cloned()
+                .unwrap_or_else(|| format!("?{}", subject(key))),
+        };
+        Ok(keys.map(name).collect())
     }
 
     /// What an account has used in the window that ends then.
@@ -356,5 +380,28 @@ mod tests {
             }
             assert_eq!(sum("cone").await, MOST_UNITS);
         }
+    }
+
+    #[tokio::test]
+    async fn the_accounts_of_late_settlements_are_one_question() {
+        let server = PostgresServer::start().await;
+        let database = Database::open(&server.url(), 2, None).await;
+        let (database, mut batch) = (database.expect("it opens"), Batch::default());
+        batch.add((0..1_000).map(|key| Usage {
+            rule: "units".into(),
+            subject: Fingerprint::from_bits(key),
+            account: None,
+            window: Window { begin: 0, end: 9 },
+            units: -1,
+        }));
+        batch.write(&database).await.expect("it writes");
+        let sum = database.sum("units", &format!("?{:032x}", 7), 9).await;
+        assert_eq!(sum.expect("it answers"), -1);
+        // Each question is a transaction, and counted when its connection ends.
+        database.pool.close().await;
+        let pool = AnyPool::connect(&server.url()).await.expect("it answers");
+        let sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'";
+        let transactions = sqlx::query_scalar::<_, i64>(sql).fetch_one(&pool).await;
+        assert!(transactions.expect("a number") < 500);
     }
 }
