@@ -59,16 +59,23 @@ impl Servers {
         Ok(Box::new(connection.await?))
     }
 
-    /// A connection for publications. In a cluster they reach every server.
-    pub(crate) async fn listen(&self) -> RedisResult<PubSub> {
+    /// A connection for the publications of a channel. In a cluster they reach every server.
+    async fn listen(&self, channel: &str) -> RedisResult<PubSub> {
+        let subscribe = async |client: Client| {
+            let mut pubsub = client.get_async_pubsub().await?;
+            pubsub.subscribe(channel).await?;
+            Ok(pubsub)
+        };
         if !self.address.is_cluster {
-            let client = self.client().await?;
-            return in_time(PATIENCE, client.get_async_pubsub()).await;
+            let subscribed = async { subscribe(self.client().await?).await };
+            return in_time(PATIENCE, subscribed).await;
         }
+        // One that is silent leaves time for the others.
+        let places = &self.address.places;
+        let patience = PATIENCE / places.len().max(1) as u32;
         let mut listens = Err(late());
-        for place in &self.address.places {
-            let client = self.open(place)?;
-            listens = in_time(PATIENCE, client.get_async_pubsub()).await;
+        for place in places {
+            listens = in_time(patience, subscribe(self.open(place)?)).await;
             if listens.is_ok() {
                 break;
             }
@@ -270,12 +277,7 @@ pub(crate) struct Subscription(PubSub);
 impl Subscription {
     /// `None`: Redis does not let us, or does not answer. Looking is enough then.
     pub(crate) async fn new(servers: &Servers, channel: &str) -> Option<Self> {
-        let subscribed = async {
-            let mut pubsub = Box::pin(servers.listen()).await.ok()?;
-            Box::pin(pubsub.subscribe(channel)).await.ok()?;
-            Some(Self(pubsub))
-        };
-        timeout(PATIENCE, subscribed).await.ok().flatten()
+        Box::pin(servers.listen(channel)).await.ok().map(Self)
     }
 
     /// Waits for a publication. `None`: the connection is broken.

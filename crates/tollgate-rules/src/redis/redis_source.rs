@@ -203,8 +203,13 @@ impl RedisSource {
         }
         let interval = INTERVAL - Duration::from_millis(unique() % SPREAD);
         let Some(subscription) = &mut self.subscription else {
-            sleep(interval).await;
-            return self.subscribe().await;
+            // That trying takes its time as well is no reason to look later.
+            let rest = sleep(interval);
+            self.subscribe().await;
+            if self.subscription.is_none() {
+                rest.await;
+            }
+            return;
         };
         if let Ok(None) = timeout(interval, subscription.next()).await {
             self.subscription = None;

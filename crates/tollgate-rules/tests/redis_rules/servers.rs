@@ -132,6 +132,11 @@ async fn rules_are_found_again_while_the_server_that_had_them_stands_still() {
     // So does who was not there before.
     let other = rules_at(&cluster.url_of([owner, (owner + 1) % 3]));
     assert_eq!(push(&other, limits("5/h")).await, 3);
+    // And it hears of changes from the second server of the address.
+    let _rules = follow(&other).await;
+    let asked = ["PUBSUB", "NUMSUB", "{shop}:rules"];
+    let (_, listeners): (String, u32) = cluster.server((owner + 1) % 3).ask(&asked);
+    assert!(listeners > 0);
 }
 
 /// While one server has some of a call's keys and another has the rest, both refuse it.
