@@ -31,7 +31,7 @@ use crate::{
     rule_text::RuleText,
     rules_in_force::{Giver, RulesInForce},
     rules_status::RulesStatus,
-    source::{FileSource, Source},
+    source::{FileSource, Source, SourceError},
 };
 
 /// How long after an error a source is asked again.
@@ -196,16 +196,14 @@ impl LiveRulesBuilder {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there; with a [fallback](Self::fallback), all that is wrong with that, or a path that cannot be watched.
     pub fn watch(self, path: impl AsRef<Path>) -> Result<LiveRules, DocumentError> {
         let path = path.as_ref();
         let runtime = runtime(path.display())?;
         // Watched before it is read, so that no change is missed in between.
         let mut source = FileSource::new(path)?;
-        let rules = RulesInForce::new(self.bindings, self.sinks, source.read()?, false)?;
-        let rules = LiveRules::new(rules);
-        rules.start(&runtime, source);
-        Ok(rules)
+        let first = source.read().map_err(Into::into);
+        self.start(&runtime, source, first)
     }
 
     /// As [`LiveRules::follow`].
@@ -223,6 +221,16 @@ impl LiveRulesBuilder {
             )
             .into()),
         };
+        self.start(&runtime, source, first)
+    }
+
+    /// With what the source has given first, or the fallback.
+    fn start(
+        self,
+        runtime: &Handle,
+        source: impl Source,
+        first: Result<RuleText, SourceError>,
+    ) -> Result<LiveRules, DocumentError> {
         let is_fallback = self.fallback.is_some();
         let (text, first) = match (self.fallback, first) {
             (Some(fallback), first) => (fallback, Some(first)),
@@ -241,7 +249,7 @@ impl LiveRulesBuilder {
         if let Some(first) = first {
             rules.shared.take(first);
         }
-        rules.start(&runtime, source);
+        rules.start(runtime, source);
         Ok(rules)
     }
 }

@@ -194,6 +194,10 @@ async fn the_schema_may_lie_next_to_documents_that_name_it() {
     let rules = || LiveRules::watch(folder.path(), Bindings::new());
     let error = rules().expect_err("a schema is no document").to_string();
     says(&error, "the folder has no document");
+    let fallback = RuleText::new(document("fallback", "2/h"), Format::Toml);
+    let begun = LiveRules::builder(Bindings::new()).fallback(fallback);
+    let begun = begun.watch(folder.path()).expect("the fallback is valid");
+    assert_eq!((begun.status().revision, limit_of(&begun)), (0, 2));
     let named = |name: &str| {
         format!(
             r#"{{ "$schema": "./limits.schema.json", "version": 1,
@@ -212,6 +216,7 @@ async fn the_schema_may_lie_next_to_documents_that_name_it() {
     let rules = rules().expect("three documents");
     let names: Vec<_> = rules.document().names().map(str::to_owned).collect();
     assert_eq!(names, ["a", "b", "c"]);
+    until("its documents are in force", || limit_of(&begun) == 3).await;
     // A document that takes the schema of schemas for its own is one.
     let other = named("d").replace("./limits", "https://json-schema.org/limits");
     write("d.json", &other);
