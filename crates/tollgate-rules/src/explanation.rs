@@ -426,22 +426,15 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// The limit of a single client. The last entry that names the key itself is in force, or else one that knows its hash.
+    /// The limit of a single client: the last entry that is in force.
     fn find_override(&mut self, key: &KeyBuf) {
-        let (mut by_key, mut by_hash) = (None, None);
-        let of_rule = self.document.overrides_of(self.index).iter();
-        for entry in of_rule.filter(|entry| entry.term.until > self.now) {
-            match &entry.client {
-                Client::Key(other) if other.as_ref() == key => by_key = Some(entry),
-                Client::Hash(other) if Some(*other) == self.explanation.key_hash => {
-                    by_hash = Some(entry);
-                }
-                _ => {}
-            }
-        }
-        let Some(entry) = by_key.or(by_hash) else {
-            return;
-        };
+        let of_rule = self.document.overrides_of(self.index).iter().rev();
+        let mut in_force = of_rule.filter(|entry| entry.term.until > self.now);
+        let found = in_force.find(|entry| match &entry.client {
+            Client::Key(other) => other.as_ref() == key,
+            Client::Hash(other) => Some(*other) == self.explanation.key_hash,
+        });
+        let Some(entry) = found else { return };
         let origin = QuotaOrigin::Override {
             until: entry.term.end(),
             reason: entry.term.reason.as_deref().map(str::to_owned),

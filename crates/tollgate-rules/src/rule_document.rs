@@ -296,21 +296,23 @@ impl RuleDocument {
         let scaled = move |quota: Quota| quota.scaled(permille, least);
         let (mut numbers, mut of_requests) = (rule.numbers(&scaled), rule.of_requests.clone());
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
-        // Of the clients that are known by a hash of their key.
-        let mut hashes = HashMap::new();
+        // Where a client is known by a hash of its key, all are found by that: the last entry counts, whatever it names the client by.
         let overrides = self.overrides_of(index).iter();
-        for entry in overrides.filter(|entry| entry.term.until > now) {
+        let overrides = overrides.filter(|entry| entry.term.until > now);
+        let is_hash = |entry: &Override| matches!(entry.client, Client::Hash(_));
+        let by_hash = overrides.clone().any(is_hash);
+        let mut hashes = HashMap::new();
+        for entry in overrides {
             let (quota, next) = (entry.limit(scaled(entry.quota)), plans.len() + 1);
             let plan = plans.entry(quota);
             let plan = Arc::clone(plan.or_insert_with(|| format!("override {next}").into()));
             if plans.len() == next {
                 numbers = numbers.plan(Arc::clone(&plan), quota);
             }
-            match &entry.client {
-                Client::Key(key) => of_requests = of_requests.plan_for_key(key.clone(), plan),
-                Client::Hash(hash) => {
-                    hashes.insert(*hash, plan);
-                }
+            if by_hash && let Some(hash) = self.hash_of_client(entry) {
+                hashes.insert(hash, plan);
+            } else if let Client::Key(key) = &entry.client {
+                of_requests = of_requests.plan_for_key(key.clone(), plan);
             }
         }
         if let Some(hash_key) = self.hash_key.clone().filter(|_| !hashes.is_empty()) {

@@ -2,8 +2,9 @@
 
 use http::Method;
 use tollgate_core::{Key, Limiter, MemoryStore, Pending, journal::Base};
+use tollgate_redis::Secret;
 use tollgate_rules::{
-    Format, RuleText,
+    Format, RuleDocument, RuleText,
     operators::{Explained, Explanation},
 };
 
@@ -162,6 +163,39 @@ async fn a_client_has_its_own_limit_where_the_rule_has_none() {
         assert_eq!(passing(document.rules(), request).await, passed, "{name}");
         let explained = document.explain_key("rule", &[name]).expect("a key");
         assert_eq!(explained.quota.is_unlimited(), passed == 10);
+    }
+}
+
+#[tokio::test]
+async fn of_several_overrides_of_a_client_the_last_counts_whatever_names_it() {
+    let secret = bindings().secret(&Secret::from_bytes([7; 32]).expect("32 bytes"));
+    let document = |overrides: &str| {
+        let text = one("\"header:x-api-key\"", overrides);
+        RuleDocument::parse(&text, Format::Toml, &secret).expect("valid")
+    };
+    let known = document("").explain_key("rule", &["acme"]).expect("a key");
+    let hash = format!(
+        "{{ hash = \"{:032x}\" }}",
+        known.key_hash.expect("a secret")
+    );
+    for (keys, passed) in [
+        (["\"acme\"", &hash], 4),
+        ([&hash, "\"acme\""], 4),
+        (["\"acme\"", "\"acme\""], 4),
+        (["\"acme\"", "\"other\""], 3),
+    ] {
+        let entry = |(key, limit)| {
+            format!("[[overrides]]\nrule = \"rule\"\nkey = {key}\nlimit = \"{limit}/min\"\n")
+        };
+        let document = document(&keys.into_iter().zip([3, 4]).map(entry).collect::<String>());
+        let explained = document.explain_key("rule", &["acme"]).expect("a key");
+        let request = || client("/", "acme");
+        let seen = u64::from(passing(document.rules(), request).await);
+        assert_eq!(
+            (seen, explained.quota.limit()),
+            (passed, passed),
+            "{keys:?}"
+        );
     }
 }
 
