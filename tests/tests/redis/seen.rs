@@ -2,10 +2,11 @@
 
 use axum::Router;
 use tollgate::{
-    Key, Limiter, LimitsEndpoint, MINUTE, OnStoreError, Quota, RateLimitLayer, Rule, key::header,
+    DAY, Key, Limiter, LimitsEndpoint, MINUTE, OnStoreError, Quota, RateLimitLayer, Rule, SECOND,
+    key::header,
 };
 use tollgate_redis::{BreakerState, Keys, RedisStore, Secret};
-use tollgate_test_servers::redis_server::RedisServer;
+use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
 use tollgate_tests::{
     app::{get, send},
     counted::{Counted, Metrics},
@@ -13,7 +14,7 @@ use tollgate_tests::{
 };
 use tracing::Level;
 
-use crate::{store, until};
+use crate::{keys, store, until};
 
 #[tokio::test]
 async fn a_denied_instance_registration_is_reported() {
@@ -65,6 +66,44 @@ async fn what_a_caller_has_left_costs_one_call_for_each_layer_and_at_most_one_a_
     };
     assert_eq!(denied, (429, 0));
     assert_eq!(ask("bob").await, (200, 2));
+}
+
+#[tokio::test]
+async fn a_settlement_that_redis_has_not_carried_out_is_counted() {
+    let metrics = Metrics::record();
+    let redis = RedisServer::start(&[]).await;
+    let store = RedisStore::builder(redis.url(), "shop", keys())
+        .deadline(SECOND)
+        .connect()
+        .expect("a valid address");
+    store.connected().await;
+    let rule = Rule::new("units", Quota::fixed_window(1_000_000, DAY));
+    let rule = rule.on_store_error(OnStoreError::Deny);
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    let check = limiter.check("units", &Key::shared()).expect("it is there");
+    let decided = || async {
+        let decision = limiter.acquire(&[check]).await;
+        decision.is_allowed().then_some(decision)
+    };
+    let refused = eventually("units are taken", decided).await;
+    let unsent = eventually("more are taken", decided).await;
+    let lost = || {
+        metrics
+            .counted()
+            .count("tollgate_redis_settlements_lost_total{}")
+    };
+
+    redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    limiter.ticket(&[check], &refused).cancel();
+    until("the server refuses it", || lost() == 1).await;
+
+    redis.stop();
+    // As many as may be without an answer: the settlement waits behind them, until its deadline.
+    let unanswered: Vec<_> = (0..1_100).map(|_| limiter.acquire(&[check])).collect();
+    limiter.ticket(&[check], &unsent).cancel();
+    until("it is not sent", || lost() == 1).await;
+    drop(unanswered);
+    redis.resume();
 }
 
 #[tokio::test]

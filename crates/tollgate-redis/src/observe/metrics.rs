@@ -20,7 +20,7 @@ tollgate_core::metric_names! {
     counter CALLS_SAVED "tollgate_redis_calls_saved_total"
         "Requests that this process has decided without a call"
     counter SETTLEMENTS_LOST "tollgate_redis_settlements_lost_total"
-        "Settlements that could not be sent: units stay as they were taken"
+        "Settlements that Redis certainly has not carried out: units stay as they were taken"
 
     gauge CONNECTED "tollgate_redis_connected"
         "Whether there is a connection: 1 or 0"

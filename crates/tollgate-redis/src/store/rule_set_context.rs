@@ -122,7 +122,12 @@ impl RuleSetContext {
         // A call that is dropped before it is sent is not sent.
         self.store.spawn(async move {
             match sent.await {
-                Ok(reply) => context.on_settled(&settled, &reply),
+                Ok(reply) => {
+                    if reply.first_refusal().is_some() {
+                        context.store.observer.settlement_lost();
+                    }
+                    context.on_settled(&settled, &reply);
+                }
                 Err(error) => context.on_not_settled(&settled, error.no_reply()),
             }
         });
