@@ -1,13 +1,12 @@
 //! What a shard keeps of keys beside their states: blocks with what counts towards them, and ids of requests. Bounded, and a rule
 //! without them pays nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::{
     block::{ActiveBlock, Block, BlockState},
     idempotency::SeenIds,
     key::Fingerprint,
-    memory::cells::{Cells, Entry},
     time::Tick,
 };
 
@@ -15,8 +14,6 @@ use crate::{
 const BYTES_IN_ORDER: usize = 64;
 /// How many that come first in the order are looked at for forgotten ones, each time that one changes.
 const SWEEP: usize = 2;
-/// The fewest cells.
-const LEAST: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct SideTables {
@@ -30,7 +27,7 @@ impl SideTables {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.blocks.entries.used() + self.ids.entries.used()
+        self.blocks.by_key.len() + self.ids.by_key.len()
     }
 
     /// From when on all of it is forgotten.
@@ -111,9 +108,9 @@ impl SideState for SeenIds {
 
 #[derive(Debug, Default)]
 pub(super) struct SideTable<S: SideState> {
-    entries: Cells<S>,
-    /// What is evicted first, with the key as far as an entry has it.
-    order: BTreeSet<((bool, Tick), u128)>,
+    by_key: HashMap<Fingerprint, S>,
+    /// What is evicted first.
+    order: BTreeSet<((bool, Tick), Fingerprint)>,
     heap: usize,
     /// How many were evicted too early.
     pub(super) evicted: u64,
@@ -132,12 +129,12 @@ impl SideTable<BlockState> {
 
     /// Lets the block of a key end as soon as it can. Whether it ends sooner than before.
     pub(super) fn repair(&mut self, key: Fingerprint, block: &Block, now: Tick) -> bool {
-        let Some(entry) = self.entries.find_mut(key) else {
+        let Some(state) = self.by_key.get_mut(&key) else {
             return false;
         };
-        let before = entry.state.order();
-        block.repair(&mut entry.state, now);
-        let (after, key) = (entry.state.order(), entry.key().bits());
+        let before = state.order();
+        block.repair(state, now);
+        let after = state.order();
         if before != after {
             self.order.remove(&(before, key));
             self.order.insert((after, key));
@@ -187,45 +184,33 @@ impl SideTable<SeenIds> {
 
 impl<S: SideState> SideTable<S> {
     pub(super) fn bytes(&self) -> usize {
-        self.entries.bytes() + self.heap + self.order.len() * BYTES_IN_ORDER
+        // In a table that is half full.
+        let each = 2 * size_of::<(Fingerprint, S)>() + BYTES_IN_ORDER;
+        self.by_key.len() * each + self.heap
     }
 
     fn forgotten_at(&self) -> Tick {
-        let entries = self.entries.iter();
-        entries
-            .map(|entry| entry.state.forgotten_at())
-            .max()
-            .unwrap_or(0)
+        let forgotten_at = self.by_key.values().map(S::forgotten_at);
+        forgotten_at.max().unwrap_or(0)
     }
 
     pub(super) fn get(&self, key: Fingerprint) -> Option<&S> {
-        Some(&self.entries.get(self.entries.find(key)?)?.state)
+        self.by_key.get(&key)
     }
 
     /// Puts in what is kept of a key that is not there, and evicts others that come before it where the bound wants it.
     fn insert(&mut self, key: Fingerprint, state: S, bound: usize, now: Tick) {
-        while self.entries.is_full() {
-            let cells = self.entries.len();
-            let more = (cells + cells.div_ceil(2)).max(LEAST);
-            let bytes = (more - cells) * size_of::<Entry<S>>();
-            if cells == 0 || self.bytes() + bytes <= bound {
-                self.entries.resize(more);
-            } else {
-                self.evict(now);
-            }
-        }
         self.heap += state.heap_bytes();
-        let entry = Entry::new(key, 0, state);
-        self.order.insert((entry.state.order(), entry.key().bits()));
-        self.entries.insert(entry);
-        while self.bytes() > bound && self.entries.used() > 1 {
+        self.order.insert((state.order(), key));
+        self.by_key.insert(key, state);
+        while self.bytes() > bound && self.by_key.len() > 1 {
             self.evict(now);
         }
     }
 
     fn evict(&mut self, now: Tick) {
         if let Some((_, first)) = self.order.first().copied() {
-            let gone = self.take(Fingerprint::from_bits(first));
+            let gone = self.take(first);
             let is_early = gone.is_some_and(|state| state.counts_until() > now);
             self.evicted += u64::from(is_early);
         }
@@ -233,25 +218,24 @@ impl<S: SideState> SideTable<S> {
 
     /// Forgets a key, and hands out what was kept of it.
     fn take(&mut self, key: Fingerprint) -> Option<S> {
-        let entry = self.entries.remove(self.entries.find(key)?)?;
-        self.order
-            .remove(&(entry.state.order(), entry.key().bits()));
-        self.heap -= entry.state.heap_bytes();
-        Some(entry.state)
+        let state = self.by_key.remove(&key)?;
+        self.order.remove(&(state.order(), key));
+        self.heap -= state.heap_bytes();
+        Some(state)
     }
 
     fn sweep(&mut self, now: Tick) {
         for _ in 0..SWEEP {
-            let first = self.order.first().map(|it| Fingerprint::from_bits(it.1));
+            let first = self.order.first().map(|it| it.1);
             let first =
                 first.filter(|key| self.get(*key).is_some_and(|it| it.forgotten_at() <= now));
             if first.and_then(|key| self.take(key)).is_none() {
                 return;
             }
         }
-        let cells = self.entries.len();
-        if cells > 64 && self.entries.used() < cells / 5 {
-            self.entries.resize(cells / 2);
+        let places = self.by_key.capacity();
+        if places > 64 && self.by_key.len() < places / 5 {
+            self.by_key.shrink_to(places / 2);
         }
     }
 }
