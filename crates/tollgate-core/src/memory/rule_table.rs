@@ -1,8 +1,8 @@
 //! A rule on its table, whatever its algorithm.
 
 use std::{
+    borrow::Cow,
     num::NonZeroU64,
-    ops::Deref,
     sync::{Arc, OnceLock},
 };
 
@@ -31,23 +31,6 @@ pub(super) struct RuleTable<A: Algorithm> {
     pub(super) block: Option<Arc<Block>>,
     /// When repeated requests cost nothing.
     pub(super) idempotency: Option<Idempotency>,
-}
-
-/// The quota of a check, made ready: that of a plan, or one that the check has brought along.
-pub(super) enum PlanOf<'a, A> {
-    Rule(&'a Plan<A>),
-    Check(Plan<A>),
-}
-
-impl<A> Deref for PlanOf<'_, A> {
-    type Target = Plan<A>;
-
-    fn deref(&self) -> &Plan<A> {
-        match self {
-            Self::Rule(plan) => plan,
-            Self::Check(plan) => plan,
-        }
-    }
 }
 
 impl<A: Algorithm> RuleTable<A> {
@@ -106,14 +89,14 @@ impl<A: Algorithm> RuleTable<A> {
         (answer.reset_after <= plan.longest_reset).then(|| verdict(answer))
     }
 
-    /// The quota of a check; `None`: it has no limit.
-    pub(super) fn plan_of(&self, check: &Check, rules: &MadeReady<'_>) -> Option<PlanOf<'_, A>> {
+    /// The quota of a check, made ready: that of a plan, or one that the check has brought along; `None`: it has no limit.
+    pub(super) fn plan_of(&self, check: &Check, rules: &MadeReady<'_>) -> Option<Cow<'_, Plan<A>>> {
         match self.plans.get(usize::from(check.plan())) {
-            Some(plan) => plan.as_ref().map(PlanOf::Rule),
+            Some(plan) => plan.as_ref().map(Cow::Borrowed),
             None => {
                 let rule = rules.rules.rules().get(usize::from(check.rule()))?;
                 let quota = rule.quota_under(usize::from(check.plan()));
-                Plan::of_rule(&quota, rule, rules.hasher).map(PlanOf::Check)
+                Plan::of_rule(&quota, rule, rules.hasher).map(Cow::Owned)
             }
         }
     }
