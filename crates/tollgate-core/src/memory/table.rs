@@ -19,10 +19,7 @@ use crate::{
 use std::{
     any::Any,
     // Not locks: nothing is decided by them, so the explored schedules need not see them.
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -54,8 +51,6 @@ pub(super) trait AnyTable: Any + Send + Sync {
 
     /// Moves the blocks and ids of its shards out.
     fn take_sides(&self) -> ShardSides;
-
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 /// The states of a table, without it.
@@ -289,10 +284,6 @@ impl<A: Algorithm> AnyTable for Table<A> {
             shard.remove(*key);
             shard.insert(*key, &plan, state, now);
         }
-    }
-
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
     }
 }
 

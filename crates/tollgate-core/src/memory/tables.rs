@@ -19,6 +19,7 @@ use crate::{
     time::{Clock, Tick},
 };
 use std::{
+    any::Any,
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
@@ -97,7 +98,8 @@ impl Tables {
         let tables = &mut *lock(&self.by_name);
         // A state machine is one algorithm, so a table is of this type.
         let known = tables.bound.get(&name).map(Arc::clone);
-        if let Some(table) = known.and_then(|table| table.into_any().downcast().ok()) {
+        let known = known.map(|table| table as Arc<dyn Any + Send + Sync>);
+        if let Some(table) = known.and_then(|table| table.downcast().ok()) {
             return table;
         }
         let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
