@@ -52,21 +52,6 @@ fn next() -> usize {
     stripe
 }
 
-/// Runs `then` on a new thread of each stripe, one after the other: for tests.
-///
-/// # Panics
-///
-/// If `then` does.
-pub fn on_each_stripe(then: impl Fn() + Sync) {
-    for stripe in 0..count() {
-        let on_it = || {
-            STRIPE.set(stripe);
-            then();
-        };
-        thread::scope(|scope| scope.spawn(on_it).join().expect("it does not panic"));
-    }
-}
-
 // A value for each stripe.
 
 /// A value for each stripe of threads, on cache lines of its own.
@@ -186,15 +171,19 @@ mod tests {
     fn clones_count_on_their_own_stripe_and_the_value_is_counted_once_for_each() {
         let value = Arc::new(7);
         let first = Handle::new(Arc::clone(&value));
-        on_each_stripe(|| {
-            let clone = first.clone();
-            assert_eq!(clone.0.stripe, Some(current_stripe()));
-            assert!(Arc::ptr_eq(&clone.0, &first.clone().0));
-            assert!(
-                Arc::ptr_eq(&clone.0, &clone.clone().0),
-                "one node for the stripe"
-            );
-        });
+        for stripe in 0..count() {
+            let on_it = || {
+                STRIPE.set(stripe);
+                let clone = first.clone();
+                assert_eq!(clone.0.stripe, Some(stripe));
+                assert!(Arc::ptr_eq(&clone.0, &first.clone().0));
+                assert!(
+                    Arc::ptr_eq(&clone.0, &clone.clone().0),
+                    "one node for the stripe"
+                );
+            };
+            thread::scope(|scope| scope.spawn(on_it).join().expect("it does not panic"));
+        }
         assert_eq!(Arc::strong_count(&first.0), 1, "nobody counts on the first");
         // The test, the first handle, and a node for each stripe.
         assert_eq!(Arc::strong_count(&value), 2 + count());

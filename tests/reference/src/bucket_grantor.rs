@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Quota, Retry, Tick,
-    algorithm::{Algorithm, Assessment, Gcra, GcraState},
+    algorithm::{Algorithm, Assessment, Gcra, GcraState, Taken},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
@@ -117,7 +117,7 @@ impl BucketGrantor {
         let granted = grant.map_or(0, |grant| grant.units());
         // What is on lease comes back by itself. If it were included, a refund would give back what time has.
         let mut alone = state.arrival;
-        self.quota.put_back(&mut alone, now, state.leases.total());
+        put_back(&self.quota, &mut alone, now, state.leases.total());
         let after = self.overdraft.assess(&alone, now, 0);
         let remaining = answer.remaining.saturating_sub(granted);
         let answer = Assessment::new(answer.fits, remaining, after.reset_after, answer.retry);
@@ -129,8 +129,8 @@ impl BucketGrantor {
     pub fn reset(&self, state: &mut BucketState, now: Tick) {
         self.settle(state, now);
         (state.arrival, state.owed) = (GcraState::default(), 0);
-        self.quota
-            .hold_back(&mut state.arrival, now, state.leases.total());
+        let arrival = &mut state.arrival;
+        hold_back(&self.quota, arrival, now, state.leases.total());
     }
 
     /// Brings a state up to `now`: holds back from the burst what was on lease, for as long as it was, and forgets leases
@@ -150,16 +150,15 @@ impl BucketGrantor {
             (leases.generation, leases.previous) = (generation, 0);
         }
         let next = self.starts(leases.generation + 1);
-        self.quota
-            .hold_back(&mut state.arrival, now.min(next), leases.total());
+        let arrival = &mut state.arrival;
+        hold_back(&self.quota, arrival, now.min(next), leases.total());
         if now < next {
             return;
         }
         (leases.previous, leases.current) = (leases.current, 0);
         leases.generation += 1;
         let over = self.starts(leases.generation + 1);
-        self.quota
-            .hold_back(&mut state.arrival, now.min(over), leases.previous);
+        hold_back(&self.quota, arrival, now.min(over), leases.previous);
         if now >= over {
             *leases = TrackedLeases::default();
         }
@@ -223,7 +222,7 @@ impl BucketGrantor {
             return;
         }
         *tracked -= returned.size;
-        self.quota.put_back(&mut state.arrival, now, returned.left);
+        put_back(&self.quota, &mut state.arrival, now, returned.left);
     }
 
     fn grant(
@@ -270,4 +269,21 @@ impl BucketGrantor {
         self.quota.take(&mut state.arrival, now, units);
         Some(Grant::Scheduled { units, after })
     }
+}
+
+/// Leaves no more than the burst less `units` at `at`: for units that are out of the bucket and may come back. `units` above the burst
+/// are the burst.
+pub(crate) fn hold_back(quota: &Gcra, state: &mut GcraState, at: Tick, units: u64) {
+    let mut held = GcraState::default();
+    let burst = quota.assess(&held, at, 0).remaining;
+    quota.take(&mut held, at, units.min(burst));
+    if (held.tat(), held.rest()) > (state.tat(), state.rest()) {
+        *state = held;
+    }
+}
+
+/// Puts `units` back into the bucket, up to the burst, also what would have refilled since: the caller knows that nothing has, for they
+/// were held back.
+pub fn put_back(quota: &Gcra, state: &mut GcraState, now: Tick, units: u64) {
+    quota.refund(state, now, Taken::new(now, Tick::MAX), units);
 }

@@ -13,7 +13,7 @@ mod slot_grantor;
 mod window_grantor;
 
 pub use self::{
-    bucket_grantor::{BucketGrantor, BucketState, TrackedLeases},
+    bucket_grantor::{BucketGrantor, BucketState, TrackedLeases, put_back},
     limit_state::{BucketLimit, LimitState, WindowLimit},
     slot_grantor::{SlotGrantor, SlotRecord, SlotState},
     window_grantor::{WindowGrantor, WindowState},

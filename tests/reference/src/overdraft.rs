@@ -5,6 +5,8 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, Gcra, GcraState},
 };
 
+use crate::bucket_grantor::hold_back;
+
 /// A bucket that may owe units: nothing fits until they have come back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overdraft {
@@ -17,7 +19,7 @@ pub(crate) struct Overdraft {
 impl Overdraft {
     pub(crate) fn new(quota: &Quota, bucket: Gcra) -> Self {
         let mut empty = GcraState::default();
-        bucket.hold_back(&mut empty, 0, quota.limit());
+        hold_back(&bucket, &mut empty, 0, quota.limit());
         Self {
             quota: bucket,
             burst: quota.limit(),
@@ -60,7 +62,7 @@ impl Overdraft {
         if self.time(state, now) > owed {
             *state = GcraState::default();
             let then = now.saturating_add(owed);
-            self.quota.hold_back(state, then, self.burst);
+            hold_back(&self.quota, state, then, self.burst);
         }
     }
 }

@@ -35,18 +35,18 @@
 //! # Examples
 //!
 //! ```
-//! use tollgate_core::{Quota, Retry, SECOND, algorithm::{Algorithm, Concurrent}};
+//! use tollgate_core::{Quota, Retry, SECOND, algorithm::{Algorithm, Concurrent}, store::Fingerprint};
 //!
 //! let quota = Concurrent::new(&Quota::concurrent(2).typically(30 * SECOND)).expect("a valid quota");
 //! let mut state = Default::default();
 //! let now = 1_700_000_000_000_000;
-//! quota.take(&mut state, now, 2);
+//! let held = Concurrent::hold(&mut state, Fingerprint::from_bits(7), 2);
 //! let answer = quota.assess(&state, now, 1);
 //! assert!(!answer.fits);
 //! assert_eq!(answer.retry, Retry::After(15 * SECOND));
 //! // Time brings nothing back: the end of a request does.
 //! assert!(!quota.assess(&state, now + 1_000_000_000, 1).fits);
-//! state.release(1);
+//! drop(held);
 //! assert!(quota.assess(&state, now, 1).fits);
 //! ```
 
@@ -81,13 +81,6 @@ impl ConcurrentState {
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.0.as_ref().map_or(0, SlotCount::in_use)
-    }
-
-    /// Returns slots of a request that has ended, which were [taken](Algorithm::take) and not [held](Algorithm::hold).
-    pub fn release(&mut self, slots: u64) {
-        if let Some(count) = &self.0 {
-            count.release(slots);
-        }
     }
 
     fn count(&mut self, key: Fingerprint) -> &Arc<SlotCount> {
@@ -185,7 +178,7 @@ impl Algorithm for Concurrent {
     /// Slots in use belong to requests that run, whatever the clock says.
     fn repair(&self, _state: &mut ConcurrentState, _now: Tick) {}
 
-    /// Nothing: slots are [released](ConcurrentState::release), and a refund as well would return them twice.
+    /// Nothing: slots go back when those that are [held](Self::hold) are dropped, and a refund as well would return them twice.
     fn refund(&self, _state: &mut ConcurrentState, _now: Tick, _taken: Taken, _cost: u64) {}
 
     /// Nothing, as [`refund`](Self::refund).

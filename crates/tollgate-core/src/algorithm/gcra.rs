@@ -162,30 +162,6 @@ impl Gcra {
         self.denominator
     }
 
-    /// Leaves no more than the burst less `units` at `at`: for units that are out of the bucket and may come back.
-    ///
-    /// `units` above the burst are the burst.
-    pub fn hold_back(&self, state: &mut GcraState, at: Tick, units: u64) {
-        if units == 0 {
-            return;
-        }
-        let held = self.state(at, self.span_of(units.min(self.burst)));
-        if (held.tat, held.rest) > (state.tat, state.rest) {
-            self.set(state, held);
-        }
-    }
-
-    /// Puts `units` back into the bucket, up to the burst: for units that were taken in advance and are not needed.
-    ///
-    /// Unlike a [refund](Algorithm::refund) it does not subtract what has refilled since. The caller knows that nothing has:
-    /// see [`hold_back`](Self::hold_back).
-    pub fn put_back(&self, state: &mut GcraState, now: Tick, units: u64) {
-        let ahead = self.ahead(state, now);
-        let units = self.span_of(units.min(self.burst));
-        let back = self.state(now, ahead.saturating_sub(units));
-        self.set(state, back);
-    }
-
     /// Denies by the [bound](Algorithm::deny_bound) of an earlier denial what would not fit within `patience` µs either: for a rule
     /// whose requests [wait](crate::Rule::wait). `None`: the bound does not decide, read the state.
     ///

@@ -2,7 +2,7 @@
 
 use tollgate_core::Tick;
 use tollgate_prefilter::{Grant, LeaseHolder, LeaseQuery, ReturnedLease};
-use tollgate_test_reference::TrackedLeases;
+use tollgate_test_reference::{TrackedLeases, put_back};
 
 use crate::{bucket::Bucket, system::Pending};
 
@@ -79,7 +79,7 @@ impl Fault {
                     && let Some(tracked) = tracked(&mut state.leases, grant)
                 {
                     *tracked -= grant.size;
-                    quota.put_back(&mut state.arrival, clock, grant.left);
+                    put_back(quota, &mut state.arrival, clock, grant.left);
                 }
             }
             Some(Self::OneLife) => {
@@ -91,7 +91,7 @@ impl Fault {
                 if let Some(grant) = query.returned
                     && tracked(&mut state.leases, grant).is_none()
                 {
-                    quota.put_back(&mut state.arrival, clock, grant.left);
+                    put_back(quota, &mut state.arrival, clock, grant.left);
                 }
             }
             Some(Self::Forgiven) => state.owed = 0,

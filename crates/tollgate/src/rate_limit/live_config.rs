@@ -286,7 +286,7 @@ impl fmt::Debug for LiveConfig {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use http::HeaderMap;
     use tollgate_core::{MINUTE, MemoryStore, Quota, striped};
@@ -357,17 +357,14 @@ mod tests {
                 .map(|config| Arc::strong_count(&lock(config)))
                 .collect()
         };
-        let (service, policies) = (
-            Mutex::new(ServiceConfig::new(Arc::clone(&live))),
-            Mutex::new(Vec::new()),
-        );
-        striped::on_each_stripe(|| {
-            let mut expected = counts();
+        let service = Mutex::new(ServiceConfig::new(Arc::clone(&live)));
+        let request = || {
+            let (mut expected, stripe) = (counts(), striped::current_stripe());
             // The second and third time, the service remembers it: on the first stripe, and where it goes on.
             let mut service = lock(&service);
             let held = [service.load(), service.load(), service.load()];
             drop(service);
-            expected[striped::current_stripe()] += held.len();
+            expected[stripe] += held.len();
             assert_eq!(counts(), expected);
 
             // Prepared values are counted as well.
@@ -377,10 +374,17 @@ mod tests {
             let mut fields = HeaderMap::new();
             let verdicts = decision.verdicts();
             held[0].headers.write(&mut fields, verdicts, rules.set());
-            lock(&policies).push(fields[RATELIMIT_POLICY].as_bytes().as_ptr() as usize);
-        });
-        let policies = lock(&policies);
-        let distinct: BTreeSet<_> = policies.iter().collect();
+            let policy = fields[RATELIMIT_POLICY].as_bytes().as_ptr() as usize;
+            (stripe, policy)
+        };
+        // New threads have the stripes in rotation.
+        let mut policies = BTreeMap::new();
+        while policies.len() < live.current.iter().count() {
+            let requested = std::thread::scope(|scope| scope.spawn(request).join());
+            let (stripe, policy) = requested.expect("no panic");
+            policies.insert(stripe, policy);
+        }
+        let distinct: BTreeSet<_> = policies.values().collect();
         assert_eq!(
             distinct.len(),
             policies.len(),
