@@ -5,7 +5,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{
-        Arc, PoisonError, RwLock,
+        Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -62,7 +62,7 @@ impl Code {
 /// The checks of a door.
 pub(crate) struct Checks {
     door: &'static str,
-    by_domain: RwLock<HashMap<Box<str>, Arc<[Counter; 3]>>>,
+    by_domain: Mutex<HashMap<Box<str>, [Counter; 3]>>,
     seconds: Histogram,
     without_store: Counter,
     pub(crate) unmatched: Counter,
@@ -72,7 +72,7 @@ impl Checks {
     pub(crate) fn new(door: &'static str) -> Self {
         Self {
             door,
-            by_domain: RwLock::default(),
+            by_domain: Mutex::default(),
             seconds: histogram!(SECONDS, "door" => door),
             without_store: counter!("tollgate_checks_without_store_total", "door" => door),
             unmatched: counter!("tollgate_unmatched_descriptors_total", "door" => door),
@@ -89,33 +89,25 @@ impl Checks {
 
     pub(crate) fn count(&self, domain: &str, code: Code, began: Instant) {
         self.seconds.record(began.elapsed());
-        self.of(domain)[code as usize].increment(1);
-    }
-
-    fn of(&self, domain: &str) -> Arc<[Counter; 3]> {
-        let known = self
+        let mut known = self
             .by_domain
-            .read()
+            .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(counters) = known.get(domain) {
-            return Arc::clone(counters);
+            return counters[code as usize].increment(1);
         }
         let domain = if known.len() < MAX_DOMAINS {
             domain
         } else {
             "(other)"
         };
-        drop(known);
-        let mut known = self
-            .by_domain
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        // All of them, so that the first one is not missed that somebody waits for.
         let counters = known.entry(domain.into()).or_insert_with(|| {
-            Arc::new(["ok", "over_limit", "invalid"].map(
+            ["ok", "over_limit", "invalid"].map(
                 |code| counter!(CHECKS, "door" => self.door, "domain" => domain.to_owned(), "code" => code),
-            ))
+            )
         });
-        Arc::clone(counters)
+        counters[code as usize].increment(1);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Paths as a proxy has them, for conditions of rules.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 
@@ -94,19 +96,13 @@ fn decoded(segment: &[u8]) -> Vec<u8> {
 
 fn encode(bytes: &[u8], text: &mut String) {
     for &byte in bytes {
-        match byte {
-            b'<' | b'>' | b'`' | b'"' | b'\\' | b'^' | b'{' | b'|' | b'}' => hex(byte, text),
-            0x21..=0x7e => text.push(char::from(byte)),
-            _ => hex(byte, text),
+        if byte.is_ascii_graphic() && !b"<>`\"\\^{|}".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Nothing is wrong with writing to a text.
+            let _ = write!(text, "%{byte:02X}");
         }
     }
-}
-
-fn hex(byte: u8, text: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    text.push('%');
-    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    text.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
 #[cfg(test)]
