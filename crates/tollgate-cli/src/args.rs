@@ -1,7 +1,6 @@
 //! Arguments that several commands have: which Redis, who changes something and why, a request.
 
 use std::{
-    fmt::Display,
     io::{self, Write as _},
     net::IpAddr,
     path::PathBuf,
@@ -98,24 +97,10 @@ impl RedisArgs {
 
     /// Whom an encrypted connection trusts. `None`: the address does not ask for encryption.
     pub(crate) fn certificates(&self) -> Result<Option<Certificates>, Failure> {
-        let is_encrypted = self.address()?.is_encrypted;
-        if is_encrypted {
-            // It may have been done before.
-            let _ = default_provider().install_default();
-        }
-        let Some(file) = &self.ca else {
-            return Ok(is_encrypted.then(Certificates::of_system));
-        };
-        if !is_encrypted {
-            return Err(Failure::usage(
-                "--ca is for encrypted connections; write the address as rediss://host",
-            ));
-        }
-        let wrong = |why: &dyn Display| Failure::usage(format!("--ca {}: {why}", file.display()));
-        let pem = std::fs::read(file).map_err(|why| wrong(&why))?;
-        let trusted = Certificates::of_authorities(pem);
-        trusted.client_config().map_err(|why| wrong(&why))?;
-        Ok(Some(trusted))
+        // It may have been done before.
+        let _ = default_provider().install_default();
+        let trusted = Certificates::of_address(&self.address()?, self.ca.as_deref());
+        trusted.map_err(|wrong| Failure::usage(format!("--ca {wrong}")))
     }
 
     /// The rules in Redis.

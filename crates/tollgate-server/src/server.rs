@@ -20,7 +20,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
 use tollgate_ledger::Ledger;
-use tollgate_redis::{Address, RedisStore, RedisStoreBuilder};
+use tollgate_redis::{RedisStore, RedisStoreBuilder};
 use tollgate_rules::{
     Bindings, LiveRules, RuleDocument, RuleText,
     redis::{Certificates, RedisRules},
@@ -333,8 +333,11 @@ fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistake
 
 /// The store, and whom an encrypted connection to it trusts.
 fn builder(redis: &RedisSettings) -> Result<(RedisStoreBuilder, Option<Certificates>), Mistakes> {
+    // It may have been done before.
+    let _ = default_provider().install_default();
     let address = redis.address()?;
-    let trusted = trusted(redis, &address.parse().map_err(Mistakes::one)?)?;
+    let parsed = address.parse().map_err(Mistakes::one)?;
+    let trusted = Certificates::of_address(&parsed, redis.ca.as_deref()).map_err(Mistakes::one)?;
     let mut builder = RedisStore::builder(address, &redis.namespace, redis.keys()?);
     if let Some(partition) = &redis.partition {
         builder = builder.partition(partition.clone());
@@ -343,26 +346,4 @@ fn builder(redis: &RedisSettings) -> Result<(RedisStoreBuilder, Option<Certifica
         builder = builder.tls(trusted.client_config().map_err(Mistakes::one)?);
     }
     Ok((builder.deadline(MAX_WAIT), trusted))
-}
-
-/// Whom an encrypted connection to Redis trusts.
-fn trusted(redis: &RedisSettings, address: &Address) -> Result<Option<Certificates>, Mistakes> {
-    if !address.is_encrypted {
-        return match &redis.ca {
-            Some(_) => Err(Mistakes::one(
-                "ca of [redis] is for encrypted connections; write the address as rediss://host",
-            )),
-            None => Ok(None),
-        };
-    }
-    // It may have been done before.
-    let _ = default_provider().install_default();
-    let Some(file) = &redis.ca else {
-        return Ok(Some(Certificates::of_system()));
-    };
-    let pem = std::fs::read(file).map_err(|why| Mistakes::of(file, why))?;
-    let trusted = Certificates::of_authorities(pem);
-    let usable = trusted.client_config();
-    usable.map_err(|why| Mistakes::of(file, why))?;
-    Ok(Some(trusted))
 }

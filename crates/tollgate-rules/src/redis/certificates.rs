@@ -1,6 +1,6 @@
 //! Whom encrypted connections trust.
 
-use std::{fmt::Display, sync::Arc};
+use std::{fmt::Display, path::Path, sync::Arc};
 
 use ::redis::{ClientTlsConfig, TlsCertificates};
 use tokio_rustls::rustls::{
@@ -8,6 +8,7 @@ use tokio_rustls::rustls::{
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
+use tollgate_redis::Address;
 
 use crate::redis::push_error::{PushError, PushErrorKind};
 
@@ -17,6 +18,30 @@ use crate::redis::push_error::{PushError, PushErrorKind};
 pub struct Certificates(pub(super) TlsCertificates);
 
 impl Certificates {
+    /// Whom a connection to this address trusts: the authorities of a file or, without one, of the system. `None`: it is not encrypted.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or has no authority, or one for a connection that is not encrypted; as
+    /// [`client_config`](Self::client_config).
+    pub fn of_address(address: &Address, file: Option<&Path>) -> Result<Option<Self>, PushError> {
+        let Some(file) = file else {
+            return Ok(address.is_encrypted.then(Self::of_system));
+        };
+        let wrong = |why: &dyn Display| {
+            PushError::new(PushErrorKind::Setting, format!("{}: {why}", file.display()))
+        };
+        if !address.is_encrypted {
+            return Err(wrong(
+                &"it is for encrypted connections; write the address as rediss://host",
+            ));
+        }
+        let pem = std::fs::read(file).map_err(|why| wrong(&why))?;
+        let trusted = Self::of_authorities(pem);
+        trusted.client_config().map_err(|why| wrong(&why))?;
+        Ok(Some(trusted))
+    }
+
     /// Trusts the authorities that the system knows.
     pub fn of_system() -> Self {
         Self(TlsCertificates {
