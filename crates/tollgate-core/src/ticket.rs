@@ -198,10 +198,9 @@ impl Ticket {
     }
 
     /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
-    pub fn settle_each(mut self, mut cost: impl FnMut(&Check) -> Option<u64>) {
+    pub fn settle_each(self, mut cost: impl FnMut(&Check) -> Option<u64>) {
         self.settle_as(|hold| settlement_to(hold, cost(&hold.check)));
-        self.holds.clear();
-        self.durable = None;
+        self.forget();
     }
 
     /// Gives everything back.

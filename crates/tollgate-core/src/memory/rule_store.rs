@@ -151,7 +151,7 @@ impl MemoryRuleStore {
                     false => 0,
                 };
                 if paid > 0 && rule.is_durable() {
-                    self.paid.tell(&hold.check, paid);
+                    self.paid.tell(hold, Some(paid));
                 }
                 return Settlement::Charge(units - paid);
             }
@@ -238,7 +238,7 @@ impl RuleStore for MemoryRuleStore {
                         };
                         locked.settle(check.key(), &plan, now, hold, how);
                     } else {
-                        self.paid.tell_kept(hold);
+                        self.paid.tell(hold, None);
                     }
                     if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
                         let counted = locked.count_for_block(check.key(), &plan, block, now);

@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::{
-    algorithm::Taken,
     check::Check,
     credits::{Balance, CreditChange, CreditState},
     decision::Decision,
@@ -82,17 +81,10 @@ impl PaidHook {
         let _ = self.0.set(Box::new(hear));
     }
 
-    /// Tells it what a balance has paid.
-    pub fn tell(&self, check: &Check, units: u64) {
+    /// Tells it what a balance has paid of a charge; `None`: the hold, all of which was to come back, stays taken.
+    pub fn tell(&self, hold: &Hold, paid: Option<u64>) {
         if let Some(hear) = self.0.get() {
-            hear(&Hold::of_store(*check, Taken::new(0, 0)), Some(units));
-        }
-    }
-
-    /// Tells it that a hold, all of which was to come back, stays taken.
-    pub fn tell_kept(&self, hold: &Hold) {
-        if let Some(hear) = self.0.get() {
-            hear(hold, None);
+            hear(hold, paid);
         }
     }
 }

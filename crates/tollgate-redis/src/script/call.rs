@@ -31,10 +31,9 @@ pub(crate) enum SettledReply {
     /// What has [lapsed](crate::script::reply::ScriptReply::lapsed_units), of a refund where requests wait, or of a charge of a rule with
     /// debt: of that, these units lapse without an answer.
     Lapsed { at_risk: u64 },
-    /// What a balance has [paid](crate::script::reply::ScriptReply::paid_units), of the charge of a durable rule.
-    Paid,
-    /// Whether it stays taken for a repeat of its request, in the same place.
-    Kept(Hold),
+    /// What a balance has [paid](crate::script::reply::ScriptReply::paid_units), of the charge of a durable rule; or in its place, what
+    /// stays taken for a repeat of a request that was to get all back.
+    Paid { hold: Hold, is_charge: bool },
     /// The [block](crate::script::reply::ScriptReply::block) of a settled request that counts.
     Block,
 }
@@ -200,13 +199,11 @@ impl ScriptCall {
             }
             // What a ledger corrects is of the quota alone.
             let is_payable = is_charge && rule_args.has_credits && taken.fresh_at > 0;
-            if rule_args.durable && is_payable {
-                tell(SettledReply::Paid);
-            }
             let is_whole = !is_charge && units == check.cost();
             let id = rules.id_of(rule_args, check).filter(|_| is_whole);
-            if id.is_some() {
-                tell(SettledReply::Kept(*hold));
+            if rule_args.durable && is_payable || id.is_some() {
+                let hold = *hold;
+                tell(SettledReply::Paid { hold, is_charge });
             }
             if counts {
                 tell(SettledReply::Block);

@@ -152,16 +152,12 @@ impl RuleSetContext {
                     let lapsed = reply.lapsed_units(it.place).unwrap_or(at_risk);
                     self.lapse(&it.check, lapsed);
                 }
-                SettledReply::Paid => {
+                SettledReply::Paid { hold, is_charge } => {
                     let units = reply.paid_units(it.place);
                     if units > 0 {
-                        self.paid.tell(&it.check, units);
+                        self.paid.tell(&hold, is_charge.then_some(units));
                     }
                 }
-                SettledReply::Kept(hold) if reply.paid_units(it.place) > 0 => {
-                    self.paid.tell_kept(&hold);
-                }
-                SettledReply::Kept(_) => {}
                 SettledReply::Block => {
                     report_block(&self.rules, &it.check, reply.block(it.place));
                 }
