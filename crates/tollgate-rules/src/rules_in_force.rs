@@ -105,6 +105,7 @@ impl RulesInForce {
         let lines = vec![format!("{} to begin with", number_of(status.rules, "rule"))];
         sinks.record(&AuditRecord {
             after: status.revision,
+            is_pushed: text.is_pushed(),
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
         show_metrics(&status, now);
@@ -327,7 +328,7 @@ impl State {
         let mut changed = (Ok(Vec::new()), None);
         if !is_in_force && !is_replaced {
             let now = now();
-            let lost = text.lost_of(&self.text, now);
+            let (lost, is_pushed) = (text.lost_of(&self.text, now), text.is_pushed());
             let (changes, lines) = match self.replace_text(bindings, text, now) {
                 Ok(done) => done,
                 Err(wrong) => return self.reject(author, Some(hash), wrong),
@@ -340,6 +341,10 @@ impl State {
             self.status.revision = of_source.unwrap_or(before + 1);
             self.since = now;
             let record = self.record(AuditKind::Accepted, author, before, lines);
+            let record = AuditRecord {
+                is_pushed,
+                ..record
+            };
             changed = (Ok(changes), Some(record));
         }
         self.status.last_rejection = None;

@@ -170,7 +170,7 @@ const WAITING: usize = 1_000;
 /// Writes the audit of a process into the stream in Redis: made by [`RedisRules::audit_sink`].
 ///
 /// The push of a document is recorded in the stream when it is stored. This adds what each process sees itself: its denials, its own
-/// overrides and switches, and documents that it rejects. While Redis is unavailable, the stream misses records; each of them is
+/// overrides and switches, documents from elsewhere, and those that it rejects. While Redis is unavailable, the stream misses records; each of them is
 /// still an event.
 #[derive(Debug)]
 pub struct RedisAudit {
@@ -244,8 +244,7 @@ impl RedisRules {
 impl AuditSink for RedisAudit {
     fn record(&self, record: &AuditRecord) {
         // Each process puts the same document in force; it is in the stream once, from its push.
-        let is_pushed = record.kind == AuditKind::Accepted && record.before != record.after;
-        if !is_pushed {
+        if !record.is_pushed {
             // More than may wait are lost: a request does not wait for them.
             let _ = self.records.try_send(record.clone());
         }
@@ -287,6 +286,7 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
         author: Author::new(field("actor")).because(field("reason")),
         before: field("before").parse().unwrap_or(0),
         after: field("after").parse().unwrap_or(0),
+        is_pushed: false,
         lines: field("changes").lines().map(str::to_owned).collect(),
     }
 }

@@ -98,4 +98,16 @@ async fn denials_and_changes_of_one_process_are_in_the_stream_without_keys() {
     let hash = entries(&redis).await[0].client;
     let hash = hash.expect("there is a secret");
     assert!(format!("{hash:032x}").starts_with(client));
+
+    // A document that this process alone has is nobody's push.
+    let own = text.replace("1/h", "2/h");
+    bob.replace(own, Format::Toml).expect("a right document");
+    let newest = async || redis.audit(1).await.expect("Redis is there")[0].to_string();
+    while !newest()
+        .await
+        .contains("fixed_window 1/h → fixed_window 2/h")
+    {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        sleep(Duration::from_millis(10)).await;
+    }
 }
