@@ -269,10 +269,5 @@ impl Base {
 
 /// As a text of TOML, whose escapes are those of JSON.
 fn quoted(text: &str) -> String {
-    let json = Value::Text(text.to_owned()).to_string();
-    let letters = json.chars().map(|c| match c {
-        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
-        c => c.to_string(),
-    });
-    letters.collect()
+    Value::Text(text.to_owned()).to_string()
 }
