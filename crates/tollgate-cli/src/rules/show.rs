@@ -163,13 +163,6 @@ pub(crate) async fn history(args: &HistoryArgs) -> Result<Report, Failure> {
     };
     let (mut lagging, mut history) = (Vec::new(), Vec::new());
     for process in &fleet.lagging_processes {
-        let name = report::line(&process.name, 60);
-        let time = report::duration(process.lagging_for);
-        text += &format!("  {name} has revision {}, for {time}", process.revision);
-        if let Some(why) = &process.rejection {
-            text += &format!(": {}", report::line(why, 300));
-        }
-        text += "\n";
         lagging.push(json!({
             "name": process.name,
             "revision": process.revision,
