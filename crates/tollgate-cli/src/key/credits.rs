@@ -1,6 +1,9 @@
 //! `tollgate key grant` and `revoke`: the balance of one client.
 
-use std::slice;
+use std::{
+    io::{self, Write as _},
+    slice,
+};
 
 use clap::Args;
 use serde_json::json;
@@ -174,7 +177,14 @@ impl CreditArgs {
         })?;
         if balance.changed > 0 {
             let record = redis.record(AuditKind::Credits, &client, &what, &author);
-            record.await?;
+            // It is done, whatever becomes of the record.
+            if let Err(wrong) = record.await {
+                let _ = writeln!(
+                    io::stderr(),
+                    "warning: the audit has no record of it: {}",
+                    report::lines(&wrong.message)
+                );
+            }
         }
         Ok(balance)
     }

@@ -572,4 +572,12 @@ fn a_grant_counts_once_is_shown_and_is_taken_back() {
     program
         .run(&other)
         .assert(2, &["add `credits = true` to the rule"]);
+    // What is done is said also where the audit has no place for it.
+    let _: String = server.ask(&["SET", "{shop}:rules:audit", "no stream"]);
+    let second = words("key grant pages acme --id invoice-2 --units 10 --until 2d");
+    let ran = program.run(&[&second[..], BECAUSE].concat());
+    ran.assert(
+        0,
+        &["10 units were granted", "the audit has no record of it"],
+    );
 }
