@@ -126,7 +126,7 @@ fn a_replica_is_an_error_that_names_its_master() {
 #[test]
 fn a_user_with_too_few_rights_sees_which_are_missing() {
     let server = RedisServer::start(WELL);
-    let rights = "on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time \
+    let rights = "on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time +pttl \
                   +zadd +zremrangebyscore +zcard +zrange +pexpire";
     let program = Program::on(&server, RULES).set("REDIS_URL", &server.url_of("limits", "sesame"));
     let with = |rights: &str, code: i32| {
