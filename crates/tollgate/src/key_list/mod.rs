@@ -1,7 +1,7 @@
 //! Lists of keys and networks: revoked API keys, abusive networks, partners who are never limited.
 //!
 //! A list is made once, given to the rules that ask it, and [set](KeyList::set) anew whenever it changes, also while requests are
-//! decided: each sees the whole of one version. With [`Quota::none`](crate::Quota::none) it denies, and in
+//! decided: each look-up sees the whole of one version. With [`Quota::none`](crate::Quota::none) it denies, and in
 //! [`exempt`](crate::RequestRule::exempt) it lets pass.
 //!
 //! ```
