@@ -1,10 +1,17 @@
 //! Requests that are shed by their priority.
 
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response};
 use tollgate::{
     Head, SECOND,
-    clock::ManualClock,
+    clock::{Clock, ManualClock},
     key::{PeerAddr, header},
     shed::{Capacity, Priority, ShedLayer, TrustedHeaders},
 };
@@ -109,6 +116,29 @@ async fn the_share_falls_slowly_after_a_peak_and_nothing_is_shed_below_the_thres
     assert!((25..=55).contains(&served), "{served}");
     drop(still_busy);
     assert_eq!(status(&app, request_for("/p3")).await, 200);
+}
+
+#[tokio::test]
+async fn a_request_that_is_shed_takes_the_place_of_no_other() {
+    let (meanwhile, seen) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+    let (next, answer) = (Arc::clone(&meanwhile), Arc::clone(&seen));
+    // A request that may be shed reads the clock. Then another one comes, before it is decided.
+    let app = behind(shed(10).clock(Clock::custom(move || {
+        let app: Option<Router> = next.lock().unwrap().take();
+        if let Some(app) = app {
+            let request = pin!(status(&app, request_for("/p1")));
+            let polled = request.poll(&mut Context::from_waker(Waker::noop()));
+            *answer.lock().unwrap() = Some(polled);
+        }
+        0
+    })));
+    let mut busy = busy(&app, 10).await;
+    assert_eq!(status(&app, request_for("/p3")).await, 503);
+    busy.truncate(8);
+    *meanwhile.lock().unwrap() = Some(app.clone());
+    assert_eq!(status(&app, request_for("/p3")).await, 503);
+    // Eight of ten are in flight, and P1 is shed from nine on.
+    assert_eq!(seen.lock().unwrap().take(), Some(Poll::Ready(200)));
 }
 
 #[tokio::test]

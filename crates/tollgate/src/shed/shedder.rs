@@ -92,31 +92,39 @@ impl Shedder {
         let priority = fixed
             .or_else(of_peer)
             .unwrap_or_else(|| (self.priority)(head));
-        let others = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        // Dropped where the request is shed.
-        let mut request = InFlight {
+        let mut others = self.in_flight.load(Ordering::Relaxed);
+        loop {
+            let load = self.load(others);
+            self.observer.load(load, others + 1, &self.capacity);
+            if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
+                let now = self.clock.now();
+                // What decides says nothing of the jitter: those that are shed have small draws.
+                let hash = self.draw(head, now);
+                let [draw, jitter] = [hash >> 32, hash & u64::from(u32::MAX)]
+                    .map(|bits| bits as f64 / 2_f64.powi(32));
+                if self.is_shed(priority, load, draw, now) {
+                    self.observer.shed(priority, load);
+                    return Err(self.retry_after.mul_f64(1.0 + jitter));
+                }
+            }
+            // One that is shed is never counted: it would take the place of another.
+            let counted = self.in_flight.compare_exchange_weak(
+                others,
+                others + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match counted {
+                Ok(_) => break,
+                Err(changed) => others = changed,
+            }
+        }
+        Ok(InFlight {
             place: Some(Place(Arc::clone(&self.in_flight))),
             shedder: Arc::clone(self),
             others,
-            began: None,
-        };
-        let load = self.load(others);
-        self.observer.load(load, others + 1, &self.capacity);
-        if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
-            let now = self.clock.now();
-            // What decides says nothing of the jitter: those that are shed have small draws.
-            let hash = self.draw(head, now);
-            let [draw, jitter] =
-                [hash >> 32, hash & u64::from(u32::MAX)].map(|bits| bits as f64 / 2_f64.powi(32));
-            if self.is_shed(priority, load, draw, now) {
-                self.observer.shed(priority, load);
-                return Err(self.retry_after.mul_f64(1.0 + jitter));
-            }
-        }
-        if matches!(self.capacity.0, Signal::Adaptive(_)) {
-            request.began = Some(self.clock.now());
-        }
-        Ok(request)
+            began: matches!(self.capacity.0, Signal::Adaptive(_)).then(|| self.clock.now()),
+        })
     }
 
     /// The share of the capacity that is in use, without this request.
