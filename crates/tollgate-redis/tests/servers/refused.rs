@@ -315,7 +315,7 @@ async fn a_start_that_should_fail_does_so_where_redis_would_refuse_its_requests(
         (
             "ACL SETUSER limiter resetkeys ~other:*",
             "ACL SETUSER limiter resetkeys ~*",
-            "`access`",
+            "`redis`",
         ),
         (
             "REPLICAOF 127.0.0.1 1",
