@@ -193,7 +193,7 @@ impl RuleMetrics {
             self.store_failures.increment(1);
         }
         let kind = match self.is_enforced {
-            true => Kind::enforced(verdict, decision),
+            true => Kind::enforced(verdict, decision, rule.at_most_wait().is_some()),
             false => Kind::reported(verdict),
         };
         let Some(kind) = kind else { return };

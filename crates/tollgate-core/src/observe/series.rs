@@ -62,19 +62,25 @@ pub(super) struct Series {
 }
 
 impl Kind {
-    /// The kind of a verdict about an enforced rule. `None`: nothing was decided.
-    pub(super) fn enforced(verdict: &Verdict, decision: &Decision) -> Option<Self> {
+    /// The kind of a verdict about an enforced rule, which may let requests `wait`. `None`: nothing was decided.
+    pub(super) fn enforced(verdict: &Verdict, decision: &Decision, waits: bool) -> Option<Self> {
+        let turned_away = match decision.reason() {
+            Some(Reason::QueueFull) => Some(Self::DeniedQueueFull),
+            Some(Reason::WaitExpired) => Some(Self::DeniedWaitExpired),
+            _ => None,
+        };
         match verdict.outcome() {
+            // Its queue has denied the request, whatever fits by now, and whether the store answers.
+            Outcome::Allow | Outcome::Failed if waits && turned_away.is_some() => turned_away,
             Outcome::Allow if verdict.is_degraded() => Some(Self::Degraded),
             Outcome::Allow if decision.is_allowed() && verdict.is_repeat() => Some(Self::Repeated),
             Outcome::Allow if decision.is_allowed() => Some(Self::Allowed),
             Outcome::Allow => Some(Self::Withheld),
-            Outcome::Deny => Some(match decision.reason() {
-                Some(Reason::QueueFull) => Self::DeniedQueueFull,
-                Some(Reason::WaitExpired) => Self::DeniedWaitExpired,
+            Outcome::Deny if turned_away.is_some() => turned_away,
+            Outcome::Deny => Some(match verdict.retry() {
                 _ if verdict.is_blocked() => Self::DeniedBlocked,
                 _ if !verdict.has_numbers() => Self::DeniedStoreFailed,
-                _ if verdict.retry() == Retry::Never => Self::DeniedNever,
+                Retry::Never => Self::DeniedNever,
                 _ if verdict.is_of_slots() => Self::DeniedSlots,
                 _ => Self::DeniedQuota,
             }),
@@ -120,6 +126,24 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithm::Assessment;
+
+    #[test]
+    fn a_request_that_a_queue_turned_away_is_denied_by_the_rule_that_waits_whatever_it_says() {
+        let fits = Assessment::new(true, 3, 0, Retry::Now);
+        let fits = Verdict::new(0, 0, fits, Source::Store);
+        let failed = Verdict::unanswered(0, 0, Outcome::Failed);
+        for (reason, kind) in [
+            (Reason::QueueFull, Kind::DeniedQueueFull),
+            (Reason::WaitExpired, Kind::DeniedWaitExpired),
+        ] {
+            for (verdict, of_other) in [(fits, Some(Kind::Withheld)), (failed, None)] {
+                let denied = Decision::new(1, [verdict], |_| true).denied_for(reason);
+                assert_eq!(Kind::enforced(&verdict, &denied, true), Some(kind));
+                assert_eq!(Kind::enforced(&verdict, &denied, false), of_other);
+            }
+        }
+    }
 
     #[test]
     fn each_series_has_labels_of_its_own() {
