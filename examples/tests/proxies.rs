@@ -338,6 +338,22 @@ async fn nginx_asks_by_auth_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nginx_takes_the_fields_of_many_rules() {
+    let rule = |n| {
+        format!(
+            "[[rules]]\nname = 'one-of-very-many-rules-{n}'\nlimit = 'fixed_window 1/h'\nby = 'client_ip'\nwhen = {{ path = '/many' }}\n"
+        )
+    };
+    let rules: String = (0..60).map(rule).collect();
+    let edge = Edge::start("", Some(&format!("version = 1\n{rules}"))).await;
+    let nginx = edge.nginx().await;
+    for status in [200, 429] {
+        let answer = nginx.curl("/many", &[]).await;
+        assert_eq!(answer.status, status, "{answer:?} {}", nginx.output());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caddy_asks_by_a_request_before() {
     let mut edge = Edge::start("", None).await;
     let caddy = edge
