@@ -6,7 +6,7 @@ use crate::connection::options::NodeEvent;
 
 tollgate_core::metric_names! {
     seconds CALL_DURATION "tollgate_redis_call_duration_seconds"
-        "How long requests have waited for Redis, by outcome"
+        "How long requests and settlements have waited for Redis, by outcome"
     seconds ROUND_TRIP "tollgate_redis_round_trip_duration_seconds"
         "From a command that is sent to its answer: the network and Redis, without the wait before"
     seconds QUEUE "tollgate_redis_queue_duration_seconds"
@@ -16,7 +16,7 @@ tollgate_core::metric_names! {
     counter RESENT "tollgate_redis_resent_total"
         "Calls that had not run and were sent once more, by why"
     counter ERRORS "tollgate_redis_errors_total"
-        "Requests that Redis has not decided, by error; those with `unknown` may have been counted"
+        "Requests that Redis has not decided and settlements that it has not made, by error; those with `unknown` may have been counted"
     counter CALLS_SAVED "tollgate_redis_calls_saved_total"
         "Requests that this process has decided without a call"
     counter SETTLEMENTS_LOST "tollgate_redis_settlements_lost_total"
