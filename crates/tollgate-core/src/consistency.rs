@@ -131,12 +131,13 @@ mod tests {
             };
             RuleSet::new([rule.consistency(consistency)]).is_ok()
         };
-        let rule = || Rule::new("api", Quota::gcra(100, MINUTE));
+        let rule = || Rule::new("api", Quota::gcra(1_000, MINUTE).burst(100));
         let often = Duration::from_millis(50);
+        assert!(is_right(rule(), often, 0));
         assert!(is_right(rule(), often, 100));
         assert!(!is_right(rule(), often, 101));
         assert!(!is_right(rule(), Duration::ZERO, 1));
-        let with_plan = || rule().plan("gold", Quota::gcra(200, MINUTE));
+        let with_plan = || rule().plan("gold", Quota::gcra(1_000, MINUTE).burst(200));
         assert!(is_right(with_plan(), often, 200));
         assert!(!is_right(with_plan(), often, 201));
         // A plan without a limit is none of them.

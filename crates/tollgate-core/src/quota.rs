@@ -774,10 +774,13 @@ mod tests {
     #[test]
     fn a_quota_that_cannot_work_says_what_would() {
         refused(
-            Quota::fixed_window(0, SECOND),
-            &["limit of 0", "at least 1"],
+            Quota::concurrent(2).burst(3),
+            &["burst of 3", "Quota::concurrent(3)"],
         );
-        refused(Quota::gcra(5, SECOND).burst(0), &["burst of 0"]);
+        refused(
+            Quota::gcra(2, SECOND).typically(SECOND),
+            &["typical", "Quota::concurrent"],
+        );
         refused(
             Quota::gcra(5, SECOND).burst(MAX_UNITS + 1),
             &["burst of 1000000000000000", "larger units"],
@@ -789,10 +792,6 @@ mod tests {
         refused(
             Quota::concurrent(5).typically(Duration::from_nanos(1_500)),
             &["1.5µs", "whole"],
-        );
-        refused(
-            Quota::gcra(5, Duration::ZERO),
-            &["time of 0", "at least 1 µs"],
         );
         refused(
             Quota::sliding_log(70_000, MINUTE),

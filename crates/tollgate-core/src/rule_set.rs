@@ -368,6 +368,8 @@ impl fmt::Display for Numbers<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         algorithm_kind::AlgorithmKind,
@@ -393,7 +395,6 @@ mod tests {
         refused([], K::RuleSet, &["no rule"]);
         refused([Rule::new("a\r\nb", quota)], K::Name, &["\\r"]);
         refused([Rule::new("größe", quota)], K::Name, &["größe", "ö"]);
-        refused([Rule::new("a".repeat(65), quota)], K::Name, &["65"]);
         refused(
             [Rule::new("dear", quota).cost(11)],
             K::Cost,
@@ -463,6 +464,25 @@ mod tests {
             [Rule::new("api", quota).on_store_error(OnStoreError::Cap(Quota::gcra(0, MINUTE)))],
             K::Quota,
             &["cap for store failures", "limit of 0"],
+        );
+        let log = Rule::new("log", Quota::sliding_log(5, MINUTE));
+        refused([log.wait(SECOND)], K::Wait, &["leaky_bucket"]);
+        let eventual = |interval| {
+            let eventual = Consistency::Eventual {
+                interval,
+                max_unreported: 10,
+            };
+            Rule::new("waits", quota).consistency(eventual)
+        };
+        refused(
+            [eventual(SECOND).wait(SECOND)],
+            K::Wait,
+            &["Consistency::Exact"],
+        );
+        refused(
+            [eventual(Duration::ZERO)],
+            K::Mode,
+            &["interval of 0", "50 to 500 ms"],
         );
     }
 

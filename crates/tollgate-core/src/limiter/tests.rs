@@ -28,6 +28,7 @@ fn a_check_may_be_given_one_quota_after_another() {
         let left = looked.expect("at once").verdicts()[0].remaining();
         assert_eq!(left, quota.limit());
     }
+    assert!(limiter.quota_for("none", own).is_err());
     let elsewhere = Limiter::new(MemoryStore::new(), [Rule::new("rule", own)]).expect("valid");
     let theirs = elsewhere.check("rule", &Key::shared()).expect("a rule");
     let answer = limiter.acquire(&[theirs.with_plan(1)]).ready();

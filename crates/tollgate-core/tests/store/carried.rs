@@ -149,12 +149,6 @@ fn a_quota_that_is_one_of_the_rule_s_counts_as_that_and_any_other_has_a_number_o
         );
         assert_eq!(number(Quota::unlimited()), 4);
     }
-    for limit in [20, 30, 40] {
-        let brought = limiter.quota_for("rule", quota(limit)).expect("known");
-        let look = check.with_quota(brought).with_cost(0);
-        let decision = limiter.peek(&[look]).ready().expect("at once");
-        assert_eq!(decision.verdicts()[0].remaining(), limit);
-    }
 }
 
 // Plans, and what a denial has taught where plans and clocks change in between.

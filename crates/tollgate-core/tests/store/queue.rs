@@ -1,6 +1,6 @@
 //! Waiting in a queue for units.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
 use tollgate_conformance::RemoteStore;
@@ -38,32 +38,6 @@ async fn waiter(
     });
     tokio::task::yield_now().await;
     task
-}
-
-#[tokio::test(start_paused = true)]
-async fn units_are_given_in_the_order_of_arrival() {
-    let limiter = limiter([Rule::new("rule", slow())]);
-    let one = [check(&limiter, "rule", "a", 1)];
-    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
-    for n in 0..20_u64 {
-        let (limiter, order) = (limiter.clone(), Arc::clone(&order));
-        tasks.push(tokio::spawn(async move {
-            let start = Instant::now();
-            let decision = limiter.acquire_within(&one, PATIENT).await;
-            assert!(decision.expect("it was patient").is_allowed());
-            order
-                .lock()
-                .expect("no thread panics")
-                .push((n, start.elapsed().as_secs()));
-        }));
-        tokio::task::yield_now().await;
-    }
-    for task in tasks {
-        task.await.expect("it ends");
-    }
-    let order = order.lock().expect("no thread panics").clone();
-    assert_eq!(order, (0..20).map(|n| (n, n)).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]

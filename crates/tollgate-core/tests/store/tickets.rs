@@ -20,27 +20,6 @@ use tollgate_core::{
 use crate::{LONG, at_once, check, layered, left};
 
 #[test]
-fn one_rule_of_a_ticket_is_settled_and_the_others_are_let_be() {
-    let rules = [
-        Rule::new("requests", Quota::gcra(10, LONG)),
-        Rule::new("bytes", Quota::gcra(10_000, LONG)),
-    ];
-    let limiter = Limiter::new(MemoryStore::new(), rules).expect("valid");
-    let checks = [
-        check(&limiter, "requests", "ann", 1),
-        check(&limiter, "bytes", "ann", 4_000),
-    ];
-    let decision = at_once(limiter.acquire(&checks));
-    let ticket = limiter.ticket(&checks, &decision);
-    ticket
-        .of_rule("bytes")
-        .expect("the rule is there")
-        .settle(1_500);
-    assert_eq!(left(&limiter, "requests", "ann"), 9);
-    assert_eq!(left(&limiter, "bytes", "ann"), 8_500);
-}
-
-#[test]
 fn a_request_counts_towards_the_block_of_a_rule_whose_part_of_the_ticket_is_dropped() {
     let rules = [
         Rule::new("log-in", Quota::gcra(10, LONG)).block(Block::after(2).count_settled()),
