@@ -124,7 +124,6 @@ macro_rules! conformance_suite {
                 a_rule_that_is_off_and_a_threshold_hold_no_name,
                 of_threads_that_bind_a_name_to_different_quotas_one_wins,
                 another_algorithm_under_a_name_starts_fresh,
-                a_quota_of_a_check_that_the_rule_cannot_count_is_refused,
                 an_unlimited_plan_takes_nothing,
                 an_unlimited_plan_does_not_stand_for_a_limited_one;
             shadows:
@@ -178,7 +177,6 @@ macro_rules! conformance_suite {
                 a_look_at_slots_takes_none,
                 a_reset_leaves_slots_to_the_requests_that_run,
                 another_quota_under_the_name_of_slots_in_use_frees_none,
-                slots_that_cannot_work_are_refused_with_what_would,
                 among_many_tasks_never_more_than_the_limit_run;
         }
     };
@@ -201,7 +199,6 @@ macro_rules! conformance_suite {
                 a_shadow_never_moves_the_start,
                 a_shadow_is_decided_when_all_rules_let_the_request_start,
                 what_has_waited_is_forgotten_only_when_it_is_paid_back,
-                what_cannot_wait_is_refused_with_what_would,
                 among_many_tasks_every_place_is_given_once;
         }
     };

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use tollgate_core::{
-    AlgorithmKind, HOUR, MAX_PERIOD, MemoryStore, Outcome, Quota, Rule, RuleErrorKind,
-};
+use tollgate_core::{MemoryStore, Outcome, Quota, Rule, RuleErrorKind};
 
 use crate::{
     quotas::every_algorithm,
@@ -354,47 +352,5 @@ pub async fn quotas_of_checks_admit_together_what_the_largest_does(subject: &Sub
             passed += 2 * u64::from(limiter.acquire(&[check]).await.is_allowed());
         }
         assert!((30..=40).contains(&passed), "{passed} of {own:?}");
-    }
-}
-
-pub async fn a_quota_of_a_check_that_the_rule_cannot_count_is_refused(subject: &Subject) {
-    for own in every_algorithm(10) {
-        let rules = [
-            Rule::new("rule", own).variable_quota(),
-            Rule::new("fixed", own),
-        ];
-        let limiter = subject.limiter(rules);
-        let refused = |rule: &str, quota: Quota| {
-            let error = limiter.0.quota_for(rule, quota).expect_err("it is refused");
-            error.to_string()
-        };
-        let other = match own.algorithm() {
-            AlgorithmKind::SlidingLog => Quota::fixed_window(10, MAX_PERIOD),
-            _ => Quota::sliding_log(10, MAX_PERIOD),
-        };
-        let error = refused("rule", other);
-        let is = format!(
-            "is a {} and the rule a {}",
-            other.algorithm(),
-            own.algorithm()
-        );
-        assert!(error.contains(&is), "{error}");
-        let hour = match own.algorithm() {
-            AlgorithmKind::FixedWindow => Some(Quota::fixed_window(10, HOUR)),
-            AlgorithmKind::SlidingWindow => Some(Quota::sliding_window(10, HOUR)),
-            AlgorithmKind::SlidingBuckets => Some(Quota::sliding_buckets(10, HOUR)),
-            AlgorithmKind::SlidingLog => Some(Quota::sliding_log(10, HOUR)),
-            _ => None,
-        };
-        if let Some(hour) = hour {
-            let error = refused("rule", hour);
-            assert!(
-                error.contains("would be forgotten by the shorter"),
-                "{error}"
-            );
-        }
-        assert!(refused("rule", Quota::gcra(0, HOUR)).contains("take at least 1"));
-        assert!(refused("fixed", own).contains("add variable_quota() to the rule"));
-        assert!(refused("none", own).contains("\"none\""));
     }
 }

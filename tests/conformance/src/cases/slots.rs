@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Mutex, task::JoinSet};
 use tollgate_core::{
-    Block, Check, Decision, MAX_PERIOD, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind, SECOND,
-    Ticket,
+    Block, Check, Decision, MAX_PERIOD, Outcome, Quota, Reason, Retry, Rule, SECOND, Ticket,
 };
 
 use crate::subject::{Subject, TestLimiter};
@@ -324,35 +323,6 @@ pub async fn another_quota_under_the_name_of_slots_in_use_frees_none(subject: &S
     assert_eq!(slots.left("exports", "a").await, 1);
     drop(running);
     slots.settled("exports", "a", 2, &"it has ended").await;
-}
-
-pub async fn slots_that_cannot_work_are_refused_with_what_would(subject: &Subject) {
-    use RuleErrorKind as K;
-    let refused = |rule: Rule, kind: RuleErrorKind, words: &[&str]| {
-        let rules = tollgate_core::RuleSet::new([rule]);
-        let error = rules.expect_err("it cannot work");
-        assert_eq!(error.kind(), kind, "{error}");
-        for word in words {
-            assert!(error.to_string().contains(word), "{error} lacks {word:?}");
-        }
-    };
-    refused(exports(0), K::Quota, &["0 slots", "at least 1"]);
-    refused(
-        exports(1).cost(2),
-        K::Cost,
-        &["costs 2", "concurrent 1", "at least 2"],
-    );
-    refused(
-        exports(2).plan("gold", Quota::gcra(3, SECOND)),
-        K::Plan,
-        &["gold", "gcra", "concurrent"],
-    );
-    let burst = Rule::new("exports", Quota::concurrent(2).burst(3));
-    refused(burst, K::Quota, &["burst of 3", "Quota::concurrent(3)"]);
-    let typical = Rule::new("rate", Quota::gcra(2, SECOND).typically(SECOND));
-    refused(typical, K::Quota, &["typical", "Quota::concurrent"]);
-    // The store serves what is right.
-    assert!(subject.limiter([exports(1)]).took("exports", "a", 1).await);
 }
 
 pub async fn among_many_tasks_never_more_than_the_limit_run(subject: &Subject) {

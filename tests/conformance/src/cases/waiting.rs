@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{
-    Check, Consistency, Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, RuleErrorKind,
-    SECOND,
-};
+use tollgate_core::{Check, Decision, MINUTE, Outcome, Quota, Reason, Retry, Rule, SECOND};
 
 use crate::subject::{Subject, TestLimiter};
 
@@ -305,28 +302,6 @@ pub async fn what_has_waited_is_forgotten_only_when_it_is_paid_back(subject: &Su
     subject.clock().advance(2 * SECOND / 5);
     let fresh = limiter.take("provider", "a", 1).await;
     assert!(fresh.delay().is_zero());
-}
-
-pub async fn what_cannot_wait_is_refused_with_what_would(subject: &Subject) {
-    let quotas = [
-        (Quota::sliding_log(5, MINUTE), "leaky_bucket"),
-        (Quota::fixed_window(5, MINUTE), "leaky_bucket"),
-        (Quota::gcra(2_000_000, SECOND), "leave wait() out"),
-    ];
-    for (quota, remedy) in quotas {
-        let rule = Rule::new("rule", quota).wait(SECOND);
-        let error = tollgate_core::RuleSet::new([rule]).expect_err("it cannot wait");
-        assert_eq!(error.kind(), RuleErrorKind::Wait, "{error}");
-        assert!(error.to_string().contains(remedy), "{error}");
-    }
-    let eventual = provider(SECOND).consistency(Consistency::Eventual {
-        interval: SECOND,
-        max_unreported: 10,
-    });
-    let error = tollgate_core::RuleSet::new([eventual]).expect_err("it cannot wait");
-    assert!(error.to_string().contains("Consistency::Exact"), "{error}");
-    // The same rule, as it can.
-    drop(subject.limiter([provider(SECOND)]));
 }
 
 pub async fn among_many_tasks_every_place_is_given_once(subject: &Subject) {
