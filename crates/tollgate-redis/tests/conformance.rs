@@ -9,8 +9,11 @@ use std::{
     time::Duration,
 };
 
+use tollgate_conformance::{
+    conformance_suite, credits_suite, reservations_suite, slots_suite, wait_suite,
+};
 use tollgate_core::{
-    Clock, Consistency, RuleError, RuleSet, Store,
+    Clock, Consistency, LeaseShare, RuleError, RuleSet, Store,
     store::{RuleRegistry, RuleStore},
 };
 use tollgate_redis::{Keys, RedisStore, Secret};
@@ -90,13 +93,7 @@ async fn store(clock: Clock, keys: Keys) -> WithServer {
 }
 
 mod hashed {
-    use tollgate_conformance::{
-        conformance_suite, credits_suite, reservations_suite, slots_suite, wait_suite,
-    };
-    use tollgate_core::Clock;
-    use tollgate_redis::Keys;
-
-    use crate::{WithServer, secret};
+    use super::*;
 
     async fn store(clock: Clock) -> WithServer {
         crate::store(clock, Keys::hashed(secret(7))).await
@@ -110,13 +107,7 @@ mod hashed {
 }
 
 mod during_a_change_of_secrets {
-    use tollgate_conformance::{
-        conformance_suite, credits_suite, reservations_suite, slots_suite, wait_suite,
-    };
-    use tollgate_core::Clock;
-    use tollgate_redis::Keys;
-
-    use crate::{WithServer, secret};
+    use super::*;
 
     async fn store(clock: Clock) -> WithServer {
         let keys = Keys::hashed(secret(8)).previous(secret(7));
@@ -131,11 +122,7 @@ mod during_a_change_of_secrets {
 }
 
 mod leased {
-    use tollgate_conformance::{conformance_suite, credits_suite, reservations_suite};
-    use tollgate_core::{Clock, Consistency, LeaseShare};
-    use tollgate_redis::Keys;
-
-    use crate::{WithServer, secret};
+    use super::*;
 
     async fn store(clock: Clock) -> WithServer {
         WithServer {
@@ -153,13 +140,7 @@ mod leased {
 
 /// A unit is due as soon as it was counted, and every few milliseconds somebody looks, beside whatever a case asks.
 mod eventual {
-    use std::time::Duration;
-
-    use tollgate_conformance::conformance_suite;
-    use tollgate_core::{Clock, Consistency};
-    use tollgate_redis::Keys;
-
-    use crate::{WithServer, secret};
+    use super::*;
 
     async fn store(clock: Clock) -> WithServer {
         WithServer {
@@ -176,13 +157,7 @@ mod eventual {
 
 /// Nothing is reported but by who has to ask, which is every second request.
 mod eventual_by_requests {
-    use std::time::Duration;
-
-    use tollgate_conformance::conformance_suite;
-    use tollgate_core::{Clock, Consistency};
-    use tollgate_redis::Keys;
-
-    use crate::{WithServer, secret};
+    use super::*;
 
     async fn store(clock: Clock) -> WithServer {
         WithServer {
