@@ -2,7 +2,7 @@
 
 use tollgate::{
     Head,
-    key::{Extracted, KeyBuf, KeyExtractor, NoKey, PartKind, client_ip, constant, header, method},
+    key::{Extracted, KeyBuf, KeyExtractor, NoKey, PartKind, client_ip, constant, header},
 };
 
 use crate::support::{empty, from, key, parts, with_lines};
@@ -106,15 +106,4 @@ fn a_key_spelled_like_an_address_is_not_that_address() {
         let head = from("192.0.2.1", with_lines("x-api-key", &[spelled]));
         assert_ne!(key(&by, &head), Ok(address.clone()));
     }
-}
-
-#[test]
-fn parts_do_not_meet_by_spelling() {
-    let by = |a: &str, b: &str| key(&(constant(a), constant(b)), &empty());
-    assert_ne!(by("a_b", "c"), by("a", "b_c"));
-    assert_ne!(by("", "abc"), by("abc", ""));
-    assert_ne!(
-        key(&(method(), constant("a")), &empty()),
-        key(&(constant("GET"), constant("a")), &empty())
-    );
 }

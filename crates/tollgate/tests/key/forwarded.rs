@@ -84,12 +84,6 @@ fn a_malformed_line_falls_back_to_the_peer() {
 }
 
 #[test]
-fn a_malformed_line_to_the_left_has_no_effect() {
-    let lines = ["for=\"", "for=203.0.113.9, for=10.0.0.2"];
-    assert_eq!(forwarded(&trusted(), &lines), "203.0.113.9");
-}
-
-#[test]
 fn a_malformed_line_on_the_way_falls_back_to_the_peer() {
     assert_eq!(forwarded(&trusted(), &["for=\"", "for=10.0.0.2"]), PEER);
     let hops = client_ip().forwarded().hops(3);
