@@ -92,14 +92,6 @@ async fn by_default_another_content_type_does_not_evade_the_limit() {
 }
 
 #[tokio::test]
-async fn a_stream_within_the_limit_is_complete() {
-    let weather = Mild::default();
-    let mut served = served(&weather, limits(still(), 10)).await;
-    let summary = served.client.record(reports(10)).await.expect("it fits");
-    assert_eq!(summary.get_ref().reports, 10);
-}
-
-#[tokio::test]
 async fn a_response_that_has_begun_ends_with_the_status() {
     let weather = Mild::default();
     let served = served(&weather, limits(still(), 3)).await;
