@@ -76,6 +76,17 @@ pub fn get(path: &str) -> request::Builder {
     Request::get(path).extension(peer)
 }
 
+/// A [`get`] of `/` by this client, in `x-client`.
+///
+/// # Panics
+///
+/// If the name is no value of a header.
+#[must_use]
+pub fn from(client: &str) -> Request<Body> {
+    let request = get("/").header("x-client", client);
+    request.body(Body::empty()).expect("a request")
+}
+
 /// What can be sent: the path of a [`get`], or a request.
 pub trait Sent {
     /// The request.

@@ -3,6 +3,7 @@
 pub mod app;
 pub mod counted;
 pub mod events;
+pub mod frames;
 pub mod grpc;
 pub mod probe;
 pub mod server;

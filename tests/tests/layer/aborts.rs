@@ -27,7 +27,7 @@ use tollgate::{
     key::header, service::ResponseBody,
 };
 use tollgate_redis::{Keys, RedisStore};
-use tollgate_test_servers::redis_server::RedisServer;
+use tollgate_test_servers::{numbers::Numbers, redis_server::RedisServer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// At once, for each client.
@@ -66,19 +66,6 @@ impl Running {
 impl Drop for Run {
     fn drop(&mut self) {
         self.0.0[&self.1][0].fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Numbers that look random, the same for each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
     }
 }
 
@@ -346,8 +333,8 @@ where
             Error = &'static str,
         >,
 {
-    let mut random = Random(number("TOLLGATE_ABORTS_SEED", 1));
-    let begin = |random: &mut Random, work: &str| {
+    let mut random = Numbers(number("TOLLGATE_ABORTS_SEED", 1));
+    let begin = |random: &mut Numbers, work: &str| {
         let uri = format!("/{work}?{}", "y".repeat(random.below(3) as usize));
         let client = format!("client-{}", random.below(CLIENTS));
         let request = Request::builder().uri(uri).header("x-client", client);

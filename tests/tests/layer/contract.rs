@@ -4,23 +4,18 @@ use std::{
     convert::Infallible,
     future::Future,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     task::{Context, Waker},
     time::Duration,
 };
 
-use axum::{Router, body::Body, routing};
+use axum::body::Body;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tollgate::{MINUTE, Quota, RateLimitLayer, Rule, key::look_up, service::ResponseBody};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{all, per_minute, still},
+    app::{all, per_minute, still, stores},
     probe::{Leaf, Probe},
-    server::Server,
 };
 use tower::{Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit};
 
@@ -59,14 +54,6 @@ where
     response.status().as_u16()
 }
 
-/// A store that answers at once, and one that has to be waited for.
-fn stores() -> [SwitchedStore; 2] {
-    [
-        SwitchedStore::at_once(still().0),
-        SwitchedStore::after(SOON, still().0),
-    ]
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_at_the_same_time_each_bring_a_ready_instance() {
     for store in stores() {
@@ -100,18 +87,6 @@ async fn a_buffer_inside_is_called_through_ready_instances() {
         let allowed = allowed.filter(|response| response.status() == 200).count();
         assert_eq!((allowed, leaf.calls()), (5, 5));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_inner_service_is_not_called_before_the_decision() {
-    let (store, leaf) = (SwitchedStore::after(SOON, still().0), Leaf::default());
-    let mut service = layer(1, store).layer(leaf.clone());
-    let ready = readied(&mut service).await;
-    let mut answer = Box::pin(ready.call(request()));
-    assert!(pending(answer.as_mut()));
-    assert_eq!(leaf.calls(), 0);
-    assert_eq!(answer.await.unwrap().status(), 200);
-    assert_eq!(leaf.calls(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,36 +138,4 @@ async fn a_look_up_is_waited_for_with_the_instance_that_was_ready() {
         assert_eq!(send(&mut service).await, status);
     }
     assert_eq!(leaf.calls(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clones_and_connections_share_their_state() {
-    let served = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&served);
-    let handler = move || async move {
-        count.fetch_add(1, Ordering::SeqCst);
-    };
-    let rule = all(per_minute("five", 5));
-    let layer = RateLimitLayer::new(still().0, [rule]).expect("a valid rule");
-    let app = Router::new().route("/", routing::get(handler).layer(layer));
-    let server = Arc::new(Server::start(app).await);
-    let mut clients = JoinSet::new();
-    for _ in 0..15 {
-        let server = Arc::clone(&server);
-        clients.spawn(async move {
-            let mut passed = 0;
-            for _ in 0..10 {
-                // Ten requests on each of ten connections.
-                let mut connection = server.connect().await;
-                for _ in 0..10 {
-                    let head = tollgate_tests::server::head("GET", "/", &[]);
-                    connection.write(&head).await;
-                    passed += u32::from(connection.answer().await.status == 200);
-                }
-            }
-            passed
-        });
-    }
-    let passed: u32 = clients.join_all().await.into_iter().sum();
-    assert_eq!((passed, served.load(Ordering::SeqCst)), (5, 5));
 }

@@ -7,7 +7,7 @@ use tollgate::{
     decision::Reason, key::header,
 };
 use tollgate_tests::{
-    app::{all, behind, field, layer, per_minute, send, stores, text},
+    app::{all, behind, field, layer, per_minute, send, text},
     events::Events,
 };
 use tower::ServiceExt;
@@ -88,18 +88,6 @@ async fn without_attach_the_answer_names_it() {
     let message = text(answer).await;
     assert!(message.contains(".attach_decision()"), "{message}");
     assert_eq!(text(send(&app, "/optional").await).await, "true");
-}
-
-#[tokio::test]
-async fn quota_fields_include_the_checks_of_a_handler() {
-    for store in stores() {
-        let layer = RateLimitLayer::new(store, two()).unwrap();
-        let app = logins(layer.attach_decision());
-        let answer = send(&app, "/ann").await;
-        assert_eq!(answer.status(), 200);
-        let reported: Vec<_> = field(&answer, "ratelimit").split(", ").collect();
-        assert_eq!(reported, [r#""all";r=8;t=60"#, r#""per-account";r=1;t=60"#]);
-    }
 }
 
 #[tokio::test]

@@ -33,15 +33,6 @@ fn with_key(key: &str) -> request::Builder {
 }
 
 #[tokio::test]
-async fn requests_without_a_key_share_one_bucket() {
-    let app = app([one_each(header("x-api-key"))]);
-    assert_eq!(status(&app, get("/")).await, 200);
-    assert_eq!(status(&app, get("/")).await, 429);
-    assert_eq!(status(&app, with_key("")).await, 429);
-    assert_eq!(status(&app, with_key("k")).await, 200);
-}
-
-#[tokio::test]
 async fn a_repeated_key_does_not_disable_a_rule() {
     let app = app([one_each(header("x-api-key")).when_missing(Missing::Skip)]);
     let twice = || with_key("a").header("x-api-key", "b");

@@ -3,12 +3,10 @@
 use std::{
     convert::Infallible,
     future::{Future, pending, ready},
-    pin::Pin,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use axum::{Extension, Router, body::Body, response::IntoResponse, routing};
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE,
 };
@@ -24,6 +22,7 @@ use tollgate::{
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
     app::{self, field, get, layer, per_minute, send, status, stores},
+    frames::{FrameResult, Frames, data},
     server::Server,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -235,25 +234,6 @@ async fn count_if_goes_before_a_cost() {
 
 // gRPC
 
-type FrameResult = Result<Frame<Bytes>, &'static str>;
-
-/// The frames of a response.
-struct Frames(Vec<FrameResult>);
-
-impl http_body::Body for Frames {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<FrameResult>> {
-        let is_empty = self.0.is_empty();
-        Poll::Ready((!is_empty).then(|| self.0.remove(0)))
-    }
-}
-
-fn data() -> FrameResult {
-    Ok(Frame::data(Bytes::from_static(b"message")))
-}
-
 fn trailers(status: &'static str) -> FrameResult {
     Ok(Frame::trailers(HeaderMap::from_iter([(
         HeaderName::from_static("grpc-status"),
@@ -274,7 +254,10 @@ async fn call(
         for (name, value) in fields {
             response = response.header(*name, *value);
         }
-        let response = response.body(Frames(frames()));
+        let response = response.body(Frames {
+            frames: frames(),
+            knows_end: false,
+        });
         ready(Ok::<_, Infallible>(response.expect("a response")))
     });
     let request = asking(200).method("POST").body(Body::empty()).unwrap();

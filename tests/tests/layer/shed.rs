@@ -16,7 +16,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tollgate::{RateLimitLayer, RequestRule, key::header, service::Refund};
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{self, get, per_minute, send, still},
+    app::{self, from, per_minute, send, still},
     counted::Metrics,
 };
 use tower::{Layer, ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
@@ -30,14 +30,6 @@ fn each(limit: u64) -> RequestRule {
 
 fn limits(store: SwitchedStore, rule: RequestRule) -> RateLimitLayer {
     RateLimitLayer::new(store, [rule]).expect("a valid rule")
-}
-
-/// A store that answers at once, and one that has to be waited for.
-fn stores() -> [SwitchedStore; 2] {
-    [
-        SwitchedStore::at_once(still().0),
-        SwitchedStore::after(Duration::from_millis(5), still().0),
-    ]
 }
 
 async fn shed(_: BoxError) -> impl IntoResponse {
@@ -54,11 +46,6 @@ fn recommended(limits: RateLimitLayer) -> Router {
             .load_shed()
             .layer(GlobalConcurrencyLimitLayer::new(1)),
     )
-}
-
-fn from(client: &str) -> Request<Body> {
-    let request = get("/").header("x-client", client);
-    request.body(Body::empty()).expect("a request")
 }
 
 async fn send_from(app: &Router, client: &str) -> Response<Body> {
@@ -100,7 +87,7 @@ async fn behind_load_shedding_a_denial_waits_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shed_request_is_refunded() {
-    for store in stores() {
+    for store in app::stores() {
         let limits = limits(store, each(2));
         let app = recommended(limits.clone());
         let working = busy(&app, "ann").await;
@@ -135,7 +122,7 @@ type Outcome = std::future::Ready<Result<Response<Body>, &'static str>>;
 #[tokio::test(start_paused = true)]
 async fn keep_on_error_keeps_the_units() {
     for marked in [false, true] {
-        for store in stores() {
+        for store in app::stores() {
             let keeps = per_minute("keeps", 2)
                 .by(header("x-client"))
                 .keep_on_error();

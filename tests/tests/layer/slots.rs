@@ -4,14 +4,11 @@ use std::{
     convert::Infallible,
     future::{Future, pending, ready},
     panic::resume_unwind,
-    pin::Pin,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use axum::{Extension, Router, body::Body, routing};
-use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tollgate::{
@@ -20,47 +17,19 @@ use tollgate::{
     key::header,
     service::{Refund, ResponseBody},
 };
-use tollgate_tests::app::{field, get, layer, left, per_minute, send, still, text};
+use tollgate_tests::{
+    app::{field, from, layer, left, per_minute, send, still, text},
+    frames::{FrameResult, Frames, data},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn at_once(limit: u64) -> RequestRule {
     Rule::new("at-once", Quota::concurrent(limit)).by(header("x-client"))
 }
 
-fn from(client: &str) -> Request<Body> {
-    let request = get("/").header("x-client", client);
-    request.body(Body::empty()).expect("a request")
-}
-
 /// The free slots of `ann`.
 fn free(limits: &RateLimitLayer) -> u64 {
     left(limits, "at-once", from("ann"))
-}
-
-type FrameResult = Result<Frame<Bytes>, &'static str>;
-
-/// The frames of a response. `knows_end`: it says that it has ended with the last frame.
-struct Frames {
-    frames: Vec<FrameResult>,
-    knows_end: bool,
-}
-
-impl http_body::Body for Frames {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<FrameResult>> {
-        let is_empty = self.frames.is_empty();
-        Poll::Ready((!is_empty).then(|| self.frames.remove(0)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.knows_end && self.frames.is_empty()
-    }
-}
-
-fn data() -> FrameResult {
-    Ok(Frame::data(Bytes::from_static(b"a line")))
 }
 
 /// A response with this body, of `ann`.

@@ -15,7 +15,7 @@ use tollgate::{
 };
 use tollgate_conformance::RemoteStore;
 use tollgate_tests::{
-    app::{field, get, left, send, still, text},
+    app::{field, from, get, left, send, still, text},
     counted::{Counted, Metrics},
     probe::Probe,
 };
@@ -44,11 +44,6 @@ fn paced(at_most: Duration) -> RequestRule {
 fn at_once(limit: u64, at_most: Duration) -> RequestRule {
     let rule = Rule::new("at-once", Quota::concurrent(limit)).wait(at_most);
     rule.by(header("x-client"))
-}
-
-fn from(client: &str) -> Request<Body> {
-    let request = get("/").header("x-client", client);
-    request.body(Body::empty()).expect("a request")
 }
 
 fn app(limits: &RateLimitLayer) -> Router {
@@ -206,24 +201,6 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
     assert_eq!(body["reason"], "wait_expired");
     second.into_body().collect().await.unwrap();
     assert_eq!(left(&layer, "at-once", from("ann")), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind() {
-    let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
-    let app = app(&layer);
-    let (first, _) = spawn(&app, "ann").await.await.unwrap();
-    let gone = spawn(&app, "ann").await;
-    // No place for a second one.
-    let (full, after) = spawn(&app, "ann").await.await.unwrap();
-    assert_eq!((full.status().as_u16(), after), (429, Duration::ZERO));
-    let body: serde_json::Value = serde_json::from_str(&text(full).await).expect("JSON");
-    assert_eq!(body["reason"], "queue_full");
-    gone.abort();
-    let _ = gone.await;
-    drop(first);
-    assert_eq!(left(&layer, "at-once", from("ann")), 1);
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
