@@ -3,7 +3,7 @@
 //! Where one does not fit, or there is more to look at than the state under its own quota, nothing is taken, and the request is
 //! [decided](super::decide) anew.
 
-use std::slice::from_ref;
+use std::{mem, slice::from_ref};
 
 use crate::{
     algorithm::Algorithm,
@@ -52,8 +52,10 @@ impl MemoryRuleStore {
         let mut slots = None;
         if let Some(verdict) = self.take_in(rule, check, now, place, &mut slots, Some) {
             let mut decision = Decision::allowed(now, verdict);
-            if A::HOLDS_SLOTS {
-                decision.set_slots(slots);
+            match A::HOLDS_SLOTS {
+                true => decision.set_slots(slots),
+                // There are none, which the compiler does not know.
+                false => mem::forget(slots),
             }
             return Step::Ready(decision);
         }
@@ -110,8 +112,8 @@ impl MemoryRuleStore {
             Some(()) => {
                 let verdicts = &several.verdicts[..checks.len()];
                 let mut decision = Decision::all_allowed(several.now, verdicts);
-                if several.slots.is_some() {
-                    decision.set_slots(several.slots);
+                if let Some(slots) = several.slots {
+                    decision.set_slots(Some(slots));
                 }
                 Step::Ready(decision)
             }
