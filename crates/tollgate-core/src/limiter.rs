@@ -473,7 +473,9 @@ impl Limiter {
             let rule = self.rules().rule_of(check);
             if let Some(rule) = rule.filter(|it| it.has_slots() && it.at_most_wait().is_some()) {
                 let limit = rule.limit_under(usize::from(check.plan()));
-                if rule.is_enforced() && limit.is_some_and(|limit| check.cost() > limit) {
+                // A limit of none that is over counts under the rule's own quota.
+                let is_above = |limit| limit > 0 && check.cost() > limit;
+                if rule.is_enforced() && limit.is_some_and(is_above) {
                     return false;
                 }
                 waits = true;

@@ -301,7 +301,7 @@ impl Observer {
 
 /// How far a store may be ahead, in seconds.
 #[cfg(feature = "metrics")]
-const MOST_AHEAD: u64 = 60;
+const MOST_AHEAD: u64 = 10;
 
 #[cfg(feature = "metrics")]
 impl Observer {

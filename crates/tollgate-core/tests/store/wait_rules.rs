@@ -1,10 +1,10 @@
 //! Requests that wait by their rules: in the store for units, in the process for slots.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
@@ -91,7 +91,8 @@ fn exports(wait: Duration) -> Rule {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_for_more_slots_than_there_are_is_denied_at_once_behind_others_too() {
-    let limiter = limiter([exports(MINUTE)]);
+    let over = Quota::none().until(SystemTime::UNIX_EPOCH);
+    let limiter = limiter([exports(MINUTE).plan("over", over)]);
     let [one, two] = [1, 2].map(|cost| [check(&limiter, "exports", "a", cost)]);
     let _running = at_once(limiter.acquire(&one));
     let waiting = limiter.clone();
@@ -103,6 +104,10 @@ async fn a_request_for_more_slots_than_there_are_is_denied_at_once_behind_others
     let decided = at_once(layered(&limiter).attempt(&two).decide());
     assert_eq!(decided.retry(), Retry::Never);
     assert_eq!(begin.elapsed(), Duration::ZERO);
+    // Whose block is over waits as others do.
+    let over = [one[0].with_plan(1)];
+    let second = timeout(SECOND, limiter.acquire_within(&over, MINUTE));
+    assert!(second.await.is_err());
     first.abort();
 }
 

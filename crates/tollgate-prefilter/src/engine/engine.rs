@@ -31,7 +31,7 @@ pub struct Engine {
     last: AtomicU64,
     counts: [AtomicU64; 11],
     /// When units last came back, by the hash of their state: a denial of a query that was sent before says nothing of them.
-    came_back: [AtomicU64; 64],
+    came_back: [AtomicU64; CELLS],
     pub(crate) slots: Mutex<SlotQueue>,
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
@@ -39,6 +39,9 @@ pub struct Engine {
     limits: Mutex<HashMap<Arc<str>, Vec<Weak<Limit>>>>,
     next_id: AtomicU32,
 }
+
+/// So many that few keys share one.
+const CELLS: usize = 1_024;
 
 /// How an [`Engine`] works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ impl Engine {
             store_time: StoreTime::default(),
             last: AtomicU64::new(0),
             counts: Default::default(),
-            came_back: [const { AtomicU64::new(0) }; 64],
+            came_back: [const { AtomicU64::new(0) }; CELLS],
             slots: Mutex::new(SlotQueue::new(options.slot_terms)),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
@@ -123,13 +126,13 @@ impl Engine {
     /// More may be left of a state by now than a denial says, also one that is on its way.
     pub(crate) fn unlearn(&self, at: TableKey) {
         let order = self.order(0);
-        self.came_back[at.key[0] as usize % 64].fetch_max(order, Ordering::Relaxed);
+        self.came_back[at.key[0] as usize % CELLS].fetch_max(order, Ordering::Relaxed);
         self.keys.unlearn(at);
     }
 
     /// When units of a state last came back, or of another one with such a hash.
     pub(crate) fn came_back(&self, at: TableKey) -> Tick {
-        self.came_back[at.key[0] as usize % 64].load(Ordering::Relaxed)
+        self.came_back[at.key[0] as usize % CELLS].load(Ordering::Relaxed)
     }
 
     /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.

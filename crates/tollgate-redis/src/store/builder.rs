@@ -129,7 +129,7 @@ impl RedisStoreBuilder {
     ///
     /// Clients beyond that which have no state in Redis share one overflow bucket with the rule's quota, until there is room
     /// again; clients with a state, and those for which this process holds a lease, are not affected. Requests that are in flight at once
-    /// may create more, and then so many fewer are created after that. So a flood of invented
+    /// may create more, and then so many fewer are created after that, for ten seconds at most. So a flood of invented
     /// clients costs Redis no more than this rate times the time that a state lasts. With
     /// [`Partition::Key`] each hash slot has an overflow bucket, with [`Partition::ByRule`] each tenant.
     ///

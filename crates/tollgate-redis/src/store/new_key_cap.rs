@@ -17,6 +17,9 @@ const SECOND: u64 = 1_000_000_000;
 /// The largest rate and burst; with it no product leaves 64 bits.
 const MOST: u32 = 1_000_000;
 
+/// What is above the rate counts for at most so many times as long as the rate takes for what may be created at once.
+const MOST_DEBT: u64 = 10;
+
 /// A process that was not counted has the share of one of this many.
 const UNCOUNTED: u64 = 16;
 
@@ -81,8 +84,9 @@ impl NewKeyCap {
     /// A request has created a key.
     pub(crate) fn add(&self, now: Tick) {
         let now = now.saturating_mul(1_000);
-        let (each, _) = self.part();
-        let next = |until: u64| Some(until.max(now).saturating_add(each));
+        let (each, burst) = self.part();
+        let most = now.saturating_add(each.saturating_mul(burst).saturating_mul(MOST_DEBT));
+        let next = |until: u64| Some(until.max(now).saturating_add(each).min(most.max(until)));
         // It never fails.
         let _ = (self.until).fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }

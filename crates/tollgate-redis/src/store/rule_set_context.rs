@@ -3,7 +3,10 @@
 use std::{
     any::Any,
     collections::{HashMap, hash_map::Entry},
+    future::Future,
+    pin::Pin,
     sync::{Arc, Weak, atomic::Ordering},
+    task::{Context, Waker},
 };
 
 use smallvec::SmallVec;
@@ -113,9 +116,10 @@ impl RuleSetContext {
         if call.is_empty() {
             return;
         }
-        let sent = self.store.send(call, CallFor::Settlements, None);
+        let mut sent = self.store.send(call, CallFor::Settlements, None);
         if sent.is_refused() {
-            // Before the next request asks.
+            // Counted as any other, and charged before the next request asks.
+            let _ = Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop()));
             return self.on_not_settled(&settled, NoReply::NotSent);
         }
         let context = Arc::clone(self);

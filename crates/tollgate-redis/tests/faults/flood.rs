@@ -67,8 +67,8 @@ async fn requests_in_flight_of_known_clients_take_nothing_of_the_cap_on_new_keys
     let limiter = async |is_capped| {
         let mut builder = RedisStore::builder(server.url(), "capped", Keys::plain());
         if is_capped {
-            // One key a second.
-            builder = builder.cap_new_keys("rate", 16).without_heartbeats();
+            // One key in 16 seconds.
+            builder = builder.cap_new_keys("rate", 1).without_heartbeats();
         }
         let store = builder
             .deadline(PATIENCE)
