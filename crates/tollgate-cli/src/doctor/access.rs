@@ -184,6 +184,9 @@ pub(crate) async fn access(
     let says = format!("the user may not {}", missing.join(", "));
     match (missing.is_empty(), is_of_heartbeats) {
         (true, _) => found.fine("access", "the user may do what a decision takes"),
+        (_, false) if missing == ["pttl"] => found.warning("access", format!(
+            "{says}: reservations of durable rules cannot be settled; other requests are decided\n{grant}"
+        )),
         (_, false) => found.error("access", format!("{says}: no request is decided here\n{grant}")),
         (_, true) => found.warning("access", format!(
             "{says}: processes cannot see how many they are, nor compare their quotas and secrets\n{grant}; or call without_heartbeats()"

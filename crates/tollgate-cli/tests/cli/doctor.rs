@@ -146,6 +146,7 @@ fn a_user_with_too_few_rights_sees_which_are_missing() {
         ("evalsha", "error", "access"),
         ("eval", "error", "access"),
         ("zadd", "warning", "access"),
+        ("pttl", "warning", "access"),
     ] {
         let remedy = "ACL SETUSER limits on resetkeys ~{shop}:* ~shop:{*";
         with(&format!("{rights} -{missing}"), 1).assert(level, check, &[missing, remedy]);
