@@ -93,16 +93,18 @@ impl Shedder {
             .or_else(of_peer)
             .unwrap_or_else(|| (self.priority)(head));
         let mut others = self.in_flight.load(Ordering::Relaxed);
-        loop {
+        let mut drawn = None;
+        let load = loop {
             let load = self.load(others);
-            self.observer.load(load, others + 1, &self.capacity);
             if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
                 let now = self.clock.now();
                 // What decides says nothing of the jitter: those that are shed have small draws.
-                let hash = self.draw(head, now);
+                // Once: one that another overtakes has no second chance to be shed.
+                let hash: u64 = *drawn.get_or_insert_with(|| self.draw(head, now));
                 let [draw, jitter] = [hash >> 32, hash & u64::from(u32::MAX)]
                     .map(|bits| bits as f64 / 2_f64.powi(32));
                 if self.is_shed(priority, load, draw, now) {
+                    self.observer.load(load, others + 1, &self.capacity);
                     self.observer.shed(priority, load);
                     return Err(self.retry_after.mul_f64(1.0 + jitter));
                 }
@@ -115,10 +117,11 @@ impl Shedder {
                 Ordering::Relaxed,
             );
             match counted {
-                Ok(_) => break,
+                Ok(_) => break load,
                 Err(changed) => others = changed,
             }
-        }
+        };
+        self.observer.load(load, others + 1, &self.capacity);
         Ok(InFlight {
             place: Some(Place(Arc::clone(&self.in_flight))),
             shedder: Arc::clone(self),
