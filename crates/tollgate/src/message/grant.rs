@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Decision, OnStoreError, Outcome, Pending, Reason, Step, observe::Timer, store::Checks,
-    types::WaitErrorKind,
+    Decision, OnStoreError, Outcome, Pending, Reason, Retry, Step, Verdict, algorithm::Assessment,
+    observe::Timer, store::Checks, types::WaitErrorKind,
 };
 
 use crate::message::call::Call;
@@ -74,7 +74,9 @@ async fn fitting(
                         };
                         let current = limiter.peek(&costs(call, 1)).await;
                         match current.reason() {
-                            None | Some(Reason::Quota) => current.denied_for(reason),
+                            None | Some(Reason::Quota) => {
+                                turned_away(call, &current, max_wait).denied_for(reason)
+                            }
                             Some(_) => current,
                         }
                     }
@@ -86,6 +88,25 @@ async fn fitting(
             None => return conclude(call, messages, decision, timer),
         }
     }
+}
+
+/// The same, as denied by its rules: the queue has turned the message away, whatever fits by now.
+fn turned_away(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
+    let rules = call.config.rules.set();
+    let denied = current.verdicts().iter().map(|verdict| {
+        if verdict.outcome() != Outcome::Allow || !rules.enforces(verdict.rule()) {
+            return *verdict;
+        }
+        let reset_after = u64::try_from(verdict.reset_after().as_micros()).unwrap_or(u64::MAX);
+        let retry = Retry::After(max_wait);
+        let answer = Assessment::new(false, verdict.remaining(), reset_after, retry);
+        // A request's plans and rules are fewer than 65 536.
+        let (rule, plan) = (verdict.rule() as u16, verdict.plan() as u16);
+        Verdict::new(rule, plan, answer, verdict.source())
+    });
+    Decision::new(current.at(), denied, |verdict| {
+        rules.enforces(verdict.rule())
+    })
 }
 
 /// Whether to peek before acquiring: a shadow counts every attempt, and a block every denial, so several messages must not be

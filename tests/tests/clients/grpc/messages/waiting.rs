@@ -141,6 +141,38 @@ async fn a_stream_ends_if_the_queue_is_full() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_would_fit_is_denied_where_the_queue_is_full() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let denials = Arc::new(AtomicUsize::new(0));
+    let denied = Arc::clone(&denials);
+    let rule = Rule::new("messages", Quota::gcra(10, MINUTE).burst(10))
+        .by(constant("all"))
+        .cost_by(|head| head.uri.path()[1..].parse().unwrap_or(1))
+        .on_denied(move |_, _, _| {
+            denied.fetch_add(1, Ordering::SeqCst);
+        });
+    let limits = MessageLimitLayer::new(store, [rule]).expect("a valid rule");
+    let service = limits.wait_up_to(60 * MINUTE).layer(service_fn(read));
+    let of_cost = |cost: u64| {
+        let mut request = messages(1);
+        *request.uri_mut() = format!("/{cost}").parse().expect("a path");
+        service.clone().oneshot(request)
+    };
+    let Ok(_) = of_cost(5).await;
+    // A dear one is the first of those that wait.
+    let mut waiting: Vec<_> = (0..256)
+        .map(|it| Box::pin(of_cost(if it == 0 { 6 } else { 1 })))
+        .collect();
+    for answer in &mut waiting {
+        assert!(poll(answer.as_mut()).is_pending());
+    }
+    let Ok(response) = of_cost(1).await;
+    assert_eq!(response.headers()["grpc-message"], "too many requests wait");
+    assert_eq!(response.headers()["retry-after"], "3600");
+    assert_eq!(denials.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_messages_of_a_stream_that_waits_come_in_the_end() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
     let rule = Rule::new("messages", Quota::gcra(2, SECOND).burst(2)).by(constant("all"));
