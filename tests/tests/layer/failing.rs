@@ -6,7 +6,7 @@ use axum::{Router, routing};
 use http::Method;
 use tokio::time::{Instant, sleep};
 use tollgate::{
-    MINUTE, OnStoreError, Quota, RateLimitLayer, RequestRule, condition::method_in,
+    Admission, MINUTE, OnStoreError, Quota, RateLimitLayer, RequestRule, condition::method_in,
     header::HeaderStyle,
 };
 use tollgate_conformance::SwitchedStore;
@@ -31,12 +31,32 @@ async fn failing(rules: &[RequestRule]) -> [Server; 2] {
 }
 
 async fn served(layer: RateLimitLayer) -> Server {
-    let handler = || async {};
+    let handler = |admission: Admission| async move {
+        if admission.decision().is_degraded() {
+            "degraded"
+        } else {
+            "as ever"
+        }
+    };
+    let layer = layer.attach_decision();
     Server::start(Router::new().route("/", routing::get(handler).layer(layer))).await
 }
 
 fn reported(answer: &Answer) -> (u16, Option<&str>) {
     (answer.status, answer.header("ratelimit"))
+}
+
+#[tokio::test]
+async fn allow_passes_without_numbers() {
+    for answer in [OnStoreError::Allow, OnStoreError::Degraded] {
+        for server in failing(&[rule("lenient", 1, answer)]).await {
+            for _ in 0..3 {
+                let answer = server.get("/").await;
+                assert_eq!((answer.status, &*answer.body), (200, "degraded"));
+                assert!(!answer.tells_budget(), "{answer:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -204,6 +204,24 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind() {
+    let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
+    let app = app(&layer);
+    let (first, _) = spawn(&app, "ann").await.await.unwrap();
+    let gone = spawn(&app, "ann").await;
+    // No place for a second one.
+    let (full, after) = spawn(&app, "ann").await.await.unwrap();
+    assert_eq!((full.status().as_u16(), after), (429, Duration::ZERO));
+    let body: serde_json::Value = serde_json::from_str(&text(full).await).expect("JSON");
+    assert_eq!(body["reason"], "queue_full");
+    gone.abort();
+    let _ = gone.await;
+    drop(first);
+    assert_eq!(left(&layer, "at-once", from("ann")), 1);
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_waits_for_its_own_rule() {
     async fn handler(admission: Admission) -> Result<String, Denied> {
         let (key, start) = (Key::of("account-7"), Instant::now());
