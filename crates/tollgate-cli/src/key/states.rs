@@ -88,8 +88,11 @@ impl ClientArgs {
             }
         };
         explained.retain(|it| is_asked(&self.only, &it.rule) || self.lies_with(&it.rule));
+        // Whether such a client passes is not known here.
+        let is_open =
+            |rule: &Explanation| depends(rule) || rule.outcome == Explained::LeftToHandler;
         match uncounted(&explained) {
-            Some((lines, _)) if explained.iter().any(depends) => Err(Failure::usage(lines)),
+            Some((lines, _)) if explained.iter().any(is_open) => Err(Failure::usage(lines)),
             _ => Ok(explained),
         }
     }

@@ -174,6 +174,11 @@ overrides = [
     }
     let reset = [&["key", "reset", "acme"], BECAUSE].concat();
     program.run(&reset).assert(2, &["no rule counts this"]);
+    // A handler may deny what its rule limits.
+    let rules = "version = 1\nrules = [{ name = \"jobs\", limit = \"5/d\", by = \"handler\" }]\n";
+    Program::on(&server, rules)
+        .run(&["key", "check", "--path", "/"])
+        .assert(2, &["no rule counts this"]);
 }
 
 #[test]
