@@ -188,7 +188,7 @@ impl Reporting<'_> {
                 let clear = self
                     .args
                     .show_keys
-                    .then(|| document.key_text(of_document(rule), key.as_ref()));
+                    .then(|| document.key_text(of_document(document, rule), key.as_ref()));
                 let hash = client.hash.map(|hash| format!("{hash:032x}"));
                 let file = &self.files[client.first.file].name;
                 table.row([

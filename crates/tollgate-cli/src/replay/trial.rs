@@ -181,7 +181,11 @@ impl Trial {
         let named = RateLimitLayer::switchable(MemoryStore::new(), all.clone())?.limiter();
         let names = named.rules().given().iter().map(|rule| rule.name());
         let kept = all.into_iter().zip(names);
-        let kept = kept.filter(|(_, name)| !self.left_out.contains_key(of_document(name)));
+        let kept = kept.filter(|(_, name)| {
+            !self
+                .left_out
+                .contains_key(of_document(&self.document, name))
+        });
         let rules = kept.map(|(rule, name)| {
             let (heard, document) = (Arc::clone(heard), Arc::clone(&self.document));
             let name = name.to_owned();
@@ -191,7 +195,7 @@ impl Trial {
                 let client = heard.clients.entry((name.clone(), key.clone()));
                 let client = client.or_insert_with(|| {
                     let mut explained = document.explain(head).into_iter();
-                    let hash = explained.find(|it| it.rule == of_document(&name));
+                    let hash = explained.find(|it| it.rule == of_document(&document, &name));
                     DeniedClient {
                         times: 0,
                         first,
@@ -206,9 +210,12 @@ impl Trial {
 }
 
 /// The rule of a document by the name of one of its rules: a rollout has a second one for the others, and a switch leaves one that blocks.
-pub(crate) fn of_document(name: &str) -> &str {
-    name.trim_end_matches(":shadow")
-        .trim_end_matches(":blocked")
+pub(crate) fn of_document<'a>(document: &RuleDocument, name: &'a str) -> &'a str {
+    let plain = name.strip_suffix(":shadow").unwrap_or(name);
+    // A rule may also be called so.
+    let mut names = [name, plain, plain.strip_suffix(":blocked").unwrap_or(plain)].into_iter();
+    let named = names.find(|name| document.names().any(|known| known == *name));
+    named.unwrap_or(name)
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {

@@ -438,6 +438,11 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown_unless_asked() {
     );
     let shown = run(&["tenant", "--against", "tight.toml", "--show-keys"]);
     assert_harmless(shown.assert(1, &["key-4711"]));
+    // A rule may be called as one that blocks.
+    let tight = rules("header:user-agent", "sliding_window 2/min");
+    let blocked = tight.replace("\"api\"", "\"api:blocked\"");
+    fs::write(program.folder().join("limits.toml"), blocked).expect("a file");
+    run(&["tenant", "--show-keys"]).assert(1, &["api:blocked", "key-4711"]);
     let only = rules("header:x-api-key", "1/s");
     fs::write(program.folder().join("limits.toml"), only).expect("a file");
     run(&["tenant"]).assert(
