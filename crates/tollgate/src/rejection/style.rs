@@ -40,8 +40,9 @@ impl Rejection {
         Self(Style::Problem)
     }
 
-    /// `application/json`: `error` (`rate_limit_exceeded`, `cost_too_high`, `unavailable`, `no_key`; `refused` if it is hidden), `message`, `rule` (the
-    /// first that was exceeded) and `retry_after_ms`.
+    /// `application/json`: `error` (`rate_limit_exceeded`, `cost_too_high`, `too_many_at_once`, `too_many_waiting`,
+    /// `waited_too_long`, `no_key`, `blocked`, `unavailable`; `refused` if it is hidden), `message`, `rule` (the first that was
+    /// exceeded) and `retry_after_ms`.
     pub fn json() -> Self {
         Self(Style::Json)
     }
