@@ -340,11 +340,8 @@ impl State {
             self.status.hash = hash;
             self.status.revision = of_source.unwrap_or(before + 1);
             self.since = now;
-            let record = self.record(AuditKind::Accepted, author, before, lines);
-            let record = AuditRecord {
-                is_pushed,
-                ..record
-            };
+            let mut record = self.record(AuditKind::Accepted, author, before, lines);
+            record.is_pushed = is_pushed;
             changed = (Ok(changes), Some(record));
         }
         self.status.last_rejection = None;

@@ -135,9 +135,9 @@ pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
     let mut lines: Vec<String> = set.iter().copied().map(ends).collect();
     let counting = explained.iter().filter(|it| it.counts());
     let names: Vec<&str> = counting.map(|it| &*it.rule).collect();
-    lines.push(match names.is_empty() {
-        false => format!("forgets what the client has used of {}", names.join(", ")),
-        true => "forgets nothing: none of the rules counts the client at present".to_owned(),
+    lines.push(match &*names.join(", ") {
+        "" => "forgets nothing: none of the rules counts the client at present".to_owned(),
+        names => format!("forgets what the client has used of {names}"),
     });
     before.ask(&lines)?;
     let mut text = lines.join("\n");

@@ -32,7 +32,7 @@ impl Headers {
     pub(crate) fn new(style: HeaderStyle, own: OwnFields, rules: &RuleSet) -> Self {
         Self {
             style,
-            named: (style.has(HeaderStyle::DRAFT_11)).then(|| Named::new(rules)),
+            named: style.has(HeaderStyle::DRAFT_11).then(|| Named::new(rules)),
             has_single: style.and(HeaderStyle::DRAFT_11) != HeaderStyle::DRAFT_11
                 || !own.is_empty(),
             own,

@@ -114,8 +114,10 @@ impl<'a> Denial<'a> {
 
     /// The same, as far as a client may know it: with a hidden quota, no slots, queues, blocks and keys.
     pub(super) fn shown_reason(&self) -> Option<Reason> {
+        if !self.hide_quota {
+            return Some(self.reason);
+        }
         match self.reason {
-            reason if !self.hide_quota => Some(reason),
             Reason::Slots | Reason::QueueFull | Reason::WaitExpired => Some(Reason::Quota),
             Reason::Blocked | Reason::NoKey => None,
             reason => Some(reason),

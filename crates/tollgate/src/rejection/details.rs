@@ -124,16 +124,16 @@ impl<'a> DenialDetails<'a> {
 
     /// Whether the request exceeds a quota, as opposed to a failed store or a missing key.
     pub(super) fn is_quota(&self) -> bool {
-        self.reason.is_some_and(|reason| {
-            matches!(
-                reason,
+        matches!(
+            self.reason,
+            Some(
                 Reason::Quota
                     | Reason::Never
                     | Reason::Slots
                     | Reason::QueueFull
                     | Reason::WaitExpired
             )
-        })
+        )
     }
 
     /// The reason for programs, where the policies do not tell it.
