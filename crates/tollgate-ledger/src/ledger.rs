@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use sqlx::postgres::PgConnectOptions;
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, sleep, timeout},
@@ -19,6 +20,7 @@ use tollgate_core::{
 use crate::{
     database::{Database, Outbox, dialect_of},
     error::LedgerError,
+    schema::Dialect,
     writer::{Batch, name_of},
 };
 
@@ -110,7 +112,11 @@ impl LedgerBuilder {
                 "a ledger writes after some time, and has room for an account and a connection; take at least 1 of each",
             ));
         }
-        dialect_of(&self.url).map(drop)
+        let (dialect, url) = dialect_of(&self.url)?;
+        if dialect == Dialect::Postgres {
+            url.parse::<PgConnectOptions>()?;
+        }
+        Ok(())
     }
 }
 
@@ -220,7 +226,6 @@ impl Ledger {
     ///
     /// As [`flush`](Self::flush); then what was left is lost.
     pub async fn close(self) -> Result<(), LedgerError> {
-        self.task.abort();
         self.shared.detach();
         let written = self.flush().await;
         // A database that has stopped may hold a connection.
@@ -306,6 +311,7 @@ impl Shared {
         if since.is_none_or(|since| since.elapsed() < after) {
             return Ok(());
         }
+        let begun = Instant::now();
         let journals = lock(&self.journals).clone();
         for store in journals.iter().filter_map(|journal| journal.store()) {
             for rule in store
@@ -314,7 +320,9 @@ impl Shared {
                 .iter()
                 .filter(|rule| rule.is_durable())
             {
-                self.database.release(&*store, rule.name(), after).await?;
+                self.database
+                    .release(&*store, rule.name(), after, begun + PATIENCE / 2)
+                    .await?;
             }
         }
         Ok(())

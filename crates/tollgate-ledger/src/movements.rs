@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::Row as _;
+use tokio::time::Instant;
 use tollgate_core::{
     Tick,
     journal::{BaseQuery, CreditEntry, Movement, MovementKind, Window},
@@ -194,12 +195,14 @@ impl Database {
             .collect()
     }
 
-    /// Releases the reservations of a rule that have been over for some time, in the ledger and then in the store.
+    /// Releases the reservations of a rule that have been over for some time, in the ledger and then in the store. It takes no
+    /// more of them up from `until` on: of one whose commit is cut, the store would never hear.
     pub(crate) async fn release(
         &self,
         store: &dyn RuleStore,
         rule: &str,
         after: Duration,
+        until: Instant,
     ) -> Result<(), LedgerError> {
         let now = self.dialect.now();
         let sql = format!(
@@ -208,6 +211,9 @@ impl Database {
         );
         let query = sqlx::query(&sql).bind(rule).bind(after.as_micros() as i64);
         for row in query.fetch_all(&self.pool).await? {
+            if Instant::now() > until {
+                break;
+            }
             let id: String = row.try_get("id")?;
             let mut transaction = self.pool.begin_with(self.dialect.begin()).await?;
             let sql = format!(

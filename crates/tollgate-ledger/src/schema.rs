@@ -188,7 +188,7 @@ pub(crate) async fn migrate(pool: &AnyPool, dialect: Dialect) -> Result<(), Ledg
     let mut transaction = pool.begin_with(dialect.begin()).await?;
     if dialect == Dialect::Postgres {
         transaction
-            .execute("SELECT pg_advisory_xact_lock(8389749000)")
+            .execute("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(8389749000)")
             .await?;
     }
     transaction
