@@ -233,7 +233,9 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
     };
     let is_new = ledger.adjust(&adjustment, None).await?;
     let text = match is_new {
-        true => "written; `tollgate ledger reconcile --repair` tells the counter",
+        true => {
+            "written; `tollgate ledger reconcile --repair` tells the counter, best while the key rests"
+        }
         false => "it was written before",
     };
     let json = json!({ "written": is_new });
@@ -274,12 +276,18 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     store.flush(Duration::from_secs(10)).await;
     let (table, is_same) = (table.text(), drifts.is_empty());
     let text = match (is_same, args.repair) {
-        (true, _) => format!("{compared} counters are as the ledger has them"),
+        (true, _) => format!(
+            "{compared} counters differ from the ledger by no more than their use meanwhile"
+        ),
         (false, true) => {
-            format!("{table}\nset to what the ledger has; {compared} were compared")
+            format!(
+                "{table}\nset to what the ledger has, but for their use meanwhile; {compared} were compared"
+            )
         }
         (false, false) => {
-            format!("{table}\nof {compared}; --repair sets them to what the ledger has")
+            format!(
+                "{table}\nof {compared}; --repair sets them to what the ledger has, but for their use meanwhile"
+            )
         }
     };
     let json = json!({ "compared": compared, "repaired": args.repair, "differ": drifts });

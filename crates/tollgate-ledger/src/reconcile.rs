@@ -30,7 +30,7 @@ pub struct Drift {
     pub written: i64,
     /// Those that the store counts.
     pub counted: u64,
-    /// Whether the store was told to count what the ledger has.
+    /// Whether the store was told what differs for certain.
     pub is_repaired: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Drift {
 pub struct Reconciliation {
     /// How many counters are read in a second, at most.
     pub per_second: u32,
-    /// Whether counters are set to what the ledger has.
+    /// Whether counters are told what differs for certain: of a key at rest, they are then as the ledger has them.
     pub repairs: bool,
     /// After how long a counter that differs is read again: by then other processes have written what it had counted. Above the
     /// time after which they write.
@@ -67,8 +67,8 @@ struct Candidate {
 
 impl Ledger {
     /// Compares what the limiter's store counts with the sums of the ledger, for every account of a window that is not over, and tells
-    /// `each` those that differ twice: by what lies between both readings of the one and both of the other, as keys are in use. The
-    /// answer is how many were compared.
+    /// `each` those that differ twice. Of what a counter has too much, and of a balance, what a key uses between both readings is not
+    /// told from a difference, and is taken off: repeat it when the key rests. The answer is how many were compared.
     ///
     /// A counter that shows more than the ledger may have units on lease, or those of requests under way. One that shows less has lost
     /// them: a key was evicted, a failover lost the last writes, or what was charged did not fit. One that is not there at all begins
@@ -127,11 +127,14 @@ impl Ledger {
                 let Some(counted) = counted(limiter, &candidate).await else {
                     continue;
                 };
-                let sort = |one: i64, other: i64| (one.min(other), one.max(other));
-                let (least_written, most_written) = sort(written_before, candidate.written);
-                let (least_counted, most_counted) = sort(counted_before, counted as i64);
-                let lacks =
-                    (least_written - most_counted).max(0) + (most_written - least_counted).min(0);
+                let (written_now, counted_now) = (candidate.written, counted as i64);
+                let has_less = match candidate.window {
+                    // The sum was read before the counter: what was used in between is not taken for units that the counter lacks.
+                    Some(_) => (written_before - counted_before).min(written_now - counted_now),
+                    None => written_before.min(written_now) - counted_before.max(counted_now),
+                };
+                let has_more = counted_before.min(counted_now) - written_before.max(written_now);
+                let lacks = has_less.max(0) - has_more.max(0);
                 if lacks == 0 {
                     continue;
                 }

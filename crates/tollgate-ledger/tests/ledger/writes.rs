@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, collections::BTreeMap, ops::ControlFlow, time::Duration};
 
+use tokio::time::sleep;
 use tollgate_core::{
     Clock, DAY, Key, Limiter, ManualClock, MemoryStore, Quota, SECOND,
     algorithm::Taken,
@@ -271,7 +272,9 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
             again_after: Duration::from_millis(10),
             ..Default::default()
         };
-        reconcile(&ledger, &limiter, how).await
+        let (drifts, compared) = reconcile(&ledger, &limiter, how).await;
+        assert_eq!(compared, 3);
+        drifts
     };
     assert_eq!(reconcile(false).await, []);
     // A failover has lost the last writes.
@@ -286,24 +289,35 @@ async fn reconciling_finds_a_counter_that_was_evicted_and_repairs_it() {
     while !reconcile(false).await.is_empty() {}
 }
 
-/// What differs, by account: what the ledger has, and what is counted.
+/// What differs, by account: what the ledger has, and what is counted; and how many were compared.
 async fn reconcile(
     ledger: &Ledger,
     limiter: &Limiter,
     how: Reconciliation,
-) -> Vec<(String, i64, u64)> {
+) -> (Vec<(String, i64, u64)>, u64) {
     let mut drifts = Vec::new();
     let each = |drift: &Drift| {
         drifts.push((drift.account.clone(), drift.written, drift.counted));
         ControlFlow::Continue(())
     };
     let compared = ledger.reconcile(limiter, how, each).await;
-    compared.expect("it answers");
-    drifts
+    (drifts, compared.expect("it answers"))
 }
 
 #[tokio::test]
 async fn reconciling_leaves_a_key_alone_that_is_in_use() {
+    assert_eq!(lacks_after_reconciling(0, Duration::ZERO).await, 0);
+}
+
+#[tokio::test]
+async fn reconciling_tells_a_key_in_use_what_was_added() {
+    let lacks = lacks_after_reconciling(2_000, Duration::from_millis(1)).await;
+    // What was used while it was read.
+    assert!(lacks < 1_000, "{lacks}");
+}
+
+/// What a counter in use lacks of the ledger's sum after it was repaired, once so much was added to the sum.
+async fn lacks_after_reconciling(added: i64, pause: Duration) -> i64 {
     let server = RedisServer::start(&[]).await;
     let (_folder, url) = file();
     let ledger = Ledger::open(&url).await.expect("it opens");
@@ -312,27 +326,41 @@ async fn reconciling_leaves_a_key_alone_that_is_in_use() {
     let is_over = Cell::new(false);
     let requests = async {
         while !is_over.get() {
-            assert!(take(&limiter, "acme", 1).await.is_allowed());
+            assert!(take(&limiter, "acme", 10).await.is_allowed());
+            sleep(pause).await;
         }
     };
     let reconciled = async {
         while sums(&ledger).await.is_empty() {
             ledger.flush().await.expect("it writes");
         }
+        let adjustment = Adjustment {
+            account: "acme",
+            rule: "units",
+            units: added,
+            id: "outage",
+            actor: "ann",
+            reason: "the outage",
+            at: None,
+        };
+        if added > 0 {
+            let is_new = ledger.adjust(&adjustment, None).await;
+            assert!(is_new.expect("it is written"));
+        }
         let how = Reconciliation {
             repairs: true,
-            again_after: Duration::from_millis(100),
+            again_after: Duration::from_secs(1),
             ..Default::default()
         };
-        let drifts = reconcile(&ledger, &limiter, how).await;
+        let (drifts, _) = reconcile(&ledger, &limiter, how).await;
         is_over.set(true);
         drifts
     };
     let (drifts, ()) = tokio::join!(reconciled, requests);
-    assert_eq!(drifts, []);
+    assert_eq!(drifts.is_empty(), added == 0, "{drifts:?}");
     ledger.flush().await.expect("it writes");
     let left = take(&limiter, "acme", 0).await.verdicts()[0].remaining();
-    assert_eq!(sums(&ledger).await["acme"], 1_000_000 - left as i64);
+    sums(&ledger).await["acme"] - (1_000_000 - left as i64)
 }
 
 #[tokio::test]
@@ -349,5 +377,5 @@ async fn reconciling_leaves_a_window_alone_that_has_ended_meanwhile() {
         again_after: Duration::ZERO,
         ..Default::default()
     };
-    assert_eq!(reconcile(&ledger, &limiter, how).await, []);
+    assert_eq!(reconcile(&ledger, &limiter, how).await.0, []);
 }
