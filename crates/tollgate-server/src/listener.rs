@@ -149,6 +149,10 @@ impl Listener {
             }
         }
         drop(self);
+        if settings.is_none() {
+            // Those of a page are as welcome.
+            while strangers.join_next().await.is_some() {}
+        }
         while connections.join_next().await.is_some() {}
     }
 }
@@ -177,7 +181,10 @@ impl Socket {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                let keepalive = TcpKeepalive::new().with_time(SILENCE);
+                let keepalive = TcpKeepalive::new()
+                    .with_time(SILENCE)
+                    .with_interval(SILENCE / 3)
+                    .with_retries(3);
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
                 Ok((Box::new(stream), Some(peer.ip())))
             }

@@ -1,7 +1,5 @@
 //! Paths as a proxy has them, for conditions of rules.
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 
@@ -99,8 +97,8 @@ fn encode(bytes: &[u8], text: &mut String) {
         if byte.is_ascii_graphic() && !b"<>`\"\\^{|}".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            // Nothing is wrong with writing to a text.
-            let _ = write!(text, "%{byte:02X}");
+            let digit = |four: u8| char::from(b"0123456789ABCDEF"[usize::from(four)]);
+            text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
 }

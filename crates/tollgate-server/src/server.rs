@@ -20,7 +20,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
 use tollgate_ledger::Ledger;
-use tollgate_redis::{RedisStore, RedisStoreBuilder};
+use tollgate_redis::{Address, RedisStore, RedisStoreBuilder};
 use tollgate_rules::{
     Bindings, LiveRules, RuleDocument, RuleText,
     redis::{Certificates, RedisRules},
@@ -333,10 +333,12 @@ fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistake
 
 /// The store, and whom an encrypted connection to it trusts.
 fn builder(redis: &RedisSettings) -> Result<(RedisStoreBuilder, Option<Certificates>), Mistakes> {
-    // It may have been done before.
-    let _ = default_provider().install_default();
     let address = redis.address()?;
-    let parsed = address.parse().map_err(Mistakes::one)?;
+    let parsed: Address = address.parse().map_err(Mistakes::one)?;
+    if parsed.is_encrypted {
+        // It may have been done before.
+        let _ = default_provider().install_default();
+    }
     let trusted = Certificates::of_address(&parsed, redis.ca.as_deref()).map_err(Mistakes::one)?;
     let mut builder = RedisStore::builder(address, &redis.namespace, redis.keys()?);
     if let Some(partition) = &redis.partition {
