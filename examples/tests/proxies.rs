@@ -341,7 +341,7 @@ async fn nginx_asks_by_auth_request() {
 async fn nginx_takes_the_fields_of_many_rules() {
     let rule = |n| {
         format!(
-            "[[rules]]\nname = 'one-of-very-many-rules-{n}'\nlimit = 'fixed_window 1/h'\nby = 'client_ip'\nwhen = {{ path = '/many' }}\n"
+            "[[rules]]\nname = 'one-of-very-many-rules-{n}'\nlimit = 'gcra 1/h'\nby = 'client_ip'\nwhen = {{ path = '/many' }}\n"
         )
     };
     let rules: String = (0..60).map(rule).collect();

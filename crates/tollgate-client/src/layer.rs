@@ -16,7 +16,7 @@ use crate::{
 
 /// Sends outgoing requests as fast as their servers allow.
 ///
-/// Cheap to clone. Clones, and the services that they make, share what they know about the servers.
+/// Cheap to clone. Clones, and the services that they make, share what they know about the servers, but for channels of tonic.
 ///
 /// See the [crate documentation](crate).
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
@@ -37,7 +37,7 @@ impl ClientRateLimitLayer {
     }
 
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
-        // A layer that is being configured has no clones yet, so nothing is copied.
+        // Nothing is copied while a layer is configured: it has no clones yet.
         change(Arc::make_mut(&mut self.config));
         self
     }
