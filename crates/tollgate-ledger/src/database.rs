@@ -102,10 +102,10 @@ pub(crate) fn dialect_of(url: &str) -> Result<(Dialect, String), LedgerError> {
                 "a ledger in memory outlives nothing; name a file, such as sqlite:ledger.db",
             ))
         }
-        Some(("sqlite", file)) if !file.contains('?') => {
-            Ok((Dialect::Sqlite, format!("{url}?mode=rwc")))
+        Some(("sqlite", file)) => {
+            let settings = if file.contains('?') { "" } else { "?mode=rwc" };
+            Ok((Dialect::Sqlite, format!("{url}{settings}")))
         }
-        Some(("sqlite", _)) => Ok((Dialect::Sqlite, url.to_owned())),
         // It may have a password.
         _ => Err(LedgerError::setup(
             "the address of a ledger begins with sqlite: or postgres:, such as sqlite:ledger.db or \

@@ -52,6 +52,11 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             &["[ledger] has no url; add url = \"sqlite:ledger.db\", or set DATABASE_URL"],
         ),
         (
+            "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\nledger = { url = 'postgres://u:secret@h:port/db' }\n",
+            RULES,
+            &["invalid port number"],
+        ),
+        (
             "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\nledger = { url = 'mysql://a' }\n\
              redis = { address = 'redis://a', namespace = 'a b', plain_keys = true }\n",
             RULES,
