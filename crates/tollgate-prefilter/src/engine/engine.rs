@@ -31,7 +31,7 @@ pub struct Engine {
     last: AtomicU64,
     counts: [AtomicU64; 11],
     /// When units last came back, by the hash of their state: a denial of a query that was sent before says nothing of them.
-    came_back: [AtomicU64; CELLS],
+    came_back: Box<[AtomicU64]>,
     pub(crate) slots: Mutex<SlotQueue>,
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
@@ -80,7 +80,7 @@ impl Engine {
             store_time: StoreTime::default(),
             last: AtomicU64::new(0),
             counts: Default::default(),
-            came_back: [const { AtomicU64::new(0) }; CELLS],
+            came_back: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
             slots: Mutex::new(SlotQueue::new(options.slot_terms)),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
