@@ -191,15 +191,6 @@ mod tests {
     }
 
     #[test]
-    fn an_address_alone_is_an_ipv4_address_or_the_64_bits_of_an_ipv6_address() {
-        assert_eq!(network("192.0.2.1"), network("192.0.2.1").ipv4_prefix(32));
-        let [v4, mapped, v6] = ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"].map(network);
-        assert_eq!(Key::of(v4), Key::of(mapped));
-        assert_eq!(Key::of(v6), Key::of(v6.ipv6_prefix(64)));
-        assert_ne!(Key::of(v6), Key::of(v6.ipv6_prefix(65)));
-    }
-
-    #[test]
     fn a_prefix_of_too_many_bits_is_the_whole_address() {
         let [v4, v6] = ["192.0.2.1", "2001:db8::1"].map(network);
         assert_eq!(Key::of(v4.ipv4_prefix(255)), Key::of(v4.ipv4_prefix(32)));
