@@ -39,7 +39,7 @@ export const keys = (() => {
         const { rules } = await post('client', { client });
         found.replaceChildren(table('What each rule has of this client', ['Rule', 'Limit', '#Left', 'One more request', '#Whole again in', 'In the log', ''], rules.map((it) => [
           it.rule, [it.limit, it.plan && h('small', {}, foreign(it.plan))], left(it), [outcome(it), it.shadow && h('small', {}, 'a shadow denies nothing')], it.reset ? span(it.reset) : '–', h('code', {}, it.key),
-          h('span', { class: 'buttons' }, state.scope !== 'none' && h('button', { 'aria-label': `Limit or block under ${it.rule}`, onclick: () => change({ name: it.rule, source: it.source }, state, look, client.replace(/^[\w-]+: /gm, '')) }, 'Limit…'),
+          h('span', { class: 'buttons' }, state.scope !== 'none' && h('button', { 'aria-label': `Limit or block under ${it.rule}`, onclick: () => change({ name: it.rule }, state, look, client.replace(/^[\w-]+: /gm, '')) }, 'Limit…'),
             h('button', { 'aria-label': `Reset under ${it.rule}`, onclick: () => ask(`Reset this client under ${it.rule}`, 'It starts anew, as if it had used nothing. Where the state is in Redis, in all processes.', [], () => ({ action: 'reset', rule: it.rule, client }), null, look) }, 'Reset…'))])));
       } catch (error) {
         found.replaceChildren(failed(error));

@@ -33,7 +33,7 @@ async function refresh() {
 
 function connect() {
   if (source && source.readyState !== EventSource.CLOSED) return;
-  source = new EventSource(`events?${name}`);
+  source = new EventSource('events');
   source.onmessage = (event) => {
     const sample = JSON.parse(event.data);
     heardAt = Date.now();

@@ -1,4 +1,4 @@
-import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, foreign, h, many, millis, rate, span, table } from './dom.js';
+import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, h, many, millis, rate } from './dom.js';
 
 const SERIES = [['Allowed', ALLOWED, '--allowed'], ['Denied', DENIED, '--denied'], ['Blocked', BLOCKED, '--blocked'], ['Degraded', DEGRADED, '--degraded']];
 const LEVELS = { bad: 'Problem', warn: 'Watch', note: 'Note' };
@@ -9,8 +9,6 @@ export function show(main, state) {
   seconds = state.seconds.slice(1).map(([at, sum], index) => [at / 1000, per(sum, (at - state.seconds[index][0]) / 1000)]);
   minutes = wholeMinutes(state.minutes);
   if (!parts) build(main);
-  parts.lagging.replaceChildren(...lagging(state.status?.fleet));
-  parts.journal.replaceChildren(...journal(state.journal));
   draw();
 }
 
@@ -22,7 +20,7 @@ function build(main) {
   const tiles = SERIES.map(tile);
   parts = {
     tiles, count: h('p', { class: 'hidden', role: 'status' }), title: h('h2', {}, 'Looking…'), problems: h('ul', { class: 'problems' }),
-    facts: h('dl', { class: 'facts' }), lagging: h('div'), journal: h('div'),
+    facts: h('dl', { class: 'facts' }),
     charts: [['Last two minutes', 'seconds'], ['Last hour', 'minutes']].map(([title, id]) => ({ title, id, element: h('div', { class: 'chart', role: 'img' }) })),
   };
   main.replaceChildren(
@@ -31,8 +29,7 @@ function build(main) {
     h('section', {}, h('h2', {}, 'Checks'), h('p', { class: 'muted' }, 'A request is one check for each rule that counts it. Shadows are not among them.'),
       h('dl', { class: 'tiles' }, tiles.map((it) => it.element)),
       h('div', { class: 'charts' }, parts.charts.map((it) => h('figure', {}, h('figcaption', {}, it.title, h('small', {}, ', checks a second')), it.element)))),
-    h('section', {}, h('h2', {}, 'Service'), parts.facts, parts.lagging),
-    h('section', {}, h('h2', {}, 'Done on this page'), parts.journal));
+    h('section', {}, h('h2', {}, 'Service'), parts.facts));
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   new ResizeObserver(draw).observe(parts.charts[0].element);
 }
@@ -80,12 +77,10 @@ function meters(it) {
   const redis = it.redis;
   if (redis) {
     facts.push(
-      fact('Calls to Redis a request', redis.calls_per_request === null ? '–' : redis.calls_per_request.toFixed(2), `${rate(redis.calls ?? 0)} a second in all`),
+      fact('Calls to Redis a request', redis.calls_per_request === null ? '–' : redis.calls_per_request.toFixed(2)),
       fact('Deadline misses', count(redis.deadline_misses), 'in ten seconds'),
       fact('Queue to Redis, 99th percentile', millis(redis.queue_p99)),
-      fact('Breaker', redis.breaker === null || redis.breaker >= 1 ? 'closed' : redis.breaker <= 0 ? 'open' : `${count(redis.breaker * 100)} % pass`));
-    if (redis.instances) facts.push(fact('Instances', count(redis.instances), 'as Redis counts them'));
-    if (redis.unreported) facts.push(fact('Not reported yet', `${count(redis.unreported)} units`));
+      fact('Breaker', redis.breaker >= 1 ? 'closed' : redis.breaker <= 0 ? 'open' : `${count(redis.breaker * 100)} % pass`));
   }
   return facts;
 }
@@ -93,16 +88,8 @@ function meters(it) {
 function status(it) {
   if (!it) return [fact('Rules', 'in code', 'and changed there')];
   const facts = [fact('Rules', `revision ${it.revision}`, `${many(it.rules, 'rule')}; ${it.rejected ? `${many(it.rejected, 'document')} rejected` : 'no document rejected'}`)];
-  if (it.fleet) facts.push(fact('Processes', count(it.fleet.processes), it.fleet.lagging.length ? `${count(it.fleet.lagging.length)} behind` : `all at revision ${it.fleet.revision}`));
+  if (it.fleet) facts.push(fact('Processes', count(it.fleet.processes), it.fleet.lagging ? `${count(it.fleet.lagging)} behind` : `all at revision ${it.fleet.revision}`));
   return facts;
-}
-
-const lagging = (fleet) => !fleet?.lagging.length ? [] : [table('Processes that lag', ['Process', '#Revision', '#Behind for'],
-  fleet.lagging.map((one) => [foreign(one.name), count(one.revision), span(one.seconds)]))];
-
-function journal(entries) {
-  if (!entries.length) return [h('p', { class: 'muted' }, 'Nothing yet. What other pages and programs change is in the audit of the service.')];
-  return [table('Actions', ['Time', 'Who', 'What', 'Why'], entries.slice(0, 20).map((it) => [clock(it.at), foreign(it.who), foreign(it.what), foreign(it.because)]))];
 }
 
 const data = (id) => {

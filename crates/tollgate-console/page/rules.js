@@ -45,7 +45,7 @@ function build(main) {
 
 function list() {
   const wanted = parts.filter.value.toLowerCase();
-  const several = new Set(state.rules.map((rule) => rule.source)).size > 1;
+  const several = new Set(state.rules.map((rule) => rule.layer)).size > 1;
   const numbered = state.rules.map((rule, number) => ({ ...rule, number })).filter((rule) => rule.name.toLowerCase().includes(wanted));
   numbered.sort(ORDERS[parts.order.value]);
   rows = [];
@@ -54,7 +54,7 @@ function list() {
     const [hour, deniedHour, shareHour] = [h('td', { class: 'number' }), h('td', { class: 'number' }), h('td', { class: 'number' })];
     rows[rule.number] = { rule, now, share, near, hour, deniedHour, shareHour, sum: rule.hour };
     fill(rows[rule.number]);
-    const details = [rule.by?.length && `by ${rule.by.join(', ')}`, several && `in ${rule.layer}`].filter(Boolean).join(', ');
+    const details = [rule.by?.length && `by ${rule.by.join(', ')}`, several && `in ${rule.layer_name}`].filter(Boolean).join(', ');
     const plans = rule.plans.length > 0 && h('details', {}, h('summary', {}, many(rule.plans.length, 'plan')), rule.plans.slice(0, 50).map((plan) => h('div', {}, foreign(plan.name), ` ${plan.limit}`)));
     return h('tr', {}, h('th', { scope: 'row' }, rule.name, h('small', {}, details)), h('td', {}, rule.limit, plans),
       h('td', {}, h('span', { class: rule.mode === 'enforced' ? '' : 'badge' }, rule.mode)), now, share, hour, deniedHour, shareHour, near,
@@ -94,12 +94,12 @@ export function tick(sample) {
 function previews(running) {
   const text = (it) => `Preview of ${it.rule} at ${it.limit}, since ${clock(it.since)}: would deny ${count(it.denied)} of ${count(it.decided)} checks (${percent(it.denied, it.decided)}). `;
   const known = [...parts.previews.children];
-  if (known.length === running.length && running.every((it, index) => known[index].dataset.of === `${it.source} ${it.rule} ${it.limit}`)) {
+  if (known.length === running.length && running.every((it, index) => known[index].dataset.of === `${it.layer} ${it.rule} ${it.limit}`)) {
     running.forEach((it, index) => { known[index].firstChild.textContent = text(it); });
     return;
   }
-  parts.previews.replaceChildren(...running.map((it) => h('p', { class: 'preview', 'data-of': `${it.source} ${it.rule} ${it.limit}` }, h('span', {}, text(it)),
-    h('button', { onclick: () => ask(`End the preview of ${it.rule}`, 'Its shadow goes, and with it what it has counted.', [], () => ({ action: 'end-preview', source: it.source, rule: it.rule })) }, 'End…'))));
+  parts.previews.replaceChildren(...running.map((it) => h('p', { class: 'preview', 'data-of': `${it.layer} ${it.rule} ${it.limit}` }, h('span', {}, text(it)),
+    h('button', { onclick: () => ask(`End the preview of ${it.rule}`, 'Its shadow goes, and with it what it has counted.', [], () => ({ action: 'end-preview', layer: it.layer, rule: it.rule })) }, 'End…'))));
 }
 
 const local = (date) => new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
@@ -131,7 +131,7 @@ export function change(rule, known, after, who) {
     const [of, value] = [rule.name, limit.value.trim()];
     if (kind.value === 'switch') return { action: 'switch', rule: of, limit: value, until: until(form) };
     if (kind.value !== 'preview') return { action: 'override', rule: of, client: form.elements.client.value, limit: kind.value === 'block' ? 'none' : value, until: until(form) };
-    return { action: 'preview', source: rule.source, rule: of, limit: value };
+    return { action: 'preview', layer: rule.layer, rule: of, limit: value };
   }, kind, after);
 }
 

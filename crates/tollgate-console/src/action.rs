@@ -9,12 +9,12 @@ use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
 use crate::{
     client::{self, Client},
-    console::{Preview, Shared, Source, lock},
+    console::{Preview, Shared, lock},
     overview::scope,
     response::{Answer, Wrong},
 };
 
-/// The longest name, limit or reason that is taken.
+/// The longest name and reason that is taken.
 const LONGEST: usize = 500;
 
 #[derive(Debug, Deserialize)]
@@ -52,12 +52,12 @@ enum Action {
         client: String,
     },
     Preview {
-        source: usize,
+        layer: usize,
         rule: String,
         limit: String,
     },
     EndPreview {
-        source: usize,
+        layer: usize,
         rule: String,
     },
 }
@@ -77,7 +77,6 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
     let author = Author::new(who).because(because);
     let what = match &ordered.action {
         Action::Switch { rule, limit, until } => {
-            short(&[rule, limit])?;
             let entry = OperatorEntry::switch(rule, limit).because(because);
             set(shared, ending(entry, *until)?, &author).await?;
             format!("switched {rule} to {limit}")
@@ -88,7 +87,6 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             limit,
             until,
         } => {
-            short(&[rule, limit])?;
             let client = Client::parse(client)?;
             let [first, others @ ..] = client.texts()? else {
                 return Err(Wrong::input("which client?"));
@@ -133,42 +131,34 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             }
             what
         }
-        Action::Preview {
-            source,
-            rule,
-            limit,
-        } => {
-            short(&[rule, limit])?;
+        Action::Preview { layer, rule, limit } => {
             let quota: Quota = limit
                 .parse()
                 .map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
-            let layer = layer(shared, *source)?;
-            layer.handle().preview(rule, quota).map_err(Wrong::input)?;
+            let handle = layer_of(shared, *layer)?.handle();
+            handle.preview(rule, quota).map_err(Wrong::input)?;
             let mut previews = lock(&shared.previews);
-            previews.retain(|it| (it.source, &it.rule) != (*source, rule));
+            previews.retain(|it| (it.layer, &it.rule) != (*layer, rule));
             let preview = Preview {
-                source: *source,
+                layer: *layer,
                 rule: rule.clone(),
                 limit: quota.to_string(),
                 since: shared.clock.now(),
             };
-            previews.push_back(preview);
+            previews.push(preview);
             let what = format!("began a preview of {rule} at {quota}");
             audit(who, because, &what);
             what
         }
-        Action::EndPreview { source, rule } => {
-            layer(shared, *source)?
-                .handle()
-                .end_preview(rule)
-                .map_err(Wrong::input)?;
-            lock(&shared.previews).retain(|it| (it.source, &it.rule) != (*source, rule));
+        Action::EndPreview { layer, rule } => {
+            let handle = layer_of(shared, *layer)?.handle();
+            handle.end_preview(rule).map_err(Wrong::input)?;
+            lock(&shared.previews).retain(|it| (it.layer, &it.rule) != (*layer, rule));
             let what = format!("ended the preview of {rule}");
             audit(who, because, &what);
             what
         }
     };
-    lock(&shared.journal).note(shared.clock.now(), who, &what, because);
     Ok(json!({ "done": what, "scope": scope(shared) }))
 }
 
@@ -209,21 +199,10 @@ fn rules(shared: &Shared) -> Result<&LiveRules, Wrong> {
     })
 }
 
-fn layer(shared: &Shared, source: usize) -> Result<&tollgate::RateLimitLayer, Wrong> {
-    match shared.parts.sources.get(source) {
-        Some((_, Source::Layer(layer))) => Ok(layer),
-        _ => Err(Wrong::input("only rules of a layer have previews")),
-    }
-}
-
-fn short(texts: &[&str]) -> Result<(), Wrong> {
-    match texts.iter().find(|text| text.len() > LONGEST) {
-        Some(text) => Err(Wrong::input(format!(
-            "a text of {} bytes is above {LONGEST}",
-            text.len()
-        ))),
-        None => Ok(()),
-    }
+fn layer_of(shared: &Shared, layer: usize) -> Result<&tollgate::RateLimitLayer, Wrong> {
+    let layer = shared.parts.layers.get(layer);
+    let (_, layer) = layer.ok_or_else(|| Wrong::input("the console was given no such layer"))?;
+    Ok(layer)
 }
 
 /// An entry that ends then, in milliseconds since the Unix epoch.

@@ -5,14 +5,14 @@ use std::{net::IpAddr, time::Duration};
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use serde_json::{Value, json};
 use tollgate::{
-    Check, Key, Quota,
+    Check, Key, Quota, RateLimitLayer,
     decision::{Outcome, Retry, Verdict},
     key::PeerAddr,
 };
 use tollgate_core::{Mode, observe::TopKey};
 
 use crate::{
-    console::{Shared, Source},
+    console::Shared,
     response::{Answer, Wrong},
 };
 
@@ -67,11 +67,8 @@ impl Client {
     }
 
     /// Its key under each rule of a layer that has one for it.
-    async fn keys(&self, shared: &Shared, source: usize) -> Vec<(String, Key)> {
+    async fn keys(&self, shared: &Shared, layer: &RateLimitLayer) -> Vec<(String, Key)> {
         let mut keys = Vec::new();
-        let Some((_, of)) = shared.parts.sources.get(source) else {
-            return keys;
-        };
         if let (Some(texts), Some(rules)) = (&self.texts, &shared.parts.rules) {
             let document = rules.document();
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -85,28 +82,11 @@ impl Client {
                 }
             }
         }
-        match of {
-            Source::Layer(layer) => {
-                for rule in layer.limiter().rules().given() {
-                    if keys.iter().all(|(name, _)| name != rule.name())
-                        && let Some(key) = layer.look_up_key_of(rule.name(), &self.head).await
-                    {
-                        keys.push((rule.name().to_owned(), key));
-                    }
-                }
-            }
-            // Workers choose keys by themselves: mostly one text.
-            Source::Limiter(limiter) => {
-                if let Some([only]) = self.texts.as_deref() {
-                    let rules = limiter.limiter();
-                    keys.extend(
-                        rules
-                            .rules()
-                            .given()
-                            .iter()
-                            .map(|rule| (rule.name().to_owned(), Key::of(only))),
-                    );
-                }
+        for rule in layer.limiter().rules().given() {
+            if keys.iter().all(|(name, _)| name != rule.name())
+                && let Some(key) = layer.look_up_key_of(rule.name(), &self.head).await
+            {
+                keys.push((rule.name().to_owned(), key));
             }
         }
         keys
@@ -124,22 +104,11 @@ pub(crate) fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
 pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
     let client = Client::parse(text)?;
     let mut rules = Vec::new();
-    for (source, (name, of)) in shared.parts.sources.iter().enumerate() {
-        let keys = client.keys(shared, source).await;
-        let (limiter, checks): (_, Vec<Check>) = match of {
-            Source::Layer(layer) => {
-                let inspection = layer.inspection();
-                let check = |(rule, key): &(String, Key)| inspection.check_of(rule, key);
-                let checks = keys.iter().filter_map(check).collect();
-                (inspection.limiter().clone(), checks)
-            }
-            Source::Limiter(limiter) => {
-                let limiter = limiter.limiter();
-                let check = |(rule, key): &(String, Key)| limiter.check(rule, key).ok();
-                let checks = keys.iter().filter_map(check).collect();
-                (limiter, checks)
-            }
-        };
+    for (_, layer) in &shared.parts.layers {
+        let (keys, inspection) = (client.keys(shared, layer).await, layer.inspection());
+        let limiter = inspection.limiter();
+        let check = |(rule, key): &(String, Key)| inspection.check_of(rule, key);
+        let checks: Vec<Check> = keys.iter().filter_map(check).collect();
         if checks.is_empty() {
             continue;
         }
@@ -161,8 +130,6 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
                 shown["level"] = json!(level);
                 shown["blocked_for"] = json!(Duration::from_micros(began).as_secs_f64());
             }
-            shown["source"] = json!(source);
-            shown["layer"] = json!(name);
             shown["rule"] = json!(rule.name());
             shown["plan"] = json!(rule.plan_name(verdict.plan()));
             shown["shadow"] = json!(*rule.mode() == Mode::Shadow);
@@ -206,9 +173,9 @@ pub(crate) fn verdict_json(verdict: &Verdict, quota: &Quota) -> Value {
 pub(crate) async fn reset(shared: &Shared, rule: &str, text: &str) -> Result<bool, Wrong> {
     let client = Client::parse(text)?;
     let (mut found, mut had_state) = (false, false);
-    for (source, (_, of)) in shared.parts.sources.iter().enumerate() {
-        let limiter = of.limiter();
-        for (name, key) in client.keys(shared, source).await {
+    for (_, layer) in &shared.parts.layers {
+        let limiter = layer.limiter();
+        for (name, key) in client.keys(shared, layer).await {
             if name == rule
                 && let Ok(answer) = limiter.reset(rule, &key)
             {
@@ -228,30 +195,25 @@ pub(crate) async fn reset(shared: &Shared, rule: &str, text: &str) -> Result<boo
 /// The keys with the most denials, or the highest cost, of all rules that keep them.
 pub(crate) fn top(shared: &Shared) -> Value {
     let (mut keys, mut keeping) = (Vec::new(), 0);
-    for (layer, of) in &shared.parts.sources {
-        let limiter = of.limiter();
-        for rule in limiter
-            .rules()
-            .given()
-            .iter()
-            .filter(|rule| rule.keeps_top_keys())
-        {
+    for (_, layer) in &shared.parts.layers {
+        let limiter = layer.limiter();
+        let given = limiter.rules().given().iter();
+        for rule in given.filter(|rule| rule.keeps_top_keys()) {
             keeping += 1;
             // The name is one of the limiter's own.
             for key in limiter
                 .top_keys(rule.name(), usize::MAX)
                 .unwrap_or_default()
             {
-                keys.push((layer, rule.name().to_owned(), key));
+                keys.push((rule.name().to_owned(), key));
             }
         }
     }
     let mut shown = |by: fn(&TopKey) -> u64| {
-        keys.sort_by_key(|(_, _, key)| std::cmp::Reverse(by(key)));
-        let most = keys.iter().filter(|(_, _, key)| by(key) > 0).take(20);
-        let most = most.map(|(layer, rule, key)| {
+        keys.sort_by_key(|(_, key)| std::cmp::Reverse(by(key)));
+        let most = keys.iter().filter(|(_, key)| by(key) > 0).take(20);
+        let most = most.map(|(rule, key)| {
             json!({
-                "layer": layer,
                 "rule": rule,
                 "key": key.key.to_string(),
                 "label": key.label,

@@ -1,21 +1,20 @@
 //! The console: what it looks at, and what its handlers share.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use serde_json::{Value, json};
-use tokio::task::AbortHandle;
-use tollgate::{Limiter, LiveLimiter, RateLimitLayer, clock::Clock};
+use bytes::Bytes;
+use tokio::sync::watch;
+use tollgate::{RateLimitLayer, clock::Clock};
 #[cfg(feature = "redis")]
 use tollgate_redis::RedisStore;
 use tollgate_rules::LiveRules;
 #[cfg(feature = "redis")]
 use tollgate_rules::{Bindings, redis::RedisRules};
 
-use crate::{access::Access, exposition::Scrapes, samples::Samples, viewers::Viewers};
+use crate::{access::Access, exposition::Scrapes, samples::Samples};
 
 /// A page for operators of rate limits, as a router: made by [`Console::new`], mounted by [`router`](Self::router).
 ///
@@ -33,7 +32,7 @@ pub(crate) type Render = dyn Fn() -> String + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) access: Access,
-    pub(crate) sources: Vec<(String, Source)>,
+    pub(crate) layers: Vec<(String, RateLimitLayer)>,
     pub(crate) rules: Option<LiveRules>,
     #[cfg(feature = "redis")]
     pub(crate) fleet: Option<(RedisRules, Bindings)>,
@@ -46,39 +45,23 @@ pub(crate) struct Parts {
 pub(crate) struct Shared {
     pub(crate) parts: Parts,
     pub(crate) clock: Clock,
-    pub(crate) viewers: Arc<Viewers>,
-    /// The task that makes their samples. It ends with the router.
-    pub(crate) sampler: OnceLock<AbortHandle>,
+    /// The latest sample, as each tab hears it. One that reads slowly misses samples, and nobody waits for it.
+    pub(crate) latest: watch::Sender<Bytes>,
+    /// Whether the task runs that makes the samples.
+    pub(crate) sampler: OnceLock<()>,
     pub(crate) samples: Mutex<Samples>,
     pub(crate) scrapes: Mutex<Scrapes>,
-    pub(crate) journal: Mutex<Journal>,
-    /// The previews that run: the source, the rule, the limit, and since when.
-    pub(crate) previews: Mutex<VecDeque<Preview>>,
+    /// The previews that run.
+    pub(crate) previews: Mutex<Vec<Preview>>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Preview {
-    pub(crate) source: usize,
+    /// The number of its layer.
+    pub(crate) layer: usize,
     pub(crate) rule: String,
     pub(crate) limit: String,
     pub(crate) since: u64,
-}
-
-/// A layer, or a limiter of workers.
-#[derive(Clone)]
-pub(crate) enum Source {
-    Layer(RateLimitLayer),
-    Limiter(LiveLimiter),
-}
-
-impl Source {
-    /// The limiter in force.
-    pub(crate) fn limiter(&self) -> Limiter {
-        match self {
-            Self::Layer(layer) => layer.limiter(),
-            Self::Limiter(limiter) => limiter.limiter(),
-        }
-    }
 }
 
 impl Console {
@@ -87,7 +70,7 @@ impl Console {
         Self {
             parts: Parts {
                 access,
-                sources: Vec::new(),
+                layers: Vec::new(),
                 rules: None,
                 #[cfg(feature = "redis")]
                 fleet: None,
@@ -100,17 +83,7 @@ impl Console {
 
     /// Shows the rules of this layer, under a name where there are several. Call it after the layer's settings.
     pub fn layer(mut self, name: impl Into<String>, layer: &RateLimitLayer) -> Self {
-        self.parts
-            .sources
-            .push((name.into(), Source::Layer(layer.clone())));
-        self
-    }
-
-    /// Shows the rules of this limiter of workers, under a name.
-    pub fn limiter(mut self, name: impl Into<String>, limiter: &LiveLimiter) -> Self {
-        self.parts
-            .sources
-            .push((name.into(), Source::Limiter(limiter.clone())));
+        self.parts.layers.push((name.into(), layer.clone()));
         self
     }
 
@@ -137,7 +110,7 @@ impl Console {
     }
 
     /// The metrics of this process as Prometheus reads them: the page shows latency, calls to Redis, deadline misses and how many
-    /// requests are near their limit. It is called once a second while somebody looks.
+    /// requests are near their limit. It is called every five seconds while somebody looks.
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.parts.metrics = Some(Arc::new(render));
         self
@@ -149,11 +122,10 @@ impl Shared {
         let shared = Arc::new(Self {
             parts,
             clock: Clock::system(),
-            viewers: Arc::default(),
+            latest: watch::Sender::default(),
             sampler: OnceLock::new(),
             samples: Mutex::default(),
             scrapes: Mutex::default(),
-            journal: Mutex::default(),
             previews: Mutex::default(),
         });
         // What was counted before is not of this minute.
@@ -163,19 +135,9 @@ impl Shared {
 
     /// Counts until now. Returns the time since the sample before, in microseconds.
     pub(crate) fn take_sample(&self) -> u64 {
-        let sources = self.parts.sources.iter();
-        let counts: Vec<_> = sources
-            .map(|(_, source)| source.limiter().counts())
-            .collect();
+        let layers = self.parts.layers.iter();
+        let counts: Vec<_> = layers.map(|(_, layer)| layer.limiter().counts()).collect();
         lock(&self.samples).take(self.clock.now(), &counts)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Some(sampler) = self.sampler.get() {
-            sampler.abort();
-        }
     }
 }
 
@@ -186,16 +148,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Console {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.parts.sources.iter().map(|(name, _)| name);
+        let names = self.parts.layers.iter().map(|(name, _)| name);
         f.debug_struct("Console")
             .field("access", &self.parts.access)
-            .field("sources", &names.collect::<Vec<_>>())
+            .field("layers", &names.collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
-
-/// How many actions the page shows.
-const MOST: usize = 100;
 
 /// Who uses the console, as the layer of the application knows: an extension of the request. It is the actor in the audit.
 ///
@@ -214,22 +173,5 @@ impl Operator {
     /// A person, by the name that the audit shows.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
-    }
-}
-
-/// The latest actions, the newest first.
-#[derive(Debug, Default)]
-pub(crate) struct Journal(VecDeque<Value>);
-
-impl Journal {
-    /// Notes an action.
-    pub(crate) fn note(&mut self, now: u64, who: &str, what: &str, because: &str) {
-        self.0
-            .push_front(json!({ "at": now / 1_000, "who": who, "what": what, "because": because }));
-        self.0.truncate(MOST);
-    }
-
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Value> {
-        self.0.iter()
     }
 }

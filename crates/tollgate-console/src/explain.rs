@@ -16,7 +16,7 @@ use tollgate_rules::operators::{Explained, Explanation, QuotaOrigin};
 
 use crate::{
     client::{header, verdict_json},
-    console::{Shared, Source},
+    console::Shared,
     response::{Answer, Wrong},
 };
 
@@ -73,13 +73,11 @@ pub(crate) async fn explain(shared: &Shared, request: &Described) -> Answer {
         .as_ref()
         .map(|rules| rules.document().explain(&head));
     let mut layers = Vec::new();
-    for (name, source) in &shared.parts.sources {
-        if let Source::Layer(layer) = source {
-            let known = explained.as_deref().unwrap_or_default();
-            let mut of_layer = of_layer(&layer.inspection(), &head, known).await;
-            of_layer["layer"] = json!(name);
-            layers.push(of_layer);
-        }
+    for (name, layer) in &shared.parts.layers {
+        let known = explained.as_deref().unwrap_or_default();
+        let mut of_layer = of_layer(&layer.inspection(), &head, known).await;
+        of_layer["layer"] = json!(name);
+        layers.push(of_layer);
     }
     Ok(json!({ "layers": layers }))
 }

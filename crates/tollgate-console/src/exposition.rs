@@ -6,15 +6,13 @@ use serde_json::{Value, json};
 
 /// What is compared: the text of now with that of ten seconds ago, and a little more.
 const KEPT: u64 = 10_500_000;
-/// The longest time between two texts.
-const LONGEST: u64 = 4_900_000;
+/// The time between two texts, which may take long with many rules.
+const EVERY: u64 = 4_900_000;
 
 /// The latest texts, as numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Scrapes {
     all: VecDeque<Scrape>,
-    /// What the last one has cost, in microseconds.
-    took: u64,
 }
 
 /// Sums by name, and by the label that matters.
@@ -29,18 +27,14 @@ const QUEUE: &str = "tollgate_redis_queue_duration_seconds_bucket";
 const CALLS: &str = "tollgate_redis_calls_total";
 const ERRORS: &str = "tollgate_redis_errors_total";
 const BREAKER: &str = "tollgate_redis_breaker_share";
-const INSTANCES: &str = "tollgate_redis_instances";
-const UNREPORTED: &str = "tollgate_redis_units_unreported";
 const NEAR: &str = "tollgate_near_limit_total";
 /// Each with the label that tells its series apart.
-const WANTED: [(&str, &str); 8] = [
+const WANTED: [(&str, &str); 6] = [
     (CHECK, "le"),
     (QUEUE, "le"),
     (CALLS, "for"),
     (ERRORS, "error"),
     (BREAKER, "node"),
-    (INSTANCES, ""),
-    (UNREPORTED, ""),
     (NEAR, "rule"),
 ];
 
@@ -80,15 +74,13 @@ impl Scrape {
 }
 
 impl Scrapes {
-    /// Whether to read the metrics again: each second, and with many rules so seldom that it takes a hundredth of a core.
+    /// Whether to read the metrics again.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        let rest = (100 * self.took).min(LONGEST);
         let last = self.all.back();
-        last.is_none_or(|last| now < last.at || now - last.at >= rest)
+        last.is_none_or(|last| now < last.at || now - last.at >= EVERY)
     }
 
-    pub(crate) fn add(&mut self, at: u64, text: &str, took: u64) {
-        self.took = took;
+    pub(crate) fn add(&mut self, at: u64, text: &str) {
         self.all.push_back(Scrape::parse(at, text));
         let is_old = |scrape: &Scrape| scrape.at.saturating_add(KEPT) < at || scrape.at > at;
         while self.all.front().is_some_and(is_old) {
@@ -153,22 +145,18 @@ impl Scrapes {
 
     /// What the page shows. `null`: the application gives no metrics.
     pub(crate) fn shown(&self) -> Value {
-        let (Some(first), Some(last)) = (self.all.front(), self.all.back()) else {
+        let Some(last) = self.all.back() else {
             return Value::Null;
         };
-        let seconds = (last.at.saturating_sub(first.at)) as f64 / 1e6;
         let decided = self.growth(CHECK).get("+Inf").copied().unwrap_or_default();
-        let calls = self.growth(CALLS);
-        let gauge = |name| last.of(name).map(|(_, value)| value).next();
-        let redis = gauge(BREAKER).or_else(|| gauge(INSTANCES)).map(|_| {
+        let calls = self.growth(CALLS).get("requests").copied();
+        let redis = last.of(BREAKER).map(|(_, share)| share).reduce(f64::min);
+        let redis = redis.map(|breaker| {
             json!({
-                "calls_per_request": (decided > 0.0).then(|| calls.get("requests").copied().unwrap_or_default() / decided),
-                "calls": (seconds > 0.0).then(|| calls.values().sum::<f64>() / seconds),
+                "calls_per_request": (decided > 0.0).then(|| calls.unwrap_or_default() / decided),
                 "deadline_misses": self.deadline_misses(),
                 "queue_p99": self.quantile(QUEUE, 0.99),
-                "breaker": last.of(BREAKER).map(|(_, share)| share).reduce(f64::min),
-                "instances": gauge(INSTANCES),
-                "unreported": gauge(UNREPORTED),
+                "breaker": breaker,
             })
         });
         json!({ "p50": self.quantile(CHECK, 0.5), "p99": self.quantile(CHECK, 0.99), "redis": redis })
@@ -188,26 +176,27 @@ mod tests {
             let calls = format!(
                 "{CALLS}{{for=\"requests\"}} {all}\n{ERRORS}{{error=\"expired\"}} {fast}\n"
             );
-            buckets.concat() + &calls + &format!("{INSTANCES} 3\n{NEAR}{{rule=\"a\"}} {all}\n")
+            buckets.concat()
+                + &calls
+                + &format!("{BREAKER}{{node=\"a\"}} 1\n{NEAR}{{rule=\"a\"}} {all}\n")
         };
         let mut scrapes = Scrapes::default();
         assert_eq!(scrapes.shown(), Value::Null);
-        scrapes.add(1_000_000, &text(100, 1_000), 0);
-        scrapes.add(3_000_000, &text(150, 1_100), 0);
+        scrapes.add(1_000_000, &text(100, 1_000));
+        scrapes.add(3_000_000, &text(150, 1_100));
         let shown = scrapes.shown();
         assert_eq!(shown["p50"], 1.0);
         let p99 = shown["p99"].as_f64().expect("a time");
         assert!((p99 - 1.98).abs() < 1e-9, "{p99}");
         let redis = &shown["redis"];
-        assert_eq!(redis["calls_per_request"], 1.0);
         assert_eq!(
-            (&redis["calls"], &redis["instances"]),
-            (&json!(50.0), &json!(3.0))
+            (&redis["calls_per_request"], &redis["breaker"]),
+            (&json!(1.0), &json!(1.0))
         );
         assert_eq!(scrapes.deadline_misses(), 50.0);
         assert_eq!(scrapes.near_limit(), HashMap::from([("a", 100.0)]));
         // What is older than ten seconds is not compared with.
-        scrapes.add(12_000_000, &text(150, 1_100), 0);
+        scrapes.add(12_000_000, &text(150, 1_100));
         assert_eq!(scrapes.deadline_misses(), 0.0);
     }
 }

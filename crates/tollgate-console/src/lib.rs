@@ -23,7 +23,7 @@
 //!
 //! It says what is wrong, in words; shows each rule with its traffic and the share that it denies; finds a client by the identity at
 //! hand; explains what a request would meet; and changes limits, with a reason and an entry in the audit. Nothing is added to the path
-//! of a request, and without an open tab nothing runs but a look at the counters once a minute.
+//! of a request, and without an open tab the counters are read once a minute.
 //!
 //! # Access
 //!
@@ -69,7 +69,6 @@ mod problems;
 mod response;
 mod sampler;
 mod samples;
-mod viewers;
 
 pub use self::{
     access::{Access, AccessError},

@@ -14,7 +14,6 @@ use crate::{
     console::{Shared, lock},
     problems::{problems, used},
     samples::{Samples, share_shadowed},
-    viewers::Shown,
 };
 
 /// Reads the metrics of the process.
@@ -25,37 +24,32 @@ pub(crate) fn scrape(shared: &Shared) {
     {
         // It is code of the application, and the samples go on without it.
         let text = catch_unwind(AssertUnwindSafe(|| render())).unwrap_or_default();
-        lock(&shared.scrapes).add(now, &text, shared.clock.now().saturating_sub(now));
+        lock(&shared.scrapes).add(now, &text);
     }
 }
 
-/// What a tab hears each second.
-pub(crate) fn sample(shared: &Shared, since: u64, shown: Shown) -> Value {
-    let (at, since, version) = (shared.clock.now() / 1_000, since / 1_000, version(shared));
-    let mut sample = json!({ "version": version, "at": at, "since": since });
-    match shown {
-        Shown::Version => {}
-        Shown::Overview => {
-            sample["problems"] = problems(shared).into();
-            sample["meters"] = lock(&shared.scrapes).shown();
-            let samples = lock(&shared.samples);
-            let last = samples.seconds.front();
-            sample["sum"] = json!(last.map(|(_, sum)| *sum).unwrap_or_default());
-        }
-        Shown::Rules => {
-            let samples = lock(&shared.samples);
-            sample["rules"] = used(shared, &samples).into();
-            sample["previews"] = previews(shared, &samples).into();
-            sample["near"] = json!(lock(&shared.scrapes).near_limit());
-        }
-    }
-    sample
+/// What each tab hears each second.
+pub(crate) fn sample(shared: &Shared, since: u64) -> Value {
+    let problems = problems(shared);
+    let (samples, scrapes) = (lock(&shared.samples), lock(&shared.scrapes));
+    let last = samples.seconds.front();
+    json!({
+        "version": version(shared),
+        "at": shared.clock.now() / 1_000,
+        "since": since / 1_000,
+        "problems": problems,
+        "meters": scrapes.shown(),
+        "sum": last.map(|(_, sum)| *sum).unwrap_or_default(),
+        "rules": used(shared, &samples),
+        "previews": previews(shared, &samples),
+        "near": scrapes.near_limit(),
+    })
 }
 
 /// What changes whenever the page has to ask for the state again.
 fn version(shared: &Shared) -> u64 {
-    let rules = shared.parts.sources.iter();
-    let versions = rules.map(|(_, source)| source.limiter().rules().version());
+    let layers = shared.parts.layers.iter();
+    let versions = layers.map(|(_, layer)| layer.limiter().rules().version());
     let status = shared.parts.rules.as_ref().map(|rules| rules.status());
     let status = status.map_or(0, |it| it.revision.wrapping_add(it.rejected << 32));
     versions.fold(status, |sum, version| {
@@ -72,8 +66,8 @@ pub(crate) fn state(shared: &Shared) -> Value {
         .map(|(rule, by)| (rule.name().to_owned(), by))
         .collect();
     let mut rules = Vec::new();
-    for (source, (layer, of)) in shared.parts.sources.iter().enumerate() {
-        for rule in of.limiter().rules().rules() {
+    for (number, (name, layer)) in shared.parts.layers.iter().enumerate() {
+        for rule in layer.limiter().rules().rules() {
             let plans = (1..rule.quotas()).map(|plan| {
                 json!({ "name": rule.plan_name(plan), "limit": rule.quota_of(plan).to_string() })
             });
@@ -85,14 +79,14 @@ pub(crate) fn state(shared: &Shared) -> Value {
                 _ => "other".to_owned(),
             };
             rules.push(json!({
-                "source": source,
-                "layer": layer,
+                "layer": number,
+                "layer_name": name,
                 "name": rule.name(),
                 "limit": rule.quota().to_string(),
                 "plans": plans.collect::<Vec<_>>(),
                 "mode": mode,
                 "by": by.get(rule.name()),
-                "hour": samples.recent(source, rule.name(), 59),
+                "hour": samples.recent(number, rule.name(), 59),
             }));
         }
     }
@@ -109,7 +103,6 @@ pub(crate) fn state(shared: &Shared) -> Value {
         "minutes": minutes.collect::<Vec<_>>(),
         "seconds": seconds.collect::<Vec<_>>(),
         "status": status(shared),
-        "journal": lock(&shared.journal).entries().collect::<Vec<_>>(),
     })
 }
 
@@ -156,9 +149,7 @@ fn status(shared: &Shared) -> Value {
         return Value::Null;
     };
     let fleet = status.fleet.map(|fleet| {
-        let lagging = fleet.lagging_processes.iter();
-        let lagging = lagging.map(|it| json!({ "name": it.name, "revision": it.revision, "seconds": it.lagging_for.as_secs() }));
-        json!({ "revision": fleet.revision, "processes": fleet.processes, "lagging": lagging.collect::<Vec<_>>() })
+        json!({ "revision": fleet.revision, "processes": fleet.processes, "lagging": fleet.lagging })
     });
     json!({
         "revision": status.revision,
@@ -173,8 +164,8 @@ fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
     let mut previews = lock(&shared.previews);
     // Other rules have taken the place of those that had it.
     previews.retain(|preview| {
-        let source = shared.parts.sources.get(preview.source);
-        source.is_some_and(|(_, it)| {
+        let layer = shared.parts.layers.get(preview.layer);
+        layer.is_some_and(|(_, it)| {
             it.limiter()
                 .rules()
                 .position(&shadow_name(&preview.rule))
@@ -182,10 +173,10 @@ fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
         })
     });
     let shown = previews.iter().map(|preview| {
-        let counted = samples.recent(preview.source, &shadow_name(&preview.rule), 59);
+        let counted = samples.recent(preview.layer, &shadow_name(&preview.rule), 59);
         let (denied, decided) = share_shadowed(&counted);
         json!({
-            "source": preview.source,
+            "layer": preview.layer,
             "rule": preview.rule,
             "limit": preview.limit,
             "since": preview.since / 1_000,

@@ -21,11 +21,12 @@ use crate::{
     explain, overview,
     response::{Answer, Wrong, answer, redirect, refuse, respond},
     sampler,
-    viewers::Shown,
 };
 
 /// The largest body.
 const LARGEST: usize = 64 << 10;
+/// How many tabs there may be.
+const MOST: usize = 64;
 /// How many samples a tab hears before it asks again: a service that shuts down need not wait longer.
 const SAMPLES: usize = 20;
 
@@ -99,7 +100,7 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
         }
         (_, "") if is_get => redirect(&first_page(&head)),
         (Err(_), _) => refuse(StatusCode::UNAUTHORIZED, "log in first"),
-        (Ok(()), "events") if is_get => events(shared, head.uri.query().unwrap_or_default()),
+        (Ok(()), "events") if is_get => events(shared),
         (Ok(()), path) if is_get && PAGES.contains(&path) => respond(StatusCode::OK, HTML, PAGE),
         (Ok(()), "logout") if is_post => {
             let mut response = answer(Ok(json!({})));
@@ -212,19 +213,14 @@ async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong>
 }
 
 /// Samples for a page as server-sent events. A tab that reads slowly gets the latest one when it reads.
-fn events(shared: &Shared, page: &str) -> Response {
-    let shown = match page {
-        "keys" | "explain" => Shown::Version,
-        "rules" => Shown::Rules,
-        _ => Shown::Overview,
-    };
-    let Some(receiver) = shared.viewers.subscribe(shown) else {
+fn events(shared: &Shared) -> Response {
+    if shared.latest.receiver_count() >= MOST {
         return refuse(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many tabs look already",
         );
-    };
-    let samples = WatchStream::from_changes(receiver).take(SAMPLES);
+    }
+    let samples = WatchStream::from_changes(shared.latest.subscribe()).take(SAMPLES);
     // After which time a tab asks again.
     let begin = once("retry: 500\n\n".into());
     let stream = begin.chain(samples).map(Ok::<_, Infallible>);

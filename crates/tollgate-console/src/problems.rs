@@ -43,17 +43,16 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     }
     let samples = lock(&shared.samples);
     let (mut all, mut denying, mut shadows) = (Tally::default(), Vec::new(), Vec::new());
-    for (source, (_, layer)) in shared.parts.sources.iter().enumerate() {
-        let limiter = layer.limiter();
-        for rule in limiter.rules().rules() {
-            let recent = samples.recent(source, rule.name(), 1);
+    for (number, (_, layer)) in shared.parts.layers.iter().enumerate() {
+        for rule in layer.limiter().rules().rules() {
+            let recent = samples.recent(number, rule.name(), 1);
             add(&mut all, &recent);
             for ((denied, decided), list) in [
                 (share_denied(&recent), &mut denying),
                 (share_shadowed(&recent), &mut shadows),
             ] {
                 if denied >= DENIALS && denied * 100 >= decided * PERCENT {
-                    list.push((denied, decided, source, rule.name().to_owned()));
+                    list.push((denied, decided, number, rule.name().to_owned()));
                 }
             }
         }
@@ -72,10 +71,10 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
         ));
     }
     denying.sort_by(|one, other| other.cmp(one));
-    for (denied, decided, source, rule) in denying.iter().take(NAMED) {
+    for (denied, decided, layer, rule) in denying.iter().take(NAMED) {
         let share = share(*denied, *decided);
         let mut text = format!("{rule} denies {share} in the last two minutes");
-        if let Some(client) = mostly_one(shared, *source, rule) {
+        if let Some(client) = mostly_one(shared, *layer, rule) {
             text.push_str(&format!("; most denials are of one client, {client}"));
         }
         found.warn(&text);
@@ -153,8 +152,8 @@ fn of_rules(status: &RulesStatus, found: &mut Problems) {
 }
 
 /// The client that has more than half of a rule's denials, as the log shows it.
-fn mostly_one(shared: &Shared, source: usize, rule: &str) -> Option<String> {
-    let limiter = shared.parts.sources.get(source)?.1.limiter();
+fn mostly_one(shared: &Shared, layer: usize, rule: &str) -> Option<String> {
+    let limiter = shared.parts.layers.get(layer)?.1.limiter();
     let keys = limiter.top_keys(rule, usize::MAX).ok()?;
     let all: u64 = keys.iter().map(|key| key.denials).sum();
     let most = keys.iter().max_by_key(|key| key.denials)?;
@@ -165,9 +164,9 @@ fn mostly_one(shared: &Shared, source: usize, rule: &str) -> Option<String> {
 /// What the last sample has of each rule that was used: its number, and its counts.
 pub(crate) fn used(shared: &Shared, samples: &Samples) -> Vec<Value> {
     let (mut used, mut number) = (Vec::new(), 0);
-    for (source, (_, layer)) in shared.parts.sources.iter().enumerate() {
-        for rule in layer.limiter().rules().rules() {
-            let last = samples.last(source, rule.name());
+    for (layer, (_, it)) in shared.parts.layers.iter().enumerate() {
+        for rule in it.limiter().rules().rules() {
+            let last = samples.last(layer, rule.name());
             if last.iter().any(|count| *count > 0) {
                 used.push(json!([number, last]));
             }

@@ -66,9 +66,9 @@ impl Samples {
         let minute = now / MINUTE;
         let mut all = Tally::default();
         let mut rules = HashMap::new();
-        for (source, counts) in counts.iter().enumerate() {
+        for (layer, counts) in counts.iter().enumerate() {
             for counts in counts {
-                let key = (source, counts.rule.clone());
+                let key = (layer, counts.rule.clone());
                 let mut rule = self.rules.remove(&key).unwrap_or_default();
                 let total = tally(counts);
                 // A limiter that was made anew begins at 0.
@@ -100,19 +100,19 @@ impl Samples {
         if is_first { 0 } else { since }
     }
 
-    fn rule(&self, source: usize, rule: &str) -> Option<&RuleSamples> {
-        self.rules.get(&(source, rule.to_owned()))
+    fn rule(&self, layer: usize, rule: &str) -> Option<&RuleSamples> {
+        self.rules.get(&(layer, rule.to_owned()))
     }
 
     /// What the last sample has of a rule.
-    pub(crate) fn last(&self, source: usize, rule: &str) -> Tally {
-        self.rule(source, rule)
+    pub(crate) fn last(&self, layer: usize, rule: &str) -> Tally {
+        self.rule(layer, rule)
             .map_or(Tally::default(), |it| it.last)
     }
 
     /// What a rule has counted in this minute and the `minutes` before it.
-    pub(crate) fn recent(&self, source: usize, rule: &str, minutes: u64) -> Tally {
-        let rule = self.rule(source, rule);
+    pub(crate) fn recent(&self, layer: usize, rule: &str, minutes: u64) -> Tally {
+        let rule = self.rule(layer, rule);
         rule.map_or(Tally::default(), |it| {
             it.minutes.sum(self.sampled_at, minutes + 1)
         })
