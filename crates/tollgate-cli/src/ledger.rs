@@ -1,7 +1,7 @@
 //! `tollgate ledger`: what accounts have used, line by line, and corrections.
 
 use std::{
-    io::{self, BufWriter, StdoutLock, Write},
+    io::{self, BufWriter, IsTerminal as _, StdoutLock, Write},
     ops::ControlFlow,
     path::Path,
     time::Duration,
@@ -24,20 +24,16 @@ use crate::{
 const REPORT_EXAMPLES: &str = "\
 Examples:
   tollgate ledger statement acme --month 2026-07
-  tollgate ledger statement acme --rule units-per-tenant --csv > acme.csv
-  tollgate ledger usage --month 2026-07 --csv > july.csv
+  tollgate ledger statement acme --rule units-per-tenant > acme.csv
+  tollgate ledger usage --month 2026-07 > july.csv
   tollgate ledger usage acme --json
-  tollgate ledger usage --daily --month 2026-07 --csv > days.csv
+  tollgate ledger usage --daily --month 2026-07 > days.csv
 
-(with DATABASE_URL set)
-
-A window belongs to the period that its middle is in. Rows are printed as they come, however many there are.";
+A window belongs to the period that its middle is in. Rows are printed as they come, as CSV, however many there are.";
 
 const ADJUST_EXAMPLES: &str = "\
 Examples:
   tollgate ledger adjust acme units-per-tenant -500 --id ticket-4711 --because 'the outage of Tuesday'
-
-(with DATABASE_URL set)
 
 Negative units are given back. An id is written once, however often it is sent. The counter in Redis follows with
 `tollgate ledger reconcile --repair`. Exit code 1: it was written before.";
@@ -46,8 +42,6 @@ const RECONCILE_EXAMPLES: &str = "\
 Examples:
   tollgate ledger reconcile --per-second 200
   tollgate ledger reconcile --repair
-
-(with DATABASE_URL, REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
 
 Counters that differ are read again after three seconds. Exit code 1: some still differ.";
 
@@ -84,10 +78,6 @@ struct RowArgs {
     /// Only windows of this month, year or day: 2026-07, 2026, 2026-07-31.
     #[arg(long, visible_alias = "period", value_name = "PERIOD")]
     month: Option<Period>,
-
-    /// Prints CSV.
-    #[arg(long)]
-    csv: bool,
 
     #[command(flatten)]
     database: DatabaseArgs,
@@ -189,25 +179,25 @@ pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Fa
     match command {
         LedgerCommand::Statement(args) => {
             let ledger = open(&args.rows.database.database).await?;
-            let mut rows = Rows::begin::<Entry>(json, args.rows.csv)?;
+            let mut rows = Rows::begin::<Entry>(json);
             let period = args.rows.month.unwrap_or(Period::ALL);
-            let each = |entry: &Entry| rows.row(entry, entry_text);
+            let each = |entry: &Entry| rows.row(entry);
             let rule = args.rule.as_deref();
             ledger.statement(&args.account, rule, period, each).await?;
             rows.end()
         }
         LedgerCommand::Usage(args) => {
             let ledger = open(&args.rows.database.database).await?;
-            let (account, csv) = (args.account.as_deref(), args.rows.csv);
+            let account = args.account.as_deref();
             let period = args.rows.month.unwrap_or(Period::ALL);
             if args.daily {
-                let mut rows = Rows::begin::<DailyUsage>(json, csv)?;
-                let each = |usage: &DailyUsage| rows.row(usage, daily_text);
+                let mut rows = Rows::begin::<DailyUsage>(json);
+                let each = |usage: &DailyUsage| rows.row(usage);
                 ledger.daily_usage(account, period, each).await?;
                 return rows.end();
             }
-            let mut rows = Rows::begin::<AccountUsage>(json, csv)?;
-            let each = |usage: &AccountUsage| rows.row(usage, usage_text);
+            let mut rows = Rows::begin::<AccountUsage>(json);
+            let each = |usage: &AccountUsage| rows.row(usage);
             ledger.usage(account, period, each).await?;
             rows.end()
         }
@@ -294,87 +284,42 @@ async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
     Ok(Report::new(text, json, is_same || args.repair))
 }
 
-fn entry_text(entry: &Entry) -> String {
-    let mut text = format!(
-        "{:<10} {:>15} {:>15}  {}",
-        entry.kind, entry.units, entry.sum, entry.rule
-    );
-    match (&entry.id, &entry.actor, &entry.reason) {
-        (Some(id), Some(actor), Some(reason)) => text += &format!("  {id}, {actor}: {reason}"),
-        (Some(id), ..) => text += &format!("  {id}"),
-        _ => {}
-    }
-    text
-}
-
-fn usage_text(usage: &AccountUsage) -> String {
-    let closed = if usage.is_closed { "closed" } else { "open" };
-    format!(
-        "{:>15} {:>12} {:>12}  {closed:<6}  {}  {}",
-        usage.units, usage.corrections, usage.credits, usage.rule, usage.account
-    )
-}
-
-fn daily_text(usage: &DailyUsage) -> String {
-    format!(
-        "{:>12} allowed {:>12} denied {:>15} units  {}  {}",
-        usage.allowed, usage.denied, usage.units, usage.rule, usage.account
-    )
-}
-
 /// Rows that are printed as they come.
 struct Rows {
     out: BufWriter<StdoutLock<'static>>,
-    format: Format,
+    json: bool,
+    /// A terminal would obey what a row may have.
+    is_terminal: bool,
     are_any: bool,
     wrong: io::Result<()>,
 }
 
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Csv,
-    Json,
-}
-
 impl Rows {
-    fn begin<R: ReportRow>(json: bool, csv: bool) -> Result<Self, Failure> {
-        let format = match (json, csv) {
-            (true, true) => return Err(Failure::usage("--json or --csv: take one of them")),
-            (true, false) => Format::Json,
-            (false, true) => Format::Csv,
-            (false, false) => Format::Text,
-        };
+    fn begin<R: ReportRow>(json: bool) -> Self {
         let mut out = BufWriter::new(io::stdout().lock());
-        let wrong = match format {
-            Format::Text => Ok(()),
-            Format::Csv => write!(out, "{}\r\n", R::COLUMNS),
-            Format::Json => write!(out, "["),
+        let wrong = match json {
+            true => write!(out, "["),
+            false => write!(out, "{}\r\n", R::COLUMNS),
         };
-        Ok(Self {
+        Self {
+            is_terminal: out.get_ref().is_terminal(),
             out,
-            format,
+            json,
             are_any: false,
             wrong,
-        })
+        }
     }
 
-    fn row<R: ReportRow>(&mut self, row: &R, text: impl Fn(&R) -> String) -> ControlFlow<()> {
-        let written = match self.format {
-            Format::Text => {
-                let (values, text) = (row.json(), report::line(&text(row), 2_000));
-                let mut times = ["at", "day", "window_begin"].into_iter();
-                let time = times.find_map(|name| values[name].as_str());
-                writeln!(self.out, "{:<27} {text}", time.unwrap_or_default())
-            }
-            Format::Csv => write!(self.out, "{}\r\n", row.csv()),
-            Format::Json => {
-                let separator = if self.are_any { ",\n" } else { "\n" };
-                write!(self.out, "{separator}{}", ascii(&row.json().to_string()))
-            }
+    fn row<R: ReportRow>(&mut self, row: &R) -> ControlFlow<()> {
+        self.wrong = if self.json {
+            let separator = if self.are_any { ",\n" } else { "\n" };
+            write!(self.out, "{separator}{}", ascii(&row.json().to_string()))
+        } else if self.is_terminal {
+            writeln!(self.out, "{}", report::line(&row.csv(), 2_000))
+        } else {
+            write!(self.out, "{}\r\n", row.csv())
         };
         self.are_any = true;
-        self.wrong = written;
         match self.wrong {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -382,7 +327,7 @@ impl Rows {
     }
 
     fn end(mut self) -> Result<Report, Failure> {
-        if let Format::Json = self.format {
+        if self.json {
             self.wrong = self.wrong.and_then(|()| writeln!(self.out, "\n]"));
         }
         match self.wrong.and_then(|()| self.out.flush()) {

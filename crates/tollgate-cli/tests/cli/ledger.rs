@@ -44,7 +44,7 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
         let account = "acme\u{1b}[2J";
         program
             .run(&["ledger", "statement", account])
-            .assert(0, &["usage", "300", "500", "units"]);
+            .assert(0, &["\"usage\",\"units\"", ",200,500,"]);
         let adjust = [
             "ledger",
             "adjust",
@@ -60,7 +60,7 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
         ];
         program.run(&adjust).assert(0, &["written"]);
         program.run(&adjust).assert(1, &["before"]);
-        let ran = program.run(&["ledger", "statement", account, "--csv"]);
+        let ran = program.run(&["ledger", "statement", account]);
         ran.assert(
             0,
             &[
@@ -72,10 +72,7 @@ async fn a_ledger_is_read_adjusted_and_reconciled() {
         ran.assert(0, &[]);
         let json: serde_json::Value = serde_json::from_str(&ran.out).expect("a document");
         assert_eq!(json[0]["units"], 0);
-        program
-            .run(&["ledger", "usage", "--daily"])
-            .assert(0, &["2 allowed", "0 denied", "500 units  units  acme"]);
-        let ran = program.run(&["ledger", "usage", account, "--daily", "--csv"]);
+        let ran = program.run(&["ledger", "usage", account, "--daily"]);
         ran.assert(
             0,
             &[
@@ -145,7 +142,7 @@ fn a_grant_or_a_check_under_a_durable_rule_is_in_its_ledger_or_refused() {
     for said in ["10 units were granted", "granted before"] {
         program.run(&grant).assert(0, &[said]);
     }
-    let ran = program.run(&["ledger", "statement", "acme", "--csv"]);
+    let ran = program.run(&["ledger", "statement", "acme"]);
     ran.assert(0, &["\"grant\",\"units\"", ",10,10,", "\"invoice-1\""]);
     assert_eq!(ran.out.lines().count(), 2, "{}", ran.out);
     program.run(&["ledger", "reconcile"]).assert(
