@@ -52,7 +52,7 @@ Try, and edit {limits} in between:
   curl -i http://{address}/weather/Oslo
   curl http://{address}/limits -H 'x-api-key: acme'    # what is left, without counting
   curl http://{address}/rules      # which rules are in force, and what was rejected
-  curl http://{address}/top-keys   # which keys come most often; or: tollgate top --keys http://{address}/top-keys
+  curl http://{address}/top-keys   # which keys come most often
   curl http://{address}/metrics    # for Prometheus; ops/ has dashboards and alerts
 In a browser: http://{address}/tollgate
 "

@@ -152,16 +152,7 @@ impl RedisArgs {
         };
         let redis = self.rules(&secret)?;
         let record = redis.record(kind, &client.rule, client.key_hash, what, author);
-        Ok(self.in_time(record).await??)
-    }
-
-    /// What it answers in time.
-    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failure> {
-        tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
-            Failure::failed(format!(
-                "Redis has not answered within {PATIENCE:?}; is the address right, and does the server answer redis-cli?"
-            ))
-        })
+        Ok(record.await?)
     }
 }
 

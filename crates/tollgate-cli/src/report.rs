@@ -227,30 +227,24 @@ pub(crate) fn time(time: SystemTime) -> String {
 /// On one line, at most `columns` wide. Characters that a terminal would obey, or that change the order of the text around them, are
 /// escaped.
 pub(crate) fn line(text: &str, columns: usize) -> String {
-    let (mut pieces, mut width) = (Vec::new(), 0);
+    // Up to where the text and the sign of a cut fit.
+    let (mut out, mut width, mut cut) = (String::new(), 0, 0);
     for c in text.chars() {
-        let piece = match c {
-            '\n' => "\\n".to_owned(),
-            '\r' => "\\r".to_owned(),
-            '\t' => "\\t".to_owned(),
-            c if is_harmless(c) => c.to_string(),
-            c => c.escape_unicode().to_string(),
-        };
-        width += columns_of(&piece);
-        pieces.push(piece);
-        // The rest of a long text is not looked at.
+        let start = out.len();
+        match is_harmless(c) {
+            true => out.push(c),
+            false => out.extend(c.escape_default()),
+        }
+        width += columns_of(&out[start..]);
         if width > columns {
-            break;
+            out.truncate(cut);
+            return out + "…";
+        }
+        if width < columns {
+            cut = out.len();
         }
     }
-    if width <= columns {
-        return pieces.concat();
-    }
-    while width >= columns {
-        let Some(last) = pieces.pop() else { break };
-        width -= columns_of(&last);
-    }
-    pieces.concat() + "…"
+    out
 }
 
 /// Text of several lines, such as a message with a marker: each character keeps its column.
@@ -280,9 +274,6 @@ fn is_right_to_left(c: char) -> bool {
     matches!(
         c,
         '\u{590}'..='\u{8ff}'
-            | '\u{200e}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
             | '\u{fb1d}'..='\u{fdff}'
             | '\u{fe70}'..='\u{feff}'
             | '\u{10800}'..='\u{10fff}'
@@ -361,7 +352,7 @@ impl From<PushError> for Failure {
     }
 }
 
-/// What a name that is not bound is the name of, as messages call it, and the option that binds it.
+/// What messages call a name that is not bound, and the kind that binds it.
 const BOUND: &[(&str, &str)] = &[
     ("key", "key"),
     ("bound cost", "cost"),
@@ -380,12 +371,10 @@ pub(crate) fn hints(wrong: &DocumentError) -> String {
         mistakes.any(|mistake| mistake.message.contains(words))
     };
     let mut hints = String::new();
-    for (what, option) in BOUND {
+    for (what, kind) in BOUND {
         if has(&format!("unknown {what} ")) {
-            let what = what.trim_start_matches("bound ");
-            hints += &format!(
-                "hint: if your code binds this {what}, name it with --bind-{option} NAME\n"
-            );
+            hints +=
+                &format!("hint: if your code binds this {kind}, name it with --bind {kind}:NAME\n");
         }
     }
     if has("Bindings::secret") {

@@ -6,12 +6,9 @@ use std::{
 };
 
 use clap::Args;
-use tokio::task::spawn_blocking;
 use tollgate::{Consistency, Key, Limiter, Quota, key::computed, key_list::KeyList};
 use tollgate_redis::{Partition, RedisStore, Secret};
-use tollgate_rules::{
-    Bindings, DocumentError, RuleDocument, RuleText, operators::StoredRules, redis::RedisRules,
-};
+use tollgate_rules::{Bindings, RuleDocument, RuleText, operators::StoredRules, redis::RedisRules};
 
 use crate::{
     args::{KeyArgs, RedisArgs, SecretArgs},
@@ -22,37 +19,11 @@ use crate::{
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Names that the service's code binds")]
 pub(crate) struct BoundNames {
-    /// A key, `by = "NAME"`, and its value in this request.
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    bind_key: Vec<String>,
-
-    /// A cost, `cost = "NAME"`, and its units in this request; default: 1.
-    #[arg(long, value_name = "NAME[=UNITS]")]
-    bind_cost: Vec<String>,
-
-    /// A plan, `plan = "NAME"`, and the plan of this request.
-    #[arg(long, value_name = "NAME[=PLAN]")]
-    bind_plan: Vec<String>,
-
-    /// A quota, `quota_by = "NAME"`, and that of this request, as 100/min.
-    #[arg(long, value_name = "NAME[=LIMIT]")]
-    bind_quota: Vec<String>,
-
-    /// A condition, `when = "NAME"`, and whether it holds; default: false.
-    #[arg(long, value_name = "NAME[=BOOLEAN]")]
-    bind_condition: Vec<String>,
-
-    /// A condition on the response, `count_if = "NAME"`.
-    #[arg(long, value_name = "NAME")]
-    bind_response_condition: Vec<String>,
-
-    /// A cost by the response, `cost_by_response = "NAME"`.
-    #[arg(long, value_name = "NAME")]
-    bind_response_cost: Vec<String>,
-
-    /// A list of keys and networks, `when = { in_list = "NAME", by = .. }`, and its file.
-    #[arg(long, value_name = "NAME[=FILE]")]
-    bind_list: Vec<String>,
+    /// A name, and what it is in this request: key:NAME=VALUE, cost:NAME=UNITS, plan:NAME=PLAN, quota:NAME=LIMIT,
+    /// condition:NAME=true, list:NAME=FILE; or only that it is bound, as key:NAME, also response-condition:NAME and
+    /// response-cost:NAME. May be given several times.
+    #[arg(long = "bind", value_name = "KIND:NAME[=VALUE]")]
+    names: Vec<String>,
 
     /// The lists are of hashes, which `tollgate key hash` makes with the service's secret.
     #[arg(long)]
@@ -70,7 +41,8 @@ pub(crate) struct FieldsOfLine(pub(crate) HashMap<String, String>);
 impl BoundNames {
     /// The keys, and whether each has a value.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&str, bool)> {
-        let keys = self.bind_key.iter().map(|key| parts(key));
+        let keys = self.names.iter().filter_map(|it| it.strip_prefix("key:"));
+        let keys = keys.map(parts);
         keys.map(|(name, value)| (name, value.is_some()))
     }
 
@@ -83,62 +55,64 @@ impl BoundNames {
         if self.at == "edge" {
             bindings = bindings.at_edge();
         }
-        for (name, value) in self.bind_key.iter().map(|key| parts(key)) {
-            let (value, bound) = (value.map(str::to_owned), name.to_owned());
-            let key = computed(move |head| {
-                let of_line = head.extensions.get::<FieldsOfLine>();
-                let field = of_line.and_then(|fields| fields.0.get(&bound));
-                field.or(value.as_ref()).map(Key::of)
-            });
-            bindings = bindings.key_with_text(name, key, |text| Some(Key::of(text)));
-        }
-        for cost in &self.bind_cost {
-            let (name, value) = parts(cost);
-            let units = value.unwrap_or("1").parse::<u64>().map_err(|_| {
-                let why = format!("the units are a whole number, as --bind-cost {name}=5");
-                Failure::argument("bind-cost", cost, why)
-            })?;
-            bindings = bindings.cost(name, move |_| units);
-        }
-        for (name, plan) in self.bind_plan.iter().map(|plan| parts(plan)) {
-            let plan = plan.map(str::to_owned);
-            bindings = bindings.plan(name, move |_| plan.clone());
-        }
-        for quota in &self.bind_quota {
-            let (name, value) = parts(quota);
-            let of_request = value.map(str::parse::<Quota>).transpose();
-            let of_request =
-                of_request.map_err(|why| Failure::argument("bind-quota", quota, why))?;
-            bindings = bindings.quota(name, move |_| of_request);
-        }
-        for condition in &self.bind_condition {
-            let (name, value) = parts(condition);
-            let holds = value.unwrap_or("false").parse::<bool>();
-            let holds = holds.map_err(|_| {
-                Failure::argument("bind-condition", condition, "it is true or false")
-            })?;
-            bindings = bindings.condition(name, move |_| holds);
-        }
-        for file in &self.bind_list {
-            let (name, path) = parts(file);
-            let list = match secret {
-                Some(secret) if self.hashed_lists => Bindings::hashed_list(name, secret),
-                _ => KeyList::new(name),
+        for bound in &self.names {
+            let wrong = |why: &str| Failure::argument("bind", bound, why);
+            let (kind, name) = bound.split_once(':').unwrap_or((bound, ""));
+            let (name, value) = parts(name);
+            bindings = match kind {
+                "key" => {
+                    let (value, bound) = (value.map(str::to_owned), name.to_owned());
+                    let key = computed(move |head| {
+                        let of_line = head.extensions.get::<FieldsOfLine>();
+                        let field = of_line.and_then(|fields| fields.0.get(&bound));
+                        field.or(value.as_ref()).map(Key::of)
+                    });
+                    bindings.key_with_text(name, key, |text| Some(Key::of(text)))
+                }
+                "cost" => {
+                    let units = value.unwrap_or("1").parse::<u64>();
+                    let units = units.map_err(|_| {
+                        wrong("the units are a whole number, as --bind cost:words=5")
+                    })?;
+                    bindings.cost(name, move |_| units)
+                }
+                "plan" => {
+                    let plan = value.map(str::to_owned);
+                    bindings.plan(name, move |_| plan.clone())
+                }
+                "quota" => {
+                    let quota = value.map(str::parse::<Quota>).transpose();
+                    let quota = quota.map_err(|why| wrong(&why.to_string()))?;
+                    bindings.quota(name, move |_| quota)
+                }
+                "condition" => {
+                    let holds = value.unwrap_or("false").parse::<bool>();
+                    let holds = holds.map_err(|_| wrong("it is true or false"))?;
+                    bindings.condition(name, move |_| holds)
+                }
+                "list" => {
+                    let list = match secret {
+                        Some(secret) if self.hashed_lists => Bindings::hashed_list(name, secret),
+                        _ => KeyList::new(name),
+                    };
+                    if let Some(path) = value {
+                        let text = std::fs::read_to_string(path);
+                        let text = text.map_err(|why| wrong(&why.to_string()))?;
+                        let set = list.set(text.lines());
+                        set.map_err(|wrong| Failure::usage(format!("{path}: {wrong}")))?;
+                    }
+                    bindings.list(&list)
+                }
+                // This program sees no response.
+                "response-condition" => bindings.response_condition(name, |_| true),
+                "response-cost" => bindings.response_cost(name, |_| None),
+                _ => {
+                    return Err(wrong(
+                        "write it as key:NAME or key:NAME=VALUE; the others are cost, plan, quota, condition, list, response-condition \
+                         and response-cost",
+                    ));
+                }
             };
-            if let Some(path) = path {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|why| Failure::argument("bind-list", file, why))?;
-                let set = list.set(text.lines());
-                set.map_err(|wrong| Failure::usage(format!("{path}: {wrong}")))?;
-            }
-            bindings = bindings.list(&list);
-        }
-        // This program sees no response.
-        for name in &self.bind_response_condition {
-            bindings = bindings.response_condition(name, |_| true);
-        }
-        for name in &self.bind_response_cost {
-            bindings = bindings.response_cost(name, |_| None);
         }
         Ok(bindings)
     }
@@ -164,9 +138,9 @@ pub(crate) struct RuleArgs {
 }
 
 impl RuleArgs {
-    pub(crate) async fn document(&self, secret: &SecretArgs) -> Result<RuleDocument, Failure> {
+    pub(crate) fn document(&self, secret: &SecretArgs) -> Result<RuleDocument, Failure> {
         let bindings = self.bound.bindings(secret.find()?.as_ref())?;
-        document(self.path()?, &bindings).await
+        document(self.path()?, &bindings)
     }
 
     /// Where they are, for a command that reads no Redis.
@@ -194,7 +168,7 @@ impl StateArgs {
     /// The rules that are named, or those in Redis with what operators set.
     pub(crate) async fn document(&self) -> Result<RuleDocument, Failure> {
         if self.rules.rules.is_some() {
-            return self.rules.document(&self.redis.secret).await;
+            return self.rules.document(&self.redis.secret);
         }
         let shared = SharedRules::new(&self.redis, &self.rules.bound)?;
         let stored = shared.stored().await?;
@@ -238,21 +212,11 @@ impl<'a> SharedRules<'a> {
 
     /// What is stored. `None`: there are no rules.
     pub(crate) async fn stored(&self) -> Result<Option<StoredRules>, Failure> {
-        let stored = self.redis.stored(&self.bindings);
-        Ok(self.args.in_time(stored).await??)
+        Ok(self.redis.stored(&self.bindings).await?)
     }
 }
 
-/// Reads a file with what it includes, or all files of a folder.
-pub(crate) async fn read(path: &Path) -> Result<RuleText, DocumentError> {
-    let path = path.to_owned();
-    spawn_blocking(move || RuleText::read_path(path))
-        .await
-        // It only ends early if it panics, which is then shown.
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-}
-
 /// Reads rules, and says all that is wrong with them.
-pub(crate) async fn document(path: &Path, bindings: &Bindings) -> Result<RuleDocument, Failure> {
-    Ok(read(path).await?.parse(bindings)?)
+pub(crate) fn document(path: &Path, bindings: &Bindings) -> Result<RuleDocument, Failure> {
+    Ok(RuleText::read_path(path)?.parse(bindings)?)
 }

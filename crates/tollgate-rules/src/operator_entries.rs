@@ -12,7 +12,6 @@ use tollgate_core::Tick;
 
 use crate::{
     audit::Author,
-    format::Format,
     node::{Name, Node, Value, table},
     term::Term,
 };
@@ -144,32 +143,6 @@ impl OperatorEntry {
     #[must_use]
     pub fn kind(&self) -> EntryKind {
         self.kind
-    }
-
-    /// The lines to add to a document, with the key as it was given.
-    #[must_use]
-    pub fn text(&self, format: Format) -> String {
-        let list = match self.kind {
-            EntryKind::Override => "overrides",
-            EntryKind::Switch => "switches",
-        };
-        let Value::Table(fields) = &self.node.value else {
-            return String::new();
-        };
-        match format {
-            Format::Toml => {
-                // What JSON writes of a text or a list is TOML and YAML as well.
-                let lines = fields
-                    .iter()
-                    .map(|(name, node)| match node.text_of("hash") {
-                        Some(hash) => format!("{} = {{ hash = \"{hash}\" }}\n", name.text),
-                        None => format!("{} = {}\n", name.text, node.value),
-                    });
-                format!("[[{list}]]\n{}", lines.collect::<String>())
-            }
-            Format::Yaml => format!("{list}:\n  - {}\n", self.node.value),
-            Format::Json => table([(list, Value::List(vec![self.node.clone()]))]).json_text(),
-        }
     }
 
     /// As it is set.
@@ -395,7 +368,7 @@ fn signed(by: &Author, at: Tick) -> [(&'static str, Value); 3] {
 #[cfg(feature = "redis")]
 mod reading {
     use super::*;
-    use crate::node::Problems;
+    use crate::{format::Format, node::Problems};
 
     impl OperatorEntries {
         /// Reads what [`text`](Self::text) has written.

@@ -320,7 +320,7 @@ impl RuleEntry {
         is_unused.then(|| {
             format!(
                 "no request has one of its plans ({}), because nothing says which request has which: add plan = \"NAME\", and bind \
-                 NAME in code by Bindings::plan (here: --bind-plan NAME); limits of single clients are overrides",
+                 NAME in code by Bindings::plan (here: --bind plan:NAME); limits of single clients are overrides",
                 plans.join(", ")
             )
         })

@@ -1,9 +1,6 @@
 //! The command: all checks of an address, server by server.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, SystemTime},
-};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use redis::{Value, from_redis_value_ref};
@@ -18,7 +15,7 @@ use crate::{
         namespace::instances,
         server_info::ServerInfo,
     },
-    report::{self, Failure, Report},
+    report::{Failure, Report},
     rule_args::{self, BoundNames},
 };
 
@@ -46,10 +43,6 @@ pub(crate) struct DoctorArgs {
 }
 
 const SLOTS: u32 = 16_384;
-/// How often a server is asked for the time: the quickest answer is taken.
-const ROUNDS: usize = 10;
-/// A clock that is off by more is noted.
-const OFF: Duration = Duration::from_millis(100);
 
 /// What is known before anything is asked.
 struct Patient<'a> {
@@ -72,7 +65,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
     };
     if let Some(path) = &args.rules {
         let bindings = args.bound.bindings(patient.secret.as_ref())?;
-        let document = rule_args::document(path, &bindings).await?;
+        let document = rule_args::document(path, &bindings)?;
         let rules = document.limiter_rules();
         patient.longest = rules.iter().map(|rule| rule.quota().window()).max();
     }
@@ -145,7 +138,6 @@ impl Patient<'_> {
             }
         }
         access(server, namespace, parts, found).await;
-        clock(server, namespace, found).await;
         instances(server, namespace, self.secret.as_ref(), found).await;
     }
 }
@@ -204,71 +196,4 @@ fn range_of(range: &[Value], asked: &str) -> Option<(u32, Place)> {
     }
     let port = u16::try_from(number(primary.get(1)?)?).ok()?;
     Some((number(last)? - number(first)? + 1, Place::Tcp(host, port)))
-}
-
-/// Asks for the time, as decisions do. A server that does not say it, as one of a cluster that does not have the key, has no finding.
-async fn clock(server: &mut Server, namespace: &str, found: &mut Findings) {
-    let name = format!("{{{namespace}}}:doctor");
-    let ask = ["EVAL", "return redis.call('TIME')", "1", &name];
-    let mut rounds = Vec::new();
-    while rounds.len() < ROUNDS {
-        let before = now();
-        // Not asked again: it may be one that is silent.
-        let Ok((seconds, micros)) = server.ask::<(u64, u64)>(&ask).await else {
-            break;
-        };
-        let took = now().duration_since(before).unwrap_or(Duration::MAX);
-        let there = Duration::from_secs(seconds) + Duration::from_micros(micros);
-        rounds.push((took, before + took / 2, SystemTime::UNIX_EPOCH + there));
-    }
-    if let Some((took, here, there)) = rounds.into_iter().min() {
-        compare(here, there, took / 2, found);
-    }
-}
-
-/// Compares the two clocks at one moment, which is known up to `uncertain`.
-fn compare(here: SystemTime, there: SystemTime, uncertain: Duration, found: &mut Findings) {
-    let (offset, way) = match there.duration_since(here) {
-        Ok(ahead) => (ahead, "ahead of"),
-        Err(behind) => (behind.duration(), "behind"),
-    };
-    let [off, may_be] = [offset, uncertain].map(report::duration);
-    let says = format!("the server is {off} {way} this machine, give or take {may_be}");
-    let remedy = "keep both on NTP without steps (chronyc tracking): a step of the server's clock locks clients out or lets them in, and \
-                  `until` of overrides is by the clocks of the services";
-    match offset > OFF + uncertain {
-        true => found.warning("clock", format!("{says}\n{remedy}")),
-        false => found.fine("clock", says),
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the clock of this machine is what is compared"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn a_clock_is_off_by_more_than_is_uncertain() {
-        let here = SystemTime::UNIX_EPOCH + MS * 10_000;
-        for (offset, uncertain, level) in [
-            (100, 1, Level::Fine),
-            (102, 1, Level::Warning),
-            (150, 60, Level::Fine),
-        ] {
-            for there in [here + MS * offset, here - MS * offset] {
-                let mut found = Findings::default();
-                compare(here, there, MS * uncertain, &mut found);
-                assert_eq!(found.all[0].level, level);
-            }
-        }
-    }
 }

@@ -83,8 +83,8 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
         let entry = limit_of(&explained.rule, &blocked.client.key, "none");
-        let entry = change.entry(entry, args.until, before.stored.now)?;
-        lines.extend(before.preview(&entry)?);
+        let (entry, changes) = before.preview(entry, args.until)?;
+        lines.extend(changes);
         lines.extend(routes.get(&explained.rule).cloned());
         entries.push(entry);
     }
@@ -103,7 +103,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
 
 /// Which requests each rule counts, as the stored document says it.
 async fn routes(shared: &SharedRules<'_>) -> Result<BTreeMap<String, String>, Failure> {
-    let stored = shared.args.in_time(shared.redis.document()).await??;
+    let stored = shared.redis.document().await?;
     let (_, text) = stored.unwrap_or((0, "{}".to_owned()));
     let document: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
     let rules = document["rules"].as_array().into_iter().flatten();

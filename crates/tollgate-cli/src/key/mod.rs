@@ -2,7 +2,7 @@
 
 mod block;
 mod credits;
-mod find;
+mod hash;
 mod states;
 mod status;
 
@@ -18,8 +18,6 @@ Examples:
   tollgate key check --path /search -H 'x-api-key: acme-key-1'
   tollgate key check acme-key-1 --rule search-per-key && ./import
 
-(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
-
 It decides one request as the service does, and takes its units. Those of a durable rule go to its ledger: set DATABASE_URL too. Exit
 code 1: denied.";
 
@@ -29,8 +27,6 @@ Examples:
   tollgate key status 192.0.2.7 --rule log-in-per-address
   tollgate key status --path /search -H 'x-api-key: acme-key-1'    # under the rules that this request meets
 
-(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
-
 It takes nothing. Units that processes hold on lease count as used. Exit code 1: a request would be denied now.";
 
 const RESET_EXAMPLES: &str = "\
@@ -38,27 +34,14 @@ Examples:
   tollgate key reset acme-key-1 --rule search-per-key --because 'ticket 4711'
   tollgate key reset --path /search -H 'x-api-key: acme-key-1' --because 'ticket 4711' --yes
 
-(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
-
 It asks first, and writes the reason into the audit. The states of every partition are looked for. Exit code 1: there was no state, which mostly means another key than
 the client's.";
-
-const FIND_EXAMPLES: &str = "\
-Examples:
-  tollgate key find kT3nAbQ9 acme-key-1 bolt-key-7
-  tollgate key find kT3nAbQ9 --names-from customers.txt --rule search-per-key
-
-(with REDIS_URL, TOLLGATE_NAMESPACE, TOLLGATE_RULES and TOLLGATE_SECRET set)
-
-It takes nothing. Exit code 1: it is none of them.";
 
 const BLOCK_EXAMPLES: &str = "\
 Examples:
   tollgate key block search-per-key acme-key-1 --until 2h --because 'ticket 4711'
   tollgate key block search-per-key acme-key-1 --everywhere --because 'the key was leaked'
   tollgate key unblock search-per-key acme-key-1 --everywhere --because 'ticket 4711 is closed'
-
-(with REDIS_URL, TOLLGATE_NAMESPACE and TOLLGATE_SECRET set)
 
 It is an override with the limit none, beside the pushed rules: `tollgate rules show` lists it. For many clients take a list.";
 
@@ -67,8 +50,6 @@ Examples:
   tollgate key grant pages-per-customer acme --units 100000 --until 365d --id invoice-4711 --because 'top-up'
   tollgate key revoke pages-per-customer acme --id invoice-4711 --because 'the invoice was cancelled'
 
-(with REDIS_URL, TOLLGATE_NAMESPACE and TOLLGATE_SECRET set)
-
 A request takes its whole cost from the limit, or else from the balance; a later end prolongs what is there. `tollgate key status` shows
 it. Exit code 1 of `revoke`: nothing was left of the grant.";
 
@@ -76,8 +57,6 @@ const HASH_EXAMPLES: &str = "\
 Examples:
   tollgate key hash revoked acme-key-1 >> revoked.txt
   tollgate key hash revoked < keys.txt > revoked.txt
-
-(with TOLLGATE_SECRET set)
 
 Without a key, each line of the standard input is one: arguments are seen by every user of the machine.";
 
@@ -92,9 +71,6 @@ pub(crate) enum KeyCommand {
     /// Forgets what a client has used, and says whether there was anything to forget.
     #[command(after_help = RESET_EXAMPLES)]
     Reset(block::ResetArgs),
-    /// Says which of these clients the letters of a log line or of the top keys are.
-    #[command(after_help = FIND_EXAMPLES)]
-    Find(find::FindArgs),
     /// Lets nothing of one client pass, in all processes, until a time.
     #[command(after_help = BLOCK_EXAMPLES)]
     Block(block::BlockArgs),
@@ -110,7 +86,7 @@ pub(crate) enum KeyCommand {
     Revoke(credits::CreditArgs),
     /// The entry of a key in a list of hashes.
     #[command(after_help = HASH_EXAMPLES)]
-    Hash(find::HashArgs),
+    Hash(hash::HashArgs),
 }
 
 pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
@@ -118,11 +94,10 @@ pub(crate) async fn run(command: KeyCommand) -> Result<Report, Failure> {
         KeyCommand::Check(args) => status::check(&args).await,
         KeyCommand::Status(args) => status::status(&args).await,
         KeyCommand::Reset(args) => block::reset(&args).await,
-        KeyCommand::Find(args) => find::find(&args).await,
         KeyCommand::Block(args) => block::block(&args).await,
         KeyCommand::Unblock(args) => block::unblock(&args).await,
         KeyCommand::Grant(args) => credits::grant(&args).await,
         KeyCommand::Revoke(args) => credits::revoke(&args).await,
-        KeyCommand::Hash(args) => find::hash(&args),
+        KeyCommand::Hash(args) => hash::hash(&args),
     }
 }

@@ -161,7 +161,7 @@ pub(super) fn uncounted(explained: &[Explanation]) -> Option<(String, Vec<Value>
 }
 
 /// Refuses names that no rule has.
-pub(super) fn known_rules(document: &RuleDocument, only: &[String]) -> Result<(), Failure> {
+fn known_rules(document: &RuleDocument, only: &[String]) -> Result<(), Failure> {
     let is_known = |name: &&String| document.names().any(|known| known == **name);
     match only.iter().find(|name| !is_known(name)) {
         None => Ok(()),

@@ -1,10 +1,6 @@
-//! The command: requests out, a verdict in.
+//! The command: requests out when they are due, which no slow answer holds up; a verdict in.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hdrhistogram::Histogram;
 use serde_json::json;
@@ -14,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    load::target::{Answer, Clients, Kind, LoadArgs, Target, key},
+    load::target::{Answer, Kind, LoadArgs, Target},
     report::{self, Failure, Report, Table},
 };
 
@@ -36,18 +32,18 @@ struct Done {
 }
 
 pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
-    let schedule = args.schedule()?;
+    let requests = args.requests()?;
     let target = Arc::new(Target::find(args).await?);
-    let mut clients = Clients::new(args.keys.unwrap_or(1), args.skew);
     let (start, mut running) = (Instant::now() + TIMER, JoinSet::new());
-    for number in 0..schedule.requests() {
-        let due = start + schedule.due(number);
+    for number in 0..requests {
+        let due = start + args.due(number);
         // A timer is up to a millisecond late.
         sleep_until(due - TIMER).await;
         while Instant::now() < due {
             yield_now().await;
         }
-        let (client, target) = (clients.next(), Arc::clone(&target));
+        let client = (number % u64::from(args.keys.unwrap_or(1))) as u32;
+        let target = Arc::clone(&target);
         let own = args.key_of(client);
         running.spawn(async move {
             let mut sent = due;
@@ -133,7 +129,7 @@ fn report(
     lasted: Duration,
     obedient: &Obedient,
 ) -> Result<Report, Failure> {
-    let (mut answers, mut by_client) = (BTreeMap::new(), HashMap::<u32, Vec<Sent>>::new());
+    let mut answers = BTreeMap::new();
     // Microseconds, to three digits.
     let new = || Histogram::<u64>::new(3).map_err(Failure::failed);
     let mut times = [new()?, new()?];
@@ -146,16 +142,15 @@ fn report(
                 .record(time.as_micros() as u64)
                 .map_err(Failure::failed)?;
         }
-        if done.answer.kind != Kind::Failed {
-            let sent = (done.sent, done.answer.kind == Kind::Allowed);
-            by_client.entry(done.client).or_default().push(sent);
-        }
     }
     let [allowed, denied, failed] = kinds;
-    let busiest = by_client
-        .iter()
-        .max_by_key(|(client, sent)| (sent.len(), u32::MAX - *client));
-    let limit = busiest.and_then(|(_, sent)| ObservedLimit::of(sent));
+    // Of one client. None has more requests than the first.
+    let answered = done.iter().filter(|done| done.answer.kind != Kind::Failed);
+    let of_first = answered.filter(|done| done.client == 0);
+    let sent: Vec<Sent> = of_first
+        .map(|done| (done.sent, done.answer.kind == Kind::Allowed))
+        .collect();
+    let limit = ObservedLimit::of(&sent);
     let mut text = format!(
         "{} requests in {}: {allowed} allowed, {denied} denied, {failed} failed\n",
         done.len(),
@@ -179,13 +174,11 @@ fn report(
     if let Some(last) = done.iter().rfind(|done| !done.answer.limits.is_empty()) {
         text += &format!("the server says\n  {}\n", last.answer.limits.join("\n  "));
     }
-    let whose = busiest.filter(|_| args.keys.is_some());
-    let whose = whose.map_or_else(String::new, |(client, _)| format!(" of {}", key(*client)));
     text += &match limit {
-        Some(limit) => format!(
-            "limit observed{whose}: {:.1}/s, burst {}\n",
-            limit.rate, limit.burst
-        ),
+        Some(ObservedLimit { rate, burst }) => {
+            let whose = args.keys.map_or("", |_| " of load-1");
+            format!("limit observed{whose}: {rate:.1}/s, burst {burst}\n")
+        }
         None => "no limit observed: nothing was denied\n".to_owned(),
     };
     text += &obedient.text();

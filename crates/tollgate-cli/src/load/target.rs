@@ -1,4 +1,4 @@
-//! Which requests are sent and when, the server that is asked, and what it says: an open loop, which no slow answer holds up.
+//! Which requests are sent, the server that is asked, and what it says.
 
 use std::{
     error::Error,
@@ -9,19 +9,22 @@ use std::{
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use tokio::{net::lookup_host, sync::Semaphore, time::timeout};
 
 use crate::{
     args::parse_header,
-    report::Failure,
-    web::{self, HttpClient},
+    report::{self, Failure},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   tollgate load http://127.0.0.1:3000/search --rate 60 --burst 100
-  tollgate load http://127.0.0.1:3000/search --rate 200 --keys 50 --skew 1.1 --key-header x-api-key
-  tollgate load http://127.0.0.1:3000/search --rate 10 --to 100 --seconds 30
+  tollgate load http://127.0.0.1:3000/search --rate 200 --keys 50 --key-header x-api-key
   tollgate load http://127.0.0.1:8080/ --rate 60 --denied 503     # nginx, unless limit_req_status says otherwise
 
 Requests are sent when they are due, whether or not others were answered. A time counts from when the request was due, so that a
@@ -38,27 +41,19 @@ pub(crate) struct LoadArgs {
 
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 10.0)]
-    rate: f64,
-
-    /// Requests a second at the end: the rate goes there evenly. Default: as at the start.
-    #[arg(long, value_name = "NUMBER")]
-    to: Option<f64>,
+    pub(crate) rate: f64,
 
     /// Requests at once, before the others.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    burst: u64,
+    pub(crate) burst: u64,
 
     /// How long.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
 
-    /// How many clients there are, each with a key of its own in a header.
+    /// How many clients there are, each with a key of its own in a header. They come in turn.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) keys: Option<u32>,
-
-    /// How unequal they are, alike in each run: the n-th comes in proportion to 1 / n^SKEW; 0: all as often.
-    #[arg(long, value_name = "SKEW", default_value_t = 1.0)]
-    pub(crate) skew: f64,
 
     /// The header with the key.
     #[arg(long, value_name = "NAME", default_value = "x-api-key")]
@@ -90,26 +85,23 @@ pub(crate) struct LoadArgs {
 }
 
 impl LoadArgs {
-    pub(crate) fn schedule(&self) -> Result<Schedule, Failure> {
-        let (from, to) = (self.rate, self.to.unwrap_or(self.rate));
-        let is_rate = |rate| (0.0..=1e6).contains(&rate);
-        if !is_rate(from) || !is_rate(to) || !(0.0..=10.0).contains(&self.skew) {
-            return Err(Failure::usage(
-                "--rate and --to are requests a second, from 0 to 1000000, and --skew is a number from 0 to 10",
-            ));
-        }
-        let lasts = Duration::from_secs(self.seconds);
-        let schedule = Schedule {
-            burst: self.burst.min(MOST + 1),
-            from,
-            to,
-            lasts,
-        };
-        match schedule.requests() {
-            1..=MOST => Ok(schedule),
+    /// How many requests are sent: at once, and after that.
+    pub(crate) fn requests(&self) -> Result<u64, Failure> {
+        // A product that is whole but for rounding is whole; one that is no number is 0.
+        let after = (self.rate * self.seconds as f64 + 1e-9) as u64;
+        match self.burst.saturating_add(after) {
+            number @ 1..=MOST => Ok(number),
             number => Err(Failure::usage(format!(
                 "these are {number} requests, and it takes 1 to {MOST}; change --rate, --seconds or --burst"
             ))),
+        }
+    }
+
+    /// When the request with this number is due, from 0.
+    pub(crate) fn due(&self, number: u64) -> Duration {
+        match number.saturating_sub(self.burst) {
+            0 => Duration::ZERO,
+            after => Duration::from_secs_f64(after as f64 / self.rate),
         }
     }
 
@@ -124,80 +116,8 @@ impl LoadArgs {
     /// The header with the key of a client.
     pub(crate) fn key_of(&self, client: u32) -> Option<(HeaderName, HeaderValue)> {
         self.keys?;
-        let value = HeaderValue::try_from(key(client)).ok()?;
+        let value = HeaderValue::try_from(format!("load-{}", client + 1)).ok()?;
         Some((self.key_header.clone(), value))
-    }
-}
-
-/// What a client is called.
-pub(crate) fn key(client: u32) -> String {
-    format!("load-{}", client + 1)
-}
-
-/// How many requests are due by when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
-    /// At once, at the start.
-    pub(crate) burst: u64,
-    /// A second, at the start and at the end.
-    pub(crate) from: f64,
-    pub(crate) to: f64,
-    pub(crate) lasts: Duration,
-}
-
-impl Schedule {
-    pub(crate) fn requests(&self) -> u64 {
-        let after = (self.from + self.to) / 2.0 * self.lasts.as_secs_f64();
-        // A sum that is whole but for rounding is whole.
-        self.burst + (after + 1e-9) as u64
-    }
-
-    /// When the request with this number is due, from 0.
-    pub(crate) fn due(&self, number: u64) -> Duration {
-        let after = number.saturating_sub(self.burst) as f64;
-        // By then, `from · t + growth · t² / 2` requests are due.
-        let growth = (self.to - self.from) / self.lasts.as_secs_f64();
-        let due = match after {
-            0.0 => 0.0,
-            after if growth == 0.0 => after / self.from,
-            after => {
-                (2.0 * after)
-                    / (self.from
-                        + (self.from * self.from + 2.0 * growth * after)
-                            .max(0.0)
-                            .sqrt())
-            }
-        };
-        Duration::from_secs_f64(due).min(self.lasts)
-    }
-}
-
-/// Clients. The first comes most often: client number `n` has the weight `1 / n^skew`.
-#[derive(Debug)]
-pub(crate) struct Clients {
-    /// The sums of their shares, up to each.
-    sums: Vec<f64>,
-    random: fastrand::Rng,
-}
-
-impl Clients {
-    pub(crate) fn new(number: u32, skew: f64) -> Self {
-        let shares = (1..=number).map(|client| f64::from(client).powf(-skew));
-        let sums = shares.scan(0.0, |sum, share| {
-            *sum += share;
-            Some(*sum)
-        });
-        Self {
-            sums: sums.collect(),
-            random: fastrand::Rng::with_seed(1),
-        }
-    }
-
-    /// Whose request is next, from 0.
-    pub(crate) fn next(&mut self) -> u32 {
-        let at = self.random.f64() * self.sums.last().copied().unwrap_or_default();
-        let client = self.sums.partition_point(|sum| *sum <= at);
-        client.min(self.sums.len().saturating_sub(1)) as u32
     }
 }
 
@@ -206,7 +126,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, and what each request to it has.
 pub(crate) struct Target {
-    client: HttpClient,
+    client: Client<HttpConnector, Empty<Bytes>>,
     uri: Uri,
     method: Method,
     headers: HeaderMap,
@@ -238,7 +158,7 @@ pub(crate) enum Kind {
 impl Target {
     /// Finds the server, which is on this machine unless it is said to be one's own.
     pub(crate) async fn find(args: &LoadArgs) -> Result<Self, Failure> {
-        let uri = web::uri(&args.url, "http://127.0.0.1:3000/search")?;
+        let uri = uri(&args.url)?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let found = lookup_host((host, uri.port_u16().unwrap_or(80))).await;
         let found = found.map_err(|why| Failure::failed(format!("{}: {why}", args.url)))?;
@@ -264,7 +184,7 @@ impl Target {
             .map_or_else(String::new, ToString::to_string);
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
-            client: web::client(),
+            client: Client::builder(TokioExecutor::new()).build_http(),
             uri: format!("http://{address}{path}")
                 .parse()
                 .map_err(Failure::failed)?,
@@ -285,7 +205,7 @@ impl Target {
         let _place = self.connections.acquire().await;
         let status = match timeout(PATIENCE, self.send(own, sent)).await {
             Ok(Ok(answer)) => return answer,
-            Ok(Err(why)) => web::causes(&*why),
+            Ok(Err(why)) => causes(&*why),
             Err(_) => format!("no answer within {PATIENCE:?}"),
         };
         Answer {
@@ -328,6 +248,37 @@ impl Target {
     }
 }
 
+/// A URL that can be asked.
+fn uri(url: &str) -> Result<Uri, Failure> {
+    let wrong = |why: &str| {
+        let url = report::line(url, 200);
+        Failure::usage(format!(
+            "{url}: {why}; write it as http://127.0.0.1:3000/search"
+        ))
+    };
+    let uri = url.parse::<Uri>().map_err(|_| wrong("it is no URL"))?;
+    if uri.scheme_str() != Some("http") {
+        return Err(wrong(
+            "only http is spoken; ask the service behind its proxy",
+        ));
+    }
+    match uri.authority() {
+        Some(it) if it.as_str().contains('@') => Err(wrong("it has a user")),
+        // Only what is no number of a port follows the host then.
+        Some(it) if it.port_u16().is_none() && it.as_str() != it.host() => {
+            Err(wrong("its port is not a number from 1 to 65535"))
+        }
+        _ => Ok(uri),
+    }
+}
+
+/// An error with its causes.
+fn causes(wrong: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(wrong), |&wrong| wrong.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
+}
+
 /// Seconds, or a date on the clock of the server.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| Some(headers.get(name)?.to_str().ok()?.trim());
@@ -345,50 +296,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_are_due_as_the_rate_says() {
-        let lasts = Duration::from_secs(10);
-        let constant = Schedule {
-            burst: 5,
-            from: 20.0,
-            to: 20.0,
-            lasts,
-        };
-        assert_eq!(constant.requests(), 205);
-        assert_eq!(
-            (constant.due(4), constant.due(5), constant.due(105)),
-            (Duration::ZERO, Duration::ZERO, lasts / 2)
-        );
-        let ramp = Schedule {
-            burst: 0,
-            from: 0.0,
-            to: 100.0,
-            lasts,
-        };
-        assert_eq!(ramp.requests(), 500);
-        // A quarter of them in the first half.
-        assert_eq!(ramp.due(125), lasts / 2);
-        let down = Schedule {
-            from: 100.0,
-            to: 0.0,
-            ..ramp
-        };
-        assert_eq!((down.due(375), down.due(500)), (lasts / 2, lasts));
-    }
-
-    #[test]
-    fn clients_come_as_the_skew_says() {
-        let mut clients = Clients::new(3, 1.0);
-        let mut counts = [0_u32; 3];
-        for _ in 0..110_000 {
-            counts[clients.next() as usize] += 1;
-        }
-        // 6 : 3 : 2.
-        for (count, share) in counts.into_iter().zip([60_000, 30_000, 20_000]) {
-            assert!(count.abs_diff(share) < 1_000, "{counts:?}");
-        }
-    }
 
     #[test]
     fn a_denial_says_when_to_come_back_in_seconds_or_as_a_date() {

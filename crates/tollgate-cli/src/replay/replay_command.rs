@@ -25,13 +25,13 @@ use crate::{
 /// How many lines of each file tell the format.
 const SAMPLE: usize = 200;
 
-pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
+pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let bindings = args.rules.bound.bindings(args.secret.find()?.as_ref())?;
     let bindings = bindings.peers_are_clients();
-    let text = rule_args::read(args.rules.path()?).await?;
+    let text = RuleText::read_path(args.rules.path()?)?;
     let mut documents = vec![text.parse(&bindings)?];
     if let Some(other) = &args.against {
-        documents.push(rule_args::document(other, &bindings).await?);
+        documents.push(rule_args::document(other, &bindings)?);
     }
     let tried = documents.len();
     if args.lower {
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &ReplayArgs) -> Result<Report, Failure> {
         trials: &trials,
         read: &read,
     };
-    reporting.report(&results, &lower)
+    Ok(reporting.report(&results, &lower))
 }
 
 /// Each rule alone, in thought, with that part of its limits.

@@ -1,8 +1,7 @@
-//! What a replay has shown: tables, JSON, a picture.
+//! What a replay has shown: tables and JSON.
 
 use std::{
     collections::BTreeSet,
-    fs,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -16,7 +15,7 @@ use crate::{
         replay_args::ReplayArgs,
         trial::{RuleResult, Trial, TrialResult, of_document},
     },
-    report::{self, Failure, Report, Table},
+    report::{self, Report, Table},
 };
 
 /// What a report is made from.
@@ -29,11 +28,7 @@ pub(crate) struct Reporting<'a> {
 
 impl Reporting<'_> {
     /// The report, which says no if anybody is denied.
-    pub(crate) fn report(
-        &self,
-        results: &[TrialResult],
-        lower: &[TrialResult],
-    ) -> Result<Report, Failure> {
+    pub(crate) fn report(&self, results: &[TrialResult], lower: &[TrialResult]) -> Report {
         let (read, result) = (self.read, &results[0]);
         let lines: u64 = self.files.iter().map(|file| file.lines).sum();
         let (from, to) = (time(read.from.unwrap_or_default()), time(read.to));
@@ -65,15 +60,8 @@ impl Reporting<'_> {
             text += &format!("\n{}", table.text());
             json[name] = table.json();
         }
-        if let Some(path) = &self.args.svg {
-            let share = |step: &RuleResult| step.denied as f64 / step.requests.max(1) as f64;
-            let lines = by_step(result, lower);
-            let picture = picture(lines.map(|(rule, steps)| (rule, steps.map(share).collect())));
-            let failed = |wrong| Failure::failed(format!("--svg {}: {wrong}", path.display()));
-            fs::write(path, picture).map_err(failed)?;
-        }
         let is_harmless = denied.iter().all(|denied| *denied == 0);
-        Ok(Report::new(text, json, is_harmless))
+        Report::new(text, json, is_harmless)
     }
 
     /// Where the rules of a result are from.
@@ -209,24 +197,14 @@ fn time(at: Tick) -> String {
     report::time(UNIX_EPOCH + Duration::from_micros(at))
 }
 
-/// Each rule that denies, with what becomes of its requests at each step.
-fn by_step<'a>(
-    result: &'a TrialResult,
-    lower: &'a [TrialResult],
-) -> impl Iterator<Item = (&'a str, impl Iterator<Item = &'a RuleResult>)> {
-    let enforced = result.rules.iter().filter(|rule| rule.mode == "enforced");
-    enforced.map(|rule| {
-        let steps = lower.iter().flat_map(|step| &step.rules);
-        (&*rule.rule, steps.filter(|step| step.rule == rule.rule))
-    })
-}
-
 fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
     let mut table = Table::new(
         "rule | denies nobody down to | the limit then | #denied at 80 % | #50 % | #20 % | #10 %",
     );
-    for (rule, steps) in by_step(result, lower) {
-        let steps: Vec<&RuleResult> = steps.collect();
+    let enforced = result.rules.iter().filter(|rule| rule.mode == "enforced");
+    for rule in enforced.map(|rule| &rule.rule) {
+        let steps = lower.iter().flat_map(|step| &step.rules);
+        let steps: Vec<&RuleResult> = steps.filter(|step| step.rule == *rule).collect();
         let harmless = steps.iter().take_while(|step| step.denied == 0).count();
         let (down_to, limit) = match harmless.checked_sub(1) {
             None => ("it denies as it is".to_owned(), String::new()),
@@ -234,54 +212,10 @@ fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
         };
         let [eighty, fifty, twenty, ten] =
             [2, 5, 8, 9].map(|step: usize| steps[step].denied.to_string());
-        table.row([rule.to_owned(), down_to, limit, eighty, fifty, twenty, ten]);
+        table.row([rule.clone(), down_to, limit, eighty, fifty, twenty, ten]);
     }
     table
 }
 
 /// The parts of its limits that each rule is tried with, in percent.
 pub(crate) const STEPS: [u32; 10] = [100, 90, 80, 70, 60, 50, 40, 30, 20, 10];
-
-const COLOURS: [&str; 6] = [
-    "#0b6bcb", "#d1495b", "#2e8540", "#8a5cd1", "#b36b00", "#00798c",
-];
-const BEGIN: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#333\" viewBox=\"0 0 660 ";
-
-/// A line for each rule: the share of its requests that is denied, by step.
-pub(crate) fn picture<'a>(lines: impl Iterator<Item = (&'a str, Vec<f64>)>) -> String {
-    let lines: Vec<_> = lines.collect();
-    let shares = lines.iter().flat_map(|(_, shares)| shares);
-    // A picture of nothing has a scale as well.
-    let most = shares.fold(0.01_f64, |most, share| most.max(*share));
-    let height = 370 + 18 * lines.len();
-    let mut svg = format!(
-        "{BEGIN}{height}\">\n<rect width=\"660\" height=\"{height}\" fill=\"#fff\"/>\n<text x=\"60\" y=\"22\" font-size=\"14\">Requests \
-         denied, by the part of the limit that is left</text>\n"
-    );
-    for part in 0..=4 {
-        let (y, share) = (320 - 70 * part, most * f64::from(part) * 25.0);
-        svg += &format!(
-            "<path d=\"M60 {y}H620\" stroke=\"#ddd\"/><text x=\"4\" y=\"{y}\">{share:.2} %</text>\n"
-        );
-    }
-    let x = |step: usize| 60 + 560 * step / (STEPS.len() - 1);
-    for (step, percent) in STEPS.iter().enumerate() {
-        svg += &format!(
-            "<text x=\"{}\" y=\"340\" text-anchor=\"middle\">{percent} %</text>\n",
-            x(step)
-        );
-    }
-    for (index, (rule, shares)) in lines.iter().enumerate() {
-        let (colour, y) = (COLOURS[index % COLOURS.len()], 368 + 18 * index);
-        let point = |(step, share): (usize, &f64)| {
-            format!("{},{:.1} ", x(step), 320.0 - 280.0 * share / most)
-        };
-        let points: String = shares.iter().enumerate().map(point).collect();
-        let rule = rule.replace('&', "&amp;").replace('<', "&lt;");
-        svg += &format!(
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n<text x=\"60\" y=\"{y}\" \
-             fill=\"{colour}\">{rule}</text>\n"
-        );
-    }
-    svg + "</svg>\n"
-}

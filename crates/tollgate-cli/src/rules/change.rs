@@ -1,15 +1,11 @@
 //! `tollgate rules override`, `switch`, `end` and `clear`: what operators set in all processes.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::io::{self, Write as _};
 
-use clap::{Arg, Args, builder::ArgPredicate};
+use clap::Args;
 use serde_json::json;
 use tollgate_rules::{
-    Author, Format, OperatorEntry,
+    Author, OperatorEntry,
     operators::{EntryKind, EntryStatus, StoredRules},
     redis::{PushError, PushErrorKind},
 };
@@ -17,7 +13,7 @@ use tollgate_rules::{
 use crate::{
     args::{BecauseArgs, RedisArgs, UntilArgs, YesArgs},
     report::{self, Failure, Report},
-    rule_args::{self, BoundNames, SharedRules},
+    rule_args::{BoundNames, SharedRules},
     rules::show::{described, is_set},
 };
 
@@ -25,37 +21,22 @@ pub(crate) const OVERRIDE_EXAMPLES: &str = "\
 Examples:
   tollgate rules override search-per-key acme-key-1 200% --until 2026-12-04T18:00:00Z --because 'ticket 4711'
   tollgate rules override search-per-key acme-key-1 '500/s burst 1000' --until 3d --because 'launch week'
-  tollgate rules override search-per-key acme-key-1 200% --because contract --file limits.toml
 
-(with REDIS_URL, TOLLGATE_NAMESPACE and TOLLGATE_SECRET set)
-
-It lies beside the pushed rules, and stays in force when others are pushed. With --file it prints the lines to add to
-that file.";
+It lies beside the pushed rules, and stays in force when others are pushed.";
 
 pub(crate) const SWITCH_EXAMPLES: &str = "\
 Examples:
   tollgate rules switch '*' 50% --until 2h --because 'the database is slow'
   tollgate rules switch search-per-key shadow --until 2026-12-04T18:00:00Z --because 'ticket 4711'
-  tollgate rules switch search-per-key off --because 'ticket 4711' --file limits.toml
 
-(with REDIS_URL, TOLLGATE_NAMESPACE and TOLLGATE_SECRET set)
-
-It lies beside the pushed rules, and stays in force when others are pushed. With --file it prints the lines to add to
-that file.";
+It lies beside the pushed rules, and stays in force when others are pushed.";
 
 pub(crate) const END_EXAMPLES: &str = "\
 Examples:
   tollgate rules end 7 --because 'ticket 4711 is closed'
-  tollgate rules end 7 --because 'ticket 4711 is closed' --yes
+  tollgate rules clear --because 'the database is well again'
 
 `tollgate rules show` has the numbers. What is written in the pushed rules ends when others are pushed.";
-
-pub(crate) const CLEAR_EXAMPLES: &str = "\
-Examples:
-  tollgate rules clear --because 'the database is well again'
-  tollgate rules clear --because 'the database is well again' --yes
-
-It ends all switches that operators set. Overrides stay; `tollgate rules end` ends one.";
 
 /// Where a change is made, and by whom.
 #[derive(Args, Debug)]
@@ -71,20 +52,6 @@ pub(crate) struct ChangeArgs {
 
     #[command(flatten)]
     pub(crate) bound: BoundNames,
-}
-
-/// What is set, where and until when.
-#[derive(Args, Debug)]
-struct SetArgs {
-    #[command(flatten)]
-    until: UntilArgs,
-
-    #[command(flatten)]
-    change: ChangeArgs,
-
-    /// Where a service has its rules from a file: prints the lines to add to this file or folder, and asks no Redis.
-    #[arg(long, value_name = "PATH")]
-    file: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -103,7 +70,10 @@ pub(crate) struct OverrideArgs {
     hashed: bool,
 
     #[command(flatten)]
-    set: SetArgs,
+    until: UntilArgs,
+
+    #[command(flatten)]
+    change: ChangeArgs,
 }
 
 #[derive(Args, Debug)]
@@ -115,7 +85,10 @@ pub(crate) struct SwitchArgs {
     to: String,
 
     #[command(flatten)]
-    set: SetArgs,
+    until: UntilArgs,
+
+    #[command(flatten)]
+    change: ChangeArgs,
 }
 
 #[derive(Args, Debug)]
@@ -125,13 +98,6 @@ pub(crate) struct EndArgs {
 
     #[command(flatten)]
     change: ChangeArgs,
-}
-
-/// An argument about Redis, which `--file` does without.
-pub(crate) fn unless_file(arg: Arg) -> Arg {
-    arg.required(false)
-        .required_unless_present("file")
-        .default_value_if("file", ArgPredicate::IsPresent, "")
 }
 
 pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure> {
@@ -145,11 +111,12 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
             OperatorEntry::limit_of_hash(&*args.rule, hash, &*args.limit)
         }
     };
-    set(&args.set, entry).await
+    set(&args.change, args.until, entry).await
 }
 
 pub(crate) async fn switch(args: &SwitchArgs) -> Result<Report, Failure> {
-    set(&args.set, OperatorEntry::switch(&*args.rule, &*args.to)).await
+    let entry = OperatorEntry::switch(&*args.rule, &*args.to);
+    set(&args.change, args.until, entry).await
 }
 
 /// A limit of a client whose parts have tabs between them.
@@ -159,25 +126,17 @@ pub(crate) fn limit_of(rule: &str, key: &str, limit: &str) -> OperatorEntry {
     parts.fold(entry, OperatorEntry::and_key)
 }
 
-async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
-    let change = &args.change;
-    let Some(path) = &args.file else {
-        let before = change.before().await?;
-        let entry = change.entry(entry, args.until, before.stored.now)?;
-        let lines = before.preview(&entry)?;
-        let mut report = before.set(&[entry], &lines).await?;
-        let revision = &report.json["revision"];
-        report.text += &format!("\n`tollgate rules end {revision}` ends it");
-        return Ok(report);
-    };
-    let bindings = (change.bound).bindings(change.redis.secret.find()?.as_ref())?;
-    let document = rule_args::document(path, &bindings).await?;
-    let now = Duration::from_micros(tollgate::clock::Clock::system().now());
-    let entry = change.entry(entry, args.until, UNIX_EPOCH + now)?;
-    let changes = document.preview(entry.clone()).map_err(Failure::mistakes)?;
-    let text = entry.text(Format::of_path(path).unwrap_or(Format::Toml));
-    let json = json!({ "lines": text, "changes": changes });
-    Ok(Report::verbatim(text, json))
+async fn set(
+    change: &ChangeArgs,
+    until: UntilArgs,
+    entry: OperatorEntry,
+) -> Result<Report, Failure> {
+    let before = change.before().await?;
+    let (entry, lines) = before.preview(entry, until)?;
+    let mut report = before.set(&[entry], &lines).await?;
+    let revision = &report.json["revision"];
+    report.text += &format!("\n`tollgate rules end {revision}` ends it");
+    Ok(report)
 }
 
 pub(crate) async fn end(args: &EndArgs) -> Result<Report, Failure> {
@@ -230,7 +189,7 @@ impl ChangeArgs {
         let author = self.because.author()?;
         let shared = SharedRules::new(&self.redis, &self.bound)?;
         let stored = shared.stored().await?.ok_or_else(|| {
-            Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. Services that read a file: --file")
+            Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. A service that reads a file has overrides and switches in it")
         })?;
         Ok(Before {
             args: self,
@@ -239,26 +198,21 @@ impl ChangeArgs {
             stored,
         })
     }
-
-    /// With its reason and its end.
-    pub(crate) fn entry(
-        &self,
-        entry: OperatorEntry,
-        until: UntilArgs,
-        now: SystemTime,
-    ) -> Result<OperatorEntry, Failure> {
-        let entry = entry.because(self.because.because.trim());
-        Ok(match until.time(now)? {
-            Some(until) => entry.until(until),
-            None => entry,
-        })
-    }
 }
 
 impl Before<'_> {
-    pub(crate) fn preview(&self, entry: &OperatorEntry) -> Result<Vec<String>, Failure> {
-        let preview = self.stored.document.preview(entry.clone());
-        preview.map_err(Failure::mistakes)
+    /// An entry with its reason and its end, and what it changes.
+    pub(crate) fn preview(
+        &self,
+        entry: OperatorEntry,
+        until: UntilArgs,
+    ) -> Result<(OperatorEntry, Vec<String>), Failure> {
+        let mut entry = entry.because(self.args.because.because.trim());
+        if let Some(until) = until.time(self.stored.now)? {
+            entry = entry.until(until);
+        }
+        let lines = self.stored.document.preview(entry.clone());
+        Ok((entry, lines.map_err(Failure::mistakes)?))
     }
 
     /// Says what will be done, and asks.
@@ -321,24 +275,20 @@ impl SharedRules<'_> {
         &self,
         change: impl Future<Output = Result<u64, PushError>>,
     ) -> Result<u64, Failure> {
-        let failure = match self.args.in_time(change).await {
-            Ok(Ok(revision)) => return Ok(revision),
-            Ok(Err(wrong)) if wrong.kind() != PushErrorKind::Unavailable => {
-                return Err(wrong.into());
+        change.await.map_err(|wrong| {
+            let may_be_done = wrong.kind() == PushErrorKind::Unavailable;
+            let mut failure = Failure::from(wrong);
+            if may_be_done {
+                failure.message +=
+                    "\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored";
             }
-            Ok(Err(wrong)) => wrong.into(),
-            Err(late) => late,
-        };
-        Err(Failure::failed(format!(
-            "{}\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored",
-            failure.message
-        )))
+            failure
+        })
     }
 
     /// Who follows a change that is stored, whatever becomes of this question.
     pub(super) async fn followers(&self) -> (String, Option<u64>) {
-        let answer = self.args.in_time(self.redis.fleet()).await;
-        match answer.and_then(|fleet| Ok(fleet?.processes)) {
+        match self.redis.fleet().await.map(|fleet| fleet.processes) {
             Ok(0) => {
                 // A script that asks for JSON has to see it as well.
                 let namespace = report::line(&self.args.namespace, 70);
@@ -353,8 +303,8 @@ impl SharedRules<'_> {
                 format!("{number} processes follow the rules, and have it in force within seconds"),
                 Some(number),
             ),
-            Err(Failure { message, .. }) => (
-                format!("how many processes follow the rules is not known: {message}"),
+            Err(wrong) => (
+                format!("how many processes follow the rules is not known: {wrong}"),
                 None,
             ),
         }

@@ -2,24 +2,24 @@
 
 use std::{fs, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 use tollgate_rules::{
-    DocumentError, RuleDocument,
+    DocumentError, RuleDocument, RuleText,
     operators::{Explained, Explanation, QuotaOrigin, import_envoy},
 };
 
 use crate::{
     args::{RequestArgs, SecretArgs},
     report::{self, Failure, Report, Table, hints},
-    rule_args::{self, BoundNames, RuleArgs},
+    rule_args::{BoundNames, RuleArgs},
 };
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
   tollgate rules check limits.toml
   tollgate rules check limits/ staging.yaml
-  tollgate rules check limits.toml --bind-key tenant --bind-plan plan   # names that the code binds
+  tollgate rules check limits.toml --bind key:tenant --bind plan:plan   # names that the code binds
 
 Exit code 1 if anything is wrong, so that it can stand before a deployment. What is right and probably not meant is a
 warning. Whether a service has a ledger for `durable` and `daily_usage` is not in its rules: `tollgate-server check` knows.";
@@ -33,7 +33,7 @@ Exit code 1 if they differ. Clients with limits of their own are counted, and no
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
-  tollgate rules import --from envoy ratelimit/*.yaml > limits.toml
+  tollgate rules import ratelimit/*.yaml > limits.toml
 
 What rules cannot say is refused with its line, and nothing is printed. The rules have at = \"edge\", for tollgate-server.";
 
@@ -70,28 +70,17 @@ pub(crate) struct DiffArgs {
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// Whose configuration it is.
-    #[arg(long, value_name = "LIMITER")]
-    from: Limiter,
-
-    /// Its files. Those of one domain are put together.
+    /// The files of envoyproxy/ratelimit, in YAML. Those of one domain are put together.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Limiter {
-    /// envoyproxy/ratelimit, in YAML.
-    Envoy,
-}
-
-pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
+pub(crate) fn check(args: &CheckArgs) -> Result<Report, Failure> {
     let bindings = args.bound.bindings(args.secret.find()?.as_ref())?;
     let (mut text, mut documents, mut is_fine) = (String::new(), Vec::new(), true);
     for path in &args.paths {
         let shown = path.display().to_string();
-        let read = rule_args::read(path).await;
-        match read.and_then(|text| text.parse(&bindings)) {
+        match RuleText::read_path(path).and_then(|text| text.parse(&bindings)) {
             Ok(document) => {
                 text += &format!("{}: no mistakes\n", report::line(&shown, 200));
                 let (table, rules) = rules_of(&document, "  rule");
@@ -115,10 +104,10 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
     Ok(Report::new(text, json, is_fine))
 }
 
-pub(crate) async fn diff(args: &DiffArgs) -> Result<Report, Failure> {
+pub(crate) fn diff(args: &DiffArgs) -> Result<Report, Failure> {
     let bindings = args.bound.bindings(args.secret.find()?.as_ref())?;
-    let before = rule_args::read(&args.before).await?;
-    let after = rule_args::read(&args.after).await?;
+    let before = RuleText::read_path(&args.before)?;
+    let after = RuleText::read_path(&args.after)?;
     let changes = after.changes_from(&before, &bindings)?;
     let is_same = changes.is_empty();
     let lines = changes.iter().map(|change| report::line(change, 1_000));
@@ -138,9 +127,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Report, Failure> {
         }
     });
     let files = read.collect::<Result<Vec<_>, _>>()?;
-    let text = match args.from {
-        Limiter::Envoy => import_envoy(files.iter().map(|(name, text)| (&**name, &**text)))?,
-    };
+    let text = import_envoy(files.iter().map(|(name, text)| (&**name, &**text)))?;
     let json = json!({ "rules": text });
     Ok(Report::verbatim(text, json))
 }
@@ -175,7 +162,7 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   tollgate rules explain --rules limits.toml --path /search -H 'x-api-key: acme-key-1'
   tollgate rules explain --rules limits.toml --method POST --path /items/7 --client-ip 192.0.2.7
-  tollgate rules explain --rules limits.toml --path /search --bind-key tenant=acme --bind-plan plan=gold
+  tollgate rules explain --rules limits.toml --path /search --bind key:tenant=acme --bind plan:plan=gold
   tollgate rules explain --rules limits.toml --at edge --domain sms --descriptor kind=alert --descriptor to=+441234
 
 Nothing is decided and nothing is taken; `tollgate key status` says what is left. With the secret of the service,
@@ -194,8 +181,8 @@ pub(crate) struct ExplainArgs {
     secret: SecretArgs,
 }
 
-pub(crate) async fn explain(args: &ExplainArgs) -> Result<Report, Failure> {
-    let document = args.rules.document(&args.secret).await?;
+pub(crate) fn explain(args: &ExplainArgs) -> Result<Report, Failure> {
+    let document = args.rules.document(&args.secret)?;
     let explained = document.explain(&args.request.head()?);
     let mut table = Table::new("rule | counts | limit | from | #units | by");
     for rule in &explained {

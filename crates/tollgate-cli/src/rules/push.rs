@@ -9,7 +9,7 @@ use tollgate_rules::{Bindings, Format, RuleText, redis::PushErrorKind};
 use crate::{
     args::{ByArgs, RedisArgs, YesArgs},
     report::{self, Exit, Failure, Report},
-    rule_args::{self, BoundNames, SharedRules},
+    rule_args::{BoundNames, SharedRules},
     rules::{change::ends, show::described},
 };
 
@@ -20,7 +20,7 @@ Examples:
   tollgate rules push limits.toml --redis redis://cache.internal --namespace shop --replace-all
 
 The document is signed with the service's secret. It replaces the pushed document as a whole; the overrides and
-switches that operators set stay in force. --bind-… must name what the service's code binds.";
+switches that operators set stay in force. --bind must name what the service's code binds.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -54,14 +54,14 @@ pub(crate) struct PushArgs {
 }
 
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
-    let read = rule_args::read(&args.path).await;
+    let read = RuleText::read_path(&args.path);
     let text = read.map_err(Failure::mistakes)?.for_push();
     let shared = SharedRules::new(&args.redis, &args.bound)?;
     let SharedRules {
         redis, bindings, ..
     } = &shared;
     text.parse(bindings).map_err(Failure::mistakes)?;
-    let stored = args.redis.in_time(redis.document()).await?;
+    let stored = redis.document().await;
     if args.dry_run {
         return would_change(&text, stored?, bindings);
     }

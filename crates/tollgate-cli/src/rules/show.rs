@@ -17,7 +17,6 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   tollgate rules show --redis redis://cache.internal --namespace shop
-  tollgate rules show --json
 
 The rules with what is switched, and each override and switch: until when, who set it and why, and its number for
 `tollgate rules end`.";
@@ -132,7 +131,6 @@ fn entry_json(entry: &EntryStatus) -> Value {
 
 const HISTORY_EXAMPLES: &str = "\
 Examples:
-  tollgate rules history --redis redis://cache.internal --namespace shop
   tollgate rules history --redis redis://cache.internal --namespace shop --most 5 --json";
 
 #[derive(Args, Debug)]
@@ -148,10 +146,9 @@ pub(crate) struct HistoryArgs {
 
 pub(crate) async fn history(args: &HistoryArgs) -> Result<Report, Failure> {
     let redis = args.redis.rules(&args.redis.secret.secret()?)?;
-    let stored = args.redis.in_time(redis.document()).await??;
-    let audit = redis.audit(args.most.into());
-    let records = args.redis.in_time(audit).await??;
-    let fleet = args.redis.in_time(redis.fleet()).await??;
+    let stored = redis.document().await?;
+    let records = redis.audit(args.most.into()).await?;
+    let fleet = redis.fleet().await?;
     let revision = stored.map_or(0, |(revision, _)| revision);
     let mut text = match (revision, fleet.ahead) {
         (0, 0) => "there are no rules in Redis\n".to_owned(),

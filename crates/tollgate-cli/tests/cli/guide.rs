@@ -176,8 +176,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Without what differs from run to run: times, durations and how wide they are, which of two clocks of one machine was read first,
-/// memory, and the server's port.
+/// Without what differs from run to run: times, durations and how wide they are, memory, and the server's port.
 fn timeless(text: &str) -> String {
     let words = |line: &str| {
         let mut out: Vec<String> = Vec::new();
@@ -194,7 +193,6 @@ fn timeless(text: &str) -> String {
             out.dedup_by(|one, other| one == "#" && other == "#");
         }
         out.join(" ")
-            .replace("ahead of this machine", "behind this machine")
     };
     text.lines().map(|line| words(line) + "\n").collect()
 }

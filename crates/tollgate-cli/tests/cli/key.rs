@@ -255,40 +255,6 @@ fn a_status_says_which_window_of_a_calendar_it_is_and_what_was_used_of_it() {
 }
 
 #[test]
-fn the_letters_of_a_client_are_looked_up_among_names() {
-    let server = RedisServer::start(&[]);
-    let program = Program::on(&server, RULES)
-        .file("names.txt", "globex-key-9\n\nacme-key-1\ninitech-key-2\n");
-    let (_, json) = program.json(&["key", "status", "acme-key-1", "--rule", "search-per-key"]);
-    let letters = json["rules"][0]["key"]
-        .as_str()
-        .expect("letters")
-        .to_owned();
-    assert_eq!(letters.len(), 8);
-    for prefix in [&letters[..], &letters[..4]] {
-        let args = ["key", "find", prefix, "--names-from", "names.txt"];
-        program
-            .run(&args)
-            .assert(0, &["search-per-key", "acme-key-1", &letters])
-            .lacks(&["globex", "initech"]);
-    }
-    let (code, json) = program.json(&["key", "find", &letters, "globex-key-9", "acme-key-1"]);
-    assert_eq!(
-        (code, &json["found"][0]["client"]),
-        (0, &json!(["acme-key-1"]))
-    );
-    program
-        .run(&["key", "find", &letters, "globex-key-9"])
-        .assert(1, &["none of 1 clients"]);
-    program
-        .run(&["key", "find", &letters])
-        .assert(2, &["among which clients?"]);
-    program
-        .run(&["key", "find", "ab", "acme-key-1"])
-        .assert(2, &["at least 4 characters"]);
-}
-
-#[test]
 fn the_client_of_a_service_is_found_by_each_partition() {
     let server = RedisServer::start(&[]);
     let program = Program::on(&server, RULES);
@@ -515,7 +481,7 @@ rules = [
 ";
     let program = Program::on(&server, rules);
     let check =
-        |args: &[&str]| program.run(&[&["key", "check", "--bind-cost", "rows=4"], args].concat());
+        |args: &[&str]| program.run(&[&["key", "check", "--bind", "cost:rows=4"], args].concat());
     for _ in 0..3 {
         check(&["acme", "--rule", "imports"]).assert(0, &["allowed"]);
         check(&["acme", "--rule", "exports"]).assert(0, &["allowed"]);

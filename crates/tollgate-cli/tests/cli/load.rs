@@ -167,8 +167,10 @@ fn a_server_elsewhere_is_loaded_only_by_who_says_that_it_is_his() {
     let load = |args: &[&str]| Program::new().run(&[&["load", "--seconds", "1"], args].concat());
     load(&["http://192.0.2.7/"]).assert(2, &["not on this machine", "--target-is-mine"]);
     load(&["https://127.0.0.1/"]).assert(2, &["only http is spoken"]);
-    load(&["http://user@127.0.0.1/"]).assert(2, &["has no host, or a user"]);
+    load(&["http://user@127.0.0.1/"]).assert(2, &["it has a user"]);
+    load(&["http://127.0.0.1:99999/"]).assert(2, &["from 1 to 65535"]);
+    load(&["not a page"]).assert(2, &["it is no URL"]);
     load(&["http://127.0.0.1:1/", "--rate", "2"]).assert(1, &["2 failed", "refused"]);
-    load(&["http://127.0.0.1:1/", "--rate", "1e9"]).assert(2, &["from 0 to 1000000"]);
+    load(&["http://127.0.0.1:1/", "--rate", "1e9"]).assert(2, &["it takes 1 to 1000000"]);
     load(&["http://127.0.0.1:1/", "--rate", "0"]).assert(2, &["these are 0 requests"]);
 }

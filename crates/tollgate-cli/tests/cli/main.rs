@@ -11,4 +11,3 @@ mod load;
 mod replay;
 mod rules;
 mod support;
-mod top;

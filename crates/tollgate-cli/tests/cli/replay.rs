@@ -397,13 +397,13 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown_unless_asked() {
     let run = |args: &[&str]| {
         program.run(
             &[
-                &["replay", "a.log", "--rules", "limits.toml", "--bind-key"],
+                &["replay", "a.log", "--rules", "limits.toml", "--bind"],
                 args,
             ]
             .concat(),
         )
     };
-    let ran = run(&["tenant"]);
+    let ran = run(&["key:tenant"]);
     assert_harmless(ran.assert(
         0,
         &[
@@ -414,45 +414,33 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown_unless_asked() {
     ));
     ran.lacks(&["key-4711"]);
     // With a value it counts.
-    run(&["tenant=acme"]).assert(
+    run(&["key:tenant=acme"]).assert(
         0,
         &["tenants: what would wait for up to 1 s counts as denied"],
     );
-    let ran = run(&[
-        "tenant",
-        "--against",
-        "tight.toml",
-        "--lower",
-        "--svg",
-        "lower.svg",
-    ]);
+    let ran = run(&["key:tenant", "--against", "tight.toml", "--lower"]);
     assert_harmless(ran.assert(
         1,
         &["tight.toml", "sliding_window 2/min", "80 %", "a.log:3"],
     ));
     ran.lacks(&["key-4711"]);
-    let picture = fs::read_to_string(program.folder().join("lower.svg")).expect("a picture");
-    assert!(
-        picture.starts_with("<svg") && picture.contains("polyline") && picture.contains(">api<"),
-        "{picture}"
-    );
-    let shown = run(&["tenant", "--against", "tight.toml", "--show-keys"]);
+    let shown = run(&["key:tenant", "--against", "tight.toml", "--show-keys"]);
     assert_harmless(shown.assert(1, &["key-4711"]));
     // A rule may be called as one that blocks.
     let tight = rules("header:user-agent", "sliding_window 2/min");
     let blocked = tight.replace("\"api\"", "\"api:blocked\"");
     fs::write(program.folder().join("limits.toml"), blocked).expect("a file");
-    run(&["tenant", "--show-keys"]).assert(1, &["api:blocked", "key-4711"]);
+    run(&["key:tenant", "--show-keys"]).assert(1, &["api:blocked", "key-4711"]);
     let only = rules("header:x-api-key", "1/s");
     fs::write(program.folder().join("limits.toml"), only).expect("a file");
-    run(&["tenant"]).assert(
+    run(&["key:tenant"]).assert(
         2,
         &[
             "no rule can be tried",
             "no line has what it counts by, header:x-api-key",
         ],
     );
-    run(&["tenant", "--format", "nonsense"]).assert(2, &["or a log_format of nginx"]);
+    run(&["key:tenant", "--format", "nonsense"]).assert(2, &["or a log_format of nginx"]);
 }
 
 #[test]

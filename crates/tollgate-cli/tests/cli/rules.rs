@@ -184,10 +184,10 @@ limit = \"50%\"
 const BOUND: &[&str] = &[
     "--rules",
     "limits.toml",
-    "--bind-plan",
-    "plan=gold",
-    "--bind-cost",
-    "words=3",
+    "--bind",
+    "plan:plan=gold",
+    "--bind",
+    "cost:words=3",
 ];
 
 #[test]
@@ -213,15 +213,15 @@ cost_by_response = \"tries\"
     program.run(&explain).assert(
         3,
         &[
-            "--bind-response-condition NAME",
-            "--bind-response-cost NAME",
+            "--bind response-condition:NAME",
+            "--bind response-cost:NAME",
         ],
     );
     let bound = [
-        "--bind-response-condition",
-        "captcha",
-        "--bind-response-cost",
-        "tries",
+        "--bind",
+        "response-condition:captcha",
+        "--bind",
+        "response-cost:tries",
     ];
     let explain = [&explain[..], &bound].concat();
     program.run(&explain).assert(
@@ -285,7 +285,7 @@ fn explain_prints_a_table_with_the_clients_hash_and_not_its_key() {
     assert_eq!(outcome(3), Some("\"exports\" is more specific"));
     program
         .run(&["rules", "explain", "--rules", "limits.toml"])
-        .assert(3, &["hint: ", "--bind-plan NAME"]);
+        .assert(3, &["hint: ", "--bind plan:NAME"]);
     program
         .run(&[&["rules", "explain"], BOUND, &["--path", "search"]].concat())
         .assert(2, &["begins with a slash"]);
@@ -395,7 +395,8 @@ fn names_that_code_binds_have_the_values_of_the_command_line() {
     let program = Program::new().file("limits.toml", text);
     let explain = |condition: &str, quota: &str| {
         let args = ["rules", "explain", "--rules", "limits.toml"];
-        let bound = ["--bind-condition", condition, "--bind-quota", quota];
+        let (condition, quota) = (format!("condition:{condition}"), format!("quota:{quota}"));
+        let bound = ["--bind", &condition, "--bind", &quota];
         let (code, json) = program.json(&[args, bound].concat());
         assert_eq!(code, 0, "{json}");
         (
@@ -414,16 +415,14 @@ fn names_that_code_binds_have_the_values_of_the_command_line() {
     assert!(!explain("is-beta=false", "contract").0);
     assert!(!explain("is-beta", "contract").0);
     for (bound, says) in [
-        (["--bind-condition", "is-beta=maybe"], "it is true or false"),
-        (
-            ["--bind-quota", "contract=70/mni"],
-            "--bind-quota contract=70/mni",
-        ),
-        (["--bind-cost", "words=many"], "a whole number"),
+        ("condition:is-beta=maybe", "it is true or false"),
+        ("quota:contract=70/mni", "--bind quota:contract=70/mni"),
+        ("cost:words=many", "a whole number"),
+        ("words", "write it as key:NAME"),
     ] {
         let args = ["rules", "check", "limits.toml"];
         program
-            .run(&[&args[..], &bound].concat())
+            .run(&[&args[..], &["--bind", bound]].concat())
             .assert(2, &[says]);
     }
 }
@@ -543,7 +542,7 @@ fn a_document_for_the_edge_is_checked_and_explained_as_the_server_reads_it() {
 fn what_is_imported_is_a_document_without_mistakes() {
     let yaml = "domain: sms\ndescriptors:\n  - key: to\n    rate_limit: { unit: day, requests_per_unit: 5 }\n";
     let program = Program::new().file("sms.yaml", yaml);
-    let import = ["rules", "import", "--from", "envoy", "sms.yaml"];
+    let import = ["rules", "import", "sms.yaml"];
     let imported = program.run(&import);
     imported.assert(0, &["limit = \"fixed_window 5/d\""]);
     let program = program.file("limits.toml", &imported.out);

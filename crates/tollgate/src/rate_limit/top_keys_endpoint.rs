@@ -14,7 +14,7 @@ use crate::{
 /// The keys that are shown of a rule.
 const MOST: usize = 100;
 
-/// Tells operators which keys come most often under the rules of layers, as JSON. `tollgate top --keys URL` prints it.
+/// Tells operators which keys come most often under the rules of layers, as JSON.
 ///
 /// It is for operators: give it a route that clients cannot reach, as you do for metrics. No key is shown, but the first letters
 /// of what stands for it in the store, and what the application [calls](crate::Rule::label) it.
