@@ -3,10 +3,7 @@
 use std::{
     borrow::Cow,
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use http::{HeaderName, header};
@@ -21,8 +18,10 @@ use crate::{
         fields::header_name,
         forwarded,
         peer::{no_peer, peer, with_peer},
-        trust::{Entry, MAX_ENTRIES, TrustedPeers, hop, network},
-        x_forwarded_for::{self, X_FORWARDED_FOR},
+        trust::{
+            Entry, MAX_ENTRIES, TrustedPeers, X_FORWARDED_FOR, hop, network, only_address,
+            x_forwarded_for,
+        },
     },
 };
 
@@ -38,8 +37,8 @@ use crate::{
 /// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the default prefixes it equals
 /// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same prefixes.
 ///
-/// The first request with `X-Forwarded-For` or `Forwarded` from a peer that is not trusted is an event at warn level, also where no
-/// proxy is configured. A peer's fields are looked at in the first 1 000 requests of a process.
+/// The first request of a process with `X-Forwarded-For` or `Forwarded` from a peer that is not trusted is an event at warn level, also
+/// where no proxy is configured. There, fields are looked at in the first 1 000 requests.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
@@ -50,7 +49,6 @@ pub fn client_ip() -> ClientIp {
         ipv4_prefix: 32,
         ipv6_prefix: 64,
         mistake: None,
-        distrusted: Arc::default(),
     }
 }
 
@@ -66,8 +64,6 @@ pub struct ClientIp {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
     mistake: Option<String>,
-    /// Whether an untrusted peer with the header was reported.
-    distrusted: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,8 +112,8 @@ impl ClientIp {
     /// assert_eq!(behind_nginx.resolve(&head).unwrap().to_string(), "192.0.2.1");
     /// ```
     ///
-    /// The first request with the header, with `X-Forwarded-For` or with `Forwarded` from an untrusted peer is an event at warn level
-    /// with the peer's address: if that is your proxy, all its clients share one budget.
+    /// The first request of a process with the header, with `X-Forwarded-For` or with `Forwarded` from an untrusted peer is an event at
+    /// warn level with the peer's address: if that is your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
         for proxy in proxies {
             if let Err(mistake) = self.proxies.add(&proxy.to_string()) {
@@ -153,7 +149,7 @@ impl ClientIp {
     /// entry that is not an address (a name, `unknown`, a zone id) stops the walk at the proxy to its right. If all are trusted,
     /// the leftmost counts. Entries may have a port, IPv6 addresses may have brackets.
     ///
-    /// At most 64 entries of at most 128 bytes are read.
+    /// At most 64 entries are read. If one of them has more than 128 bytes, the peer counts.
     pub fn x_forwarded_for(self) -> Self {
         self.read(Source::XForwardedFor)
     }
@@ -217,7 +213,9 @@ impl ClientIp {
         let (peer, headers) = (peer(head), head.headers);
         match peer {
             Some(address) if self.hops.is_none() && !self.proxies.trust(peer) => {
-                self.report_untrusted(address, head);
+                if !matches!(self.source, Source::Peer) {
+                    self.report_untrusted(head);
+                }
                 return Ok(address);
             }
             None if !self.proxies.socket => return Err(no_peer()),
@@ -225,9 +223,9 @@ impl ClientIp {
         }
         let client = match &self.source {
             Source::Peer => peer,
-            Source::XForwardedFor => self.client(peer, x_forwarded_for::entries(headers)),
+            Source::XForwardedFor => self.client(peer, x_forwarded_for(headers)),
             Source::Forwarded => self.client(peer, forwarded::entries(headers)),
-            Source::SingleHeader(name) => x_forwarded_for::only_address(headers, name).or(peer),
+            Source::SingleHeader(name) => only_address(headers, name).or(peer),
         };
         client.ok_or_else(|| self.unnamed())
     }
@@ -322,20 +320,36 @@ impl ClientIp {
         })
     }
 
-    /// Reports once that an untrusted peer sends the header: a client that invents it, or a proxy that is not configured.
-    #[inline]
-    fn report_untrusted(&self, peer: IpAddr, head: &Head<'_>) {
-        if matches!(self.source, Source::Peer) || self.distrusted.load(Ordering::Relaxed) {
+    /// Reports once in a process that an untrusted peer sends what a proxy sends: a client that invents it, or a proxy that is not
+    /// configured.
+    fn report_untrusted(&self, head: &Head<'_>) {
+        let left = LOOKS_LEFT.load(Ordering::Relaxed);
+        // Documents read the keys of overrides from heads without fields, which no proxy sends.
+        if left == 0 || head.headers.is_empty() {
             return;
         }
-        if let Some(name) = proxy_header(head, self.header())
-            && !self.distrusted.swap(true, Ordering::Relaxed)
-        {
-            diagnostics::warn(&format!(
-                "{peer} sends {name} and is not trusted; if it is a proxy of yours, name it in trusted_proxies(..): until then \
-                 all its clients are one"
-            ));
+        let names = [
+            Some(X_FORWARDED_FOR),
+            Some(header::FORWARDED),
+            self.header(),
+        ];
+        let mut names = names.into_iter().flatten();
+        let Some(name) = names.find(|name| head.headers.contains_key(name)) else {
+            if matches!(self.source, Source::Peer) {
+                // Threads may count one request for two.
+                LOOKS_LEFT.store(left - 1, Ordering::Relaxed);
+            }
+            return;
+        };
+        if LOOKS_LEFT.swap(0, Ordering::Relaxed) == 0 {
+            return;
         }
+        let peer = with_peer(head, |peer| peer.ip().to_canonical().to_string());
+        diagnostics::warn(&format!(
+            "{} sends {name} and is not trusted; if it is a proxy of yours, all its clients are one: name it with \
+             client_ip().trusted_proxies(..).x_forwarded_for(), or with a table client_ip in a file",
+            peer.as_deref().unwrap_or("a peer")
+        ));
     }
 
     fn read(mut self, source: Source) -> Self {
@@ -364,43 +378,14 @@ impl ClientIp {
     }
 }
 
-/// The field of a proxy that a request has.
-fn proxy_header(head: &Head<'_>, own: Option<HeaderName>) -> Option<HeaderName> {
-    let names = [Some(X_FORWARDED_FOR), Some(header::FORWARDED), own];
-    let mut names = names.into_iter().flatten();
-    names.find(|name| head.headers.contains_key(name))
-}
-
 /// How many requests are still looked at for a proxy where none is configured: one in front of a service shows in the first.
 static LOOKS_LEFT: AtomicU32 = AtomicU32::new(1_000);
-
-/// Reports once in a process that a peer sends what a proxy sends, where no proxy is configured.
-fn look_for_proxy(head: &Head<'_>) {
-    // Documents read the keys of overrides from heads without fields, which no proxy sends.
-    if head.headers.is_empty() {
-        return;
-    }
-    let left = LOOKS_LEFT.load(Ordering::Relaxed);
-    let Some(name) = proxy_header(head, None) else {
-        // Threads may count one request for two.
-        return LOOKS_LEFT.store(left.saturating_sub(1), Ordering::Relaxed);
-    };
-    if LOOKS_LEFT.swap(0, Ordering::Relaxed) == 0 {
-        return;
-    }
-    let peer = with_peer(head, |peer| peer.ip().to_canonical().to_string());
-    diagnostics::warn(&format!(
-        "{} sends {name} and is not trusted, because client_ip counts by the socket's peer; if it is a proxy of yours, all its \
-         clients are one: name it with client_ip().trusted_proxies(..).x_forwarded_for(), or with a table client_ip in a file",
-        peer.as_deref().unwrap_or("a peer")
-    ));
-}
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         if matches!(self.source, Source::Peer) {
             if LOOKS_LEFT.load(Ordering::Relaxed) > 0 {
-                look_for_proxy(head);
+                self.report_untrusted(head);
             }
             let add = |peer: &SocketAddr| self.network(peer.ip()).add_to(key, PartKind::ADDRESS);
             return match with_peer(head, add) {

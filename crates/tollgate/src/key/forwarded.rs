@@ -1,9 +1,6 @@
 //! `Forwarded`, RFC 7239.
 
-use http::{
-    HeaderMap, HeaderValue,
-    header::{self, ValueIter},
-};
+use http::{HeaderMap, header};
 use smallvec::SmallVec;
 
 use crate::key::trust::{Entry, MAX_ENTRIES, node};
@@ -18,42 +15,20 @@ const MAX_PARAMETERS: usize = 16;
 /// The `for` parameters of all lines, from the last element of the last line on.
 ///
 /// A malformed line is one entry, [`Entry::Broken`]. Lines to the left are read lazily.
-pub(crate) fn entries(headers: &HeaderMap) -> Entries<'_> {
-    Entries {
-        lines: headers.get_all(header::FORWARDED).iter(),
-        line: Line::default(),
-        bytes_left: MAX_BYTES,
-    }
-}
-
-/// See [`entries`].
-#[derive(Debug)]
-pub(crate) struct Entries<'a> {
-    lines: ValueIter<'a, HeaderValue>,
-    line: Line<'a>,
-    bytes_left: usize,
-}
-
-impl Iterator for Entries<'_> {
-    type Item = Entry;
-
-    fn next(&mut self) -> Option<Entry> {
-        if let Some(element) = self.line.pop() {
-            return Some(element.and_then(node).into());
-        }
-        let line = self.lines.next_back()?.as_bytes();
+pub(crate) fn entries(headers: &HeaderMap) -> impl Iterator<Item = Entry> {
+    let mut bytes_left = MAX_BYTES;
+    let lines = headers.get_all(header::FORWARDED).iter().rev();
+    lines.flat_map(move |line| {
         // An empty line counts as one byte, so that their number is bounded.
-        let left = self.bytes_left.checked_sub(line.len().max(1));
-        self.bytes_left = left.unwrap_or(0);
-        let read = left.and_then(|_| elements(line));
-        match read {
-            Some(elements) => {
-                self.line = elements;
-                self.line.pop().map(|element| element.and_then(node).into())
-            }
-            None => Some(Entry::Broken),
-        }
-    }
+        let left = bytes_left.checked_sub(line.len().max(1));
+        bytes_left = left.unwrap_or(0);
+        let read = left.and_then(|_| elements(line.as_bytes()));
+        let broken = read.is_none().then_some(Entry::Broken);
+        let elements = read.unwrap_or_default().into_iter().rev();
+        broken
+            .into_iter()
+            .chain(elements.map(|element| element.and_then(node).into()))
+    })
 }
 
 /// The `for` parameters of a line: all that are read of it, and maybe more.

@@ -99,7 +99,7 @@
 //! ```
 //!
 //! The list is read from the right up to the first address that is not a trusted proxy, so entries that a client adds have no
-//! effect. [`ClientIp::address`] returns the same address for your logs, and [`ClientIp::resolve`] its network, as the rule counts it. The first header from an untrusted peer is an event at
+//! effect. [`ClientIp::address`] returns the same address for your logs, and [`ClientIp::resolve`] its network, as the rule counts it. The first header of a process from an untrusted peer is an event at
 //! warn level: "172.17.0.1 sends x-forwarded-for and is not trusted".
 //!
 //! ## IPv6
@@ -140,7 +140,6 @@ mod peer;
 mod target;
 mod trust;
 mod tuple;
-mod x_forwarded_for;
 
 pub use tollgate_core::{KeyBuf, KeyPart, PartKind};
 

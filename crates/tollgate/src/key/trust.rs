@@ -2,7 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::{HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
+
+use crate::key::extractor_fn::exactly_one;
+
+/// The longest address with brackets, port and quotes has 49 bytes.
+const MAX_ENTRY_BYTES: usize = 128;
+
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// A parsed entry in a list of proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +31,28 @@ impl From<Option<IpAddr>> for Entry {
     }
 }
 
+/// The entries of all lines of `X-Forwarded-For`, from the last one of the last line on.
+pub(crate) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Entry> {
+    let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
+    let entries = lines.flat_map(|line| line.as_bytes().rsplit(|b| *b == b','));
+    entries.map(|entry| match entry.trim_ascii() {
+        _ if entry.len() > MAX_ENTRY_BYTES => Entry::Broken,
+        name if name == SOCKET.as_bytes() => Entry::Socket,
+        _ => address(entry).into(),
+    })
+}
+
+/// The address, if the header occurs once and is an address.
+pub(crate) fn only_address(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
+    let value = exactly_one(headers.get_all(name).iter()).ok()?.as_bytes();
+    (value.len() <= MAX_ENTRY_BYTES)
+        .then(|| address(value))
+        .flatten()
+}
+
 /// An address in `X-Forwarded-For` or in a header of its own: `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`,
 /// `[2001:db8::1]`, `[2001:db8::1]:443`, each also in quotes.
-pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
+fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     let text = text
         .strip_prefix('"')
