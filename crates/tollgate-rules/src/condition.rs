@@ -5,7 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 use http::{HeaderName, HeaderValue, Method};
 use tollgate::{
     Head, RequestRule,
-    condition::{grpc_method_is, grpc_service_is, method_in},
+    condition::{method_in, path_under},
     siblings::{PathPattern, path_matches, words_are},
 };
 
@@ -68,7 +68,7 @@ impl Condition {
         }
         if let Some(service) = fields.text("grpc_service", "a service as \"weather.v1.Weather\"") {
             match is_grpc_name(service) {
-                true => condition.add(grpc_service_is(service)),
+                true => condition.add(path_under(format!("/{service}"))),
                 false => fields.wrong(
                     "grpc_service",
                     "this is not a service; write it with its package and without slashes, as \"weather.v1.Weather\"",
@@ -79,7 +79,8 @@ impl Condition {
         if let Some(called) = fields.text("grpc_method", example) {
             match called.trim_start_matches('/').split_once('/') {
                 Some((service, method)) if is_grpc_name(service) && is_grpc_name(method) => {
-                    condition.add(grpc_method_is(service, method));
+                    let path = format!("/{service}/{method}");
+                    condition.add(move |head| head.uri.path() == path);
                 }
                 _ => fields.wrong(
                     "grpc_method",

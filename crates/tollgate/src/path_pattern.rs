@@ -65,47 +65,16 @@ impl PathPattern {
     }
 
     fn parts(text: &str) -> Result<Vec<Part>, String> {
-        let path = match absolute(text)? {
-            "" => return Err("a path begins with a slash; did you mean \"/\"?".into()),
-            path => &path[1..],
-        };
-        let braced: Vec<_> = path.split('/').map(braced).collect();
-        if braced.iter().any(Option::is_some) {
-            let segments = path.split('/').zip(&braced);
-            let segments = segments.map(|(segment, braced)| braced.as_deref().unwrap_or(segment));
-            let meant = segments.collect::<Vec<_>>().join("/");
-            return Err(format!(
-                "parameters are written in braces; did you mean \"/{meant}\"?"
-            ));
+        let segments = text.split('/').skip(1);
+        let parts: Vec<Part> = segments.map(Part::new).collect::<Result<_, _>>()?;
+        let is_catch_all = |part: &Part| matches!(part, Part::CatchAll { .. });
+        if parts.iter().rev().skip(1).any(is_catch_all) {
+            return Err(PARAMETERS.to_owned());
         }
-        let parts: Vec<Part> = path.split('/').map(Part::new).collect::<Result<_, _>>()?;
-        let last = parts.len() - 1;
-        if parts[..last]
-            .iter()
-            .any(|part| matches!(part, Part::CatchAll { .. }))
-        {
-            return Err("a catch-all is the last segment, as /files/{*rest}".into());
+        match mistake(text, parts.iter().map(Part::literal)) {
+            Some(mistake) => Err(mistake),
+            None => Ok(parts),
         }
-        if let Some(wrong) = parts
-            .iter()
-            .find_map(|part| literal_mistake(part.literal()))
-        {
-            return Err(wrong);
-        }
-        let sent: String = parts
-            .iter()
-            .map(|part| format!("/{}", part.escaped()))
-            .collect();
-        // Braces of literals stay: some clients send them.
-        if parts
-            .iter()
-            .any(|part| escaped(part.literal()) != part.literal())
-        {
-            return Err(format!(
-                "clients send some of its characters escaped, and a path is compared as it is sent; did you mean {sent:?}?"
-            ));
-        }
-        Ok(parts)
     }
 
     /// The pattern as it is written.
@@ -158,8 +127,8 @@ impl PathPattern {
     /// Whether both match the same paths: they differ in the names of their parameters at most.
     #[must_use]
     pub fn matches_same_paths(&self, other: &Self) -> bool {
-        let mut pairs = self.parts.iter().zip(&*other.parts);
-        self.parts.len() == other.parts.len() && pairs.all(|(one, other)| one.is_alike(other))
+        let kinds = self.parts.iter().map(Part::kind);
+        kinds.eq(other.parts.iter().map(Part::kind))
     }
 
     /// Whether a path matches. Calls `parameter` with the name and the value of each parameter up to where it does.
@@ -218,41 +187,25 @@ impl fmt::Debug for PathPattern {
 
 impl Part {
     fn new(segment: &str) -> Result<Self, String> {
-        let no_name = || Err("a parameter has a name in braces, as /users/{id}".to_owned());
+        let wrong = || Err(PARAMETERS.to_owned());
         let (prefix, parameter) = unescaped(segment);
         let Some(parameter) = parameter else {
-            return prefix.map(Self::Literal).map_or_else(no_name, Ok);
+            return prefix.map(Self::Literal).map_or_else(wrong, Ok);
         };
-        let (Some(prefix), Some((name, behind))) = (prefix, parameter.split_once('}')) else {
-            return no_name();
+        let (Some(prefix), Some(inner)) = (prefix, parameter.strip_suffix('}')) else {
+            return wrong();
         };
-        if !behind.is_empty() {
-            return Err(
-                "a segment has one parameter, with nothing behind it, as /users/{id}".into(),
-            );
+        let name = inner.strip_prefix('*').unwrap_or(inner);
+        // Other routers write patterns and marks next to a name, and a dollar in front of it.
+        let is_other = name.contains(['{', '}', '*', ':', '?', '<', '(', ' ']);
+        if name.is_empty() || is_other || name.ends_with("...") || prefix.ends_with('$') {
+            return wrong();
         }
-        if let Some(name) = name.strip_suffix("...") {
-            return Err(format!(
-                "a catch-all has a star in front; did you mean \"{{*{name}}}\"?"
-            ));
-        }
-        if let Some(end) = name.find([':', '?', '<', '(', ' ']) {
-            return Err(format!(
-                "a parameter is its name alone, and matches any segment; did you mean \"{{{}}}\"?",
-                &name[..end]
-            ));
-        }
-        match name.strip_prefix('*') {
-            None if name.is_empty() || name.contains(['{', '*']) => no_name(),
-            None => Ok(Self::Parameter {
-                prefix,
-                name: name.to_owned(),
-            }),
-            Some(name) if name.is_empty() || name.contains('*') => no_name(),
-            Some(name) if prefix.is_empty() => Ok(Self::CatchAll {
-                name: name.to_owned(),
-            }),
-            Some(_) => Err("a catch-all is the whole last segment, as /files/{*rest}".into()),
+        let name = name.to_owned();
+        match inner.starts_with('*') {
+            false => Ok(Self::Parameter { prefix, name }),
+            true if prefix.is_empty() => Ok(Self::CatchAll { name }),
+            true => wrong(),
         }
     }
 
@@ -264,15 +217,9 @@ impl Part {
         }
     }
 
-    /// It as a pattern, with its literal as clients send it.
-    fn escaped(&self) -> String {
-        let literal = escaped(self.literal());
-        let literal = literal.replace('{', "{{").replace('}', "}}");
-        match self {
-            Self::Literal(_) => literal,
-            Self::Parameter { name, .. } => format!("{literal}{{{name}}}"),
-            Self::CatchAll { name } => format!("{{*{name}}}"),
-        }
+    /// It without the name of a parameter.
+    fn kind(&self) -> (u8, &str) {
+        (self.rank(), self.literal())
     }
 
     /// How exactly it names a segment: the most exact above.
@@ -283,124 +230,58 @@ impl Part {
             Self::Literal(_) => 2,
         }
     }
-
-    /// Whether it is the same but for the name of a parameter.
-    fn is_alike(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Literal(one), Self::Literal(two)) => one == two,
-            (Self::Parameter { prefix: one, .. }, Self::Parameter { prefix: two, .. }) => {
-                one == two
-            }
-            (Self::CatchAll { .. }, Self::CatchAll { .. }) => true,
-            _ => false,
-        }
-    }
 }
 
-/// What is wrong with the text of a prefix of paths, or of a path without parameters.
+/// How parameters are written.
+const PARAMETERS: &str = "a parameter is a name in braces at the end of a segment, as /users/{id} or /v{version}, and the rest of a \
+                          path is a last segment, as /files/{*rest}";
+
+/// What is wrong with the text of a prefix of paths.
 pub(crate) fn prefix_mistake(text: &str) -> Option<String> {
-    let wrong = |mistake: String| Some(format!("{text:?} is not a path: {mistake}"));
-    match absolute(text) {
-        Err(mistake) => return wrong(mistake),
-        Ok(path) if path.contains(['{', '}']) || path.split('/').any(|s| braced(s).is_some()) => {
-            return wrong(
-                "this is no pattern, so nothing stands for a parameter; take path(\"/users/{id}/{*rest}\")".into(),
-            );
+    if text.is_empty() {
+        return None;
+    }
+    let mistake = match text.contains(['{', '}']) || text.split('/').any(has_parameter) {
+        true => "this is no pattern, so nothing stands for a parameter; take path(\"/users/{id}/{*rest}\")".to_owned(),
+        false => mistake(text, text.split('/'))?,
+    };
+    Some(format!("{text:?} is not a path: {mistake}"))
+}
+
+/// What is wrong with a path that has these literals: no request has them.
+fn mistake<'l>(text: &str, mut literals: impl Iterator<Item = &'l str>) -> Option<String> {
+    if !text.starts_with('/') {
+        return Some("a path begins with a slash".to_owned());
+    }
+    literals.find_map(|literal| {
+        let sent = escaped(literal);
+        let decoded = literal.replace("%2e", ".").replace("%2E", ".");
+        if has_parameter(literal) {
+            Some(PARAMETERS.to_owned())
+        } else if literal.contains(['?', '#']) {
+            Some("a path ends before the query".to_owned())
+        } else if matches!(&*decoded, "." | "..") {
+            Some(format!("clients resolve a segment {literal:?} before they send a path; leave it out"))
+        } else {
+            (sent != literal).then(|| {
+                format!("clients send {literal:?} escaped, and a path is compared as it is sent; write {sent:?}")
+            })
         }
-        Ok(_) => {}
-    }
-    if let Some(mistake) = text.split('/').find_map(literal_mistake) {
-        return wrong(mistake);
-    }
-    let sent = escaped(text);
-    (sent != text).then_some(())?;
-    wrong(format!(
-        "clients send some of its characters escaped, and a path is compared as it is sent; did you mean {sent:?}?"
-    ))
-}
-
-/// A path that begins with a slash and has no query.
-fn absolute(text: &str) -> Result<&str, String> {
-    if let Some((_, path)) = text.split_once("://") {
-        let path = path.find('/').map_or("/", |at| &path[at..]);
-        return Err(format!(
-            "a path has no scheme and no host; did you mean {path:?}?"
-        ));
-    }
-    if !text.is_empty() && !text.starts_with('/') {
-        return Err(format!(
-            "a path begins with a slash; did you mean \"/{text}\"?"
-        ));
-    }
-    let is_outside = |at: usize| {
-        let before = &text[..at];
-        before.matches('{').count() == before.matches('}').count()
-    };
-    let mut ends = text.match_indices(['?', '#']).map(|(at, _)| at);
-    match ends.find(|at| is_outside(*at)) {
-        None => Ok(text),
-        Some(end) => Err(format!(
-            "a path ends before the query; did you mean {:?}?",
-            &text[..end]
-        )),
-    }
-}
-
-/// A segment whose parameter other routers would write like this: `:id`, `*rest`, `<id>`, `[id]`, `${id}`.
-fn braced(segment: &str) -> Option<String> {
-    let name = |text: &str| {
-        let name = text.rsplit([':', ' ']).next().unwrap_or_default();
-        let name = name.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
-        (!name.is_empty()).then(|| name.to_owned())
-    };
-    let enclosed = |open: char, close: char| {
-        let (prefix, rest) = segment.split_once(open)?;
-        if open != '{' && prefix.contains('{') {
-            return None;
-        }
-        let (inner, _) = rest.split_once(close)?;
-        let parameter = match inner.contains("..") || inner.contains('*') {
-            true => format!("{{*{}}}", name(inner)?),
-            false => format!("{{{}}}", name(inner)?),
-        };
-        let prefix = prefix.strip_suffix('$').unwrap_or(prefix);
-        Some(format!("{prefix}{parameter}"))
-    };
-    if let Some(rest) = segment.strip_prefix(':') {
-        return Some(format!("{{{}}}", name(rest).unwrap_or_else(|| "id".into())));
-    }
-    if let Some(rest) = segment.strip_prefix('*') {
-        return Some(format!(
-            "{{*{}}}",
-            name(rest).unwrap_or_else(|| "rest".into())
-        ));
-    }
-    if segment.contains("${") {
-        return enclosed('{', '}');
-    }
-    enclosed('<', '>').or_else(|| enclosed('[', ']'))
-}
-
-/// What is wrong with the text of a segment: no request has it, however it is escaped.
-fn literal_mistake(segment: &str) -> Option<String> {
-    if segment.contains('*') {
-        return Some(
-            "a star stands for nothing; write /files/{*rest} for all below a path, and /v{version} for the end of a segment"
-                .into(),
-        );
-    }
-    let decoded = segment.replace("%2e", ".").replace("%2E", ".");
-    matches!(&*decoded, "." | "..").then(|| {
-        format!("clients resolve a segment {segment:?} before they send a path; leave it out")
     })
 }
 
-/// A text of a path as clients send it (RFC 3986 §3.3). Braces, slashes and what is escaped stay.
+/// Whether other routers take a literal for a parameter: `:id`, `*rest`, `<id>`, `[id]`.
+fn has_parameter(literal: &str) -> bool {
+    literal.starts_with(':') || literal.contains(['*', '<', '>', '[', ']'])
+}
+
+/// A text of a path as clients send it (RFC 3986 §3.3). Braces, which some clients send, and what is escaped stay.
 fn escaped(text: &str) -> String {
-    let bytes = text.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-        _ if b"-._~!$&'()*+,;=:@%/{}".contains(&byte) => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
+    let is_sent =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%{}".contains(&byte);
+    let bytes = text.bytes().map(|byte| match is_sent(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
     });
     bytes.collect()
 }
@@ -476,22 +357,26 @@ mod tests {
     #[test]
     fn a_wrong_pattern_says_what_would_be_right() {
         for (pattern, words) in [
-            ("search", "\"/search\""),
-            ("", "\"/\""),
-            ("/files/*", "did you mean \"/files/{*rest}\"?"),
-            ("/search*", "a star stands for nothing"),
-            ("/users/[id]", "did you mean \"/users/{id}\"?"),
-            ("/docs/[...slug]", "did you mean \"/docs/{*slug}\"?"),
-            ("/users/{id:[0-9]+}", "did you mean \"{id}\"?"),
-            ("/files/{rest...}", "did you mean \"{*rest}\"?"),
-            ("/files/{**rest}", "has a name"),
-            ("https://example.com/a", "did you mean \"/a\"?"),
-            ("/a/../b", "resolve a segment \"..\""),
+            ("search", "begins with a slash"),
+            ("", "begins with a slash"),
+            ("https://example.com/a", "begins with a slash"),
+            ("/files/*", "/files/{*rest}"),
+            ("/search*", "/files/{*rest}"),
+            ("/users/:id", "/users/{id}"),
+            ("/users/<id>", "/users/{id}"),
+            ("/users/[id]", "/users/{id}"),
+            ("/users/${id}", "/users/{id}"),
+            ("/users/{id:[0-9]+}", "/users/{id}"),
+            ("/files/{rest...}", "/files/{*rest}"),
+            ("/files/{**rest}", "/files/{*rest}"),
             ("/a/{*rest}/b", "last segment"),
-            ("/a/b{*rest}", "whole last segment"),
-            ("/{a}{b}", "one parameter"),
-            ("/{}", "has a name"),
-            ("/{open", "has a name"),
+            ("/a/b{*rest}", "last segment"),
+            ("/{a}{b}", "end of a segment"),
+            ("/{}", "a name in braces"),
+            ("/{open", "a name in braces"),
+            ("/a/../b", "resolve a segment \"..\""),
+            ("/search?q={q}", "before the query"),
+            ("/café/{id}", "\"caf%C3%A9\""),
         ] {
             let error = PathPattern::new(pattern).expect_err(pattern).to_string();
             assert!(error.contains(words), "{pattern}: {error}");

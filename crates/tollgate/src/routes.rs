@@ -126,6 +126,11 @@ impl Methods {
         )
     }
 
+    /// Whether it is a method of HTTP itself.
+    pub(crate) fn is_standard(self) -> bool {
+        self.0 < 1 << 9
+    }
+
     pub(crate) fn any_of<'a>(methods: impl IntoIterator<Item = &'a Method>) -> Self {
         let methods = methods.into_iter().map(Self::of);
         methods.fold(Self(0), |all, one| Self(all.0 | one.0))

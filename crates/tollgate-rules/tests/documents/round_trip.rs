@@ -6,9 +6,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tollgate::{
     Head, MINUTE, MemoryStore, Missing, Quota, RateLimitLayer, RequestRule, Rule,
     clock::{Clock, ManualClock},
-    condition::{
-        any_of, client_in, grpc_method_is, grpc_service_is, method_in, not, path as path_is,
-    },
+    condition::{any_of, client_in, method_in, not, path as path_is, path_under},
     key::{PeerAddr, constant, header},
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -134,11 +132,11 @@ fn conditions() -> Vec<Case> {
         ),
         (
             "when = { grpc_service = 'weather.v1.Weather' }",
-            by().when(grpc_service_is("weather.v1.Weather")),
+            by().when(path_under("/weather.v1.Weather")),
         ),
         (
             "when = { grpc_method = 'weather.v1.Weather/Watch' }",
-            by().when(grpc_method_is("weather.v1.Weather", "Watch")),
+            by().when(path_is("/weather.v1.Weather/Watch").expect("a pattern")),
         ),
         (
             "when = { client_in = '10.0.0.0/8' }",

@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        condition::{any_of, grpc_method_is, grpc_service_is, method_in, not, path, path_under},
+        condition::{any_of, method_in, not, path, path_under},
         key::constant,
         known_condition::words_are,
         rule::{RequestRule, Rule},
@@ -183,8 +183,6 @@ mod tests {
     enum Condition {
         Path(String),
         Under(String),
-        Service(&'static str),
-        Called(&'static str, &'static str),
         Methods(Vec<Method>),
         Not(Box<Self>),
         Either(Box<Self>, Box<Self>),
@@ -200,8 +198,6 @@ mod tests {
             match self.clone() {
                 Self::Path(pattern) => rule.when(path(&pattern).expect("a pattern")),
                 Self::Under(prefix) => rule.when(path_under(prefix)),
-                Self::Service(service) => rule.when(grpc_service_is(service)),
-                Self::Called(service, name) => rule.when(grpc_method_is(service, name)),
                 Self::Methods(methods) => rule.when(method_in(methods)),
                 Self::Not(condition) => match *condition {
                     Self::Path(pattern) => rule.when(not(path(&pattern).expect("a pattern"))),
@@ -225,8 +221,6 @@ mod tests {
             match self.clone() {
                 Self::Path(pattern) => Box::new(path(&pattern).expect("a pattern")),
                 Self::Under(prefix) => Box::new(path_under(prefix)),
-                Self::Service(service) => Box::new(grpc_service_is(service)),
-                Self::Called(service, name) => Box::new(grpc_method_is(service, name)),
                 Self::Methods(methods) => Box::new(method_in(methods)),
                 Self::Not(condition) => {
                     let holds = condition.predicate();
@@ -273,9 +267,6 @@ mod tests {
             4 => pattern.prop_map(Condition::Path),
             2 => select(vec!["", "/", "/a", "/a/", "/a/b", "/v1", "a"])
                 .prop_map(|prefix| Condition::Under(prefix.to_owned())),
-            1 => select(vec!["a", "b", "", "a/b"]).prop_map(Condition::Service),
-            1 => (select(vec!["a", "b"]), select(vec!["a", "b", "a/b"]))
-                .prop_map(|(service, name)| Condition::Called(service, name)),
             2 => vec(methods(), 0..3).prop_map(Condition::Methods),
             1 => Just(Condition::LongPath),
         ];

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tollgate::{
-    HOUR, Quota, Rule, condition::grpc_method_is, key::constant, message::MessageLimitLayer,
+    HOUR, Quota, Rule, condition::path_under, key::constant, message::MessageLimitLayer,
 };
 use tollgate_tests::weather::{
     Mild, city,
@@ -20,7 +20,7 @@ use crate::grpc::messages::{
 async fn a_waiting_stream_does_not_block_other_calls_if_its_window_is_small() {
     let rule = Rule::new("messages", Quota::gcra(1, HOUR))
         .by(constant("all"))
-        .when(grpc_method_is("weather.v1.Weather", "Record"));
+        .when(path_under("/weather.v1.Weather/Record"));
     let limits = MessageLimitLayer::new(still(), [rule]).expect("a valid rule");
     let weather = Mild::default();
     let router = Server::builder()
