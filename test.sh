@@ -233,7 +233,7 @@ other_servers() {
     redis_tests conformance hashed
     # These start servers with settings that Redis 6.2 does not know.
     if [ "$server" != redis-6.2 ]; then
-      redis_tests servers credentials:: redis_1::
+      redis_tests servers credentials::
     fi
     # Without the tests that move a server's clock: the newest servers do not ask the system for the time.
     # Shorter histories than above: what differs is the server, and not the script. What stalls cost is computed without a server.

@@ -6,7 +6,7 @@
 -- ARGV[3]  how many keys to look at, about
 -- ARGV[4]  one in how many keys of the namespace is asked for its memory
 -- Returns  { where to go on, '0' at the end; the keys of the namespace that it has seen; how many of them were asked; their
---          bytes; at the beginning the bytes that the server uses and those that it may use, 0 without a bound }, as texts
+--          bytes; at the beginning the bytes that the server uses and those that it may use, 0 without a bound, and else 0 }, as texts
 --
 -- The keys that are asked cannot be declared: which they are is learnt here. All of them are on this server.
 local page = redis.call('SCAN', ARGV[2], 'COUNT', ARGV[3])
@@ -25,10 +25,6 @@ for _, key in ipairs(page[2]) do
     end
   end
 end
-local found = { page[1], tostring(own), tostring(asked), string.format('%.0f', bytes) }
-if ARGV[2] == '0' then
-  local memory = redis.call('INFO', 'memory')
-  found[5] = string.match(memory, 'used_memory:(%d+)') or '0'
-  found[6] = string.match(memory, 'maxmemory:(%d+)') or '0'
-end
-return found
+local memory = ARGV[2] == '0' and redis.call('INFO', 'memory') or ''
+local used, most = string.match(memory, 'used_memory:(%d+)'), string.match(memory, 'maxmemory:(%d+)')
+return { page[1], tostring(own), tostring(asked), string.format('%.0f', bytes), used or '0', most or '0' }

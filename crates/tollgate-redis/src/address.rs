@@ -19,8 +19,7 @@ use crate::error::SetupError;
 /// sentinels that want a login of their own. A socket takes `?user=…&pass=…` too. What has a meaning in a URL is percent-encoded
 /// in a user name or a password: `/` is `%2F`, `@` is `%40`.
 ///
-/// Whatever becomes an `Address` can be given to [`RedisStore::builder`](crate::RedisStore::builder): these texts, and with the
-/// feature `redis-1` the addresses of redis-rs, by the module `redis_1`.
+/// A text that is given to [`RedisStore::builder`](crate::RedisStore::builder) is read as one. A URL of redis-rs means the same here.
 ///
 /// ```
 /// use tollgate_redis::Address;
@@ -182,47 +181,28 @@ enum Form {
 
 impl Form {
     fn of(scheme: &str) -> Parsed<Self> {
-        Ok(
-            match &*scheme.replacen("rediss", "redis", 1).replace('+', "-") {
-                _ if matches!(scheme, "unix" | "redis+unix") => Self::Socket,
-                "redis" => Self::Server,
-                "redis-sentinel" => Self::Sentinel,
-                "redis-cluster" => Self::Cluster,
-                _ => {
-                    // Letters alone are no password that somebody put into the wrong place.
-                    let is_word = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
-                    let shown = if is_word {
-                        format!(" {scheme:?}")
-                    } else {
-                        String::new()
-                    };
-                    return wrong(format!(
-                        "the scheme{shown} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
-                    ));
-                }
-            },
-        )
-    }
-
-    fn parameters(self) -> &'static str {
-        match self {
-            Self::Server => "redis:// knows protocol",
-            Self::Socket => "unix:// knows db, user, pass and protocol",
-            Self::Sentinel => {
-                "redis-sentinel:// knows sentinel_username, sentinel_password and protocol"
+        Ok(match scheme {
+            "redis" | "rediss" => Self::Server,
+            "unix" | "redis-unix" => Self::Socket,
+            "redis-sentinel" | "rediss-sentinel" => Self::Sentinel,
+            "redis-cluster" | "rediss-cluster" => Self::Cluster,
+            _ => {
+                // Letters alone are no password that somebody put into the wrong place.
+                let is_word = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
+                let shown = match is_word {
+                    true => format!(" {scheme:?}"),
+                    false => String::new(),
+                };
+                return wrong(format!(
+                    "the scheme{shown} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
+                ));
             }
-            Self::Cluster => "redis-cluster:// knows protocol",
-        }
+        })
     }
 }
 
-fn wrong<T>(what: impl std::fmt::Display) -> Parsed<T> {
+fn wrong<T>(what: impl fmt::Display) -> Parsed<T> {
     Err(SetupError::address(what))
-}
-
-/// An encrypted address, in a build that cannot encrypt.
-pub(crate) fn needs_tls() -> SetupError {
-    SetupError::address("encrypted connections need the feature `tls` of tollgate-redis")
 }
 
 impl FromStr for Address {
@@ -237,13 +217,10 @@ impl FromStr for Address {
         let Some((scheme, rest)) = url.split_once("://") else {
             return wrong("there is no scheme; write it as redis://host:6379/0");
         };
-        let scheme = match scheme.strip_prefix("valkey") {
-            Some(rest) => format!("redis{rest}"),
-            None => scheme.to_owned(),
-        };
+        let scheme = scheme.replacen("valkey", "redis", 1).replace('+', "-");
         let is_encrypted = scheme.starts_with("rediss");
         if is_encrypted && !cfg!(feature = "tls") {
-            return Err(needs_tls());
+            return wrong("encrypted connections need the feature `tls` of tollgate-redis");
         }
         let form = Form::of(&scheme)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -300,8 +277,8 @@ impl Address {
                 ("sentinel_password", Form::Sentinel) => self.sentinel_login.password = secret()?,
                 _ => {
                     return wrong(format!(
-                        "the parameter {name:?} is not known; {}",
-                        form.parameters()
+                        "the parameter {name:?} is not known here; every address knows protocol, unix:// also db, user and pass, \
+                         and redis-sentinel:// also sentinel_username and sentinel_password"
                     ));
                 }
             }
@@ -364,30 +341,28 @@ fn read_login(text: &str) -> Parsed<Login> {
 
 /// A port is never repeated in an error: where the `@` is missing it is the password.
 fn place(text: &str, usual: u16) -> Parsed<Place> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            None => return wrong("an IPv6 address ends with `]`: redis://[::1]:6379"),
-            Some((host, "" | ":")) => (host, None),
-            // Otherwise a port without its colon would be dropped, and the usual one taken.
-            Some((host, rest)) => match rest.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None => return wrong("after `]` comes a `:` and the port: redis://[::1]:6379"),
-            },
-        },
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
+    let (host, port) = match text.strip_prefix('[').map(|it| it.split_once(']')) {
+        None => text.split_once(':').unwrap_or((text, "")),
+        Some(Some((host, ""))) => (host, ""),
+        // Otherwise a port without its colon would be dropped, and the usual one taken.
+        Some(Some((host, rest))) if rest.starts_with(':') => (host, &rest[1..]),
+        Some(_) => {
+            return wrong(
+                "after an IPv6 address come `]` and `:` and the port: redis://[::1]:6379",
+            );
+        }
     };
     if host.is_empty() {
         return wrong(
             "a host is empty; write it as redis://host:6379, or redis://:password@host:6379",
         );
     }
-    let port = port.map_or(Ok(usual), str::parse);
     match port {
-        Ok(port @ 1..) => Ok(Place::Tcp(decode(host, "host")?, port)),
-        _ => wrong("a port is not a number from 1 to 65535"),
+        "" => Ok(Place::Tcp(decode(host, "host")?, usual)),
+        _ => match port.parse() {
+            Ok(port @ 1..) => Ok(Place::Tcp(decode(host, "host")?, port)),
+            _ => wrong("a port is not a number from 1 to 65535"),
+        },
     }
 }
 

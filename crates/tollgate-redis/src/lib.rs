@@ -46,15 +46,13 @@
 //! | `redis-cluster://[user[:password]@]host[:6379][,host2…]` | the servers of a cluster; see [`Partition`] for what is decided in one step there |
 //!
 //! With `rediss://`, `rediss-sentinel://` and `rediss-cluster://` connections are encrypted, as the configuration says that
-//! `RedisStoreBuilder::tls` is given (feature `tls`). [`Address`] has all of it. A service that uses redis-rs gives its `Client`
-//! or `ConnectionInfo` instead, with the feature `redis-1`; and who logs in may
+//! `RedisStoreBuilder::tls` is given (feature `tls`). [`Address`] has all of it. Who logs in may
 //! [change](RedisStoreBuilder::credentials) while a service runs.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `redis-1` | addresses as `redis` (redis-rs) 1.8 has them: the module `redis_1` |
 //! | `tls` | encrypted connections, by rustls |
 //! | `metrics` | what [Operating](https://docs.rs/tollgate/latest/tollgate/guide/operating/index.html#redis) lists, through the `metrics` facade |
 //! | `tracing` | an event when Redis is lost and one when it is back |
@@ -118,8 +116,6 @@ mod error;
 pub mod guide;
 mod keys;
 mod observe;
-#[cfg(feature = "redis-1")]
-pub mod redis_1;
 mod script;
 mod store;
 

@@ -19,7 +19,7 @@ use crate::{
     connection::{
         command::{push_argument, push_count},
         error::{ConnectError, ConnectErrorKind},
-        options::{NodeOptions, Peer},
+        options::NodeOptions,
         resp::{Value, decode},
         stream::{Security, Stream, tune, unix},
     },
@@ -30,8 +30,8 @@ pub(super) struct Connector {
     connect_timeout: Duration,
     /// Encrypted, if this is there.
     security: Option<Security>,
-    /// The name that servers show for the connection.
-    client_name: Option<String>,
+    /// The name that servers show for the connection, in `CLIENT LIST` and the slow log.
+    client_name: String,
     /// The number of the address of a host that is tried first: another one where the last connection was of no use.
     first: AtomicUsize,
 }
@@ -39,7 +39,8 @@ pub(super) struct Connector {
 /// A connection that is logged in.
 pub(super) struct Connected {
     pub(super) handshake: Handshake,
-    pub(super) peer: Peer,
+    /// Where the server is, and as what it has introduced itself, as far as it has.
+    pub(super) peer: String,
     /// The replies to the further commands, in order.
     pub(super) answers: Vec<HandshakeAnswer>,
 }
@@ -50,7 +51,7 @@ impl Connector {
         Self {
             connect_timeout: options.connect_timeout(),
             security: address.is_encrypted.then(|| options.security.clone()),
-            client_name: options.client_name.clone(),
+            client_name: format!("tollgate:{}", options.namespace),
             first: AtomicUsize::new(0),
         }
     }
@@ -79,8 +80,8 @@ impl Connector {
             Place::Unix(path) => unix(path).await.map_err(failed)?,
         };
         let mut handshake = Handshake::new(stream);
-        let client_name = self.client_name.as_deref();
-        let (peer, answers) = log_in(&mut handshake, place, access, client_name, further).await?;
+        let name = &self.client_name;
+        let (peer, answers) = log_in(&mut handshake, place, access, name, further).await?;
         self.first.store(first, Ordering::Relaxed);
         Ok(Connected {
             handshake,
@@ -112,9 +113,9 @@ async fn log_in(
     handshake: &mut Handshake,
     place: &Place,
     access: &Address,
-    client_name: Option<&str>,
+    client_name: &str,
     further: &[Vec<&str>],
-) -> Result<(Peer, Vec<HandshakeAnswer>), ConnectError> {
+) -> Result<(String, Vec<HandshakeAnswer>), ConnectError> {
     let database = access.database.to_string();
     let library = [
         ["LIB-NAME", "tollgate-redis"],
@@ -132,13 +133,11 @@ async fn log_in(
         if let Some((user, password)) = access.login.parts() {
             hello.extend(["AUTH", user, password]);
         }
-        if let Some(name) = client_name {
-            hello.extend(["SETNAME", name]);
-        }
+        hello.extend(["SETNAME", client_name]);
         handshake.send([&hello].into_iter().chain(&behind)).await;
         match handshake.reply().await? {
             Ok(answer) => {
-                let peer = Peer::of_hello(place.clone(), &answer);
+                let peer = format!("{place}{}", introduction(&answer));
                 return Ok((peer, answers(handshake, &behind).await?));
             }
             // What is behind it was answered too: by refusals, where a login is wanted.
@@ -151,23 +150,30 @@ async fn log_in(
         }
     }
     let auth = access.login.auth();
-    let name = client_name.map(|name| vec!["CLIENT", "SETNAME", name]);
-    handshake
-        .send(auth.iter().chain(&name).chain(&behind))
-        .await;
+    // A server that refuses a name is still of use.
+    behind.insert(0, vec!["CLIENT", "SETNAME", client_name]);
+    handshake.send(auth.iter().chain(&behind)).await;
     if auth.is_some()
         && let Err(line) = handshake.reply().await?
     {
         return Err(ConnectError::of_server("AUTH", &line));
     }
-    if name.is_some() {
-        // A server that refuses a name is still of use.
-        let _ = handshake.reply().await?;
-    }
-    Ok((
-        Peer::of_hello(place.clone(), &Value::Nil),
-        answers(handshake, &behind).await?,
-    ))
+    Ok((place.to_string(), answers(handshake, &behind).await?))
+}
+
+/// ` redis 7.0.15 master`, by what it has answered to `HELLO 2`: names and values, alternating.
+fn introduction(answer: &Value) -> String {
+    let pairs = answer.list().unwrap_or_default().chunks_exact(2);
+    let words = ["server", "version", "role"].map(|name| {
+        let mut pairs = pairs.clone();
+        let pair = pairs.find(|pair| pair[0].text() == Some(name));
+        pair.and_then(|pair| pair[1].text())
+    });
+    words
+        .iter()
+        .flatten()
+        .flat_map(|word| [" ", word])
+        .collect()
 }
 
 /// The answers to what is asked behind the log-in, without those that matter to nobody.
@@ -198,20 +204,6 @@ fn is_unknown(line: &str) -> bool {
         "ERR syntax error",
     ];
     starts.iter().any(|start| line.starts_with(start))
-}
-
-/// Whether the server says that it is a master, in its reply to `ROLE`. After a fail-over sentinels may name one that no longer
-/// is.
-pub(super) fn is_master(answer: Option<&HandshakeAnswer>) -> Result<bool, ConnectError> {
-    let server = |what: &str| Err(ConnectError::new(ConnectErrorKind::Server, what));
-    match answer {
-        Some(Ok(answer)) => match answer.list() {
-            Some(role) => Ok(role.first().and_then(|role| role.text()) == Some("master")),
-            None => server("ROLE was answered with no list"),
-        },
-        Some(Err(line)) => Err(ConnectError::of_server("ROLE", line)),
-        None => server("ROLE was not asked"),
-    }
 }
 
 // From a host to a TCP connection.
@@ -404,13 +396,7 @@ mod tests {
         let access = access("redis://limits:sesame@cache/1");
         let further = [vec!["ROLE"]];
         let place = place();
-        let logged_in = log_in(
-            &mut handshake,
-            &place,
-            &access,
-            Some("tollgate:shop"),
-            &further,
-        );
+        let logged_in = log_in(&mut handshake, &place, &access, "tollgate:shop", &further);
         let answers = format!("{HELLO}+OK\r\n+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n");
         let (logged_in, received) = tokio::join!(logged_in, hear(&mut server, &answers));
         let version = env!("CARGO_PKG_VERSION");
@@ -425,8 +411,8 @@ mod tests {
             ]
         );
         let (peer, answers) = logged_in.expect("it is logged in");
-        assert_eq!(peer.to_string(), "cache:6379 valkey 9.1.0 master");
-        assert_eq!(is_master(answers.first()).ok(), Some(true));
+        assert_eq!(peer, "cache:6379 valkey 9.1.0 master");
+        assert_eq!(answers.len(), 1);
         assert!(handshake.finish().is_ok());
     }
 

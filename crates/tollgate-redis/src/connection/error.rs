@@ -182,7 +182,7 @@ pub(crate) enum ConnectErrorKind {
     /// No address of the host accepted a connection, or the connection ended.
     Tcp,
     /// It could not be encrypted.
-    #[cfg(feature = "tls")]
+    #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "the feature"))]
     Tls,
     /// The server does not let the user in, or the user may not do what a connection needs.
     Login,
@@ -196,25 +196,6 @@ pub(crate) enum ConnectErrorKind {
     Unresolved,
     /// The server does not serve at present, or its reply cannot be understood.
     Server,
-}
-
-impl ConnectErrorKind {
-    /// What metrics call it.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Dns => "dns",
-            Self::Tcp => "tcp",
-            #[cfg(feature = "tls")]
-            Self::Tls => "tls",
-            Self::Login => "login",
-            Self::Credentials => "credentials",
-            Self::Timeout => "timeout",
-            Self::NotMaster => "not_master",
-            Self::Unresolved => "unresolved",
-            Self::Server => "server",
-        }
-    }
 }
 
 impl ConnectError {

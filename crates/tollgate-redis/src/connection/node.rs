@@ -262,7 +262,7 @@ impl CommandQueue {
             asking,
             answer,
         });
-        state.earliest = state.earliest.min(Some(deadline)).or(Some(deadline));
+        state.earliest = state.earliest.into_iter().chain([deadline]).min();
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {
@@ -305,10 +305,7 @@ impl CommandQueue {
         let is_later = |other: &QueuedCommand| other.deadline > call.deadline;
         let place = state.calls.iter().position(is_later);
         let place = place.unwrap_or(state.calls.len());
-        state.earliest = state
-            .earliest
-            .min(Some(call.deadline))
-            .or(Some(call.deadline));
+        state.earliest = state.earliest.into_iter().chain([call.deadline]).min();
         state.calls.insert(place, call);
     }
 

@@ -1,6 +1,6 @@
 //! How a node behaves, and what it reports.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     address::Place,
@@ -8,7 +8,6 @@ use crate::{
         breaker::{BreakerOptions, BreakerState},
         error::{ConnectErrorKind, caught_call},
         log_in::CredentialsSource,
-        resp::Value,
         stream::Security,
     },
 };
@@ -30,11 +29,6 @@ pub(crate) struct NodeOptions {
     pub(crate) together: usize,
     /// For how long one command may keep the server from others, as it is estimated.
     pub(crate) batch_time: Duration,
-    /// The connection is dropped when the server owes replies and sends nothing for this time. By default it follows from the
-    /// deadline.
-    pub(crate) silence: Option<Duration>,
-    /// The bound of the first pauses between attempts to connect. Later it is a part of the time without a connection.
-    pub(crate) first_pause: Duration,
     /// The longest pause between attempts to connect.
     pub(crate) longest_pause: Duration,
     /// How often sentinels are asked whether the master is still the master.
@@ -46,8 +40,6 @@ pub(crate) struct NodeOptions {
     pub(crate) instance: String,
     /// What decides about the hash slot of that key, where it has to be in one of a server's own.
     pub(crate) probe_tag: Option<String>,
-    /// The name that servers show for connections.
-    pub(crate) client_name: Option<String>,
     /// Where servers are reached that sentinels and servers of a cluster name, if that is not where they say.
     pub(crate) address_map: Option<Arc<AddressMap>>,
     /// When calls are kept from the server.
@@ -73,15 +65,12 @@ impl Default for NodeOptions {
             unanswered: 1024,
             together: 32,
             batch_time: Duration::from_micros(250),
-            silence: None,
-            first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
             name: "redis".into(),
             namespace: "tests".to_owned(),
             instance: "one".to_owned(),
             probe_tag: None,
-            client_name: None,
             address_map: None,
             breaker: BreakerOptions::default(),
             credentials: CredentialsSource::default(),
@@ -97,18 +86,16 @@ impl NodeOptions {
         (self.events)(&self.name, event);
     }
 
-    /// Three deadlines, and at least half a second: a stall that is shorter costs no connection.
+    /// The connection is dropped when the server owes replies and sends nothing for this time: three deadlines, and at least half a
+    /// second. A stall that is shorter costs no connection.
     pub(super) fn silence(&self) -> Duration {
-        const LEAST: Duration = Duration::from_millis(500);
-        let default = || self.deadline.saturating_mul(3).max(LEAST);
-        self.silence.unwrap_or_else(default)
+        (self.deadline.saturating_mul(3)).max(Duration::from_millis(500))
     }
 
     /// Ten deadlines, and at least two seconds: enough for three round trips to a server that answers within a deadline.
     pub(super) fn connect_timeout(&self) -> Duration {
-        const LEAST: Duration = Duration::from_secs(2);
-        let default = || self.deadline.saturating_mul(10).max(LEAST);
-        self.connect_timeout.unwrap_or_else(default)
+        let default = (self.deadline.saturating_mul(10)).max(Duration::from_secs(2));
+        self.connect_timeout.unwrap_or(default)
     }
 
     /// A key of the namespace, so that a user who may touch its states may touch it. No state has its name, which does not end in
@@ -136,8 +123,8 @@ impl NodeOptions {
 /// Something that happened to a server, or to the cluster that it is part of.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeEvent {
-    /// There is a connection to this server.
-    Connected(Arc<Peer>),
+    /// There is a connection to this server: where it is, and as what it has introduced itself.
+    Connected(Arc<str>),
     /// No connection could be made, at which step, and why. It is tried again.
     NotConnected(ConnectErrorKind, Arc<str>),
     /// The connection is gone. It is made again.
@@ -180,50 +167,6 @@ pub(crate) enum Resent {
     Moved,
     /// Its hash slot is on its way to another server.
     AskRedirect,
-}
-
-// Who is at the other end of a connection.
-
-/// A server, as it has introduced itself. What it does not say is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) place: Place,
-    /// `redis`, `valkey`, …
-    pub(crate) server: String,
-    pub(crate) version: String,
-    /// `master` or `replica`.
-    pub(crate) role: String,
-}
-
-impl Peer {
-    /// What it has answered to `HELLO 2`: names and values, alternating.
-    pub(crate) fn of_hello(place: Place, answer: &Value) -> Self {
-        let pairs = answer.list().unwrap_or_default().chunks_exact(2);
-        let text = |name: &str| {
-            let mut pairs = pairs.clone();
-            let pair = pairs.find(|pair| pair[0].text() == Some(name));
-            let text = pair.and_then(|pair| pair[1].text()).unwrap_or_default();
-            text.to_owned()
-        };
-        Self {
-            server: text("server"),
-            version: text("version"),
-            role: text("role"),
-            place,
-        }
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.place)?;
-        for word in [&self.server, &self.version, &self.role] {
-            if !word.is_empty() {
-                write!(f, " {word}")?;
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

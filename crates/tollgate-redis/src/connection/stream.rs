@@ -98,8 +98,7 @@ impl Security {
         if address.is_encrypted && !is_there {
             return Err(SetupError::address(
                 "an encrypted connection needs to know whom to trust; give `RedisStoreBuilder::tls` a configuration of rustls, \
-                 with the roots and the certificates that it says (those of a client of redis-rs cannot be read, and its \
-                 `insecure` is not taken over)",
+                 with the roots and the certificates that it says",
             ));
         }
         Ok(())

@@ -13,12 +13,12 @@ use crate::{
     connection::{
         breaker::{Breaker, BreakerState, Machine},
         command::{Command, Script},
-        connect::{Connector, is_master},
-        driver::{Driver, Lost},
+        connect::Connector,
+        driver::{Driver, Lost, LostKind},
         error::{ConnectError, ConnectErrorKind, caught},
         log_in::due,
         node::{CommandQueue, Node, NodeState},
-        options::{NodeEvent, NodeOptions, Peer},
+        options::{NodeEvent, NodeOptions},
         sentinel::SentinelQuery,
         stream::Stream,
     },
@@ -63,9 +63,12 @@ pub(super) async fn supervise(address: Address, shared: Arc<NodeState>) {
     }
 }
 
+/// The bound of the first pauses between attempts to connect. Later it is a part of the time without a connection.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
 async fn keep_connected(address: &Address, shared: &NodeState) {
     let options = &shared.options;
-    let mut backoff = Backoff::new(options.first_pause, options.longest_pause, options.seed);
+    let mut backoff = Backoff::new(FIRST_PAUSE, options.longest_pause, options.seed);
     let connector = Connector::new(address, options);
     let sentinels = (address.master.as_ref())
         .map(|master| Arc::new(SentinelQuery::new(address, master, options)));
@@ -96,7 +99,8 @@ async fn keep_connected(address: &Address, shared: &NodeState) {
 /// A connection that may carry calls.
 struct Connection {
     stream: Stream,
-    peer: Arc<Peer>,
+    place: Place,
+    peer: Arc<str>,
     /// What it has logged in with, where that came from a provider.
     used: Option<Credentials>,
 }
@@ -122,13 +126,19 @@ async fn connect(
             let what = format!("not ready within {within:?}");
             Err(ConnectError::new(ConnectErrorKind::Timeout, what))
         })?;
-        if !further.is_empty() && !is_master(connected.answers.first())? {
-            let what = "it is not the master";
-            return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
+        // After a fail-over sentinels may name one that no longer is.
+        if let Some(role) = connected.answers.first() {
+            let role = role.as_ref();
+            let role = role.map_err(|line| ConnectError::of_server("ROLE", line))?;
+            if role.list().and_then(|role| role.first()?.text()) != Some("master") {
+                let what = "it is not the master";
+                return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
+            }
         }
         Ok(Connection {
             stream: connected.handshake.finish()?,
-            peer: Arc::new(connected.peer),
+            peer: connected.peer.into(),
+            place: place.clone(),
             used,
         })
     };
@@ -146,28 +156,28 @@ async fn serve(
     sentinels: Option<&Arc<SentinelQuery>>,
     shared: &NodeState,
 ) -> (bool, bool) {
-    let Connection { stream, peer, used } = connection;
     let options = &shared.options;
     let queue = &shared.queue;
     let breaker = Arc::clone(&shared.breaker);
-    let mut driver = Driver::new(stream, Arc::clone(queue), breaker, options);
+    let mut driver = Driver::new(connection.stream, Arc::clone(queue), breaker, options);
     queue.set_closed(None);
     shared.breaker.tell(Machine::connected);
-    options.tell(&NodeEvent::Connected(Arc::clone(&peer)));
+    options.tell(&NodeEvent::Connected(connection.peer));
     let lost = select! {
         // What was answered counts before what is lost.
         biased;
         lost = &mut driver => lost,
-        () = moved(&peer.place, sentinels, options) => Lost::Moved,
-        () = probe(&shared.breaker, queue, options) => Lost::Dropped,
-        () = renew(used, queue, options) => Lost::Dropped,
+        () = moved(&connection.place, sentinels, options) => {
+            Lost::other("another server is the master now")
+        }
+        () = probe(&shared.breaker, queue, options) => Lost::dropped(),
+        () = renew(connection.used, queue, options) => Lost::dropped(),
     };
-    let is_closed = matches!(lost, Lost::Closed | Lost::Io(_));
     // While the breaker is open, no call comes.
     let is_well = shared.breaker.state() == BreakerState::Closed;
-    let was_idle = is_closed && is_well && driver.is_idle_for(LEAST_IDLE);
-    driver.lose(lost.clone());
-    let why: Arc<str> = lost.to_string().into();
+    let was_idle = lost.kind() == LostKind::Closed && is_well && driver.is_idle_for(LEAST_IDLE);
+    let why = lost.message();
+    driver.lose(lost);
     let error = ConnectError::new(ConnectErrorKind::Server, Arc::clone(&why));
     shared.set_missing(&error);
     options.tell(&NodeEvent::Lost { why, was_idle });
@@ -236,13 +246,13 @@ impl Backoff {
 // Logging in anew while a connection is open.
 
 /// The bounds of the pauses after credentials that did not come, or were refused.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Logs in anew on an open connection, whenever its credentials are about to expire. Never ends. `used` are those of the connection,
 /// whose calls go through `queue`.
 pub(super) async fn renew(used: Option<Credentials>, queue: &CommandQueue, options: &NodeOptions) {
-    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, options.seed);
+    let mut backoff = Backoff::new(LEAST_WAIT, LONGEST_WAIT, options.seed);
     let mut lifetime = used.and_then(|used| used.expires_in);
     // What an instant cannot hold is for ever.
     while let Some(until) =
@@ -255,7 +265,7 @@ pub(super) async fn renew(used: Option<Credentials>, queue: &CommandQueue, optio
                 Err(why) => {
                     options.tell(&NodeEvent::NotLoggedInAnew(why.message()));
                     // A token service that fails is not to be called without end.
-                    sleep(FIRST_PAUSE + backoff.next(Instant::now())).await;
+                    sleep(LEAST_WAIT + backoff.next(Instant::now())).await;
                 }
             }
         };

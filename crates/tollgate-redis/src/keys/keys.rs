@@ -46,21 +46,16 @@ use crate::{
 /// How the keys of clients are written in Redis. All processes that share a limit write them alike.
 #[must_use]
 #[derive(Clone)]
-pub struct Keys(Kind);
+pub struct Keys(Arc<KeyWriter>);
 
-#[derive(Clone)]
-enum Kind {
-    Hashed(Arc<Hashed>),
-    Plain(Arc<Plain>),
-}
-
-/// By a secret, or by two of which one is in force.
-struct Hashed {
-    newer: Secret,
-    older: Option<Secret>,
+/// Writes keys by a secret, by two of which one is in force, or plainly.
+struct KeyWriter {
+    /// First the newer. None if it writes plainly.
+    secrets: Vec<Secret>,
     /// Whether states move to the name by the newer secret: it is in force.
     moves: bool,
     mask: Mask,
+    plain: Option<Plain>,
 }
 
 /// A fingerprint as it is written in a name.
@@ -73,17 +68,16 @@ pub(crate) enum Name {
 impl Keys {
     /// As fingerprints, keyed by this secret: the names in Redis reveal nothing about the clients.
     pub fn hashed(secret: Secret) -> Self {
-        Self::by(secret, None, false)
+        Self::by(vec![secret], false)
     }
 
-    fn by(newer: Secret, older: Option<Secret>, moves: bool) -> Self {
-        let mask = Mask::of(&newer);
-        Self(Kind::Hashed(Arc::new(Hashed {
-            newer,
-            older,
+    fn by(secrets: Vec<Secret>, moves: bool) -> Self {
+        Self(Arc::new(KeyWriter {
+            mask: secrets.first().map(Mask::of).unwrap_or_default(),
+            plain: secrets.is_empty().then(Plain::default),
+            secrets,
             moves,
-            mask,
-        })))
+        }))
     }
 
     /// Readable, for debugging: `address=192.0.2.1/32`, or the start and a hash of long values.
@@ -92,7 +86,7 @@ impl Keys {
     /// and API keys.** Never leave it on. Switching it on or off resets all budgets, because the states have other names. A
     /// process that counts more than 60 000 clients at once may lose late settlements.
     pub fn plain() -> Self {
-        Self(Kind::Plain(Arc::default()))
+        Self::by(Vec::new(), false)
     }
 
     /// The same with the next secret: states are found under it too, and stay where they are.
@@ -116,68 +110,55 @@ impl Keys {
     /// Whether a second secret is known.
     #[must_use]
     pub fn is_rotating(&self) -> bool {
-        matches!(&self.0, Kind::Hashed(hashed) if hashed.older.is_some())
+        self.0.secrets.len() > 1
     }
 
     fn rotate(self, other: Secret, moves: bool) -> Result<Self, SetupError> {
-        let Kind::Hashed(hashed) = self.0 else {
-            return wrong("keys that are written plainly have no secret; take `Keys::hashed`");
+        let current = match &self.0.secrets[..] {
+            [] => {
+                return wrong("keys that are written plainly have no secret; take `Keys::hashed`");
+            }
+            [current] if *current == other => {
+                return wrong(
+                    "the other secret is the one in force; give the one before or after it, or none",
+                );
+            }
+            [current] => current.clone(),
+            _ => {
+                return wrong(
+                    "two secrets are known already; end one change of secrets before the next",
+                );
+            }
         };
-        if hashed.older.is_some() {
-            return wrong(
-                "two secrets are known already; end one change of secrets before the next",
-            );
-        }
-        let current = hashed.newer.clone();
-        if current == other {
-            return wrong(
-                "the other secret is the one in force; give the one before or after it, or none",
-            );
-        }
-        let (newer, older) = if moves {
-            (current, other)
-        } else {
-            (other, current)
+        let secrets = match moves {
+            true => vec![current, other],
+            false => vec![other, current],
         };
-        Ok(Self::by(newer, Some(older), moves))
+        Ok(Self::by(secrets, moves))
     }
 
     /// The fingerprint of a key in this process. The one in Redis is [derived from it](Self::names).
     pub(crate) fn fingerprint(&self, domain: &[u8], key: &KeyBuf) -> Fingerprint {
-        let digest = digest(domain, key);
-        match &self.0 {
-            Kind::Hashed(hashed) => hashed.mask.put_on(digest),
-            Kind::Plain(plain) => {
-                let fingerprint = Fingerprint::from_bits(u128::from_le_bytes(digest));
-                plain.remember(fingerprint, key);
-                fingerprint
-            }
+        let fingerprint = self.0.mask.put_on(digest(domain, key));
+        if let Some(plain) = &self.0.plain {
+            plain.remember(fingerprint, key);
         }
+        fingerprint
     }
 
     /// How it is written; of two secrets by the newer, then by the older.
     pub(crate) fn names(&self, key: Fingerprint) -> (Name, Option<Name>) {
-        match &self.0 {
-            Kind::Hashed(hashed) => {
-                let digest = hashed.mask.take_off(key);
-                let name = |secret: &Secret| Name::Hash(secret.sign(digest));
-                (name(&hashed.newer), hashed.older.as_ref().map(name))
-            }
-            Kind::Plain(plain) => {
-                let name = plain.text(key).map_or(Name::Hash(key), Name::Text);
-                (name, None)
-            }
-        }
+        let text = self.0.plain.as_ref().and_then(|plain| plain.text(key));
+        let digest = self.digest_of(key);
+        let mut names = (self.0.secrets.iter()).map(|secret| Name::Hash(secret.sign(digest)));
+        let first = text.map(Name::Text).or_else(|| names.next());
+        (first.unwrap_or(Name::Hash(key)), names.next())
     }
 
     /// The secrets, first the one in force.
     pub(crate) fn secrets(&self) -> Vec<&Secret> {
-        let Kind::Hashed(hashed) = &self.0 else {
-            return Vec::new();
-        };
-        let secrets = [Some(&hashed.newer), hashed.older.as_ref()];
-        let mut secrets: Vec<_> = secrets.into_iter().flatten().collect();
-        if !hashed.moves {
+        let mut secrets: Vec<_> = self.0.secrets.iter().collect();
+        if !self.0.moves {
             secrets.reverse();
         }
         secrets
@@ -185,31 +166,25 @@ impl Keys {
 
     /// What stands for a key in all processes. Anybody can compute it, so it leaves the process only hidden.
     pub(crate) fn digest_of(&self, key: Fingerprint) -> [u8; 16] {
-        match &self.0 {
-            Kind::Hashed(hashed) => hashed.mask.take_off(key),
-            Kind::Plain(_) => key.bits().to_le_bytes(),
-        }
+        self.0.mask.take_off(key)
     }
 
     /// The fingerprint in this process of what stands for a key in all.
     pub(crate) fn fingerprint_of(&self, digest: [u8; 16]) -> Fingerprint {
-        match &self.0 {
-            Kind::Hashed(hashed) => hashed.mask.put_on(digest),
-            Kind::Plain(_) => Fingerprint::from_bits(u128::from_le_bytes(digest)),
-        }
+        self.0.mask.put_on(digest)
     }
 
     /// What tells the secrets from others, first the one that states are written by.
     pub(crate) fn tags(&self) -> Vec<String> {
-        match &self.0 {
-            Kind::Hashed(_) => self.secrets().into_iter().map(Secret::tag).collect(),
-            Kind::Plain(_) => vec!["plain".to_owned()],
+        match self.0.plain {
+            Some(_) => vec!["plain".to_owned()],
+            None => self.secrets().into_iter().map(Secret::tag).collect(),
         }
     }
 
     /// Whether states are moved from the older name to the newer.
     pub(crate) fn moves(&self) -> bool {
-        matches!(&self.0, Kind::Hashed(hashed) if hashed.moves)
+        self.0.moves
     }
 }
 
@@ -251,11 +226,11 @@ fn hash_long(parts: [&[u8]; 3]) -> blake3::Hash {
 /// Shows how keys are written, and no secret.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
-            Kind::Hashed(hashed) if hashed.older.is_none() => "Keys(hashed)",
-            Kind::Hashed(hashed) if hashed.moves => "Keys(hashed, with the previous secret)",
-            Kind::Hashed(_) => "Keys(hashed, with the next secret)",
-            Kind::Plain(_) => "Keys(plain)",
+        f.write_str(match self.0.secrets.len() {
+            0 => "Keys(plain)",
+            1 => "Keys(hashed)",
+            _ if self.0.moves => "Keys(hashed, with the previous secret)",
+            _ => "Keys(hashed, with the next secret)",
         })
     }
 }
@@ -267,8 +242,8 @@ impl fmt::Debug for Keys {
 ///
 /// Anybody can compute a digest, and would choose keys that fall on one place of a table. What comes out of this never
 /// leaves the process, so that it has to be fast, and need not withstand somebody who sees it. It can be undone, where a
-/// name is written.
-#[derive(Clone)]
+/// name is written. The default changes nothing.
+#[derive(Default)]
 pub(crate) struct Mask([Round; 4]);
 
 #[derive(Clone, Copy, Default)]

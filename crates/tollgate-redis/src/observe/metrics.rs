@@ -144,6 +144,19 @@ impl Handles {
     }
 }
 
+/// What has failed on the way to a connection, in the order of its variants.
+const CONNECT_ERRORS: [&str; 9] = [
+    "dns",
+    "tcp",
+    "tls",
+    "login",
+    "credentials",
+    "timeout",
+    "not_master",
+    "unresolved",
+    "server",
+];
+
 /// Counts what happened to the connection to a server.
 pub(super) fn count_node(node: &str, event: &NodeEvent) {
     describe();
@@ -156,7 +169,7 @@ pub(super) fn count_node(node: &str, event: &NodeEvent) {
         NodeEvent::Connected(_) => connected(1.0),
         NodeEvent::NotConnected(kind, _) => {
             connected(0.0);
-            let (node, kind) = (node.to_owned(), kind.label());
+            let (node, kind) = (node.to_owned(), CONNECT_ERRORS[*kind as usize]);
             counter!(CONNECT_FAILURES, "node" => node, "kind" => kind).increment(1);
         }
         NodeEvent::Lost { .. } => {
@@ -165,9 +178,7 @@ pub(super) fn count_node(node: &str, event: &NodeEvent) {
         }
         NodeEvent::LoggedInAnew => logged_in_anew("ok"),
         NodeEvent::NotLoggedInAnew(_) => logged_in_anew("failed"),
-        NodeEvent::Breaker(to) => {
-            share(f64::from(to.share()) / 100.0);
-        }
+        NodeEvent::Breaker(to) => share(f64::from(to.share()) / 100.0),
         // A gauge cannot be taken back, and nobody is to be alarmed.
         NodeEvent::Left => {
             connected(f64::NAN);

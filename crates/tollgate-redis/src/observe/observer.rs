@@ -161,10 +161,10 @@ impl Observer {
     }
 
     /// Another instance has had another quota for a rule for longer than a deployment takes. Once for each time that it begins.
-    pub(crate) fn quotas_differ(&self, rule: &str, here: &str, elsewhere: &str, since: Duration) {
-        log!(error: rule, here, elsewhere, ?since,
-            "two quotas count against one state: give the rule the same quota in every service of the namespace, or \
-             another name in one of them");
+    pub(crate) fn quotas_differ(&self, rule: &str, here: &str, elsewhere: &str) {
+        log!(error: rule, here, elsewhere,
+            "two quotas have counted against one state for ten minutes: give the rule the same quota in every service of the \
+             namespace, or another name in one of them");
     }
 
     /// Instances of the namespace write keys in this many other ways, and share no state with this one.
@@ -228,9 +228,8 @@ impl Observer {
         }
         match event {
             #[cfg(feature = "tracing")]
-            NodeEvent::Connected(peer) if self.standings.may_log_peer(node, peer.to_string()) => {
-                log!(info: node, address = %peer.place, server = peer.server, version = peer.version, role = peer.role,
-                    "connected to Redis");
+            NodeEvent::Connected(peer) if self.standings.may_log_peer(node, peer) => {
+                log!(info: node, %peer, "connected to Redis");
             }
             NodeEvent::NotLoggedInAnew(why) if self.may_log() => {
                 log!(error: node, %why,

@@ -123,12 +123,8 @@ impl Encoder {
     /// What stands for the id of a check in its state, as the name of the state stands for its key; and how its rule takes ids.
     pub(crate) fn id_of(&self, rule_args: &RuleArgs, check: &Check) -> Option<([u8; 8], [u8; 9])> {
         let (terms, id) = rule_args.ids.zip(check.id()).filter(|_| check.cost() > 0)?;
-        match self
-            .keyspace
-            .keys
-            .names(Fingerprint::from_bits(id.get().into()))
-            .0
-        {
+        let id = Fingerprint::from_bits(id.get().into());
+        match self.keyspace.keys.names(id).0 {
             Name::Hash(id) => Some(((id.bits() as u64).to_le_bytes(), terms)),
             // None was made of a text.
             Name::Text(_) => None,

@@ -179,21 +179,6 @@ impl RedisStoreBuilder {
         self.refuse_outside("a connect timeout", timeout, range, "2 s")
     }
 
-    /// The name that servers show for the connections, in `CLIENT LIST` and the slow log. Default: `tollgate:` and the namespace.
-    /// 1 to 128 printable characters of ASCII without spaces.
-    pub fn client_name(mut self, name: impl Into<String>) -> Self {
-        let name = name.into();
-        let is_printable = name.bytes().all(|byte| byte.is_ascii_graphic());
-        if !(1..=128).contains(&name.len()) || !is_printable {
-            return self.refuse(format!(
-                "the client name {name:?} is not 1 to 128 printable characters of ASCII without spaces; \
-                 \"checkout-7\" would be one"
-            ));
-        }
-        self.options.client_name = Some(name);
-        self
-    }
-
     /// Where the servers are reached that sentinels and the servers of a cluster name: behind a NAT, or by a name that is in
     /// their certificates. It is given a host and a port as they name them, and gives others, or `None` for the same ones.
     /// Servers that the [address](RedisStore::builder) names are not asked about.
@@ -349,9 +334,7 @@ impl RedisStoreBuilder {
         let instance = format!("{:016x}", fastrand::u64(..));
         let observer = Arc::new(Observer::default());
         let deadline = self.options.deadline;
-        let client_name = || format!("tollgate:{}", self.namespace);
         let mut options = self.options;
-        options.client_name.get_or_insert_with(client_name);
         options.namespace = self.namespace;
         options.instance.clone_from(&instance);
         let backend = Backend::start(address, options, &observer)?;
@@ -500,7 +483,6 @@ mod tests {
             #[cfg(feature = "metrics")]
             (builder().measure_namespace(99), ["99 keys", "5000"]),
             (builder().connect_timeout(minute * 11), ["660s", "2 s"]),
-            (builder().client_name("a b"), ["\"a b\"", "checkout-7"]),
             // The first one is told, and not forgotten for a later call.
             (
                 builder().together(0).together(7).deadline(minute),

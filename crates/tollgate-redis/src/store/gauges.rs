@@ -87,11 +87,8 @@ impl Ruler {
         let [mut keys, mut bytes, mut used_permille] = Found::default();
         for hash_slot in self.shared.backend.hash_slots() {
             let name = self.shared.keyspace.name_in(hash_slot);
-            let mut server = OnServer {
-                cursor: Some("0".to_owned()),
-                ..OnServer::default()
-            };
-            while let Some(cursor) = server.cursor.take() {
+            let (mut server, mut cursor) = (OnServer::default(), Some(0));
+            while let Some(from) = cursor {
                 sleep(self.pause).await;
                 if claimed.elapsed() >= CLAIM_EVERY {
                     if !self.claim(CLAIM_LASTS, None).await? {
@@ -100,9 +97,10 @@ impl Ruler {
                     claimed = Instant::now();
                 }
                 let namespace = &*self.shared.keyspace.namespace;
-                let count = KEYS_OF_A_STEP.to_string();
-                let args = [namespace, &cursor, &count, ASKED];
-                server.add(&self.run_script(&STEP, &[&*name], &args).await?)?;
+                let [from, count] = [from, KEYS_OF_A_STEP.into()].map(|it: u64| it.to_string());
+                let args = [namespace, &from, &count, ASKED];
+                let page = self.run_script(&STEP, &[&*name], &args).await?;
+                cursor = Some(server.add(&page)?).filter(|next| *next > 0);
             }
             keys += server.keys;
             bytes = bytes.saturating_add(server.bytes());
@@ -157,8 +155,6 @@ fn pause_after(pause: Duration, measured: Option<bool>) -> Duration {
 /// What was seen of a server so far.
 #[derive(Default)]
 struct OnServer {
-    /// Where to go on; `None` at the end.
-    cursor: Option<String>,
     keys: u64,
     asked: u64,
     asked_bytes: u64,
@@ -166,26 +162,18 @@ struct OnServer {
 }
 
 impl OnServer {
-    /// `None`: the page cannot be read.
-    fn add(&mut self, page: &[String]) -> Option<()> {
-        let [cursor, numbers @ ..] = page else {
+    /// Where to go on, 0 at the end. `None`: the page cannot be read.
+    fn add(&mut self, page: &[String]) -> Option<u64> {
+        let numbers: Option<Vec<u64>> = page.iter().map(|number| number.parse().ok()).collect();
+        let [next, keys, asked, bytes, used, most] = numbers?[..] else {
             return None;
-        };
-        let numbers: Option<Vec<u64>> = numbers.iter().map(|number| number.parse().ok()).collect();
-        let (keys, asked, bytes) = match &*numbers? {
-            [keys, asked, bytes] => (*keys, *asked, *bytes),
-            [keys, asked, bytes, used, most] => {
-                let permille = used.saturating_mul(1_000).checked_div(*most);
-                self.used_permille = permille.unwrap_or(0);
-                (*keys, *asked, *bytes)
-            }
-            _ => return None,
         };
         self.keys += keys;
         self.asked += asked;
         self.asked_bytes = self.asked_bytes.saturating_add(bytes);
-        self.cursor = (cursor != "0").then(|| cursor.clone());
-        Some(())
+        let permille = used.saturating_mul(1_000).checked_div(most);
+        self.used_permille = self.used_permille.max(permille.unwrap_or(0));
+        Some(next)
     }
 
     /// Those of all keys, as of the ones that were asked.
@@ -227,11 +215,10 @@ mod tests {
     #[test]
     fn the_bytes_of_all_keys_are_those_of_the_asked_ones_in_proportion() {
         let mut server = OnServer::default();
-        assert_eq!(server.add(&page("17 90 9 1800 300 1000")), Some(()));
-        assert_eq!(server.cursor.as_deref(), Some("17"));
-        assert_eq!(server.add(&page("0 10 1 400")), Some(()));
+        assert_eq!(server.add(&page("17 90 9 1800 300 1000")), Some(17));
+        assert_eq!(server.add(&page("0 10 1 400 0 0")), Some(0));
         let seen = (server.keys, server.bytes(), server.used_permille);
-        assert_eq!((seen, server.cursor), ((100, 22_000, 300), None));
+        assert_eq!(seen, (100, 22_000, 300));
     }
 
     #[test]

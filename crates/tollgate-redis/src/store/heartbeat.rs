@@ -50,7 +50,7 @@ pub(super) struct Heart {
     count: InstanceCount,
     conflicts: QuotaConflicts,
     /// Those that are reported.
-    strangers: BTreeSet<KeyTags>,
+    strangers: BTreeSet<String>,
 }
 
 impl Heart {
@@ -118,13 +118,12 @@ impl Heart {
                 }
             }
         }
-        let tags = KeyTags::of(&shared.keyspace.keys, &shared.keyspace.partition);
+        let tags = key_tags(&shared.keyspace.keys, &shared.keyspace.partition);
         let members = own
             .iter()
             .flat_map(|(rule, quotas)| quotas.iter().map(|words| member(rule, words)));
         // No rule has this name.
-        let said = member("", &tags.in_words());
-        let members: Vec<_> = members.chain([said]).collect();
+        let members: Vec<_> = members.chain([member("", &tags)]).collect();
         let mut args = vec![&*self.gone_after, "1"];
         args.extend(members.iter().map(String::as_str));
         let key = shared.keyspace.name_of("quotas");
@@ -135,27 +134,21 @@ impl Heart {
         let mut all = read_quotas(members.iter().filter_map(Value::text));
         let tagged = all.remove("").unwrap_or_default();
         self.compare_tags(&tags, &tagged);
-        let (counts, lasting) = self.conflicts.compare(&own, &all, Instant::now());
-        for (rule, others) in counts {
-            shared.observer.quota_conflicts(&rule, others);
-        }
-        for conflict in lasting {
-            let (here, elsewhere) = (&conflict.here, &conflict.elsewhere);
-            let since = conflict.since;
-            shared
-                .observer
-                .quotas_differ(&conflict.rule, here, elsewhere, since);
+        for (rule, others, lasting) in self.conflicts.compare(&own, &all, Instant::now()) {
+            shared.observer.quota_conflicts(rule, others);
+            if let Some([here, elsewhere]) = lasting {
+                shared.observer.quotas_differ(rule, &here, &elsewhere);
+            }
         }
     }
 
-    fn compare_tags(&mut self, own: &KeyTags, all: &BTreeSet<String>) {
+    fn compare_tags(&mut self, own: &str, all: &BTreeSet<String>) {
         let observer = &self.shared.observer;
-        let others = all.iter().filter_map(|words| KeyTags::read(words));
-        let strangers: BTreeSet<_> = others.filter(|other| !other.meets(own)).collect();
+        let strangers = all.iter().filter(|other| !meet(own, other)).cloned();
+        let strangers: BTreeSet<_> = strangers.collect();
         observer.key_conflicts(strangers.len());
         for stranger in strangers.difference(&self.strangers) {
-            let (here, elsewhere) = (own.in_words(), stranger.in_words());
-            observer.keys_differ(&here, &elsewhere);
+            observer.keys_differ(own, stranger);
         }
         self.strangers = strangers;
     }
@@ -164,39 +157,23 @@ impl Heart {
 // How instances of a namespace write the keys of clients: two that write them otherwise never meet on a state, and a client
 // has a budget with each.
 
-/// How one instance writes keys: its partition, a tag of the secret that states are written by, and those of others that they are found by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct KeyTags(Vec<String>);
+/// How an instance says that it writes keys: its partition, a tag of the secret that states are written by, and those of others that they
+/// are found by.
+fn key_tags(keys: &Keys, partition: &Partition) -> String {
+    [vec![partition.to_string()], keys.tags()]
+        .concat()
+        .join(" ")
+}
 
-impl KeyTags {
-    pub(super) fn of(keys: &Keys, partition: &Partition) -> Self {
-        let partition = [partition.to_string()];
-        Self(partition.into_iter().chain(keys.tags()).collect())
-    }
-
-    /// What an instance says.
-    pub(super) fn in_words(&self) -> String {
-        self.0.join(" ")
-    }
-
-    /// Reads what an instance has said. What cannot be read was written by a version that says more.
-    pub(super) fn read(words: &str) -> Option<Self> {
-        let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
-        (words.len() > 1).then_some(Self(words))
-    }
-
-    /// Whether each of the two finds what the other writes. So do those of one step and the next, while a secret changes.
-    pub(super) fn meets(&self, other: &Self) -> bool {
-        let (Some((here, own)), Some((there, others))) =
-            (self.0.split_first(), other.0.split_first())
-        else {
-            return false;
-        };
-        let finds = |known: &[String], written: &[String]| {
-            let written = written.first();
-            written.is_some_and(|written| known.contains(written))
-        };
-        here == there && finds(own, others) && finds(others, own)
+/// Whether each of the two finds what the other writes. So do those of one step and the next, while a secret changes. What cannot be read
+/// was written by a version that says more.
+fn meet(here: &str, there: &str) -> bool {
+    let [here, there] = [here, there].map(|words| words.split(' ').collect::<Vec<_>>());
+    match (&here[..], &there[..]) {
+        ([partition, own, ..], [other, theirs, ..]) => {
+            partition == other && here.contains(theirs) && there.contains(own)
+        }
+        _ => true,
     }
 }
 
@@ -208,61 +185,36 @@ const DEPLOYMENT: Duration = Duration::from_secs(600);
 /// The quotas of rules, by name, in words.
 pub(super) type Quotas = BTreeMap<String, BTreeSet<String>>;
 
-/// Another quota of a rule that this instance has too, for longer than a deployment takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LastingConflict {
-    pub(super) rule: String,
-    pub(super) here: String,
-    pub(super) elsewhere: String,
-    pub(super) since: Duration,
-}
-
-/// Rules that other instances have with other quotas, and since when.
+/// Rules that other instances have with other quotas, and since when; `None` once that was told.
 #[derive(Debug, Default)]
-pub(super) struct QuotaConflicts(BTreeMap<String, Conflict>);
-
-#[derive(Debug)]
-struct Conflict {
-    since: Instant,
-    is_reported: bool,
-}
+pub(super) struct QuotaConflicts(BTreeMap<String, Option<Instant>>);
 
 impl QuotaConflicts {
     /// Compares the quotas of this instance with all that there are. Gives for each rule of this instance how many others
-    /// there are, and the conflicts that have lasted for longer than a deployment, each once.
-    pub(super) fn compare(
+    /// there are, and once they have lasted for as long as a deployment the quotas here and elsewhere.
+    pub(super) fn compare<'a>(
         &mut self,
-        own: &Quotas,
+        own: &'a Quotas,
         all: &Quotas,
         now: Instant,
-    ) -> (Vec<(String, usize)>, Vec<LastingConflict>) {
+    ) -> Vec<(&'a str, usize, Option<[String; 2]>)> {
         self.0.retain(|rule, _| own.contains_key(rule));
-        let (mut counts, mut lasting) = (Vec::new(), Vec::new());
-        for (rule, here) in own {
+        let compared = own.iter().map(|(rule, here)| {
             let others = all.get(rule).map(|all| all.difference(here));
             let others: Vec<_> = others.into_iter().flatten().map(String::as_str).collect();
-            counts.push((rule.clone(), others.len()));
             if others.is_empty() {
                 self.0.remove(rule);
-                continue;
+                return (&**rule, 0, None);
             }
-            let conflict = self.0.entry(rule.clone()).or_insert(Conflict {
-                since: now,
-                is_reported: false,
-            });
-            let since = now.duration_since(conflict.since);
-            if since >= DEPLOYMENT && !conflict.is_reported {
-                conflict.is_reported = true;
+            let since = self.0.entry(rule.clone()).or_insert(Some(now));
+            let lasting = since.take_if(|since| now.duration_since(*since) >= DEPLOYMENT);
+            let lasting = lasting.map(|_| {
                 let here: Vec<_> = here.iter().map(String::as_str).collect();
-                lasting.push(LastingConflict {
-                    rule: rule.clone(),
-                    here: here.join(" and "),
-                    elsewhere: others.join(" and "),
-                    since,
-                });
-            }
-        }
-        (counts, lasting)
+                [here.join(" and "), others.join(" and ")]
+            });
+            (&**rule, others.len(), lasting)
+        });
+        compared.collect()
     }
 }
 
@@ -332,8 +284,8 @@ mod tests {
         Secret::from_bytes([byte; 32]).expect("32 bytes")
     }
 
-    fn tags(keys: &Keys) -> KeyTags {
-        KeyTags::of(keys, &Partition::One)
+    fn tags(keys: &Keys) -> String {
+        key_tags(keys, &Partition::One)
     }
 
     #[test]
@@ -347,8 +299,8 @@ mod tests {
         ];
         for (place, step) in steps.iter().enumerate() {
             for (other, second) in steps.iter().enumerate() {
-                let meets = tags(step).meets(&tags(second));
-                assert_eq!(meets, place.abs_diff(other) < 2, "{place} and {other}");
+                let meet = meet(&tags(step), &tags(second));
+                assert_eq!(meet, place.abs_diff(other) < 2, "{place} and {other}");
             }
         }
     }
@@ -356,24 +308,15 @@ mod tests {
     #[test]
     fn other_secrets_other_partitions_and_plain_keys_do_not_meet() {
         let hashed = Keys::hashed(secret(7));
-        assert!(tags(&hashed).meets(&tags(&Keys::hashed(secret(7)))));
+        assert!(meet(&tags(&hashed), &tags(&Keys::hashed(secret(7)))));
         for other in [Keys::hashed(secret(8)), Keys::plain()] {
-            assert!(!tags(&hashed).meets(&tags(&other)));
+            assert!(!meet(&tags(&hashed), &tags(&other)));
         }
         for partition in [Partition::Key, Partition::ByRule("api".into())] {
-            assert!(!tags(&hashed).meets(&KeyTags::of(&hashed, &partition)));
+            assert!(!meet(&tags(&hashed), &key_tags(&hashed, &partition)));
         }
-    }
-
-    #[test]
-    fn what_is_said_is_read_as_it_was_said_and_shows_no_secret() {
-        let keys = Keys::hashed(secret(7)).next(secret(8)).expect("another");
-        for partition in [Partition::One, Partition::ByRule("per-tenant".into())] {
-            let tags = KeyTags::of(&keys, &partition);
-            assert_eq!(KeyTags::read(&tags.in_words()), Some(tags.clone()));
-            assert!(tags.in_words().len() < 80, "{}", tags.in_words());
-        }
-        assert_eq!(KeyTags::read("one"), None);
+        // Of another version.
+        assert!(meet(&tags(&hashed), "one"));
     }
 
     fn quotas(rules: &[Rule]) -> Quotas {
@@ -405,20 +348,18 @@ mod tests {
         let (began, mut conflicts) = (Instant::now(), QuotaConflicts::default());
         for second in 0..600 {
             let now = began + Duration::from_secs(second);
-            let (counts, lasting) = conflicts.compare(&own, &all, now);
-            assert_eq!(counts, [("per-ip".into(), 1), ("search".into(), 0)]);
-            assert_eq!(lasting, [], "after {second} s");
+            let compared = conflicts.compare(&own, &all, now);
+            let expected = [("per-ip", 1, None), ("search", 0, None)];
+            assert_eq!(compared, expected, "after {second} s");
         }
-        let (_, lasting) = conflicts.compare(&own, &all, began + DEPLOYMENT);
-        let reported = LastingConflict {
-            rule: "per-ip".into(),
-            here: "bucket(5 per 3600s, 5 at once)".into(),
-            elsewhere: "fixed_window(6000 per 60s)".into(),
-            since: DEPLOYMENT,
-        };
-        assert_eq!(lasting, [reported]);
-        let (_, lasting) = conflicts.compare(&own, &all, began + 2 * DEPLOYMENT);
-        assert_eq!(lasting, []);
+        let lasting = [
+            "bucket(5 per 3600s, 5 at once)",
+            "fixed_window(6000 per 60s)",
+        ];
+        for (deployments, lasting) in [(1, Some(lasting.map(str::to_owned))), (2, None)] {
+            let compared = conflicts.compare(&own, &all, began + deployments * DEPLOYMENT);
+            assert_eq!(compared[0], ("per-ip", 1, lasting));
+        }
     }
 
     #[test]
@@ -429,7 +370,11 @@ mod tests {
         let (began, mut conflicts) = (Instant::now(), QuotaConflicts::default());
         let mut lasting = |own, all, deployments: u32| {
             let now = began + deployments * DEPLOYMENT;
-            conflicts.compare(own, all, now).1.len()
+            let compared = conflicts.compare(own, all, now);
+            compared
+                .iter()
+                .filter(|(.., lasting)| lasting.is_some())
+                .count()
         };
         assert_eq!(lasting(&own, &own, 0), 0);
         assert_eq!(lasting(&own, &all, 2), 0);

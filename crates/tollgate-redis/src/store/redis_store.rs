@@ -149,13 +149,6 @@ impl RedisStore {
             .min_by_key(BreakerState::share)
             .unwrap_or(BreakerState::Closed)
     }
-
-    /// The servers that decide requests, by where they listen, and whether requests are kept from them: one, or each primary of
-    /// a cluster that is known.
-    #[must_use]
-    pub fn breakers(&self) -> Vec<(String, BreakerState)> {
-        self.shared.backend.breakers()
-    }
 }
 
 impl Store for RedisStore {

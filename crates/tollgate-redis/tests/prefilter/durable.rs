@@ -90,10 +90,11 @@ async fn after_a_loss_a_window_begins_with_what_the_ledger_has() {
             ledger.used.store(95, Ordering::SeqCst);
             // What comes for a state that is lost does not begin it.
             limiter.ticket(&checks, &decision).charge(3);
-            let many = (0..20).map(|_| take(&limiter, 1));
+            let unit = [checks[0].with_cost(1)];
+            let many: Vec<_> = (0..20).map(|_| limiter.acquire(&unit)).collect();
             let mut admitted = 0;
-            for decision in join_all(many).await {
-                admitted += usize::from(decision.is_allowed());
+            for decision in many {
+                admitted += usize::from(decision.await.is_allowed());
             }
             assert_eq!(admitted, 5, "{quota:?} by {partition:?}");
             let asked = ledger.asked.load(Ordering::SeqCst);
@@ -178,25 +179,6 @@ async fn what_stays_taken_for_a_repeat_stays_taken_in_the_journal() {
         (written == 4 && left == 6).then_some(())
     })
     .await;
-}
-
-async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut pending: Vec<_> = futures.map(Box::pin).collect();
-    let mut done = Vec::new();
-    std::future::poll_fn(move |cx| {
-        pending.retain_mut(|future| match future.as_mut().poll(cx) {
-            std::task::Poll::Ready(value) => {
-                done.push(value);
-                false
-            }
-            std::task::Poll::Pending => true,
-        });
-        match pending.is_empty() {
-            true => std::task::Poll::Ready(std::mem::take(&mut done)),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[tokio::test]

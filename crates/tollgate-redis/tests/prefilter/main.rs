@@ -21,7 +21,6 @@ mod clock;
 mod durable;
 mod faults;
 mod fleet;
-mod given_back;
 mod held_slots;
 mod load;
 mod partitions;

@@ -3,7 +3,5 @@
 mod clock;
 mod cluster;
 mod credentials;
-mod redis_1;
 mod refused;
 mod sentinel;
-mod together;

@@ -75,8 +75,7 @@ impl Cluster {
             command,
             deadline,
             member: Arc::clone(member),
-            moved: false,
-            ask_followed: false,
+            sent_on: 0,
         };
         AnswerFuture::sent(routed.answer(call))
     }
@@ -121,9 +120,12 @@ struct Routed {
     deadline: Instant,
     /// Who was asked last. Held so that it does not end before it has answered.
     member: Arc<Member>,
-    moved: bool,
-    ask_followed: bool,
+    /// How often it was sent on.
+    sent_on: u8,
 }
+
+/// How often a call is sent on: to the owner of a hash slot, and to where that is moving it.
+const MOST_SENT_ON: u8 = 2;
 
 impl Routed {
     async fn answer(mut self, call: AnswerFuture) -> Answer {
@@ -147,17 +149,11 @@ impl Routed {
             let message = format!("{why}: {error}");
             Err(CallError::new(CallErrorKind::Unavailable, message))
         };
-        // The reply to `ASKING` is dropped. Where it is not allowed, the call comes back at once.
-        let (was_before, on_and_on, why) = match redirect.is_ask {
-            true => (
-                &mut self.ask_followed,
-                "the hash slot moves to and fro, or the user has no right to ASKING (+asking)",
-                Resent::AskRedirect,
-            ),
+        let why = match redirect.is_ask {
+            true => Resent::AskRedirect,
             false => {
                 self.shared.stale.notify_one();
-                let on_and_on = "the hash slot moves on and on";
-                (&mut self.moved, on_and_on, Resent::Moved)
+                Resent::Moved
             }
         };
         let Some(place) = &redirect.place else {
@@ -169,9 +165,13 @@ impl Routed {
         let Some(member) = corrected.flatten().or_else(|| self.shared.named(place)) else {
             return lost("the hash slot is with a server that is being connected");
         };
-        if std::mem::replace(was_before, true) {
-            return lost(on_and_on);
+        if self.sent_on == MOST_SENT_ON {
+            // The reply to `ASKING` is dropped. Where it is not allowed, the call comes back at once.
+            return lost(
+                "the hash slot moves on and on, or the user has no right to ASKING (+asking)",
+            );
         }
+        self.sent_on += 1;
         options.tell(&NodeEvent::Resent(why));
         self.member = member;
         let command = Arc::clone(&self.command);

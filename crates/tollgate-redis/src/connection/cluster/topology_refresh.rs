@@ -14,6 +14,7 @@ use crate::{
         node::Node,
         options::{NodeEvent, NodeOptions},
         resp::Value,
+        supervisor::FIRST_PAUSE,
     },
     keys::keyspace::hash_tag_in,
 };
@@ -30,16 +31,11 @@ pub(super) async fn learn(address: Address, shared: Arc<ClusterState>) {
     loop {
         let is_news = refresh.round().await;
         // However often the map turns out to be old, servers have some peace.
-        let peace = if is_news {
-            refresh.shared.options.first_pause
-        } else {
-            HURRY
-        };
+        let peace = if is_news { FIRST_PAUSE } else { HURRY };
         sleep(refresh.jittered(peace)).await;
-        let pause = if refresh.shared.is_connected() {
-            REFRESH
-        } else {
-            HURRY
+        let pause = match refresh.shared.is_connected() {
+            true => REFRESH,
+            false => HURRY,
         };
         let rest = refresh.jittered(pause.saturating_sub(peace));
         select! {

@@ -1,13 +1,13 @@
 //! Which calls wait, which were sent, and what becomes of each.
 
-use std::{collections::VecDeque, fmt, io, iter, ptr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, iter, ptr, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::connection::{
     command::{Command, Script, push_asking},
-    error::{CallError, CallErrorKind, code_of},
+    error::{CallError, CallErrorKind, Failure, code_of},
     node::{CommandQueue, QueuedCommand},
     options::{NodeEvent, NodeOptions, Resent},
     resp::Value,
@@ -180,10 +180,7 @@ impl Backlog {
     /// The first of the calls that were taken were added, as one command, to a buffer that now has `length` bytes, none of them written.
     fn push_sent(&mut self, calls: usize, length: usize, at: Option<Instant>) {
         let calls = self.taken.drain(..calls).map(|call| {
-            self.earliest = self
-                .earliest
-                .min(Some(call.deadline))
-                .or(Some(call.deadline));
+            self.earliest = self.earliest.into_iter().chain([call.deadline]).min();
             SentCall {
                 answers: call.command.answers,
                 call: Some(call),
@@ -229,7 +226,8 @@ impl Backlog {
     /// Hands an answer to its calls.
     pub(super) fn answer(&mut self, reply: Value, now: Instant) -> Result<Received, Lost> {
         let Some(SentCommand { calls, at, .. }) = self.sent.pop_front() else {
-            return Err(Lost::Malformed("there was an answer without a question"));
+            let why = "there was an answer without a question";
+            return Err(Lost::other(why));
         };
         self.unanswered -= calls.len();
         if let Some(at) = at {
@@ -276,7 +274,9 @@ impl Backlog {
         }
         match code {
             // Another server decides now, or this one wants to know again who we are.
-            "READONLY" | "MASTERDOWN" | "NOAUTH" => Err(Lost::Refused(code.to_owned())),
+            "READONLY" | "MASTERDOWN" | "NOAUTH" => {
+                Err(Lost::other(format!("the server answered {code}")))
+            }
             _ => Ok(received),
         }
     }
@@ -294,7 +294,7 @@ impl Backlog {
                 };
                 if command.end > self.written {
                     sent.call = Some(call);
-                    return (expired, Err(Lost::Silent));
+                    return (expired, Err(Lost::silent()));
                 }
                 expired += 1;
                 call.fail(CallErrorKind::NoAnswer, "Redis did not answer in time");
@@ -371,7 +371,7 @@ fn not_asked(calls: impl IntoIterator<Item = QueuedCommand>) -> u32 {
 
 impl Drop for Backlog {
     fn drop(&mut self) {
-        let lost = self.lost.take().unwrap_or(Lost::Dropped);
+        let lost = self.lost.take().unwrap_or_else(Lost::dropped);
         let not_sent = CallError::new(
             CallErrorKind::Unavailable,
             format!("the connection to Redis was lost before it was asked: {lost}"),
@@ -396,34 +396,30 @@ impl Drop for Backlog {
 // Why a connection ended.
 
 /// Why a connection is of no use any more.
-#[derive(Clone, Debug)]
-pub(in crate::connection) enum Lost {
-    /// The server closed it.
+pub(in crate::connection) type Lost = Failure<LostKind>;
+
+/// Who has ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum LostKind {
+    /// The server closed it, or the socket failed.
     Closed,
-    /// The socket failed.
-    Io(Arc<io::Error>),
-    /// The server stands still.
-    Silent,
-    /// The server sent something that cannot be read.
-    Malformed(&'static str),
-    /// The server answered with this code: it is no master, or does not know us.
-    Refused(String),
-    /// Sentinels name another master.
-    Moved,
-    /// All its callers are gone.
-    Dropped,
+    /// This process: the server is silent, is no master, or says what cannot be read; or nobody needs it.
+    Other,
 }
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("the server closed it"),
-            Self::Io(error) => error.fmt(f),
-            Self::Silent => f.write_str("the server was silent for too long"),
-            Self::Malformed(what) => f.write_str(what),
-            Self::Refused(code) => write!(f, "the server answered {code}"),
-            Self::Moved => f.write_str("another server is the master now"),
-            Self::Dropped => f.write_str("it is no longer needed"),
-        }
+impl Lost {
+    /// This process ends it.
+    pub(in crate::connection) fn other(why: impl Into<Arc<str>>) -> Self {
+        Self::new(LostKind::Other, why)
+    }
+
+    /// The server stands still.
+    pub(super) fn silent() -> Self {
+        Self::other("the server was silent for too long")
+    }
+
+    /// All its callers are gone.
+    pub(in crate::connection) fn dropped() -> Self {
+        Self::other("it is no longer needed")
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    io,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -16,7 +17,7 @@ use tokio::{
 
 use crate::connection::{
     breaker::Breaker,
-    driver::backlog::{Backlog, Lost},
+    driver::backlog::{Backlog, Lost, LostKind},
     node::CommandQueue,
     options::NodeOptions,
     resp::decode,
@@ -119,9 +120,7 @@ impl Driver {
             // Nothing is lost when this future is dropped: it reads at once or not at all.
             match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Pending => return Ok(()),
-                Poll::Ready(Err(error)) => return Err(Lost::Io(Arc::new(error))),
-                Poll::Ready(Ok(0)) => return Err(Lost::Closed),
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(read) => _ = closed_if_zero(read)?,
             }
             self.last_received = Instant::now();
             self.receive()?;
@@ -140,7 +139,7 @@ impl Driver {
                 }
                 Ok(None) => break,
                 Err(malformed) => {
-                    end = end.and(Err(Lost::Malformed(malformed)));
+                    end = end.and(Err(Lost::other(malformed)));
                     break;
                 }
             };
@@ -186,9 +185,8 @@ impl Driver {
             let piece = &self.out[self.written..end];
             match Pin::new(&mut self.stream).poll_write(cx, piece) {
                 Poll::Pending => return Ok(()),
-                Poll::Ready(Err(error)) => return Err(Lost::Io(Arc::new(error))),
-                Poll::Ready(Ok(0)) => return Err(Lost::Closed),
-                Poll::Ready(Ok(length)) => {
+                Poll::Ready(written) => {
+                    let length = closed_if_zero(written)?;
                     self.written += length;
                     self.backlog.written(length);
                 }
@@ -199,8 +197,8 @@ impl Driver {
     /// What is encrypted may be written and not have left. A socket has nothing to flush.
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Ready(Err(error)) => Err(Lost::Io(Arc::new(error))),
-            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+            Poll::Ready(flushed) => flushed.map_err(|error| failed(&error)),
+            Poll::Pending => Ok(()),
         }
     }
 
@@ -223,10 +221,22 @@ impl Driver {
         if silent || end.is_err() {
             // What the server has not read yet it should not run later.
             self.stream.forget_on_drop();
-            return Err(Lost::Silent);
+            return Err(Lost::silent());
         }
         Ok(())
     }
+}
+
+/// The length of what was read or written. Nothing is the end.
+fn closed_if_zero(length: io::Result<usize>) -> Result<usize, Lost> {
+    match length.map_err(|error| failed(&error))? {
+        0 => Err(Lost::new(LostKind::Closed, "the server closed it")),
+        length => Ok(length),
+    }
+}
+
+fn failed(error: &io::Error) -> Lost {
+    Lost::new(LostKind::Closed, error.to_string())
 }
 
 impl Future for Driver {

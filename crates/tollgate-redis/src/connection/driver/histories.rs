@@ -16,7 +16,7 @@ use crate::connection::{
     error::CallErrorKind,
     node::CommandQueue,
     options::NodeOptions,
-    resp::Value,
+    resp::{Value, decode},
 };
 
 const CALLS: u64 = 60;
@@ -87,18 +87,10 @@ fn number(text: &str) -> u64 {
 
 /// Takes the first whole command out of `input`.
 fn first_command(input: &mut Vec<u8>) -> Option<Vec<String>> {
-    let text = str::from_utf8(input).expect("commands are text here");
-    let (count, mut rest) = text.strip_prefix('*')?.split_once("\r\n")?;
-    let mut command = Vec::new();
-    for _ in 0..count.parse().expect("a number of arguments") {
-        let (length, more) = rest.strip_prefix('$')?.split_once("\r\n")?;
-        let length: usize = length.parse().expect("a length");
-        command.push(more.get(..length)?.to_owned());
-        rest = more.get(length + 2..)?;
-    }
-    let length = text.len() - rest.len();
+    let (command, length) = decode(input).expect("it can be read")?;
     input.drain(..length);
-    Some(command)
+    let words = command.list().expect("a command is a list").iter();
+    words.map(|word| word.text().map(str::to_owned)).collect()
 }
 
 static SCRIPT: Script = Script::new("return 1");

@@ -9,4 +9,7 @@ mod histories;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::{backlog::Lost, driver::Driver};
+pub(super) use self::{
+    backlog::{Lost, LostKind},
+    driver::Driver,
+};

@@ -14,7 +14,7 @@ use tokio::{
 use crate::connection::{
     breaker::{Breaker, BreakerOptions, BreakerState},
     command::{Command, Script},
-    driver::{Driver, Lost},
+    driver::{Driver, Lost, LostKind},
     error::{CallError, CallErrorKind},
     node::{AnswerFuture, CommandQueue},
     options::NodeOptions,
@@ -73,6 +73,13 @@ impl Bench {
         self.server.write_all(text.as_bytes()).await.unwrap();
     }
 
+    /// The driver has ended the connection, for this reason.
+    async fn is_lost(&mut self, why: &str) {
+        let lost = (&mut self.driver).await.expect("it has not panicked");
+        assert_eq!(lost.kind(), LostKind::Other);
+        assert!(lost.to_string().contains(why), "{lost}");
+    }
+
     /// Lets everything run that can run without time passing.
     async fn settle(&self) {
         for _ in 0..64 {
@@ -102,7 +109,7 @@ async fn a_silent_server_is_dropped_after_half_a_second_although_no_call_waits_a
     let call = bench.call("a");
     bench.received().await;
     assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
-    assert!(matches!((&mut bench.driver).await, Ok(Lost::Silent)));
+    bench.is_lost("silent for too long").await;
     assert_eq!(began.elapsed(), Duration::from_millis(500));
 }
 
@@ -123,7 +130,7 @@ async fn a_server_that_answers_late_is_kept_and_its_answers_count_for_nothing() 
 
 #[tokio::test(start_paused = true)]
 async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() {
-    let bench = by_default(100);
+    let mut bench = by_default(100);
     let calls = [bench.call("a"), bench.call("b"), bench.call("c")];
     let began = Instant::now();
     let kinds = {
@@ -140,7 +147,7 @@ async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() 
             CallErrorKind::Unavailable
         ]
     );
-    assert!(matches!(bench.driver.await, Ok(Lost::Silent)));
+    bench.is_lost("silent for too long").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +180,7 @@ async fn a_replica_is_left_after_every_answer_was_handed_out() {
     let [a, b] = calls;
     assert_eq!(kind(a.await), CallErrorKind::Unavailable);
     assert_eq!(b.await.unwrap(), Value::Integer(2));
-    assert!(matches!((&mut bench.driver).await, Ok(Lost::Refused(code)) if code == "READONLY"));
+    bench.is_lost("answered READONLY").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,7 +212,7 @@ async fn bytes_that_are_no_answer_end_the_connection() {
     bench.received().await;
     bench.answers("HTTP/1.1 400 Bad Command\r\n").await;
     assert_eq!(kind(call.await), CallErrorKind::NoAnswer);
-    assert!(matches!((&mut bench.driver).await, Ok(Lost::Malformed(_))));
+    bench.is_lost("no known mark").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, io, path::Path, path::PathBuf, rc::Rc, sync::Arc};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::connection::{resp::decode, stream::Transport};
 
@@ -32,7 +32,7 @@ pub(crate) fn play(path: &str, say: impl Fn(&[&str]) -> String + Send + Sync + '
 }
 
 /// Serves one connection until its client closes it.
-pub(crate) async fn serve(mut stream: DuplexStream, say: Arc<Say>) {
+pub(crate) async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, say: Arc<Say>) {
     let mut input = Vec::new();
     while let Ok(1..) = stream.read_buf(&mut input).await {
         let mut answers = String::new();

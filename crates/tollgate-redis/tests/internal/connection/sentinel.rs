@@ -8,14 +8,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-};
+use tokio::net::TcpListener;
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{
-    connection::{error::CallErrorKind, options::NodeEvent},
+    connection::{error::CallErrorKind, options::NodeEvent, stream::memory},
     internal_tests::connection::bench::{Bench, calls_of, eventually},
 };
 
@@ -42,20 +39,10 @@ impl Named {
 
 /// Answers each question for the master.
 async fn names(listener: TcpListener, named: Arc<Named>) {
-    while let Ok((mut stream, _)) = listener.accept().await {
-        let mut input = vec![0; 1_024];
-        while let Ok(length @ 1..) = stream.read(&mut input).await {
-            let asked = String::from_utf8_lossy(&input[..length]).into_owned();
-            let commands = asked.split('*').skip(1);
-            let said = commands.map(|command| match command.split("\r\n").nth(2) {
-                Some("SENTINEL") => named.answer(),
-                _ => "-ERR unknown command\r\n".to_owned(),
-            });
-            let said: String = said.collect();
-            if stream.write_all(said.as_bytes()).await.is_err() {
-                break;
-            }
-        }
+    while let Ok((stream, _)) = listener.accept().await {
+        let named = Arc::clone(&named);
+        let say = move |_: &[&str]| named.answer();
+        tokio::spawn(memory::serve(stream, Arc::new(say)));
     }
 }
 
@@ -80,7 +67,7 @@ async fn a_master_that_sentinels_no_longer_name_is_left_although_it_serves() {
     let bench = Bench::start_with(&url, |options| {
         options.sentinel_interval = Duration::from_millis(10);
         // No server is left because a busy machine is late.
-        options.silence = Some(Duration::from_secs(600));
+        options.deadline = Duration::from_secs(60);
     });
     bench.recovers("k").await;
     let asked = named.asked.load(Ordering::Relaxed);
