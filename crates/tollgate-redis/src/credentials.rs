@@ -73,13 +73,10 @@ pub struct Credentials {
 impl Credentials {
     /// The credentials of this user of the server's access list.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
-        Self {
-            login: Login {
-                user: Some(user.into()),
-                password: Some(password.into()),
-            },
-            expires_in: None,
-        }
+        let user = Some(user.into());
+        let mut credentials = Self::password(password);
+        credentials.login.user = user;
+        credentials
     }
 
     /// The password of a server with one for everybody: `requirepass`.

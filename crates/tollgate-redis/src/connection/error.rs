@@ -106,12 +106,7 @@ impl CallError {
     pub(super) fn weighs(&self) -> bool {
         match self.kind {
             CallErrorKind::Unavailable => code_of(self.line()) != "CLUSTERDOWN",
-            CallErrorKind::NotSent | CallErrorKind::NoAnswer => true,
-            CallErrorKind::NotWritable
-            | CallErrorKind::TryAgain
-            | CallErrorKind::Misconfigured
-            | CallErrorKind::Protocol
-            | CallErrorKind::Overloaded => false,
+            kind => matches!(kind, CallErrorKind::NotSent | CallErrorKind::NoAnswer),
         }
     }
 }

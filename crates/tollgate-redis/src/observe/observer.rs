@@ -154,30 +154,32 @@ impl Observer {
         }
     }
 
-    /// Other instances have this many other quotas for a rule of this instance.
-    pub(crate) fn quota_conflicts(&self, rule: &str, others: usize) {
+    /// Other instances have this many other quotas for a rule of this instance. `lasting`: what there is here and elsewhere, once that
+    /// has gone on for longer than a deployment takes.
+    pub(crate) fn quota_conflicts(&self, rule: &str, others: usize, lasting: Option<[String; 2]>) {
         #[cfg(feature = "metrics")]
         gauge!(names::QUOTA_CONFLICTS, "rule" => rule.to_owned()).set(others as f64);
+        if let Some([here, elsewhere]) = lasting {
+            log!(error: rule, here, elsewhere,
+                "two quotas have counted against one state for ten minutes: give the rule the same quota in every service of the \
+                 namespace, or another name in one of them");
+        }
     }
 
-    /// Another instance has had another quota for a rule for longer than a deployment takes. Once for each time that it begins.
-    pub(crate) fn quotas_differ(&self, rule: &str, here: &str, elsewhere: &str) {
-        log!(error: rule, here, elsewhere,
-            "two quotas have counted against one state for ten minutes: give the rule the same quota in every service of the \
-             namespace, or another name in one of them");
-    }
-
-    /// Instances of the namespace write keys in this many other ways, and share no state with this one.
-    pub(crate) fn key_conflicts(&self, others: usize) {
+    /// Instances of the namespace write keys in this many other ways, and share no state with this one. `new`: those that have come.
+    pub(crate) fn key_conflicts<'a>(
+        &self,
+        others: usize,
+        here: &str,
+        new: impl Iterator<Item = &'a String>,
+    ) {
         #[cfg(feature = "metrics")]
         self.gauge(names::KEY_CONFLICTS, others as f64);
-    }
-
-    /// An instance that writes keys otherwise has come. Once for each time that it begins.
-    pub(crate) fn keys_differ(&self, here: &str, elsewhere: &str) {
-        log!(error: here, elsewhere,
-            "an instance of the namespace writes the keys of clients by another secret or partition, so that each client has two \
-             budgets: give all of them the same, or change the secret in the three steps of `Keys`");
+        for elsewhere in new {
+            log!(error: here, elsewhere,
+                "an instance of the namespace writes the keys of clients by another secret or partition, so that each client has \
+                 two budgets: give all of them the same, or change the secret in the three steps of `Keys`");
+        }
     }
 
     /// This process holds so much now, if it was looked at, and so much has happened to it.
@@ -228,7 +230,7 @@ impl Observer {
         }
         match event {
             #[cfg(feature = "tracing")]
-            NodeEvent::Connected(peer) if self.standings.may_log_peer(node, peer) => {
+            NodeEvent::Connected(peer) if self.standings.is_new_peer(node, peer) => {
                 log!(info: node, %peer, "connected to Redis");
             }
             NodeEvent::NotLoggedInAnew(why) if self.may_log() => {

@@ -23,8 +23,8 @@ struct Standing {
     is_down: bool,
     is_connected: bool,
     is_open: bool,
-    /// The server of the last line about a connection, and when it was.
-    peer: Option<(Instant, Arc<str>)>,
+    /// The server of the last line about a connection.
+    peer: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +45,11 @@ impl Standings {
         may
     }
 
-    /// Whether a connection to this server may be logged: at most once in a while, unless it is another one than before.
-    pub(super) fn may_log_peer(&self, node: &str, peer: &Arc<str>) -> bool {
-        let now = Instant::now();
+    /// Whether a connection to this server is logged: if it is another one than before.
+    pub(super) fn is_new_peer(&self, node: &str, peer: &Arc<str>) -> bool {
         let mut nodes = lock(&self.nodes);
         let last = &mut nodes.entry(node.into()).or_default().peer;
-        let may = (last.as_ref())
-            .is_none_or(|(at, last)| last != peer || now.duration_since(*at) >= PAUSE);
-        if may {
-            *last = Some((now, Arc::clone(peer)));
-        }
-        may
+        last.replace(Arc::clone(peer)).as_ref() != Some(peer)
     }
 
     /// What an event changes for requests.

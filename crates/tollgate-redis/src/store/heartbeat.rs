@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    mem,
     num::NonZeroU32,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -71,14 +70,10 @@ impl Heart {
     /// Until the store ends it.
     pub(super) async fn beat(mut self) {
         let mut pause = FIRST;
-        let mut is_first = true;
         loop {
             sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
             if self.is_counted().await {
-                pause = match mem::take(&mut is_first) {
-                    true => SECOND,
-                    false => INTERVAL,
-                };
+                pause = if pause == FIRST { SECOND } else { INTERVAL };
                 self.compare().await;
             }
         }
@@ -133,24 +128,14 @@ impl Heart {
         };
         let mut all = read_quotas(members.iter().filter_map(Value::text));
         let tagged = all.remove("").unwrap_or_default();
-        self.compare_tags(&tags, &tagged);
-        for (rule, others, lasting) in self.conflicts.compare(&own, &all, Instant::now()) {
-            shared.observer.quota_conflicts(rule, others);
-            if let Some([here, elsewhere]) = lasting {
-                shared.observer.quotas_differ(rule, &here, &elsewhere);
-            }
-        }
-    }
-
-    fn compare_tags(&mut self, own: &str, all: &BTreeSet<String>) {
-        let observer = &self.shared.observer;
-        let strangers = all.iter().filter(|other| !meet(own, other)).cloned();
+        let strangers = tagged.into_iter().filter(|other| !meet(&tags, other));
         let strangers: BTreeSet<_> = strangers.collect();
-        observer.key_conflicts(strangers.len());
-        for stranger in strangers.difference(&self.strangers) {
-            observer.keys_differ(own, stranger);
-        }
+        let new = strangers.difference(&self.strangers);
+        shared.observer.key_conflicts(strangers.len(), &tags, new);
         self.strangers = strangers;
+        for (rule, others, lasting) in self.conflicts.compare(&own, &all, Instant::now()) {
+            shared.observer.quota_conflicts(rule, others, lasting);
+        }
     }
 }
 
@@ -275,10 +260,30 @@ fn quota_in_words(quota: &Quota) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use tollgate_core::{HOUR, MINUTE, SECOND};
 
     use super::*;
-    use crate::keys::keys::Secret;
+    use crate::{connection::stream::memory, keys::keys::Secret, store::redis_store::RedisStore};
+
+    /// A Redis that has begun anew has heard fewer.
+    #[tokio::test(start_paused = true)]
+    async fn fewer_instances_are_believed_after_half_a_minute() {
+        let count = Arc::new(AtomicU32::new(4));
+        let counted = Arc::clone(&count);
+        memory::play("/beats", move |words| match words {
+            [.., "0", _] => format!(":{}\r\n", counted.load(Ordering::Relaxed)),
+            _ => "*0\r\n".to_owned(),
+        });
+        let store = RedisStore::builder("unix:///beats", "shop", Keys::plain()).connect();
+        let store = store.expect("a valid address and a runtime");
+        for (told, after, known) in [(4, 2, 4), (1, 20, 4), (1, 30, 1), (4, 7, 4)] {
+            count.store(told, Ordering::Relaxed);
+            sleep(Duration::from_secs(after)).await;
+            assert_eq!(store.instances(), known, "{told} for {after} s");
+        }
+    }
 
     fn secret(byte: u8) -> Secret {
         Secret::from_bytes([byte; 32]).expect("32 bytes")

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     future::Future,
     pin::Pin,
     sync::{Arc, Weak, atomic::Ordering},
@@ -70,16 +70,15 @@ impl RuleSetContext {
 
     /// Remembers what a ledger knows, until as many calls have taken it back.
     pub(super) fn set_base(&self, check: &Check, used: Option<u64>) {
-        let mut bases = lock(&self.bases);
-        match (bases.entry((check.rule(), check.key())), used) {
-            (Entry::Occupied(mut entry), Some(used)) => {
-                let (base, requests) = entry.get_mut();
-                (*base, *requests) = ((*base).max(used), *requests + 1);
+        let (mut bases, key) = (lock(&self.bases), (check.rule(), check.key()));
+        if let Some(used) = used {
+            let (base, requests) = bases.entry(key).or_default();
+            (*base, *requests) = ((*base).max(used), *requests + 1);
+        } else if let Some((_, requests)) = bases.get_mut(&key) {
+            *requests -= 1;
+            if *requests == 0 {
+                bases.remove(&key);
             }
-            (Entry::Vacant(entry), Some(used)) => drop(entry.insert((used, 1))),
-            (Entry::Occupied(mut entry), None) if entry.get().1 > 1 => entry.get_mut().1 -= 1,
-            (Entry::Occupied(entry), None) => drop(entry.remove()),
-            (Entry::Vacant(_), None) => {}
         }
     }
 

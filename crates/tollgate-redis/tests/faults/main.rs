@@ -13,4 +13,3 @@ mod flood;
 mod ids;
 mod partial;
 mod reservations;
-mod young;

@@ -32,12 +32,20 @@ struct Encrypted {
 impl Encrypted {
     /// A server with a certificate for 127.0.0.1.
     async fn start() -> Self {
-        Self::start_with(&[]).await
+        Self::named(&["127.0.0.1"], &[]).await
     }
 
-    /// The same, with more arguments.
-    async fn start_with(args: &[&str]) -> Self {
-        Self::named(&["127.0.0.1"], args).await
+    /// A cluster of one server with a certificate for these names and numbers.
+    async fn cluster(names: &[&str], args: &[&str]) -> Self {
+        let bus_port = free_port().to_string();
+        // Without `--tls-cluster` servers announce the port that is not encrypted.
+        let usual = "--cluster-enabled yes --tls-cluster yes --cluster-port";
+        let usual = usual.split(' ').chain([&*bus_port]);
+        let args: Vec<_> = usual.chain(args.iter().copied()).collect();
+        let encrypted = Self::named(names, &args).await;
+        let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+        assert_eq!(encrypted.server.command(&all).await, "+OK\r\n");
+        encrypted
     }
 
     /// A server with a certificate for these names and numbers.
@@ -111,20 +119,8 @@ async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
 
 #[tokio::test]
 async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
-    let bus_port = free_port().to_string();
-    let args = [
-        "--cluster-enabled",
-        "yes",
-        "--cluster-port",
-        &bus_port,
-        // Without it servers announce the port that is not encrypted.
-        "--tls-cluster",
-        "yes",
-    ];
-    let encrypted = Encrypted::start_with(&args).await;
     // Alone, it does not know its own address, and gives none.
-    let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
-    assert_eq!(encrypted.server.command(&all).await, "+OK\r\n");
+    let encrypted = Encrypted::cluster(&["127.0.0.1"], &[]).await;
     let user = ["ACL", "SETUSER", "rl", "on", ">pass", "~*", "+@all"];
     assert_eq!(encrypted.server.command(&user).await, "+OK\r\n");
     let url = format!("rediss-cluster://rl:pass@127.0.0.1:{}", encrypted.port);
@@ -143,20 +139,8 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
 
 /// A cluster of one server, which announces a number at which it is not reached, and has a certificate for `name`.
 async fn behind_a_nat(name: &str) -> (Encrypted, ClusterBench) {
-    let bus_port = free_port().to_string();
-    let args = [
-        "--cluster-enabled",
-        "yes",
-        "--cluster-port",
-        &bus_port,
-        "--tls-cluster",
-        "yes",
-        "--cluster-announce-ip",
-        ANNOUNCED,
-    ];
-    let encrypted = Encrypted::named(&["localhost", name], &args).await;
-    let all = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
-    assert_eq!(encrypted.server.command(&all).await, "+OK\r\n");
+    let announces = ["--cluster-announce-ip", ANNOUNCED];
+    let encrypted = Encrypted::cluster(&["localhost", name], &announces).await;
     let security = encrypted.trusting(&[&encrypted.certificate]);
     // The server that the address names has a certificate for that name in any case.
     let url = format!("rediss-cluster://localhost:{}", encrypted.port);

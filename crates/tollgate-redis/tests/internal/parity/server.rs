@@ -6,7 +6,7 @@ use tollgate_test_servers::{
 };
 
 use crate::{
-    internal_tests::scripted::{connect, push, run, run_with},
+    internal_tests::scripted::{connect, push, run},
     script::args::ScriptCall,
 };
 
@@ -102,12 +102,6 @@ impl Server {
             states,
             between: (begun, ended),
         }
-    }
-
-    /// Runs the script with keys and arguments as they are.
-    pub(crate) fn evaluate(&mut self, keys: &[&[u8]], args: &[&[u8]]) -> Value {
-        let (keys, args) = (keys.iter().copied(), args.iter().copied());
-        run_with(&mut self.connection, keys, args)
     }
 
     pub(crate) fn command(&mut self, words: &[&[u8]]) -> Value {

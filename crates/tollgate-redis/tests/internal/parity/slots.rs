@@ -1,26 +1,32 @@
 //! Slots beside the state machine of the prefilter, which a model checker has explored.
 
+use std::time::Duration;
+
 use redis::Value;
+use tollgate_core::{Check, Quota, Rule, RuleSet, SECOND, store::Fingerprint};
 use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner, SlotReply};
 use tollgate_test_reference::{SlotGrantor, SlotState};
 use tollgate_test_servers::{numbers::Numbers, redis_client::Integers as _};
 
-use crate::internal_tests::parity::{holds::histories, server::Server};
+use crate::{
+    internal_tests::parity::{holds::histories, server::Server},
+    keys::keyspace::{Keyspace, Partition},
+    script::{
+        args::{Operation, ScriptCall},
+        encoder::Encoder,
+    },
+};
 
 const STEPS: u64 = 400;
 
-/// Added to each time to live, in ms: no state expires by the clock of the server while the history has one of its own.
-const MARGIN: f64 = 1e12;
+/// Added to each time to live: no state expires by the clock of the server while the history has one of its own.
+const MARGIN: Duration = Duration::from_secs(1_000_000_000);
 
-/// What happens in the request of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum With {
-    Nothing,
-    /// Another rule, which admits the request or denies it, and whether its check comes first.
-    Another {
-        admits: bool,
-        is_first: bool,
-    },
+/// Of another rule in the request of a message: whether it admits the request, and whether its check comes first.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    admits: bool,
+    is_first: bool,
 }
 
 #[test]
@@ -46,6 +52,11 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
     let mut state = SlotState::default();
     let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
     let mut sent = 0;
+    let key = call(None, &rule_set(1, 1), &[units(0)], None)
+        .keys()
+        .next()
+        .expect("one")
+        .to_vec();
     // How often it went each way, so that each is seen.
     let mut seen = [0; 3];
     for step in 0..STEPS {
@@ -60,7 +71,7 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
         if by_server {
             // A state whose time is up is gone, to the millisecond, and with it the number of the last grant.
             server.stand_at(now);
-            if server.state_of(b"slots").is_none() {
+            if server.state_of(&key).is_none() {
                 state = SlotState::default();
             }
         }
@@ -78,31 +89,29 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             want: numbers.of(&[0, 1, 1, 1, 2, 4]) as u32,
             is_exact: numbers.one_in(2),
         };
-        let with = match numbers.below(4) {
-            0 if message.want > 0 => With::Another {
-                admits: numbers.one_in(2),
-                is_first: numbers.one_in(2),
-            },
-            _ => With::Nothing,
-        };
+        let is_with_other = numbers.below(4) == 0 && message.want > 0;
+        let other = is_with_other.then(|| Other {
+            admits: numbers.one_in(2),
+            is_first: numbers.one_in(2),
+        });
         let fits = grantor.decide(&mut state.clone(), now, &message);
-        let is_denied = matches!(with, With::Another { admits: false, .. });
+        let is_denied = other.is_some_and(|other| !other.admits);
         let reply = match is_denied {
             true => grantor.deny(&mut state, now, &message),
             false => grantor.decide(&mut state, now, &message),
         };
-        let here = format_args!("seed {seed}, step {step}, {message:?}, {with:?}");
-        let check = check(&message, limit, term, with);
-        let other = other(with);
-        let is_first = matches!(with, With::Another { is_first: true, .. });
-        let time = [(now as f64).to_le_bytes(), MARGIN.to_le_bytes()].concat();
-        let mut args = vec![check.as_slice()];
-        if let Some(other) = &other {
-            args.insert(usize::from(!is_first), other);
+        let here = format_args!("seed {seed}, step {step}, {message:?}, {other:?}");
+        let rules = rule_set(limit, term);
+        let time = (!by_server).then_some(now);
+        let is_first = other.is_some_and(|other| other.is_first);
+        let mut checks = vec![units(message.want)];
+        if let Some(other) = other {
+            let cost = if other.admits { 1 } else { 2_000_000 };
+            checks.insert(usize::from(!is_first), Check::new(1, units(1).key(), cost));
         }
-        let time_args: &[u8] = if by_server { &[] } else { &time };
-        args.insert(0, time_args);
-        let answer = server.evaluate(&[b"slots", b"other"], &args).integers();
+        let answer = server
+            .run(&call(time, &rules, &checks, Some(&message)))
+            .integers();
         let free = i64::from(limit) - grantor.used(&state, now) as i64;
         let [retry, left] = numbers_of(&message, &reply, &fits, is_denied, limit);
         let expected = [retry, free, left];
@@ -117,18 +126,19 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             .filter(|owner| owner.expires_at > now)
             .map(|owner| owner.count)
             .sum();
-        for units in [0, 1, 3] {
-            let look = [time_args, &look(units, limit, term)];
-            let answer = server.evaluate(&[b"slots"], &look).integers();
+        for want in [0, 1, 3] {
+            let answer = server
+                .run(&call(time, &rules, &[units(want)], None))
+                .integers();
             let fits = match () {
-                () if units > limit => -2,
-                () if units == 0 || used + units <= limit => -1,
+                () if want > limit => -2,
+                () if want == 0 || used + want <= limit => -1,
                 () => 0,
             };
             let free = i64::from(limit) - i64::from(used);
-            assert_eq!(answer[1..3], [fits, free], "{units}, {here}");
+            assert_eq!(answer[1..3], [fits, free], "{want}, {here}");
         }
-        let (written, lives) = server.state_of(b"slots").unwrap_or_default();
+        let (written, lives) = server.state_of(&key).unwrap_or_default();
         if reply.outcome == SlotOutcome::Stale {
             continue;
         }
@@ -161,59 +171,49 @@ fn numbers_of(
     [retry, if reply.is_new { -1 - left } else { left }]
 }
 
-fn check(message: &SlotMessage, limit: u32, term: u64, with: With) -> Vec<u8> {
-    let more = matches!(
-        with,
-        With::Another {
-            is_first: false,
-            ..
+fn units(units: u32) -> Check {
+    Check::new(0, Fingerprint::from_bits(7), units.into())
+}
+
+/// A rule of slots, and one next to it.
+fn rule_set(limit: u32, term: u64) -> Encoder {
+    let rules = RuleSet::new([
+        Rule::new("slots", Quota::concurrent(limit.into())),
+        Rule::new("other", Quota::fixed_window(1_000_000, SECOND)),
+    ]);
+    let keyspace = Keyspace::new("tg", Partition::One).expect("letters");
+    let term = Duration::from_micros(term);
+    Encoder::with_slot_term(&rules.expect("valid rules"), keyspace, term).expect("no partition")
+}
+
+/// A request with a message, or one that only looks; by the server's clock where no time is given.
+fn call(
+    now: Option<u64>,
+    rules: &Encoder,
+    checks: &[Check],
+    message: Option<&SlotMessage>,
+) -> ScriptCall {
+    let mut call = now.map_or_else(ScriptCall::new, |now| ScriptCall::at(now, MARGIN));
+    let is_added = match message {
+        None => call.peek(rules, checks).is_some(),
+        Some(message) if message.want == 0 => {
+            (call.tell_slots(rules, &checks[0], None, message, None)).is_some()
         }
-    );
-    let mut check = head(more, 1, message.want);
-    check.extend(quota(limit, term));
-    check.extend(message.owner.0.to_le_bytes());
-    check.extend((message.seq as f64).to_le_bytes());
-    check.extend(message.lo.to_le_bytes());
-    check.extend(message.hi.to_le_bytes());
-    check.push(u8::from(message.is_exact));
-    check
-}
-
-/// A check without a message, which only looks.
-fn look(units: u32, limit: u32, term: u64) -> Vec<u8> {
-    let mut look = head(false, 1, units);
-    look[0] = 1;
-    look.extend(quota(limit, term));
-    look
-}
-
-fn quota(limit: u32, term: u64) -> Vec<u8> {
-    let mut quota = vec![22];
-    quota.extend((term as f64).to_le_bytes());
-    quota.extend(f64::from(limit).to_le_bytes());
-    quota.extend([0; 4]);
-    quota
-}
-
-/// A check of a fixed window that admits everything, or of one unit more than it has.
-fn other(with: With) -> Option<Vec<u8>> {
-    let With::Another { admits, is_first } = with else {
-        return None;
+        Some(message) => {
+            let what = Operation::Take;
+            let layout = call.request(
+                rules,
+                checks,
+                what,
+                u64::MAX,
+                |_| true,
+                |_, _, _| Some(*message),
+            );
+            layout.is_some()
+        }
     };
-    let mut check = head(is_first, 2, if admits { 1 } else { 2_000_000 });
-    check.push(18);
-    check.extend(1_000_000_f64.to_le_bytes());
-    check.extend(1_000_000_f64.to_le_bytes());
-    check.extend([0; 4]);
-    Some(check)
-}
-
-/// A take of an enforced rule.
-fn head(more: bool, key: u16, units: u32) -> Vec<u8> {
-    let mut head = vec![0, 0, u8::from(more)];
-    head.extend(key.to_le_bytes());
-    head.extend(f64::from(units).to_le_bytes());
-    head
+    assert!(is_added);
+    call
 }
 
 fn bytes(state: &SlotState, limit: u32, term: u64) -> Vec<u8> {
@@ -235,20 +235,20 @@ fn bytes(state: &SlotState, limit: u32, term: u64) -> Vec<u8> {
 #[test]
 fn a_value_that_is_not_of_slots_is_left_alone() {
     let mut server = Server::start();
+    let message = SlotMessage {
+        owner: SlotOwner(1),
+        seq: 1,
+        lo: 0,
+        hi: 0,
+        want: 1,
+        is_exact: true,
+    };
+    let call = call(None, &rule_set(1, 15_000_000), &[units(1)], Some(&message));
+    let key = call.keys().next().expect("one");
     for value in [&b"x"[..], &[22; 30], &[17; 29]] {
-        server.command(&[b"SET", b"slots", value]);
-        let message = SlotMessage {
-            owner: SlotOwner(1),
-            seq: 1,
-            lo: 0,
-            hi: 0,
-            want: 1,
-            is_exact: true,
-        };
-        let check = check(&message, 1, 15_000_000, With::Nothing);
-        let answer = server.evaluate(&[b"slots", b"other"], &[b"", &check]);
-        assert_eq!(answer.integers()[1..], [-3, 0, 0]);
-        let left = server.command(&[b"GET", b"slots"]);
+        server.command(&[b"SET", key, value]);
+        assert_eq!(server.run(&call).integers()[1..], [-3, 0, 0]);
+        let left = server.command(&[b"GET", key]);
         assert_eq!(left, Value::BulkString(value.to_vec()));
     }
 }
