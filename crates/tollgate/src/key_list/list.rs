@@ -140,7 +140,7 @@ impl KeyList {
             })
     }
 
-    /// Whether it has the one part of this key, or a network that holds all addresses of it.
+    /// Whether it has the one part of this key, or networks that hold all addresses of it.
     #[must_use]
     pub fn has_key(&self, key: &KeyBuf) -> bool {
         let Some((kind, part)) = only_value(key) else {

@@ -1,151 +1,109 @@
-//! The networks of an address family, in the order of their first addresses.
+//! The networks of an address family, as ranges of addresses.
+
+use std::cmp::Reverse;
 
 use tollgate_core::{Clock, Tick};
 
-/// How many networks a place of the index stands for, if they are spread evenly.
+/// How many ranges a place of the index stands for, if they are spread evenly.
 const EACH: usize = 8;
-/// The parent of a network that lies in no other one.
-const NONE: u32 = u32::MAX;
 
-/// Finds the last network that begins at an address or before it, however many lengths there are: the first bits of the address lead to
-/// a few networks, which are searched by halves. With ends an IPv4 network takes 21 bytes at most, and one of IPv6 37.
-///
-/// A network that lies in another one is left out, unless its end is later: then the inner one decides for its addresses.
+/// Finds the range that an address is in, however many networks there are and of whatever lengths: the first bits of the address lead to
+/// a few ranges, which are searched by halves.
 #[derive(Default)]
 pub(super) struct Networks<T> {
-    networks: Box<[Prefix<T>]>,
-    /// How many networks begin before each place of the addresses from the first network on, and how many bits of an address say less
-    /// than its place.
+    /// Where each range begins. It ends where the next one begins.
+    begins: Box<[T]>,
+    /// Until when the addresses of a range are in a network. 0: they are in none.
+    ends: Box<[Tick]>,
+    /// How many ranges begin before each place of the addresses from the first range on, and how many bits of an address say less than
+    /// its place.
     index: Box<[u32]>,
     shift: u32,
-    /// The network in which each one lies; empty if none does.
-    parents: Box<[u32]>,
-    /// Empty if none has an end.
-    ends: Box<[Tick]>,
-    /// How many there are, also those that are left out.
+    /// How many networks these are.
     pub(super) len: usize,
 }
 
-/// A network whose first bits are these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Prefix<T> {
-    pub(super) first: T,
-    pub(super) length: u8,
-}
-
-/// An address of a family: of IPv6 in halves, whose alignment costs less.
-pub(super) trait Address: Copy + Default + Ord {
-    const BITS: u8;
-
-    fn bits(self) -> u128;
-}
-
-impl Address for u32 {
-    const BITS: u8 = 32;
-
-    fn bits(self) -> u128 {
-        self.into()
-    }
-}
-
-impl Address for [u64; 2] {
-    const BITS: u8 = 128;
-
-    fn bits(self) -> u128 {
-        u128::from(self[0]) << 64 | u128::from(self[1])
-    }
-}
-
-impl<T: Address> Prefix<T> {
-    fn holds(self, address: T) -> bool {
-        // A length is at least 1.
-        (self.first.bits() ^ address.bits()) >> (T::BITS - self.length) == 0
-    }
-}
-
-impl<T: Address> Networks<T> {
-    /// Of networks with their ends. Of two ends of one the later one counts.
-    pub(super) fn new(mut all: Vec<(Prefix<T>, Tick)>) -> Self {
-        // The later end comes first, and so does the outer one of two networks that begin at one address.
-        all.sort_unstable_by_key(|(network, until)| (*network, Tick::MAX - until));
-        all.dedup_by_key(|(network, _)| *network);
-        let (len, mut kept) = (all.len(), Vec::<(Prefix<T>, Tick, u32)>::new());
-        let mut around = Vec::<u32>::new();
-        for (network, until) in all {
-            while let Some(last) = around.last()
-                && !kept[*last as usize].0.holds(network.first)
-            {
-                around.pop();
+impl<T: Copy + Default + Ord + Into<u128> + TryFrom<u128>> Networks<T> {
+    /// Of networks, from their first addresses to their last, with their ends. Of several that hold an address the latest end counts.
+    pub(super) fn new(networks: impl Iterator<Item = (u128, u128, Tick)>) -> Self {
+        let mut all: Vec<_> = networks.collect();
+        // The outer one of two networks that begin at one address comes first, and so does the later end.
+        all.sort_unstable_by_key(|(first, last, until)| (*first, Reverse((*last, *until))));
+        all.dedup_by_key(|(first, last, _)| (*first, *last));
+        let len = all.len();
+        let (mut begins, mut ends) = (Vec::<u128>::new(), Vec::<Tick>::new());
+        let mut begin = |at, until| {
+            if begins.last() == Some(&at) {
+                begins.pop();
+                ends.pop();
             }
-            let parent = around.last().copied();
-            if parent.is_none_or(|parent| kept[parent as usize].1 < until) {
-                around.push(kept.len() as u32);
-                kept.push((network, until, parent.unwrap_or(NONE)));
+            if ends.last().copied().unwrap_or(0) != until {
+                begins.push(at);
+                ends.push(until);
             }
+        };
+        // The last addresses of the networks around the present one, and the latest ends up to each.
+        let mut around = Vec::<(u128, Tick)>::new();
+        for (first, last, until) in all.into_iter().chain([(u128::MAX, u128::MAX, 0)]) {
+            while let Some((before, _)) = around.pop_if(|(last, _)| *last < first) {
+                begin(before + 1, around.last().map_or(0, |(_, until)| *until));
+            }
+            let until = around.last().map_or(until, |(_, outer)| until.max(*outer));
+            around.push((last, until));
+            begin(first, until);
         }
-        let [Some(first), Some(last)] =
-            [kept.first(), kept.last()].map(|it| it.map(|(network, ..)| network.first.bits()))
+        // What begins behind the last address begins nowhere.
+        let begins: Vec<T> = begins.iter().flat_map(|it| T::try_from(*it)).collect();
+        ends.truncate(begins.len());
+        let [Some(first), Some(last)] = [begins.first(), begins.last()].map(|it| it.map(bits))
         else {
             return Self::default();
         };
         // Two at least, so that a shift is by less than all bits.
-        let places = (kept.len() / EACH).next_power_of_two().max(2);
+        let places = (begins.len() / EACH).next_power_of_two().max(2);
         let shift = (u128::BITS - (last - first).leading_zeros()).saturating_sub(places.ilog2());
-        let place = |network: &Prefix<T>| ((network.first.bits() - first) >> shift) as usize;
         let (mut index, mut begun) = (Vec::with_capacity(places + 1), 0);
         for at in 0..=places {
-            begun += kept[begun..].partition_point(|(network, ..)| place(network) < at);
+            begun += begins[begun..].partition_point(|it| (bits(it) - first) >> shift < at as u128);
             index.push(begun as u32);
         }
-        let has_parents = kept.iter().any(|(.., parent)| *parent != NONE);
-        let has_ends = kept.iter().any(|(_, until, _)| *until < Tick::MAX);
-        let (parents, ends) = (
-            kept.iter().filter(|_| has_parents).map(|it| it.2).collect(),
-            kept.iter().filter(|_| has_ends).map(|it| it.1).collect(),
-        );
         Self {
-            networks: kept.iter().map(|(network, ..)| *network).collect(),
+            begins: begins.into(),
+            ends: ends.into(),
             index: index.into(),
             shift,
-            parents,
-            ends,
             len,
         }
     }
 
-    /// Whether one holds this address, of which the first `known` bits are known.
-    pub(super) fn hold(&self, address: T, known: u8) -> bool {
-        let Some(from) = self.networks.first() else {
+    /// Whether networks hold all addresses whose first `known` bits are those of this one.
+    pub(super) fn hold(&self, address: u128, known: u8) -> bool {
+        let unknown = (size_of::<T>() as u32 * 8).saturating_sub(known.into());
+        let unknown = u128::MAX.checked_shr(u128::BITS - unknown).unwrap_or(0);
+        let (first, last) = (address & !unknown, address | unknown);
+        let from = self.begins.first().map(bits);
+        let Some(behind) = from.and_then(|from| first.checked_sub(from)) else {
             return false;
         };
-        let Some(behind) = address.bits().checked_sub(from.first.bits()) else {
-            return false;
-        };
-        let last = self.index.len() - 2;
-        let place = usize::try_from(behind >> self.shift).map_or(last, |place| place.min(last));
+        let most = self.index.len() - 2;
+        let place = usize::try_from(behind >> self.shift).map_or(most, |place| place.min(most));
         let [begun, end] = [self.index[place], self.index[place + 1]].map(|it| it as usize);
-        let few = &self.networks[begun..end];
-        let before = begun + few.partition_point(|network| network.first <= address);
-        let Some(mut at) = before.checked_sub(1) else {
-            return false;
-        };
-        loop {
-            let network = self.networks[at];
-            if network.length <= known && network.holds(address) {
-                return self.ends.get(at).is_none_or(|end| is_before(*end));
-            }
-            match self.parents.get(at) {
-                Some(parent) if *parent != NONE => at = *parent as usize,
-                _ => return false,
-            }
-        }
+        let few = &self.begins[begun..end];
+        // The first range of all begins before it.
+        let at = begun + few.partition_point(|it| bits(it) <= first) - 1;
+        let ranges = self.begins[at..].iter().zip(&self.ends[at..]);
+        let mut ranges = ranges.take_while(|(begin, _)| bits(*begin) <= last);
+        ranges.all(|(_, end)| is_before(*end))
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let networks = size_of_val(&*self.networks) + size_of_val(&*self.index);
-        networks + size_of_val(&*self.parents) + size_of_val(&*self.ends)
+        size_of_val(&*self.begins) + size_of_val(&*self.ends) + size_of_val(&*self.index)
     }
+}
+
+fn bits<T: Copy + Into<u128>>(address: &T) -> u128 {
+    (*address).into()
 }
 
 /// Whether it is before the end of an entry.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     time::UNIX_EPOCH,
 };
 
@@ -12,7 +12,7 @@ use tollgate_core::{Quota, Tick};
 
 use crate::{
     key::network,
-    key_list::networks::{Networks, Prefix, is_before},
+    key_list::networks::{Networks, is_before},
 };
 
 /// The keys and networks of a list.
@@ -20,30 +20,22 @@ use crate::{
 pub(super) struct Set {
     keys: KeyTable,
     v4: Networks<u32>,
-    v6: Networks<[u64; 2]>,
+    v6: Networks<u128>,
 }
 
 impl Set {
     /// Of keys by their hashes, and of networks. Each has its end.
     pub(super) fn new(keys: &[(u64, Tick)], networks: &[(IpNet, Tick)]) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (network, until) in networks {
-            let length = network.prefix_len();
-            match network.network() {
-                IpAddr::V4(first) => {
-                    let first = first.to_bits();
-                    v4.push((Prefix { first, length }, *until));
-                }
-                IpAddr::V6(first) => {
-                    let first = halves(first);
-                    v6.push((Prefix { first, length }, *until));
-                }
-            }
-        }
+        let (v4, v6): (Vec<_>, Vec<_>) = networks
+            .iter()
+            .partition(|(network, _)| network.addr().is_ipv4());
+        let range = |(network, until): &(IpNet, Tick)| {
+            (bits(network.network()), bits(network.broadcast()), *until)
+        };
         Self {
             keys: KeyTable::new(keys),
-            v4: Networks::new(v4),
-            v6: Networks::new(v6),
+            v4: Networks::new(v4.into_iter().map(range)),
+            v6: Networks::new(v6.into_iter().map(range)),
         }
     }
 
@@ -51,11 +43,12 @@ impl Set {
         self.keys.has(hash)
     }
 
-    /// Whether a network holds this address, of which the first `known` bits are known.
+    /// Whether networks hold all addresses whose first `known` bits are those of this one.
     pub(super) fn has_address(&self, address: IpAddr, known: u8) -> bool {
-        match address.to_canonical() {
-            IpAddr::V4(address) => self.v4.hold(address.to_bits(), known),
-            IpAddr::V6(address) => self.v6.hold(halves(address), known),
+        let address = address.to_canonical();
+        match address.is_ipv4() {
+            true => self.v4.hold(bits(address), known),
+            false => self.v6.hold(bits(address), known),
         }
     }
 
@@ -64,9 +57,11 @@ impl Set {
     }
 }
 
-fn halves(address: Ipv6Addr) -> [u64; 2] {
-    let bits = address.to_bits();
-    [(bits >> 64) as u64, bits as u64]
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
 }
 
 /// Hashes of 64 bits: with a million keys, one of 2^44 others passes for one of them.
@@ -198,38 +193,40 @@ mod tests {
             prop_assert_eq!(set.len(), distinct.len());
             for (place, known) in asked {
                 for address in [place.network(), place.broadcast()] {
-                    // A network that is longer than what is known says nothing.
-                    let expected = list.iter().any(|(network, until)| {
-                        network.prefix_len() <= known && network.contains(&address) && *until > 1
-                    });
-                    prop_assert_eq!(set.has_address(address, known), expected, "{} {}", address, known);
+                    let has = |address: IpAddr, known: u8| {
+                        list.iter().any(|(network, until)| {
+                            network.prefix_len() <= known && network.contains(&address) && *until > 1
+                        })
+                    };
+                    let found = set.has_address(address, known);
+                    prop_assert!(found || !has(address, known), "{address} {known}");
+                    // All addresses may be those of several networks.
+                    prop_assert!(!found || has(address, 128), "{address} {known}");
+                    prop_assert_eq!(set.has_address(address, 128), has(address, 128), "{}", address);
                 }
             }
         }
     }
 
     #[test]
-    fn networks_of_one_place_and_of_any_lengths_take_at_most_forty_bytes_each() {
+    fn networks_of_one_place_and_of_any_lengths_take_at_most_52_bytes_each() {
         let mixed = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for spread in [0, 40] {
             // The half of them lies in the other half, with later ends.
-            let first = |n: u64| [mixed(n / 2) >> spread, (n % 2) << 40];
-            let prefix = |n: u64| Prefix {
-                first: first(n),
-                length: 64 + 24 * (n % 2) as u8,
+            let first = |n: u64| u128::from(mixed(n / 2) >> spread) << 64 | u128::from(n % 2) << 40;
+            let range = |n: u64| {
+                let rest = u128::MAX >> (64 + 24 * (n % 2));
+                (first(n), first(n) | rest, Tick::MAX - 1 + n % 2)
             };
-            let all: Vec<_> = (0..20_000)
-                .map(|n| (prefix(n), Tick::MAX - 1 + n % 2))
-                .collect();
-            let networks = Networks::new(all);
+            let networks = Networks::<u128>::new((0..20_000).map(range));
             assert_eq!(networks.len, 20_000);
             assert!(
-                networks.bytes() <= 40 * networks.len,
+                networks.bytes() <= 52 * networks.len,
                 "{}",
                 networks.bytes()
             );
             assert!((0..20_000).all(|n| networks.hold(first(n), 128)));
-            assert!(!networks.hold([1 << 39 | 7, 0], 128));
+            assert!(!networks.hold(1 << 103 | 7, 128));
         }
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
         let of_v4 = ["10.0.0.0/8"].map(|text| (text.parse().expect("a network"), Tick::MAX));
