@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU8, AtomicU32, Ordering},
     },
 };
@@ -20,8 +20,7 @@ use crate::observe::meters::{self, RuleMeters};
 /// This many requests without a key, and none with one, indicate a set-up mistake.
 const KEYLESS_WARNING: u32 = 100;
 
-/// Names may come from clients.
-const MOST_UNKNOWN_PLANS: usize = 8;
+/// The name of an unknown plan may come from a client.
 const LONGEST_NAME: usize = 64;
 
 /// Reports requests without a key and set-up mistakes, and passes the rest on to the limiter's.
@@ -46,7 +45,6 @@ pub(super) enum Metric {
 struct RuleReports {
     name: Arc<str>,
     reported: Reported,
-    unknown_plans: Mutex<Vec<String>>,
     /// The number of requests without a key before the first with one.
     keyless: AtomicU32,
     #[cfg(feature = "metrics")]
@@ -64,6 +62,7 @@ const COST_ABOVE_LIMIT: u8 = 1 << 3;
 const LOOK_UP_FAILED: u8 = 1 << 4;
 /// Any request had a key.
 const KEYED: u8 = 1 << 5;
+const UNKNOWN_PLAN: u8 = 1 << 6;
 
 // Of the layer.
 const WRONG_NAME: u8 = 1;
@@ -94,7 +93,6 @@ impl Observer {
             None => Arc::new(RuleReports {
                 name: Arc::clone(rule.shared_name()),
                 reported: Reported::default(),
-                unknown_plans: Mutex::default(),
                 keyless: AtomicU32::new(0),
                 #[cfg(feature = "metrics")]
                 meters: RuleMeters::default(),
@@ -194,21 +192,14 @@ impl Observer {
         self.of_limiter.look_up_failed(rule);
     }
 
-    /// Reports each name once, and a few names for each rule.
+    /// A request names a plan that its rule does not have.
     pub(crate) fn unknown_plan(&self, rule: &Rule, number: u16, plan: &str) {
-        let Some(reports) = self.rules.get(usize::from(number)) else {
-            return;
-        };
-        let plan: String = plan.chars().take(LONGEST_NAME).collect();
-        let known = reports.unknown_plans.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MOST_UNKNOWN_PLANS && !known.contains(&plan) {
+        if let Some(RuleReports { name, .. }) = self.first(number, UNKNOWN_PLAN) {
+            let plan: String = plan.chars().take(LONGEST_NAME).collect();
             diagnostics::warn(&format!(
-                "rule {:?}: {}; the request counts against the rule's own quota, as with None",
-                reports.name,
+                "rule {name:?}: {}; the request counts against the rule's own quota, as with None",
                 UnknownName::new("plan", &plan, rule.plan_names())
             ));
-            known.push(plan);
         }
     }
 
