@@ -256,6 +256,7 @@ pub mod siblings {
     //! [tollgate-rules](https://docs.rs/tollgate-rules) makes conditions of documents.
 
     pub use crate::{
+        key::trust::network,
         known_condition::{path_matches, words_are},
         path_pattern::PathPattern,
         rate_limit::{Inspection, PartsDecision, RequestPart, RuleEffect, grpc_timeout},

@@ -289,8 +289,8 @@ async fn look_ups_of_a_request_run_at_the_same_time() {
 async fn a_key_whose_first_look_up_finds_nothing_waits_for_no_other() {
     let none = || look_up(|_| async { None::<String> });
     for (by, status, millis) in [
-        (Box::new((none(), lost())) as Box<dyn KeyExtractor>, 401, 0),
-        (Box::new((lost(), none())), 503, 200),
+        (Arc::new((none(), lost())) as Arc<dyn KeyExtractor>, 401, 0),
+        (Arc::new((lost(), none())), 503, 200),
     ] {
         let app = app([per_minute("two", 9).by(by).when_missing(UNAUTHORIZED)]);
         let before = tokio::time::Instant::now();

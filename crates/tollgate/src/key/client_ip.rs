@@ -227,7 +227,7 @@ impl ClientIp {
             Source::Forwarded => self.client(peer, forwarded::entries(headers)),
             Source::SingleHeader(name) => only_address(headers, name).or(peer),
         };
-        client.ok_or_else(|| self.unnamed())
+        client.ok_or_else(no_peer)
     }
 
     fn client(&self, peer: Option<IpAddr>, entries: impl Iterator<Item = Entry>) -> Option<IpAddr> {
@@ -235,20 +235,6 @@ impl ClientIp {
             Some(hops) => hop(hops, entries).or(peer),
             None => self.proxies.first_untrusted(peer, entries),
         }
-    }
-
-    /// The proxy has no address, and names no client.
-    fn unnamed(&self) -> NoKey {
-        let Some(name) = self.header() else {
-            return no_peer();
-        };
-        NoKey::Misconfigured(
-            format!(
-                "the request has no peer address, as on a Unix socket, and its proxy names no client in {name}: let the proxy set it, \
-                 as nginx does with proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for"
-            )
-            .into(),
-        )
     }
 
     fn header(&self) -> Option<HeaderName> {

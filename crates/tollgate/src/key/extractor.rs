@@ -121,11 +121,11 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 fn keep_reason(first: NoKey, second: Extracted) -> Extracted {
     match second {
         Extracted::Key => Extracted::Key,
-        Extracted::Nothing(why) => Extracted::Nothing(first.or(why)),
+        Extracted::Nothing(why) => Extracted::Nothing(first.max(why)),
         // `Absent` adds nothing, so the future needs no second box.
         Extracted::Later(second) if first == NoKey::Absent => Extracted::Later(second),
         Extracted::Later(second) => Extracted::Later(Pending::new(async move {
-            second.await.map_err(|why| first.or(why))
+            second.await.map_err(|why| first.max(why))
         })),
     }
 }
@@ -142,8 +142,8 @@ pub enum Extracted {
     Later(Pending<Result<KeyBuf, NoKey>>),
 }
 
-/// Why there is no key.
-#[derive(Clone, PartialEq, Eq)]
+/// Why there is no key. The more severe reason is the greater one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NoKey {
     /// The request does not carry it.
@@ -158,26 +158,6 @@ pub enum NoKey {
     LookUpFailed,
     /// The service is not set up for the extractor; the text names the call to add.
     Misconfigured(Cow<'static, str>),
-}
-
-impl NoKey {
-    /// The more severe of two reasons, or the first if they are equal.
-    pub(crate) fn or(self, other: Self) -> Self {
-        if other.severity() > self.severity() {
-            other
-        } else {
-            self
-        }
-    }
-
-    fn severity(&self) -> u8 {
-        match self {
-            Self::Absent => 0,
-            Self::Ambiguous => 1,
-            Self::LookUpFailed => 2,
-            Self::Misconfigured(_) => 3,
-        }
-    }
 }
 
 impl fmt::Display for NoKey {
@@ -196,27 +176,20 @@ tollgate_core::debug_fields!(NoKey as Display);
 
 impl std::error::Error for NoKey {}
 
-macro_rules! for_pointer {
-    ($pointer:ident) => {
-        impl<E: KeyExtractor + ?Sized> KeyExtractor for $pointer<E> {
-            fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-                (**self).extract(head, key)
-            }
+impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
+    fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
+        (**self).extract(head, key)
+    }
 
-            fn subject_type(&self) -> Cow<'static, str> {
-                (**self).subject_type()
-            }
+    fn subject_type(&self) -> Cow<'static, str> {
+        (**self).subject_type()
+    }
 
-            fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
-                (**self).client_address(head)
-            }
+    fn client_address(&self, head: &Head<'_>) -> Option<Result<IpAddr, NoKey>> {
+        (**self).client_address(head)
+    }
 
-            fn validate(&self) -> Result<(), String> {
-                (**self).validate()
-            }
-        }
-    };
+    fn validate(&self) -> Result<(), String> {
+        (**self).validate()
+    }
 }
-
-for_pointer!(Arc);
-for_pointer!(Box);

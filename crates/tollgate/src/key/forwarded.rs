@@ -9,9 +9,6 @@ use crate::key::trust::{Entry, MAX_ENTRIES, node};
 /// not at all.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// The maximum number of parameters of an element. RFC 7239 has four.
-const MAX_PARAMETERS: usize = 16;
-
 /// The `for` parameters of all lines, from the last element of the last line on.
 ///
 /// A malformed line is one entry, [`Entry::Broken`]. Lines to the left are read lazily.
@@ -58,24 +55,17 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// The value of `for` in the next element, which ends before a comma or with the line.
     fn element(&mut self) -> Option<Option<&'a [u8]>> {
-        let mut names = SmallVec::<[&[u8]; MAX_PARAMETERS]>::new();
         let mut found = None;
         loop {
             self.skip_spaces();
             let name = self.token();
             if !name.is_empty() {
-                if names.len() == MAX_PARAMETERS
-                    || names.iter().any(|n| n.eq_ignore_ascii_case(name))
-                {
-                    return None;
-                }
-                names.push(name);
                 if self.byte() != Some(b'=') {
                     return None;
                 }
                 let value = self.value()?;
-                if name.eq_ignore_ascii_case(b"for") {
-                    found = Some(value);
+                if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
+                    return None;
                 }
                 self.skip_spaces();
             }

@@ -138,7 +138,7 @@ mod forwarded;
 pub(crate) mod look_ups;
 mod peer;
 mod target;
-mod trust;
+pub(crate) mod trust;
 mod tuple;
 
 pub use tollgate_core::{KeyBuf, KeyPart, PartKind};

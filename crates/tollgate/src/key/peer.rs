@@ -30,12 +30,14 @@ pub(crate) fn peer(head: &Head<'_>) -> Option<IpAddr> {
     // A dual-stack socket reports IPv4 peers as `::ffff:a.b.c.d`. Masked to a prefix they would all share one budget.
     with_peer(head, |peer| peer.ip().to_canonical())
 }
+
 pub(crate) fn no_peer() -> NoKey {
     NoKey::Misconfigured(
         "the request has no peer address: serve axum's router with \
          into_make_service_with_connect_info::<SocketAddr>() and tollgate's feature `axum`, tonic's server with the \
          feature `tonic`, or put tollgate::key::PeerAddr into the request's extensions; on a Unix socket, where there is none, \
-         behind a proxy that says who the client is, count by client_ip().trusted_proxies([\"unix:\"]).x_forwarded_for(); \
+         behind a proxy that says who the client is, count by client_ip().trusted_proxies([\"unix:\"]).x_forwarded_for(), and let the \
+         proxy set the header, as nginx does with proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; \
          tollgate-server has it from its proxy, by the entry remote_address or X-Forwarded-For"
             .into(),
     )

@@ -59,20 +59,18 @@ fn address(text: &[u8]) -> Option<IpAddr> {
         .and_then(|text| text.strip_suffix('"'))
         .unwrap_or(text);
     let bare = text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
-    bare.or_else(|| with_port(text, is_port))
+    bare.or_else(|| with_port(text))
         .map(|address| address.to_canonical())
 }
 
 /// The `node` of RFC 7239 §6, if it is an address: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80`.
 ///
-/// A backslash makes it invalid. It would be legal, but no proxy escapes a digit.
+/// A backslash and a port without digits make it invalid. They would be legal, but no proxy writes them.
 pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    with_port(text, |port| is_port(port) || is_obfuscated(port))
-        .map(|address| address.to_canonical())
+    with_port(std::str::from_utf8(text).ok()?).map(|address| address.to_canonical())
 }
 
-fn with_port(text: &str, is_port: impl Fn(&str) -> bool) -> Option<IpAddr> {
+fn with_port(text: &str) -> Option<IpAddr> {
     if let Some(text) = text.strip_prefix('[') {
         let (address, port) = text.split_once(']')?;
         let ends_well = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
@@ -95,14 +93,6 @@ fn with_port(text: &str, is_port: impl Fn(&str) -> bool) -> Option<IpAddr> {
 
 fn is_port(text: &str) -> bool {
     (1..=5).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn is_obfuscated(text: &str) -> bool {
-    let name = text.strip_prefix('_').unwrap_or_default();
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
 /// How many entries of a list are read, from the right.
@@ -190,7 +180,11 @@ pub(crate) fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<I
 }
 
 /// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one becomes IPv4.
-pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+///
+/// # Errors
+///
+/// A sentence that repeats the text and says what would be right.
+pub fn network(text: &str) -> Result<IpNet, String> {
     let single = || text.parse::<IpAddr>().map(IpNet::from);
     let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| {
         format!(
@@ -202,7 +196,7 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     // A prefix of 0 covers all addresses, which `validate` rejects.
     if meant != network && network.prefix_len() > 0 {
         return Err(format!(
-            "{text:?} names an address and a network: take \"{meant}\" for the network, or \"{}\" for this one proxy",
+            "{text:?} names an address and a network: take \"{meant}\" for the network, or \"{}\" for this one address",
             network.addr()
         ));
     }

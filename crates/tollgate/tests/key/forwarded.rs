@@ -132,16 +132,3 @@ fn at_most_8_kib_are_read() {
         PEER
     );
 }
-
-#[test]
-fn an_element_has_at_most_16_parameters() {
-    let many: String = (0..15).map(|i| format!(";p{i}=1")).collect();
-    assert_eq!(
-        forwarded(&trusted(), &[&format!("for=203.0.113.9{many}")]),
-        "203.0.113.9"
-    );
-    assert_eq!(
-        forwarded(&trusted(), &[&format!("for=203.0.113.9{many};p=1")]),
-        PEER
-    );
-}

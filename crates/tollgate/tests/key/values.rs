@@ -190,27 +190,27 @@ fn a_binary_entry_of_the_metadata_has_one_key_however_it_is_spelled() {
 
 #[test]
 fn an_extractor_says_what_it_counts_by() {
-    let all: Vec<(Box<dyn KeyExtractor>, &str)> = vec![
-        (Box::new(authority()), "authority"),
-        (Box::new(client_ip()), "ip"),
-        (Box::new(constant("all")), "constant"),
-        (Box::new(cookie("session")), "cookie"),
-        (Box::new(extension::<Tenant>()), "extension"),
+    let all: Vec<(Arc<dyn KeyExtractor>, &str)> = vec![
+        (Arc::new(authority()), "authority"),
+        (Arc::new(client_ip()), "ip"),
+        (Arc::new(constant("all")), "constant"),
+        (Arc::new(cookie("session")), "cookie"),
+        (Arc::new(extension::<Tenant>()), "extension"),
         (
-            Box::new(extension_with(|tenant: &Tenant| Some(tenant.0))),
+            Arc::new(extension_with(|tenant: &Tenant| Some(tenant.0))),
             "extension",
         ),
-        (Box::new(grpc_method()), "grpc_method"),
-        (Box::new(grpc_service()), "grpc_service"),
-        (Box::new(header("x-api-key")), "header"),
-        (Box::new(look_up(|_| async { Some("k-1") })), "look_up"),
-        (Box::new(metadata("x-api-key")), "metadata"),
-        (Box::new(method()), "method"),
-        (Box::new(path()), "path"),
-        (Box::new(query("token")), "query"),
-        (Box::new(Arc::new((method(), path()))), "method+path"),
-        (Box::new(method().or(path())), "method|path"),
-        (Box::new(computed(|_| None)), "custom"),
+        (Arc::new(grpc_method()), "grpc_method"),
+        (Arc::new(grpc_service()), "grpc_service"),
+        (Arc::new(header("x-api-key")), "header"),
+        (Arc::new(look_up(|_| async { Some("k-1") })), "look_up"),
+        (Arc::new(metadata("x-api-key")), "metadata"),
+        (Arc::new(method()), "method"),
+        (Arc::new(path()), "path"),
+        (Arc::new(query("token")), "query"),
+        (Arc::new(Arc::new((method(), path()))), "method+path"),
+        (Arc::new(method().or(path())), "method|path"),
+        (Arc::new(computed(|_| None)), "custom"),
     ];
     for (extractor, subject) in all {
         assert_eq!(extractor.subject_type(), subject);
