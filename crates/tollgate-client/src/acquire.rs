@@ -7,9 +7,8 @@ use tollgate_core::{Ticket, observe::Timer, store::Checks};
 
 use crate::{
     client_limit::RequestLimit,
-    config::Config,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
-    partition::{Closed, Partition, Permit, QueueHead},
+    partition::{Partition, Permit, QueueHead},
 };
 
 /// Waits until both limits have room, and takes from both.
@@ -21,7 +20,6 @@ use crate::{
 ///
 /// Dropping the future leaves the queues and takes nothing if the store is in memory.
 pub(crate) async fn acquire<'a>(
-    config: &Config,
     limit: Option<&RequestLimit>,
     partition: &'a Partition,
     checks: &Checks,
@@ -41,15 +39,13 @@ pub(crate) async fn acquire<'a>(
     };
     loop {
         if partition.closed_until().is_none() {
-            let units = wait_for_units(config, limit, checks, deadline).await?;
+            let units = wait_for_units(limit, checks, deadline).await?;
             if let Some(permit) = take_with(partition, units) {
                 return Ok(permit);
             }
         }
         let head = partition.wait(deadline).await.map_err(server_limit)?;
-        if let Some(permit) =
-            take_at_head(config, limit, checks, partition, &head, deadline).await?
-        {
+        if let Some(permit) = take_at_head(limit, checks, partition, &head, deadline).await? {
             return Ok(permit);
         }
         // The client's own limit is empty. Leave the head of the server's queue, which would block requests with other keys,
@@ -59,7 +55,6 @@ pub(crate) async fn acquire<'a>(
 
 /// Waits in the queue of the client's limit.
 async fn wait_for_units(
-    config: &Config,
     limit: &RequestLimit,
     checks: &Checks,
     deadline: Instant,
@@ -68,7 +63,6 @@ async fn wait_for_units(
     let no_room = |wait| ClientRateLimitError::new(ClientRateLimitErrorKind::ClientLimit, wait);
     let decision = limit.limiter.acquire_within(checks, max_wait).await;
     let decision = decision.map_err(|_| no_room(None))?;
-    config.observe(checks, &decision);
     if !decision.is_allowed() {
         return Err(no_room(decision.retry_after()));
     }
@@ -77,7 +71,6 @@ async fn wait_for_units(
 
 /// At the head of the server's queue: takes what the client's limit has now, or `None` if it has nothing.
 async fn take_at_head<'a>(
-    config: &Config,
     limit: &RequestLimit,
     checks: &Checks,
     partition: &'a Partition,
@@ -93,7 +86,6 @@ async fn take_at_head<'a>(
         if !decision.is_allowed() {
             return Ok(None);
         }
-        config.observe(checks, &decision);
         let units = attempt.ticket(&decision);
         if let Some(permit) = take_with(partition, units) {
             limit.limiter.report(checks, &decision, started, "");
@@ -110,7 +102,7 @@ fn take_with(partition: &Partition, units: Ticket) -> Option<Permit<'_>> {
     Some(permit)
 }
 
-fn server_limit(Closed(until): Closed) -> ClientRateLimitError {
+fn server_limit(until: Instant) -> ClientRateLimitError {
     let wait = until.saturating_duration_since(Instant::now());
     let wait = (!wait.is_zero()).then_some(wait);
     ClientRateLimitError::new(ClientRateLimitErrorKind::ServerLimit, wait)

@@ -34,20 +34,14 @@ pub(crate) struct Budgets {
 /// One budget of the server.
 #[derive(Debug)]
 struct Budget {
-    name: Name,
+    /// `None`: the cooldown that the server asks for.
+    name: Option<u64>,
     /// At least this many requests may be sent.
     left: u64,
     /// When the budget is reset.
     until: Instant,
     /// The first request sent as a probe after the reset.
     first_probe: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    /// The cooldown that the server asks for.
-    Cooldown,
-    AdvisedBudget(u64),
 }
 
 /// A request in flight.
@@ -97,10 +91,7 @@ impl Budgets {
                 .first_probe
                 .is_some_and(|first| first <= request.number);
             let over = known.left > 0 && known.until <= now;
-            !(probed || over)
-                || budgets
-                    .iter()
-                    .any(|budget| known.name == Name::AdvisedBudget(budget.name))
+            !(probed || over) || budgets.iter().any(|budget| known.name == Some(budget.name))
         });
         // The server may have counted these after this one: those in flight when it was sent, and those sent since.
         let overlapping = request.others + (self.sent - request.number - 1);
@@ -108,11 +99,9 @@ impl Budgets {
         for budget in budgets {
             let certain = budget.left.saturating_sub(overlapping);
             let likely = budget.left.saturating_sub(in_flight);
-            let left = self
-                .find(Name::AdvisedBudget(budget.name))
-                .map(|known| known.left);
+            let left = self.find(Some(budget.name)).map(|known| known.left);
             self.set(Budget {
-                name: Name::AdvisedBudget(budget.name),
+                name: Some(budget.name),
                 // Counting down from the last response is exact if no other client uses the budget.
                 left: left.map_or(certain, |left| left.min(likely).max(certain)),
                 until: now + budget.reset,
@@ -120,10 +109,10 @@ impl Budgets {
             });
         }
         if let Some(cooldown) = cooldown {
-            let before = self.find(Name::Cooldown).map(|known| known.until);
+            let before = self.find(None).map(|known| known.until);
             let asked = now + cooldown.asked;
             self.set(Budget {
-                name: Name::Cooldown,
+                name: None,
                 left: 0,
                 // Keep a cooldown that is long enough: the maximum over many rejections would always be the full jitter.
                 until: before
@@ -168,7 +157,7 @@ impl Budgets {
         self.uncounted
     }
 
-    fn find(&self, name: Name) -> Option<&Budget> {
+    fn find(&self, name: Option<u64>) -> Option<&Budget> {
         self.budgets.iter().find(|budget| budget.name == name)
     }
 
@@ -249,7 +238,7 @@ mod tests {
             reset: Duration::from_secs(10 + name),
         });
         budgets.on_response(&request, &advised.collect::<Vec<_>>(), None, now);
-        let known = [0, 1, 6, 7, 8, 9, 10, 11].map(Name::AdvisedBudget);
+        let known = [0, 1, 6, 7, 8, 9, 10, 11].map(Some);
         assert_eq!(budgets.budgets.len(), known.len());
         assert!(known.iter().all(|name| budgets.find(*name).is_some()));
     }

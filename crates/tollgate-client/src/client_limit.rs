@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use tollgate_core::{
-    Check, Decision, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, layer::LayerLimiter,
-    store::Checks,
+    Check, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, layer::LayerLimiter, store::Checks,
 };
 use tower::BoxError;
 
 type ChecksFn = dyn Fn(&Limiter, &Parts) -> Result<Checks, BoxError> + Send + Sync;
-pub(crate) type DecisionFn = dyn Fn(&[Check], &Decision) + Send + Sync;
 
 /// The limiter of a client's own [`limit`](crate::ClientRateLimitLayer::limit): a [`Limiter`], or a [`LiveLimiter`], whose rules
 /// can be replaced while requests are sent.

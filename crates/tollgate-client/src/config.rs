@@ -4,15 +4,13 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use tokio::time::Instant;
-use tollgate_core::{Check, Clock, Decision};
+use tollgate_core::Clock;
 use tower::{
     retry::budget::{Budget, TpsBudget},
     util::rng::{HasherRng, Rng},
 };
 
-use crate::{
-    advice::ServerLimits, budgets::Cooldown, client_limit::DecisionFn, partitions::Partitions,
-};
+use crate::{advice::ServerLimits, budgets::Cooldown, partitions::Partitions};
 
 /// Longer than any process runs, and within the range of every clock.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
@@ -24,7 +22,6 @@ pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 /// The settings of a layer, and the state that its services share.
 #[derive(Clone)]
 pub(crate) struct Config {
-    pub(crate) on_decision: Option<Arc<DecisionFn>>,
     pub(crate) partitions: Arc<Partitions>,
     pub(crate) partition_of: Arc<PartitionFn>,
     pub(crate) max_wait: Duration,
@@ -42,7 +39,6 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn new() -> Self {
         Self {
-            on_decision: None,
             partitions: Arc::default(),
             partition_of: Arc::new(|head| authority_of(head).into_owned()),
             max_wait: Duration::from_secs(30),
@@ -77,13 +73,6 @@ impl Config {
     /// The deadline of a request that arrives now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.max_wait.min(MAX_DURATION)
-    }
-
-    /// Reports a decision of the client's own limit.
-    pub(crate) fn observe(&self, checks: &[Check], decision: &Decision) {
-        if let Some(on_decision) = &self.on_decision {
-            on_decision(checks, decision);
-        }
     }
 }
 

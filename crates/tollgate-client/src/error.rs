@@ -38,9 +38,8 @@ impl ClientRateLimitError {
 
     pub(crate) fn no_checks(source: BoxError) -> Self {
         Self {
-            kind: ClientRateLimitErrorKind::NoChecks,
-            retry_after: None,
             source: Some(source),
+            ..Self::new(ClientRateLimitErrorKind::NoChecks, None)
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, request::Parts};
-use tollgate_core::{Check, Clock, Decision, Limiter, RuleError, RuleErrorKind};
+use tollgate_core::{Check, Clock, Limiter, RuleError, RuleErrorKind};
 use tower::{BoxError, retry::budget::Budget};
 use tower_layer::Layer;
 
@@ -48,7 +48,8 @@ impl ClientRateLimitLayer {
     /// `checks` names the rules that a request counts against, with a key, a cost and a plan for each: see
     /// [`Limiter::check`], [`Limiter::check_with_plan`] and [`Check::with_cost`]. No checks: the request is not limited. An
     /// error: the request is not sent, and the caller gets
-    /// [`NoChecks`](crate::ClientRateLimitErrorKind::NoChecks).
+    /// [`NoChecks`](crate::ClientRateLimitErrorKind::NoChecks). Decisions are counted and logged with the features `metrics` and
+    /// `tracing`.
     ///
     /// ```
     /// use tollgate_client::ClientRateLimitLayer;
@@ -97,14 +98,6 @@ impl ClientRateLimitLayer {
     {
         self.limit = Some(ClientLimit::new(limiter.into(), checks)?);
         Ok(self)
-    }
-
-    /// Calls this with each decision of the client's own [`limit`](Self::limit), to count or log it.
-    pub fn on_decision(
-        self,
-        on_decision: impl Fn(&[Check], &Decision) + Send + Sync + 'static,
-    ) -> Self {
-        self.with(|config| config.on_decision = Some(Arc::new(on_decision)))
     }
 
     /// The limiter in force of the client's own [`limit`](Self::limit), if there is one. Take it anew for each piece of work where
@@ -196,14 +189,9 @@ impl ClientRateLimitLayer {
         self.with(|config| config.read_limits = Some(Arc::new(read)))
     }
 
-    /// The maximum number of retries of a request. Default: 4.
+    /// The maximum number of retries of a request. Default: 4. With 0, limits of servers still apply.
     pub fn retries(self, most: u32) -> Self {
         self.with(|config| config.retries = most)
-    }
-
-    /// Disables retries. Server limits still apply.
-    pub fn without_retries(self) -> Self {
-        self.retries(0)
     }
 
     /// How many retries there may be in total, over all servers. Default: one for every five requests of the last ten seconds,
@@ -229,8 +217,8 @@ impl ClientRateLimitLayer {
         Ok(self.with(|config| config.jitter_percent = percent))
     }
 
-    /// How many bytes of a request's body are buffered for a retry. Default: 64 KiB. A request with a longer body is not
-    /// retried.
+    /// How many bytes of a request's body are kept for a retry. Default: 64 KiB. A request with a longer body is not
+    /// retried, nor is one whose body is not there when it begins.
     pub fn max_replay_bytes(self, bytes: u64) -> Self {
         self.with(|config| config.max_replay_bytes = bytes)
     }

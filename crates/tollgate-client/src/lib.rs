@@ -77,8 +77,8 @@
 //! The delay is what the server asks for plus jitter. If the server does not say, it is an exponential backoff with jitter: 100
 //! ms, doubled with each retry, at most 10 s, plus up to as much again at random.
 //!
-//! The body of such a request is buffered while it is sent ([`ReplayBody`]), up to
-//! [64 KiB](ClientRateLimitLayer::max_replay_bytes). The rejecting response is kept until the retry is sent and then dropped,
+//! The body of such a request is kept ([`ReplayBody`]), up to [64 KiB](ClientRateLimitLayer::max_replay_bytes). A request whose body comes
+//! in pieces, later than its head, is sent once. The rejecting response is kept until the retry is sent and then dropped,
 //! unread. If no retry is sent, the caller gets that response unchanged.
 //!
 //! # In a stack

@@ -37,10 +37,6 @@ pub(crate) struct QueueHead<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// The server takes no request before this instant.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Closed(pub(crate) Instant);
-
 impl Partition {
     pub(crate) fn new() -> Self {
         Self {
@@ -50,9 +46,9 @@ impl Partition {
         }
     }
 
-    /// Takes one request of each budget, or nothing.
-    pub(crate) fn take(&self) -> Result<Permit<'_>, Closed> {
-        let in_flight = self.lock().take(Instant::now()).map_err(Closed)?;
+    /// Takes one request of each budget, or nothing. The error is the instant at which the server opens, here and below.
+    pub(crate) fn take(&self) -> Result<Permit<'_>, Instant> {
+        let in_flight = self.lock().take(Instant::now())?;
         Ok(Permit {
             partition: self,
             in_flight,
@@ -75,12 +71,12 @@ impl Partition {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the queue.
-    pub(crate) async fn wait(&self, deadline: Instant) -> Result<QueueHead<'_>, Closed> {
+    pub(crate) async fn wait(&self, deadline: Instant) -> Result<QueueHead<'_>, Instant> {
         self.refuse_long_wait(deadline)?;
         let permit = match timeout_at(deadline, self.queue.acquire()).await {
             Ok(Ok(permit)) => permit,
             // The semaphore is never closed.
-            Ok(Err(_)) | Err(_) => return Err(Closed(self.closed_until().unwrap_or(deadline))),
+            Ok(Err(_)) | Err(_) => return Err(self.closed_until().unwrap_or(deadline)),
         };
         let head = QueueHead {
             partition: self,
@@ -90,9 +86,9 @@ impl Partition {
         Ok(head)
     }
 
-    fn refuse_long_wait(&self, deadline: Instant) -> Result<(), Closed> {
+    fn refuse_long_wait(&self, deadline: Instant) -> Result<(), Instant> {
         match self.closed_until() {
-            Some(until) if until > deadline => Err(Closed(until)),
+            Some(until) if until > deadline => Err(until),
             _ => Ok(()),
         }
     }
@@ -105,7 +101,7 @@ impl Partition {
 
 impl QueueHead<'_> {
     /// Waits until the server is open.
-    pub(crate) async fn opened(&self, deadline: Instant) -> Result<(), Closed> {
+    pub(crate) async fn opened(&self, deadline: Instant) -> Result<(), Instant> {
         loop {
             let changed = self.partition.changed.notified();
             self.partition.refuse_long_wait(deadline)?;
@@ -170,13 +166,10 @@ mod tests {
         let partition = after(2, 3);
         let until = Instant::now() + 3 * SECOND;
         let _permits = [partition.take().unwrap(), partition.take().unwrap()];
-        assert_eq!(partition.take().unwrap_err(), Closed(until));
+        assert_eq!(partition.take().unwrap_err(), until);
         tokio::time::advance(3 * SECOND).await;
         let probe = partition.take().unwrap();
-        assert_eq!(
-            partition.take().unwrap_err(),
-            Closed(Instant::now() + SECOND)
-        );
+        assert_eq!(partition.take().unwrap_err(), Instant::now() + SECOND);
         // It says that there are three: two others are on their way.
         probe.on_response(&budget(5, 10), None);
         let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
@@ -303,7 +296,7 @@ mod tests {
         assert!(std::future::Future::poll(waits.as_mut(), cx).is_pending());
         let until = start + 50 * SECOND;
         let short = partition.wait(until - SECOND).await;
-        assert_eq!(short.unwrap_err(), Closed(until));
+        assert_eq!(short.unwrap_err(), until);
         assert_eq!(Instant::now(), start);
     }
 

@@ -35,16 +35,18 @@ fn is_idempotent(head: &Parts) -> bool {
 pub(crate) struct Retries {
     left: u32,
     rng: HasherRng,
-    /// Made when a server first rejects the request without a time.
     backoff: Option<ExponentialBackoff>,
 }
 
 impl Retries {
     pub(crate) fn new(most: u32) -> Self {
+        // A maker clones its random numbers: all backoffs of one maker would be equal.
+        let (rng, backoff) = (HasherRng::new(), HasherRng::new());
+        let maker = ExponentialBackoffMaker::new(FIRST_BACKOFF, LONGEST_BACKOFF, 1.0, backoff);
         Self {
             left: most,
-            rng: HasherRng::new(),
-            backoff: None,
+            rng,
+            backoff: maker.ok().map(|mut maker| maker.make_backoff()),
         }
     }
 
@@ -60,7 +62,7 @@ impl Retries {
         }
         let earliest = match advice.wait() {
             Some(wait) => Instant::now() + wait,
-            None => self.backoff()?.next_backoff().deadline(),
+            None => self.backoff.as_mut()?.next_backoff().deadline(),
         };
         if earliest > deadline || !config.retry_budget.withdraw() {
             return None;
@@ -69,16 +71,6 @@ impl Retries {
         let jitter = advice.wait().unwrap_or_default() * u32::from(config.jitter_percent) / 100;
         // Jitter never goes beyond the deadline.
         Some((earliest + jitter.mul_f64(self.rng.next_f64())).min(deadline))
-    }
-
-    fn backoff(&mut self) -> Option<&mut ExponentialBackoff> {
-        if self.backoff.is_none() {
-            // A maker clones its random numbers: all backoffs of one maker would be equal.
-            let rng = HasherRng::new();
-            let maker = ExponentialBackoffMaker::new(FIRST_BACKOFF, LONGEST_BACKOFF, 1.0, rng);
-            self.backoff = Some(maker.ok()?.make_backoff());
-        }
-        self.backoff.as_mut()
     }
 }
 

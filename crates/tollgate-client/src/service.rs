@@ -55,7 +55,7 @@ where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
-    B: Body + Send + 'static,
+    B: Body<Error: Into<BoxError>> + Send + 'static,
     RB: Send + 'static,
 {
     type Response = Response<RB>;
@@ -94,7 +94,7 @@ pub(crate) async fn respond<S, B, RB>(
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
     S::Error: Into<BoxError>,
-    B: Body,
+    B: Body<Error: Into<BoxError>>,
 {
     let limit = limit.as_ref();
     let deadline = config.deadline();
@@ -105,20 +105,20 @@ where
     let checks = limit.map_or_else(|| Ok(Checks::new()), |limit| limit.checks(&head));
     let checks = checks.map_err(ClientRateLimitError::no_checks)?;
     let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
-    let (body, replay) = ReplayBody::new(body, most);
-    let again = replay.is_complete().then(|| (head.clone(), replay));
+    let body = ReplayBody::new(body, most).await;
+    let again = most.and_then(|_| Some((head.clone(), body.again()?)));
     let request = Request::from_parts(head, body);
 
-    let permit = acquire(&config, limit, &partition, &checks, deadline).await?;
+    let permit = acquire(limit, &partition, &checks, deadline).await?;
     config.retry_budget.deposit();
     let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
 
-    let Some((head, replay)) = again else {
+    let Some((head, again)) = again else {
         return Ok(response);
     };
     let mut retries = Retries::new(config.retries);
-    while replay.is_complete()
-        && let Some(at) = retries.next(&config, &advice, deadline)
+    while let Some(at) = retries.next(&config, &advice, deadline)
+        && let Some(body) = again.again()
     {
         sleep_until(at).await;
         // If anything prevents the retry from here on, the caller gets the response that there is.
@@ -126,10 +126,7 @@ where
         if timeout_at(deadline, is_ready).await != Ok(true) {
             return Ok(response);
         }
-        let Ok(permit) = acquire(&config, limit, &partition, &checks, deadline).await else {
-            return Ok(response);
-        };
-        let Some(body) = replay.replay() else {
+        let Ok(permit) = acquire(limit, &partition, &checks, deadline).await else {
             return Ok(response);
         };
         drop(response);

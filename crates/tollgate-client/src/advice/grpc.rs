@@ -31,16 +31,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The status of a call that a gRPC server rejects for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GrpcStatus {
-    unavailable: bool,
-    retry_info: Option<Duration>,
-    pushback: Option<Pushback>,
-}
-
-/// `grpc-retry-pushback-ms` (gRFC A6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pushback {
-    After(Duration),
-    Never,
+    /// Whether the call may be retried. After `RESOURCE_EXHAUSTED` only if the server says when, as OTLP's clients do.
+    pub(crate) may_retry: bool,
+    /// How long the server asks to wait.
+    pub(crate) wait: Option<Duration>,
 }
 
 impl GrpcStatus {
@@ -67,36 +61,17 @@ impl GrpcStatus {
         if is_block && retry_info.is_none() {
             return None;
         }
+        // A negative or malformed value means: do not retry (gRFC A6).
+        let pushback = headers.get("grpc-retry-pushback-ms").map(|value| {
+            let millis: i32 = value.to_str().ok()?.parse().ok()?;
+            Some(Duration::from_millis(u64::try_from(millis).ok()?))
+        });
+        let wait = retry_info.max(pushback.flatten());
+        let says_when = status == UNAVAILABLE || wait.is_some();
         Some(Self {
-            unavailable: status == UNAVAILABLE,
-            retry_info,
-            pushback: headers.get("grpc-retry-pushback-ms").map(|value| {
-                // A negative or malformed value means: do not retry.
-                let millis = value
-                    .to_str()
-                    .ok()
-                    .and_then(|text| text.parse::<i32>().ok());
-                millis
-                    .and_then(|millis| u64::try_from(millis).ok())
-                    .map_or(Pushback::Never, |millis| {
-                        Pushback::After(Duration::from_millis(millis))
-                    })
-            }),
+            may_retry: pushback != Some(None) && says_when,
+            wait,
         })
-    }
-
-    /// How long the server asks to wait.
-    pub(crate) fn wait(&self) -> Option<Duration> {
-        let pushback = match self.pushback {
-            Some(Pushback::After(wait)) => Some(wait),
-            Some(Pushback::Never) | None => None,
-        };
-        self.retry_info.max(pushback)
-    }
-
-    /// Whether the call may be retried. After `RESOURCE_EXHAUSTED` only if the server says when, as OTLP's clients do.
-    pub(crate) fn may_retry(&self) -> bool {
-        self.pushback != Some(Pushback::Never) && (self.unavailable || self.wait().is_some())
     }
 }
 
@@ -151,8 +126,8 @@ mod tests {
 
     fn budget(fields: &[(&'static str, &str)]) -> (bool, Option<u64>) {
         let status = of(fields).expect("a status that means later");
-        let millis = status.wait().map(|wait| wait.as_millis() as u64);
-        (status.may_retry(), millis)
+        let millis = status.wait.map(|wait| wait.as_millis() as u64);
+        (status.may_retry, millis)
     }
 
     const EIGHT: (&str, &str) = ("grpc-status", "8");

@@ -57,7 +57,7 @@ impl ServerAdvice {
                 let is_unknown = says_so && grpc.is_none() && !is_empty;
                 is_unknown.then(|| reset_alone(headers, now))?
             }),
-            Some(grpc) => grpc.wait(),
+            Some(grpc) => grpc.wait,
             None => None,
         };
         let retry_after = retry_after
@@ -99,7 +99,7 @@ impl ServerAdvice {
 
     /// Whether the same request may succeed later.
     pub(crate) fn may_retry(&self) -> bool {
-        self.grpc.map_or(self.rejected, |status| status.may_retry())
+        self.grpc.map_or(self.rejected, |status| status.may_retry)
     }
 
     /// How long to wait before a retry, if the server says.
@@ -115,7 +115,7 @@ impl ServerAdvice {
 fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
     let mut all = ratelimit::read(headers);
     if all.is_empty() {
-        all = read_triple(headers, now);
+        all.extend(read_triple(headers, now));
     }
     all.extend(read_provider(headers, now));
     all
@@ -136,13 +136,8 @@ fn is_block(status: StatusCode, headers: &HeaderMap) -> bool {
 fn is_cached(headers: &HeaderMap) -> bool {
     headers
         .get(header::AGE)
-        .and_then(|age| age.to_str().ok())
-        .is_some_and(|age| {
-            let age = age.trim();
-            !age.is_empty()
-                && age.bytes().all(|byte| byte.is_ascii_digit())
-                && age.bytes().any(|byte| byte != b'0')
-        })
+        .and_then(|age| age.to_str().ok()?.trim().parse().ok())
+        .is_some_and(|age: u64| age > 0)
 }
 
 #[cfg(test)]

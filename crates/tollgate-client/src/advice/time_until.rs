@@ -1,7 +1,7 @@
 //! Times in header fields, as durations from now; and `Retry-After` (RFC 9110 §10.2.3) with what servers really send: fractions, units,
 //! lists, and fields of their own.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::{HeaderMap, header};
 use jiff::{Span, SpanRelativeTo, Timestamp, civil::DateTime, fmt::rfc2822, tz::TimeZone};
@@ -45,18 +45,14 @@ pub(crate) fn until(text: &str, now: Tick) -> Option<Duration> {
 }
 
 /// A number of milliseconds.
-pub(crate) fn milliseconds(text: &str) -> Option<Duration> {
+fn milliseconds(text: &str) -> Option<Duration> {
     let (whole, micros) = number(text.trim())?;
     Some(Duration::from_millis(whole) + Duration::from_micros(micros.div_ceil(1_000)))
 }
 
 /// An HTTP-date (RFC 9110 §5.6.7), in any of its three forms.
-pub(crate) fn http_date(text: &str) -> Option<Tick> {
+fn http_date(text: &str) -> Option<Tick> {
     let date = httpdate::parse_http_date(text.trim()).ok()?;
-    ticks(date)
-}
-
-fn ticks(date: SystemTime) -> Option<Tick> {
     let since = date.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_micros()).ok()
 }
@@ -84,7 +80,7 @@ fn with_units(text: &str) -> Option<Duration> {
 }
 
 /// The whole part of a decimal number of at most 15 digits, and the millionths of the rest, rounded up.
-fn number(text: &str) -> Option<(u64, u64)> {
+pub(crate) fn number(text: &str) -> Option<(u64, u64)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(fraction) || whole.len() > 15 {

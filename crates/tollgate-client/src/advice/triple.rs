@@ -13,60 +13,21 @@ use tollgate_core::Tick;
 
 use crate::advice::{
     advised_budget::{AdvisedBudget, Budgets},
-    time_until::until,
+    time_until::{number, until},
 };
 
-const FAMILIES: [(&str, &str); 3] = [
-    ("ratelimit-remaining", "ratelimit-reset"),
-    ("x-ratelimit-remaining", "x-ratelimit-reset"),
-    ("x-rate-limit-remaining", "x-rate-limit-reset"),
+/// The fields of all requests together, the newest first.
+const FAMILIES: [&str; 3] = [
+    "ratelimit-remaining",
+    "x-ratelimit-remaining",
+    "x-rate-limit-remaining",
 ];
 
 /// The budget in the first family of fields that can be parsed.
-pub(crate) fn read_triple(headers: &HeaderMap, now: Tick) -> Budgets {
+pub(crate) fn read_triple(headers: &HeaderMap, now: Tick) -> Option<AdvisedBudget> {
     FAMILIES
         .into_iter()
-        .find_map(|(remaining, reset)| {
-            let left = remaining_of(text(headers, remaining)?)?;
-            let reset = text(headers, reset)?;
-            Some(AdvisedBudget {
-                name: AdvisedBudget::hash_of(remaining),
-                left,
-                reset: reset_of(reset, now)?,
-            })
-        })
-        .into_iter()
-        .collect()
-}
-
-/// Whether one of these families has the field.
-pub(crate) fn is_of_family(name: &str) -> bool {
-    let mut families = FAMILIES.into_iter();
-    families.any(|(remaining, reset)| name == remaining || name == reset)
-}
-
-/// A date contains a comma; a list begins with the tightest budget.
-pub(crate) fn reset_of(text: &str, now: Tick) -> Option<Duration> {
-    until(text, now).or_else(|| until(first(text), now))
-}
-
-pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// The first member of a list, without its parameters.
-fn first(list: &str) -> &str {
-    list.split([',', ';']).next().unwrap_or_default().trim()
-}
-
-/// A number of at most 15 digits. Some servers send `598.0`; the fraction is dropped.
-pub(crate) fn remaining_of(text: &str) -> Option<u64> {
-    let (whole, fraction) = first(text).split_once('.').unwrap_or((first(text), ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 15 || !digits(whole) || !digits(fraction) {
-        return None;
-    }
-    whole.parse().ok()
+        .find_map(|name| budget(headers, name, now))
 }
 
 /// The number of fields that are looked at.
@@ -78,21 +39,37 @@ const OTHER_UNITS: [&str; 7] = ["token", "byte", "char", "credit", "point", "cos
 /// The budgets in pairs of fields whose names differ in `remaining` and `reset` alone.
 pub(crate) fn read_provider(headers: &HeaderMap, now: Tick) -> Budgets {
     let names = headers.keys().map(http::HeaderName::as_str);
-    let names = names.filter(|name| is_about_limits(name) && !is_of_family(name));
-    let budgets = names.take(MOST_FIELDS).filter_map(|name| {
-        let reset = partner(name, "remaining", "reset")?;
-        let left = remaining_of(text(headers, name)?)?;
-        // They cannot be converted to requests, unless none are left.
-        if left > 0 && OTHER_UNITS.iter().any(|unit| name.contains(unit)) {
-            return None;
-        }
-        Some(AdvisedBudget {
-            name: AdvisedBudget::hash_of(name),
-            left,
-            reset: reset_of(text(headers, &reset)?, now)?,
-        })
-    });
-    budgets.collect()
+    let names = names.filter(|name| is_about_limits(name) && !FAMILIES.contains(name));
+    let budgets = names.take(MOST_FIELDS);
+    budgets
+        .filter_map(|name| budget(headers, name, now))
+        .collect()
+}
+
+/// The budget of a field with what remains, and the field with its reset.
+fn budget(headers: &HeaderMap, name: &str, now: Tick) -> Option<AdvisedBudget> {
+    let reset = text(headers, &partner(name, "remaining", "reset")?)?;
+    // Some servers send `598.0`.
+    let (left, _) = number(first(text(headers, name)?))?;
+    // They cannot be converted to requests, unless none are left.
+    if left > 0 && OTHER_UNITS.iter().any(|unit| name.contains(unit)) {
+        return None;
+    }
+    Some(AdvisedBudget {
+        name: AdvisedBudget::hash_of(name),
+        left,
+        // A date contains a comma; a list begins with the tightest budget.
+        reset: until(reset, now).or_else(|| until(first(reset), now))?,
+    })
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The first member of a list, without its parameters.
+fn first(list: &str) -> &str {
+    list.split([',', ';']).next().unwrap_or_default().trim()
 }
 
 /// The latest reset of a response that was rejected and does not say what is left.
@@ -135,10 +112,8 @@ mod tests {
                 HeaderValue::from_str(value).expect("a value"),
             );
         }
-        let budgets = read_triple(&headers, NOW);
-        budgets
-            .first()
-            .map(|budget| (budget.left, budget.reset.as_secs()))
+        let budget = read_triple(&headers, NOW)?;
+        Some((budget.left, budget.reset.as_secs()))
     }
 
     fn x(remaining: &str, reset: &str) -> Option<(u64, u64)> {
@@ -150,7 +125,11 @@ mod tests {
 
     #[test]
     fn every_family_is_read() {
-        for (remaining, reset) in FAMILIES {
+        for (remaining, reset) in [
+            ("ratelimit-remaining", "ratelimit-reset"),
+            ("x-ratelimit-remaining", "x-ratelimit-reset"),
+            ("x-rate-limit-remaining", "x-rate-limit-reset"),
+        ] {
             assert_eq!(of(&[(remaining, "3"), (reset, "9")]), Some((3, 9)));
         }
     }

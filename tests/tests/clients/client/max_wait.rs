@@ -41,7 +41,7 @@ async fn a_wait_of_exactly_max_wait_is_waited_for() {
         (ClientRateLimitLayer::new(), &[200, 200][..]),
         (
             ClientRateLimitLayer::new()
-                .without_retries()
+                .retries(0)
                 .retry_jitter(0)
                 .expect("a share"),
             &[503, 200],
@@ -101,9 +101,9 @@ async fn waits_are_capped_at_ten_minutes_by_default() {
         [("ratelimit", r#""a";r=0;t=999999999999999"#)],
     ] {
         let provider = Provider::new([answer(429, &fields)]);
-        let layer = ClientRateLimitLayer::new().without_retries();
+        let layer = ClientRateLimitLayer::new().retries(0);
         let hour = ClientRateLimitLayer::new()
-            .without_retries()
+            .retries(0)
             .max_wait(Duration::from_secs(3_600));
         send(&client(layer.clone(), &provider), get())
             .await

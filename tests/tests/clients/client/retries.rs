@@ -82,7 +82,7 @@ async fn the_default_is_four_retries() {
     for (layer, calls) in [
         (ClientRateLimitLayer::new(), 5),
         (ClientRateLimitLayer::new().retries(1), 2),
-        (ClientRateLimitLayer::new().without_retries(), 1),
+        (ClientRateLimitLayer::new().retries(0), 1),
     ] {
         let provider = Provider::new((0..9).map(|_| rejected()));
         let client = client(layer, &provider);

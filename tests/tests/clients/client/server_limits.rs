@@ -81,7 +81,7 @@ async fn after_a_cooldown_one_request_probes_and_the_others_follow_its_response(
     let provider = Provider::new([answer(503, &[("retry-after", "7")]), again]);
     let provider = provider.taking(Duration::from_millis(100));
     let layer = ClientRateLimitLayer::new()
-        .without_retries()
+        .retries(0)
         .retry_jitter(0)
         .expect("a share");
     let client = client(layer, &provider);

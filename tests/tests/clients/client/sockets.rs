@@ -1,7 +1,6 @@
 //! A server with limits on a socket, and clients that obey them.
 
 use std::{
-    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,61 +9,18 @@ use std::{
 };
 
 use axum::{Router, body::Body, routing};
-use http::{Request, Response, StatusCode};
-use http_body::Frame;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http::{Request, Response};
+use http_body_util::Full;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use tokio::{
-    sync::{Notify, mpsc},
-    time::timeout,
-};
-use tokio_stream::wrappers::ReceiverStream;
 use tollgate::{MemoryStore, Quota, RateLimitLayer, Rule, SECOND, clock::Clock, key::constant};
 use tollgate_client::{
     ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer, ReplayBody,
 };
 use tollgate_tests::server::{Server, counting_denials};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
-
-#[tokio::test]
-async fn a_stream_rejected_half_way_is_replayed_and_continues() {
-    let refused = Arc::new(Notify::new());
-    let (calls, refuses) = (Arc::new(AtomicU64::new(0)), Arc::clone(&refused));
-    let handler = move |request: Request<Body>| {
-        let (first, refuses) = (calls.fetch_add(1, Ordering::SeqCst) == 0, refuses.clone());
-        async move {
-            if first {
-                refuses.notify_one();
-                // Nothing was read of the body.
-                return (StatusCode::SERVICE_UNAVAILABLE, Body::empty());
-            }
-            (StatusCode::OK, request.into_body())
-        }
-    };
-    let server = Server::start(Router::new().route("/", routing::put(handler))).await;
-
-    let (parts, stream) = mpsc::channel::<Result<Frame<bytes::Bytes>, Infallible>>(4);
-    let body = StreamBody::new(ReceiverStream::new(stream));
-    let uri = format!("http://{}/", server.address());
-    let client = ServiceBuilder::new()
-        .layer(ClientRateLimitLayer::new())
-        .service(Client::builder(TokioExecutor::new()).build(HttpConnector::new()));
-    let part = |part: &'static str| Ok(Frame::data(bytes::Bytes::from_static(part.as_bytes())));
-    parts.send(part("first, ")).await.unwrap();
-    let answer = tokio::spawn(client.oneshot(Request::put(uri).body(body).unwrap()));
-    let hangs = Duration::from_secs(20);
-    timeout(hangs, refused.notified()).await.expect("a refusal");
-    parts.send(part("second")).await.unwrap();
-    drop(parts);
-
-    let answer = answer.await.unwrap().unwrap();
-    assert_eq!(answer.status(), 200);
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, "first, second");
-}
 
 #[tokio::test]
 async fn a_client_that_is_blocked_stops_until_the_end_of_the_block() {
