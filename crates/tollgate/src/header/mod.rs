@@ -108,7 +108,7 @@
 //!
 //! # Several limiters
 //!
-//! Nested limiters each add their rules to the lists of draft-11; a rule in both is listed once, with the fewer remaining units.
+//! Nested limiters each add their rules to the lists of draft-11; a rule in both is listed once, as the inner one has it.
 //! Fields for one rule keep the fewer remaining units, and `Retry-After` the longer time. Give both the same style.
 //!
 //! # Examples

@@ -1,4 +1,4 @@
-//! Lists of named policies: the syntax of draft-8 to draft-11. The lists of nested limiters that share a rule are merged.
+//! Lists of named policies: the syntax of draft-8 to draft-11. Of nested limiters that share a rule, the inner one lists it.
 //!
 //! ```text
 //! RateLimit-Policy: "burst";q=100;w=60, "tokens";q=1000;qu="tokens";w=86400, "exports";q=3;qu="concurrent-requests"
@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 use tollgate_core::{AlgorithmKind, Quota, Rule, RuleSet, Verdict};
 
 use crate::header::{
     name::{RATELIMIT, RATELIMIT_POLICY},
-    quota_status::{InnerQuota, PerQuota, QuotaStatus, unit_of},
+    quota_status::{PerQuota, QuotaStatus, unit_of},
     structured::{Line, field_value, push_integer, separate, string, with_own_count},
     times::whole_seconds,
 };
@@ -112,7 +113,11 @@ impl Named {
             return;
         };
         // Appends to the list of an inner limiter.
-        let was_there = matches!(map.try_append(RATELIMIT, limits), Ok(true));
+        if matches!(map.try_append(RATELIMIT, limits), Ok(true))
+            && let Some(others) = parts.not_listed(map, verdicts)
+        {
+            return self.write(map, rules, &others);
+        }
         let policies = if usual && expected.next().is_none() {
             self.usual_policies.clone()
         } else {
@@ -121,13 +126,40 @@ impl Named {
         if let Some(policies) = policies {
             let _ = map.try_append(RATELIMIT_POLICY, policies);
         }
-        if was_there {
-            merge_same_names(map);
-        }
     }
 }
 
 impl Parts {
+    /// Takes our list out again if it names a policy that an inner limiter lists: a list must not name it twice, and the inner one has
+    /// decided later. Returns the verdicts on the others then.
+    fn not_listed(
+        &self,
+        map: &mut HeaderMap,
+        verdicts: &[Verdict],
+    ) -> Option<SmallVec<[Verdict; 8]>> {
+        let mut inner: Vec<_> = map.get_all(RATELIMIT).iter().cloned().collect();
+        inner.pop();
+        let members = || {
+            let lists = inner.iter().filter_map(|list| list.to_str().ok());
+            lists.flat_map(|list| list.split(',')).map(str::trim_start)
+        };
+        let is_listed = |verdict: &Verdict| {
+            let prefix = self.prefixes.get(verdict.rule());
+            let name = prefix.and_then(|prefix| prefix.strip_suffix(b"r="));
+            name.is_some_and(|name| members().any(|member| member.as_bytes().starts_with(name)))
+        };
+        let others = verdicts.iter().filter(|verdict| !is_listed(verdict));
+        let others: SmallVec<[Verdict; 8]> = others.copied().collect();
+        if others.len() == verdicts.len() {
+            return None;
+        }
+        map.remove(RATELIMIT);
+        for list in inner {
+            let _ = map.try_append(RATELIMIT, list);
+        }
+        Some(others)
+    }
+
     /// A value of its own: a clone would count on one that all threads share.
     fn policies(
         &self,
@@ -179,109 +211,4 @@ fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
 fn push_policy(line: &mut Line, policy: &[u8]) {
     separate(line);
     line.push(policy);
-}
-
-/// A member of a list that begins with a quoted name, as `"name";r=9;t=60` does.
-struct Member<'a> {
-    name: &'a str,
-    parameters: &'a str,
-}
-
-/// Keeps one member per name in the lists that were just appended to: the one with fewer remaining units, and its policy. If they
-/// are equal, those of the inner limiter.
-fn merge_same_names(map: &mut HeaderMap) {
-    let limits: Vec<_> = map.get_all(RATELIMIT).iter().cloned().collect();
-    let Some((ours, inner)) = limits.split_last() else {
-        return;
-    };
-    // The names in both lists: those whose remaining units are fewer in ours, and the others.
-    let (mut less, mut more) = (Vec::new(), Vec::new());
-    for our in members(ours) {
-        let mut same = inner.iter().flat_map(members);
-        if let Some(theirs) = same.find(|member| member.name == our.name) {
-            let ours = our.written();
-            let stays = ours.remaining.is_none_or(|remaining| {
-                // Slots have no reset.
-                let reset = ours.reset.unwrap_or_default();
-                theirs.written().leaves_less(remaining, reset)
-            });
-            let names = if stays { &mut more } else { &mut less };
-            names.push(our.name);
-        }
-    }
-    if less.is_empty() && more.is_empty() {
-        return;
-    }
-    for field in [RATELIMIT, RATELIMIT_POLICY] {
-        let values: Vec<_> = map.get_all(&field).iter().cloned().collect();
-        // The last value is ours, if we wrote one; no name is removed from both.
-        let last = values.len().saturating_sub(1);
-        map.remove(&field);
-        for (place, value) in values.iter().enumerate() {
-            let gone = if place == last { &more } else { &less };
-            append_without(map, &field, value, gone);
-        }
-    }
-}
-
-fn append_without(map: &mut HeaderMap, field: &HeaderName, value: &HeaderValue, gone: &[&str]) {
-    if !members(value).any(|member| gone.contains(&member.name)) {
-        let _ = map.try_append(field, value.clone());
-        return;
-    }
-    let mut line = Line::new();
-    let text = value.to_str().unwrap_or_default();
-    for part in parts(text) {
-        if !Member::of(part).is_some_and(|member| gone.contains(&member.name)) {
-            separate(&mut line);
-            line.push(part.as_bytes());
-        }
-    }
-    if let Some(value) = field_value(&line) {
-        let _ = map.try_append(field, value);
-    }
-}
-
-impl<'a> Member<'a> {
-    fn of(part: &'a str) -> Option<Self> {
-        let quoted = part.strip_prefix('"')?;
-        let mut escaped = false;
-        let end = quoted.find(|c| {
-            let ends = c == '"' && !escaped;
-            escaped = c == '\\' && !escaped;
-            ends
-        })?;
-        Some(Self {
-            name: &quoted[..end],
-            parameters: &quoted[end + 1..],
-        })
-    }
-
-    fn written(&self) -> InnerQuota {
-        let number = |key: &str| {
-            let mut parameters = self.parameters.split(';').map(str::trim);
-            let number = parameters.find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
-            number?.parse().ok()
-        };
-        InnerQuota {
-            remaining: number("r"),
-            reset: number("t"),
-        }
-    }
-}
-
-fn members(value: &HeaderValue) -> impl Iterator<Item = Member<'_>> {
-    parts(value.to_str().unwrap_or_default()).filter_map(Member::of)
-}
-
-/// The members of a list, at the commas that are not in a quoted string.
-fn parts(text: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
-    let parts = text.split(move |c| {
-        let is_quote = c == '"' && !escaped;
-        escaped = quoted && c == '\\' && !escaped;
-        quoted ^= is_quote;
-        c == ',' && !quoted
-    });
-    parts.map(str::trim).filter(|part| !part.is_empty())
 }
