@@ -99,13 +99,15 @@ pub const ALL: &[Scenario] = &[
     scenario("uniform", || checks(LASTING, uniform(100_000), 100_000)),
     scenario("zipf", || checks(LASTING, zipf(1_000_000), 1_000_000)),
     scenario("new-keys", new_keys),
-    scenario("bare", || Ok(through(Bare::<()>::new()))),
+    scenario("bare", || Ok(through(Bare::<String>::new()))),
     scenario("layer", || layered(WIDE, 1, HeaderStyle::NONE)),
     scenario("layer-may-wait", || {
-        Ok(through(layer_that_waits(WIDE)?.layer(Bare::<()>::new())))
+        Ok(through(
+            layer_that_waits(WIDE)?.layer(Bare::<String>::new()),
+        ))
     }),
     scenario("layer-slot", || {
-        Ok(through(layer_of_slots(WIDE)?.layer(Bare::<()>::new())))
+        Ok(through(layer_of_slots(WIDE)?.layer(Bare::<String>::new())))
     }),
     scenario("layer-window", || windowed(false)),
     scenario("layer-durable", || windowed(true)),
@@ -121,7 +123,7 @@ pub const ALL: &[Scenario] = &[
     scenario("layer-1000-routes", || on_route(1_000)),
     scenario("layer-headers", || layered(WIDE, 1, HeaderStyle::DRAFT_11)),
     scenario("bare-address", || {
-        Ok(through_with(Bare::<()>::new(), request_from))
+        Ok(through_with(Bare::<String>::new(), request_from))
     }),
     scenario("layer-address", || by_address(HeaderStyle::NONE)),
     scenario("layer-address-headers", || {
@@ -247,13 +249,13 @@ fn new_keys() -> Made {
 
 fn layered(quota: Quota, rules: usize, headers: HeaderStyle) -> Made {
     Ok(through(
-        layer(quota, rules, headers)?.layer(Bare::<()>::new()),
+        layer(quota, rules, headers)?.layer(Bare::<String>::new()),
     ))
 }
 
 fn windowed(is_durable: bool) -> Made {
     let layer = layer_of_window(MemoryStore::new(), is_durable)?;
-    Ok(through(layer.layer(Bare::<()>::new())))
+    Ok(through(layer.layer(Bare::<String>::new())))
 }
 
 /// The same through Redis: all that this process does for a request, its connection included.
@@ -265,7 +267,7 @@ fn on_redis(is_durable: bool) -> Made {
     let store = RedisStore::builder(server.address(), "layer", keys).deadline(PATIENCE);
     let store = store.connect()?;
     runtime.block_on(store.connected());
-    let mut service = layer_of_window(store, is_durable)?.layer(Bare::<()>::new());
+    let mut service = layer_of_window(store, is_durable)?.layer(Bare::<String>::new());
     drop(entered);
     Ok(Box::new(move || {
         let _alive = &server;
@@ -282,7 +284,7 @@ fn live(setting: &str, request: fn() -> Request<String>) -> Made {
     let layer = rules
         .layer(MemoryStore::new())?
         .headers(HeaderStyle::NONE)?;
-    let mut step = through_with(layer.layer(Bare::<()>::new()), request);
+    let mut step = through_with(layer.layer(Bare::<String>::new()), request);
     Ok(Box::new(move || {
         let _in_force = &rules;
         step();
@@ -293,19 +295,22 @@ fn live(setting: &str, request: fn() -> Request<String>) -> Made {
 fn on_route(routes: usize) -> Made {
     let layer = layer_of_routes(WIDE, routes)?;
     Ok(through_with(
-        layer.layer(Bare::<()>::new()),
+        layer.layer(Bare::<String>::new()),
         request_on_route,
     ))
 }
 
 fn by_address(headers: HeaderStyle) -> Made {
     let layer = layer_by_address(WIDE, headers)?;
-    Ok(through_with(layer.layer(Bare::<()>::new()), request_from))
+    Ok(through_with(
+        layer.layer(Bare::<String>::new()),
+        request_from,
+    ))
 }
 
 fn grpc_denied() -> Made {
     let layer = layer(TIGHT, 1, HeaderStyle::DRAFT_11)?;
-    Ok(through_with(layer.layer(Bare::<()>::new()), grpc_call))
+    Ok(through_with(layer.layer(Bare::<String>::new()), grpc_call))
 }
 
 fn through<S>(service: S) -> Step

@@ -126,7 +126,6 @@ fn app(store: impl Store, settings: &Settings) -> Result<Router, RuleError> {
             .when_missing(Missing::Reject(StatusCode::UNAUTHORIZED)),
         ],
     )?
-    .server_timing()
     .protocol(Protocol::Http);
     Ok(Router::new().route("/export", get(export).route_layer(limits)))
 }

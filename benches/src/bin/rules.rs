@@ -194,8 +194,8 @@ fn document() -> Result<bool, Box<dyn Error>> {
 
 /// What a request costs on one of 1 000 routes with a rule each, above what it costs with one rule. Whether the goal holds.
 fn routes() -> Result<bool, Box<dyn Error>> {
-    let one = layer_of_routes(LASTING, 1)?.layer(Bare::<()>::new());
-    let many = layer_of_routes(LASTING, 1_000)?.layer(Bare::<()>::new());
+    let one = layer_of_routes(LASTING, 1)?.layer(Bare::<String>::new());
+    let many = layer_of_routes(LASTING, 1_000)?.layer(Bare::<String>::new());
     let [one, many] = by_turns([one, many], request_on_route);
     println!(
         "routes: a request costs {one:.0} ns with one rule and {many:.0} ns with 1 000 on as many routes"
@@ -234,7 +234,7 @@ fn live() -> Result<bool, Box<dyn Error>> {
         let live = rules
             .layer(MemoryStore::new())?
             .headers(HeaderStyle::NONE)?;
-        let services = [code, live].map(|layer| layer.layer(Bare::<()>::new()));
+        let services = [code, live].map(|layer| layer.layer(Bare::<String>::new()));
         let [in_code, live] = by_turns(services, request);
         let ratio = live / in_code;
         println!(
@@ -246,7 +246,10 @@ fn live() -> Result<bool, Box<dyn Error>> {
 }
 
 /// Nanoseconds of processor time for a request to each of two services. In turns, so that both meet what else the machine does.
-fn by_turns(mut services: [RateLimit<Bare<()>>; 2], request: fn() -> Request<String>) -> [f64; 2] {
+fn by_turns(
+    mut services: [RateLimit<Bare<String>>; 2],
+    request: fn() -> Request<String>,
+) -> [f64; 2] {
     let mut took = [(); 2].map(|()| Vec::new());
     // The first turn warms up.
     for turn in 0..=TURNS {

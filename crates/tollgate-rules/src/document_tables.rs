@@ -6,7 +6,7 @@ use tollgate::{
     RuleError,
     key::{ClientIp, KeyExtractor, client_ip},
     key_list::KeyList,
-    shed::{Capacity, ShedLayer, TrustedHeaders},
+    shed::{Capacity, ShedLayer},
 };
 
 use crate::{
@@ -110,8 +110,7 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
     let capacity = fields.read("capacity", |node| capacity_of(reader, node));
     let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
     let retry_after = fields.duration("retry_after");
-    let header = |name| fields.header(name, "x-priority");
-    let (priority, request_id) = (header("priority_header"), header("request_id_header"));
+    let priority = fields.header("priority_header", "x-priority");
     let trusted: Option<Vec<String>> = fields.read("trusted", |node| {
         let networks = reader.list_or_one(node).iter();
         let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
@@ -121,12 +120,11 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
     if reader.problems.len() > before {
         return None;
     }
-    let has_header = priority.is_some() || request_id.is_some();
-    if trusted.is_none() && has_header {
+    if trusted.is_none() && priority.is_some() {
         let message = "any client may write a header; add «trusted = [\"10.0.0.0/8\"]» with the networks of your gateways";
         return reader.refuse(&node.span, message);
     }
-    if trusted.is_some() && !has_header {
+    if trusted.is_some() && priority.is_none() {
         let message = "nothing is read from peers that are trusted; add «priority_header = \"x-priority\"», or remove trusted";
         return reader.refuse(&node.span, message);
     }
@@ -138,15 +136,8 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
         if let Some(least) = retry_after {
             layer = layer.retry_after(least);
         }
-        if let Some(trusted) = &trusted {
-            let mut headers = TrustedHeaders::from(trusted)?;
-            if let Some(name) = &priority {
-                headers = headers.priority(name.as_str())?;
-            }
-            if let Some(name) = &request_id {
-                headers = headers.request_id(name.as_str())?;
-            }
-            layer = layer.trusted_headers(headers);
+        if let (Some(trusted), Some(name)) = (&trusted, &priority) {
+            layer = layer.priority_header(name.as_str(), trusted)?;
         }
         Ok::<_, RuleError>(layer)
     };
@@ -158,7 +149,7 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
 
 type MakeCapacity = Box<dyn Fn() -> Result<Capacity, RuleError> + Send + Sync>;
 
-/// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
+/// `"adaptive"`, a number of requests in flight, or `{ least = 8, most = 500 }`.
 fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {
     const MOST: u64 = 1_000_000;
     match &node.value {
@@ -169,16 +160,6 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {
         Value::Table(_) => {
             let fields = reader.fields(node, "a capacity", "shed_capacity")?;
             let bound = |name| fields.number(name, "requests in flight", 1, MOST);
-            let has = |name| fields.get(name).is_some();
-            let is_found = has("least") || has("most");
-            if is_found == has("worker_delay") || has("least") != has("most") {
-                let message = "a capacity is worker_delay, or both least and most; write «{ least = 8, most = 500 }» or \
-                               «{ worker_delay = \"50ms\" }»";
-                return reader.refuse(&node.span, message);
-            }
-            if let Some(full) = fields.duration("worker_delay") {
-                return Some(Box::new(move || Capacity::worker_delay(full)));
-            }
             // At most a million.
             let (least, most) = (bound("least")? as usize, bound("most")? as usize);
             Some(Box::new(move || Capacity::adaptive_within(least, most)))

@@ -285,7 +285,7 @@ impl LiveRules {
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, RuleError> {
         let mut state = self.shared.lock();
         let rules = state.document.rules_at(state.computed);
-        let layer = RateLimitLayer::switchable(store, rules)?;
+        let layer = RateLimitLayer::new(store, rules)?;
         state.followers.add_layer(layer.handle());
         Ok(layer)
     }

@@ -21,7 +21,6 @@ use tollgate::{
     RateLimitLayer,
     siblings::{PartsDecision, grpc_timeout},
 };
-use tollgate_core::Step;
 use tonic::{Status, body::Body};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;
@@ -161,10 +160,8 @@ impl Rls {
             // Its domain may be anything.
             self.checks.count("", Code::Invalid, began);
         })?;
-        let answer = match self.layer.decide(parts, Some(began + waits)) {
-            Step::Ready(decided) => self.answer_of(decided, &give_back),
-            Step::Wait(pending) => self.answer_of(pending.await, &give_back),
-        };
+        let decided = self.layer.decide(parts, Some(began + waits)).await;
+        let answer = self.answer_of(decided, &give_back);
         let is_allowed = answer.overall_code() == Answer::Ok;
         self.checks.count(&domain, Code::of(is_allowed), began);
         Ok(answer)

@@ -98,8 +98,7 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
 /// [`PathPattern`] says how. The rule has to be inside of a layer that rewrites paths, such as tower-http's `NormalizePathLayer`: it
-/// cannot see what a path becomes behind it. A request whose path the rule would count with fewer slashes is an event at warn level,
-/// once.
+/// cannot see what a path becomes behind it, and `/login/` would pass by a rule on `/login`.
 ///
 /// ```
 /// use tollgate::{MINUTE, Quota, Rule, condition::path, key::client_ip};

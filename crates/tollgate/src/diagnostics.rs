@@ -1,6 +1,13 @@
-//! Messages about set-up mistakes: events, or lines on standard error if there is no subscriber.
+//! Messages about set-up mistakes: errors of settings, and events, or lines on standard error if there is no subscriber.
 
 use std::io::Write;
+
+use tollgate_core::{RuleError, RuleErrorKind};
+
+/// A setting that cannot work.
+pub(crate) fn wrong_setting(message: impl Into<String>) -> RuleError {
+    RuleError::general(RuleErrorKind::RuleSet, message)
+}
 
 /// Reports a set-up mistake that shows only when a request comes. It is never silent, because all clients may share one
 /// budget.

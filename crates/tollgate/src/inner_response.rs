@@ -54,18 +54,11 @@ impl<'a> InnerResponse<'a> {
         }
     }
 
-    /// The same with the trailers of its body.
-    pub(crate) fn with_trailers(self, trailers: &'a HeaderMap) -> Self {
+    /// The same when its body has ended, with these trailers, or with an error.
+    pub(crate) fn ended(self, trailers: Option<&'a HeaderMap>, is_error: bool) -> Self {
         Self {
-            trailers: Some(trailers),
-            ..self
-        }
-    }
-
-    /// The same, whose body has failed.
-    pub(crate) fn cut_off(self) -> Self {
-        Self {
-            is_error: true,
+            trailers,
+            is_error,
             ..self
         }
     }
@@ -153,7 +146,7 @@ mod tests {
             let seen = InnerResponse::of(response.status(), response.headers(), Protocol::Auto);
             assert_eq!(seen.is_failure(), is_failure, "{status} {fields:?}");
             assert!(!seen.is_error());
-            assert!(seen.cut_off().is_failure());
+            assert!(seen.ended(None, true).is_failure());
         }
         let error = InnerResponse::error();
         assert!(error.is_error() && error.is_failure());

@@ -44,8 +44,7 @@
 //! - A [`Rule`] is a named quota. The name identifies the budget: one name on one store is one budget, wherever it is used.
 //! - [`Rule::by`] adds the key: see [`key`].
 //! - A [`RateLimitLayer`] takes rules and a store. Neither it nor its service has a type parameter, except for the inner service.
-//!   [`LayerDefaults`](service::LayerDefaults) are the settings of all layers of a service, and [`RateLimitLayer::per_ip`] is the
-//!   shortest way to a limit.
+//!   [`RateLimitLayer::per_ip`] is the shortest way to a limit.
 //! - A [`MessageLimitLayer`](message::MessageLimitLayer) limits the messages in gRPC streams by the same rules: see [`message`].
 //! - A [`Limiter`] is the same without HTTP, for workers and handlers. [`RateLimitLayer::limiter`] is that of the layer.
 //!
@@ -227,7 +226,7 @@ pub mod service {
 
     pub use crate::{
         inner_response::InnerResponse,
-        rate_limit::{LayerDefaults, RateLimit, Refund, ResponseBody},
+        rate_limit::{RateLimit, Refund, ResponseBody},
     };
 }
 

@@ -59,33 +59,9 @@ fn a_mistake_in_a_quota_a_name_a_key_or_the_fields_is_the_error_of_the_layer() {
         refused(new(rules), kind, words);
     }
     let both = HeaderStyle::DRAFT_11 | HeaderStyle::DRAFT_7;
-    let layer = new([by(constant("all"))]).unwrap().headers(both);
-    refused(layer, K::RuleSet, &["DRAFT_11", "DRAFT_7"]);
-}
-
-#[test]
-fn rules_that_are_all_off_are_rejected() {
-    let quota = Quota::gcra(5, SECOND);
-    let off = |name: &str| Rule::new(name, quota).off().by(constant("all"));
-    refused(
-        new([off("one"), off("two")]),
-        RuleErrorKind::RuleSet,
-        &["\"one\"", "\"two\"", "off()", "shadow()"],
-    );
-    let messages = tollgate::message::MessageLimitLayer::new(MemoryStore::new(), [off("one")]);
-    let error = messages.expect_err("it would limit nothing");
-    assert_eq!(error.kind(), RuleErrorKind::RuleSet);
-    assert!(new([off("one"), all("two", quota)]).is_ok());
-    assert!(
-        new([
-            off("one"),
-            Rule::new("two", quota).shadow().by(constant("all"))
-        ])
-        .is_ok()
-    );
-    // Below the layer a document may switch everything off.
-    let off = [Rule::new("one", quota).off()];
-    assert!(tollgate::Limiter::new(MemoryStore::new(), off).is_ok());
+    let layer = || new([by(constant("all"))]).unwrap();
+    refused(layer().headers(both), K::RuleSet, &["DRAFT_11", "DRAFT_7"]);
+    refused(layer().retry_after_jitter(101), K::RuleSet, &["101 %"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tollgate::{
     Decision, Head, MINUTE, Missing, OnStoreError, Quota, RateLimitLayer, RequestRule, Rule,
     condition::{client_in, method_in},
     decision::Reason,
-    key::{Extracted, KeyBuf, KeyExtractor, NoKey, client_ip, constant, header, look_up},
+    key::{Extracted, KeyBuf, KeyExtractor, NoKey, PeerAddr, client_ip, constant, header, look_up},
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
@@ -441,4 +441,29 @@ async fn a_failed_look_up_is_answered_as_a_store_failure_of_its_request() {
             assert_eq!(status(&app, get("/").method(Method::POST)).await, 503);
         }
     }
+}
+
+#[tokio::test]
+async fn one_call_limits_each_address() {
+    let layer = RateLimitLayer::per_ip(2, MINUTE).unwrap();
+    let limiter = layer.limiter();
+    let rule = &limiter.rules().rules()[0];
+    assert_eq!(
+        (rule.name(), *rule.quota()),
+        ("per-ip", Quota::gcra(2, MINUTE))
+    );
+    let app = behind(layer);
+    let other = || {
+        let peer = PeerAddr(([198, 51, 100, 7], 40_000).into());
+        Request::get("/").extension(peer)
+    };
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "/").await, expected);
+        assert_eq!(status(&app, other()).await, expected);
+    }
+    // Another such layer counts apart.
+    let again = behind(RateLimitLayer::per_ip(2, MINUTE).unwrap());
+    assert_eq!(status(&again, "/").await, 200);
+    let error = RateLimitLayer::per_ip(0, MINUTE).expect_err("it never lets anything pass");
+    assert!(error.to_string().contains("limit of 0"), "{error}");
 }

@@ -7,7 +7,6 @@ mod blocks;
 mod construction;
 mod contract;
 mod debt;
-mod defaults;
 mod failing;
 mod handler;
 mod ids;

@@ -14,7 +14,7 @@ use tollgate::{
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{all, app, app_on, behind, get, layer, per_minute, send, status, still, text},
+    app::{all, app, app_on, get, layer, per_minute, send, status, still, text},
     counted::{Counted, Metrics},
     events::Events,
 };
@@ -315,24 +315,6 @@ async fn a_computed_cost_that_never_fits_is_reported_once() {
     send(&app, get("/fits")).await;
     events.none();
     warned(&app, 3, &["dear", "6 units", "at most 5", "cap the cost"]).await;
-}
-
-#[tokio::test]
-async fn a_layer_applied_twice_is_reported_once() {
-    let (store, clock) = still();
-    let nine = |name| all(per_minute(name, 9));
-    let layer = RateLimitLayer::new(store.clone(), [nine("once"), nine("more")]).unwrap();
-    let other = RateLimitLayer::new(store, [nine("other")]).unwrap();
-    let once = behind(other).layer(layer.clone());
-    let events = Events::listen();
-    for _ in 0..3 {
-        send_times(&once, 2).await;
-        clock.advance(2 * SECOND);
-    }
-    events.none();
-    // Around the route too, and it is not the same value any more.
-    let twice = once.layer(layer.hide_quota());
-    warned(&twice, 2, &["\"once\", \"more\"", "twice"]).await;
 }
 
 #[tokio::test]

@@ -2,18 +2,11 @@
 
 use axum::{Router, routing::any};
 use tollgate::{
-    RateLimitLayer, RequestRule,
-    condition::{path, path_under},
-    key::computed,
-    siblings::PathPattern,
+    RateLimitLayer, RequestRule, condition::path, key::computed, siblings::PathPattern,
 };
-use tollgate_tests::{
-    app::{all, layer, per_minute, status},
-    events::Events,
-};
+use tollgate_tests::app::{all, layer, per_minute, status};
 use tower::Layer as _;
 use tower_http::normalize_path::NormalizePathLayer;
-use tracing::Level;
 
 fn on(pattern: &str) -> RequestRule {
     all(per_minute("login", 1)).when(path(pattern).expect("a pattern"))
@@ -67,28 +60,4 @@ async fn a_nested_rule_counts_with_the_prefix_wherever_the_rewrite_is() {
     let app = normalized(nested(inside(by_tenant)));
     is_limited_once(&app, &["/api/acme/login/", "//api/acme/login"]).await;
     assert_eq!(status(&app, "//api/other/login").await, 200);
-}
-
-#[tokio::test]
-async fn a_layer_outside_of_the_rewrite_warns_once() {
-    let events = Events::listen();
-    let rules = [
-        on("/login"),
-        all(per_minute("all", 99)).when(|head| head.method == http::Method::GET),
-        all(per_minute("under", 99)).when(path_under("/internal")),
-    ];
-    let inner = Router::new().route("/login", any(|| async {}));
-    let app = normalized(inner).layer(layer(rules));
-    for path in ["/login", "/other/", "//", "/internal//x"] {
-        status(&app, path).await;
-    }
-    assert!(events.at(Level::WARN).is_empty());
-    for _ in 0..3 {
-        assert_eq!(status(&app, "/login/").await, 200);
-    }
-    let warnings = events.at(Level::WARN);
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    for words in ["\"login\"", "inside of that layer"] {
-        assert!(warnings[0].contains(words), "{warnings:?}");
-    }
 }

@@ -112,8 +112,7 @@ impl Trial {
             .clock(&clock)
             .bytes_per_rule(BYTES_PER_RULE);
         // Where a request would wait, there is no place: it is denied.
-        let layer =
-            RateLimitLayer::switchable(store.build(), self.rules(0, &heard)?)?.max_waiting(0, 0);
+        let layer = RateLimitLayer::new(store.build(), self.rules(0, &heard)?)?.max_waiting(0, 0);
         // No answer takes its time.
         layer.end_slow_denials();
         let (reached, answer) = (Cell::new(false), Cell::new((StatusCode::OK, 0)));
@@ -178,7 +177,7 @@ impl Trial {
     /// The rules at a time, with what hears of their denials.
     fn rules(&self, at: Tick, heard: &Arc<Mutex<Heard>>) -> Result<Vec<RequestRule>, RuleError> {
         let all = self.document.rules_at(at);
-        let named = RateLimitLayer::switchable(MemoryStore::new(), all.clone())?.limiter();
+        let named = RateLimitLayer::new(MemoryStore::new(), all.clone())?.limiter();
         let names = named.rules().given().iter().map(|rule| rule.name());
         let kept = all.into_iter().zip(names);
         let kept = kept.filter(|(_, name)| {

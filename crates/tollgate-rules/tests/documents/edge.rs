@@ -63,7 +63,7 @@ fn a_service_runs_with_rules_of_the_edge_alone() {
     let text =
         "version = 1\n[[rules]]\nname = 'a'\nat = 'edge'\nlimit = '5/s'\nby = 'descriptor:to'\n";
     let store = tollgate::MemoryStore::new();
-    assert!(RateLimitLayer::switchable(store, read(text, &Bindings::new()).rules()).is_ok());
+    assert!(RateLimitLayer::new(store, read(text, &Bindings::new()).rules()).is_ok());
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub(crate) fn client(uri: &str, name: &str) -> Request<String> {
 pub(crate) async fn passing(rules: Vec<RequestRule>, request: impl Fn() -> Request<String>) -> u32 {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(Clock::from(clock)).build();
-    let layer = RateLimitLayer::switchable(store, rules).expect("valid rules");
+    let layer = RateLimitLayer::new(store, rules).expect("valid rules");
     passing_through(&layer, request).await
 }
 

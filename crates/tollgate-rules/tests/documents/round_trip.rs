@@ -73,7 +73,7 @@ fn requests() -> Vec<Request<String>> {
 async fn answers(rules: Vec<RequestRule>) -> (Vec<tollgate_core::Rule>, Vec<Answer>) {
     let clock = Clock::from(ManualClock::new(START));
     let store = MemoryStore::builder().clock(clock).build();
-    let layer = RateLimitLayer::switchable(store, rules).expect("valid rules");
+    let layer = RateLimitLayer::new(store, rules).expect("valid rules");
     let given = layer.limiter().rules().given().to_vec();
     let service = layer.layer(service_fn(|request: Request<String>| async move {
         let mut response = Response::new(String::new());

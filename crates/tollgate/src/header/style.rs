@@ -2,6 +2,10 @@
 
 use std::{fmt, ops::BitOr};
 
+use tollgate_core::RuleError;
+
+use crate::diagnostics::wrong_setting;
+
 /// The quota fields of a response. Combine styles with `|`.
 ///
 /// See the [module documentation](crate::header) for the fields of each and which to use.
@@ -53,7 +57,7 @@ impl HeaderStyle {
     }
 
     /// Rejects styles that write a field in two ways.
-    pub(crate) fn validate(self) -> Result<(), String> {
+    pub(crate) fn validate(self) -> Result<(), RuleError> {
         for (a, b, why) in [
             (Self::DRAFT_11, Self::DRAFT_7, "write RateLimit"),
             (Self::DRAFT_11, Self::DRAFT_6, "write RateLimit-Policy"),
@@ -64,9 +68,9 @@ impl HeaderStyle {
             ),
         ] {
             if self.has(a) && self.has(b) {
-                return Err(format!(
+                return Err(wrong_setting(format!(
                     "the header styles {a:?} and {b:?} both {why}, each in its own way; take one of them"
-                ));
+                )));
             }
         }
         Ok(())

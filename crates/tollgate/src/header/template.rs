@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use tollgate_core::{RuleError, RuleErrorKind, RuleSet, types::UnknownName};
+use tollgate_core::{RuleError, RuleSet, types::UnknownName};
 
 use crate::{
+    diagnostics::wrong_setting,
     header::times::{epoch_seconds, response_time, whole_seconds},
     json_text::push_text,
 };
@@ -49,8 +50,8 @@ impl Template {
                 continue;
             }
             let Some(place) = NAMES.iter().position(|known| *known == name) else {
-                let unknown = UnknownName::new("variable", name, NAMES).to_string();
-                return Err(RuleError::general(RuleErrorKind::RuleSet, unknown));
+                let unknown = UnknownName::new("variable", name, NAMES);
+                return Err(wrong_setting(unknown.to_string()));
             };
             parts.push((text[begin..open].into(), place));
             from += name.len() + 1;

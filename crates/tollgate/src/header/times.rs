@@ -1,15 +1,9 @@
-//! Times in fields: whole seconds, moments, `Retry-After` (RFC 9110 §10.2.3), and `Server-Timing` (a W3C Recommendation in
-//! preparation), which tells how long a request has waited for its quota.
-//!
-//! ```text
-//! Retry-After: 17
-//! Server-Timing: ratelimit;dur=1250.3
-//! ```
+//! Times in fields: whole seconds, moments, and `Retry-After` (RFC 9110 §10.2.3).
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue,
+    HeaderMap, HeaderValue,
     header::{DATE, RETRY_AFTER},
 };
 use tollgate_core::{Clock, Retry, Tick};
@@ -47,17 +41,6 @@ pub(crate) fn write_retry_after(map: &mut HeaderMap, delay: Duration) {
     let mut digits = itoa::Buffer::new();
     if let Ok(value) = HeaderValue::from_str(digits.format(seconds)) {
         let _ = map.try_insert(RETRY_AFTER, value);
-    }
-}
-
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-
-/// Adds the wait in milliseconds, in addition to what the service has measured itself.
-pub(crate) fn write_server_timing(map: &mut HeaderMap, waited: Duration) {
-    let tenths = waited.as_micros() / 100;
-    let value = format!("ratelimit;dur={}.{}", tenths / 10, tenths % 10);
-    if let Ok(value) = HeaderValue::try_from(value) {
-        let _ = map.try_append(SERVER_TIMING, value);
     }
 }
 

@@ -14,7 +14,6 @@ use crate::{
     message::error::{MessageLimitError, MessageLimitErrorKind},
     rate_limit::{
         config::Config,
-        decide::jitter_seed,
         deny::{denial, response},
         request_rules::KnownChecks,
     },
@@ -112,8 +111,7 @@ impl Call {
     }
 
     fn denial<'a>(&'a self, decision: &'a Decision) -> Denial<'a> {
-        let seed = jitter_seed(&self.checks);
-        denial(&self.config, Head::from(&self.head), decision, seed)
+        denial(&self.config, Head::from(&self.head), decision, &self.checks)
     }
 }
 

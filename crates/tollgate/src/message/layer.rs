@@ -9,11 +9,9 @@ use crate::{
     message::service::MessageLimit,
     protocol::Protocol,
     rate_limit::{
-        layer_defaults::LayerDefaults,
         live_config::LiveConfig,
         rules_handle::RulesHandle,
-        settings::{Settings, common_setters, live_layer},
-        validation::refuse_all_off,
+        settings::{Settings, live_layer},
     },
     rule::{KeyedRule, RequestRule},
 };
@@ -41,25 +39,7 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::replacing(&[], store, rules)
-    }
-
-    /// Limits messages by these rules in place of those of other layers and limiters on the same store: for a reload. See
-    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
-    ///
-    /// A call that has begun keeps its rules.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new); or one of the replaced limiters is on another store.
-    pub fn replacing(
-        replaced: &[&Limiter],
-        store: impl Store,
-        rules: impl IntoIterator<Item: KeyedRule>,
-    ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-        refuse_all_off(&rules)?;
-        let config = LiveConfig::new(replaced, store, refuse_unsupported, rules)?;
+        let config = LiveConfig::new(store, refuse_unsupported, rules)?;
         Ok(Self {
             config: config.with(|settings| settings.protocol = Protocol::Grpc),
         })
@@ -96,62 +76,28 @@ impl MessageLimitLayer {
     }
 }
 
-impl LayerDefaults {
-    /// A layer for messages with these defaults. It takes the store, [`headers`](MessageLimitLayer::headers),
-    /// [`hide_quota`](MessageLimitLayer::hide_quota), [`retry_after_jitter`](MessageLimitLayer::retry_after_jitter),
-    /// [`look_up_deadline`](MessageLimitLayer::look_up_deadline) and [`instances`](MessageLimitLayer::instances). See
-    /// [`MessageLimitLayer::new`].
-    ///
-    /// # Errors
-    ///
-    /// As [`MessageLimitLayer::new`] and [`MessageLimitLayer::instances`].
-    pub fn message_layer(
-        &self,
-        rules: impl IntoIterator<Item: KeyedRule>,
-    ) -> Result<MessageLimitLayer, RuleError> {
-        let layer = MessageLimitLayer::new(Arc::clone(&self.store), rules)?;
-        let settings = Settings {
-            protocol: Protocol::Grpc,
-            headers: self.settings.headers,
-            hide_quota: self.settings.hide_quota,
-            jitter_percent: self.settings.jitter_percent,
-            look_up_deadline: self.settings.look_up_deadline,
-            instances: self.settings.instances,
-            ..Settings::default()
-        };
-        let config = layer.config.with_settings(settings)?;
-        Ok(MessageLimitLayer { config })
-    }
-}
-
 live_layer!(MessageLimitLayer);
-common_setters!(MessageLimitLayer);
 
 /// The layer counts messages before a handler sees them, and they have no response of their own.
 fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
     for rule in rules.iter().map(RequestRule::settings) {
+        let blocks = rule.rule.block_setting();
         let wrong = if rule.key.is_none() {
-            "the layer counts messages, and by_handler() is for rules that a handler checks; count with by(..)".to_owned()
-        } else if let Some(call) = rule.call_about_responses() {
-            format!(
-                "{call} is about responses, and a message has none; put the rule into a RateLimitLayer, which counts calls"
-            )
+            "by_handler() is for rules that a handler checks; count with by(..)"
+        } else if rule.call_about_responses().is_some() {
+            "count_if and cost_by_response are about responses; put the rule into a RateLimitLayer, which counts calls"
         } else if rule.rule.at_most_wait().is_some() {
             "messages wait by MessageLimitLayer::wait_up_to, for all of its rules; leave wait() out"
-                .to_owned()
         } else if rule.rule.has_slots() {
-            "a slot is held until a response ends, and a message has none; put the rule into a RateLimitLayer, which counts calls"
-                .to_owned()
-        } else if rule.rule.block_setting().is_some_and(Block::counts_settled) {
-            "count_settled() counts what is settled with a response, and a message has none: count denials, or put the rule into a \
-             RateLimitLayer"
-                .to_owned()
+            "a slot is held until a response ends; put the rule into a RateLimitLayer, which counts calls"
+        } else if blocks.is_some_and(Block::counts_settled) {
+            "count_settled() counts what is settled with a response; count denials, or put the rule into a RateLimitLayer"
         } else if rule.id.is_some() {
             "the messages of a call have one id, so that three of them would repeat the first; put the rule into a RateLimitLayer"
-                .to_owned()
         } else {
             continue;
         };
+        let wrong = format!("the layer counts messages, which have no response: {wrong}");
         return Err(RuleError::new(RuleErrorKind::Key, rule.rule.name(), wrong));
     }
     Ok(())

@@ -66,8 +66,7 @@ const UNKNOWN_PLAN: u8 = 1 << 6;
 
 // Of the layer.
 const WRONG_NAME: u8 = 1;
-const APPLIED_TWICE: u8 = 1 << 1;
-const UNTRANSLATED_GRPC_WEB: u8 = 1 << 2;
+const UNTRANSLATED_GRPC_WEB: u8 = 1 << 1;
 
 impl Reported {
     #[inline]
@@ -220,18 +219,6 @@ impl Observer {
             diagnostics::warn(&format!(
                 "rule {name:?}: cost_by returns {cost} units for a request, and the quota allows at most {limit} at \
                  once, so the request is always denied; cap the cost at {limit}, or use a limit or burst of at least {cost}"
-            ));
-        }
-    }
-
-    /// A layer was applied twice to a request.
-    pub(crate) fn applied_twice(&self) {
-        if self.of_layer.is_first(APPLIED_TWICE) {
-            let names = self.rules.iter().map(|rule| format!("{:?}", rule.name));
-            diagnostics::warn(&format!(
-                "the layer with the rules {} is applied twice to one request, which is counted twice; apply it once, around \
-                 the routes or around the router",
-                names.collect::<Vec<_>>().join(", ")
             ));
         }
     }

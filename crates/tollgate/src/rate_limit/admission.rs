@@ -22,6 +22,7 @@ use crate::{
         decide::acquire,
         deny::{denial, response_without_quota},
     },
+    rejection::Denial,
 };
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
@@ -279,13 +280,11 @@ impl Admission {
                 config
                     .rules
                     .denied(&Head::from(head), decision.verdicts(), &decision, &found);
-                let denial = denial(
-                    config,
-                    Head::from(head),
-                    &decision,
-                    check.key().bits() as u64,
-                );
-                response_without_quota(config, &denial.in_units(cost.is_some()))
+                let denial = Denial {
+                    in_units: cost.is_some(),
+                    ..denial(config, Head::from(head), &decision, &[check])
+                };
+                response_without_quota(config, &denial)
             }
             // There is always a head if there are rules for handlers.
             None => Response::new(Bytes::new()),
@@ -470,7 +469,7 @@ mod tests {
     async fn many_checks_of_a_handler_keep_one_decision_per_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
-        let rules = RequestRules::new(&[], Arc::new(MemoryStore::new()), rules.into());
+        let rules = RequestRules::new(Arc::new(MemoryStore::new()), rules.into());
         let config = Config::new(rules.expect("valid rules"), Settings::default());
         let admission = Admission::attach(
             &Arc::new(config),

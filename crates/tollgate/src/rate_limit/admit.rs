@@ -1,28 +1,21 @@
 //! Admitting an allowed request, and what follows when its response comes.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Extensions, Request, Response, response::Parts};
 use smallvec::SmallVec;
-use tollgate_core::{Check, Decision, Key, Pending, Verdict, store::Checks};
+use tollgate_core::{Decision, Verdict, store::Checks};
 
 use crate::{
     head::Head,
-    header::{applies, times::write_server_timing},
+    header::applies,
     inner_response::InnerResponse,
     rate_limit::{
         admission::{Admission, strictness},
-        at_end::AtEnd,
         config::Config,
-        decide::jitter_seed,
-        deny::{FEW_RULES, QuotaHidden, deny, limit_size},
+        deny::{Answered, QuotaHidden},
         refund::Refund,
-        settlement::{AtHead, Settlement},
-        slow,
+        settlement::{AtEnd, Settlement},
     },
 };
 
@@ -41,10 +34,6 @@ struct Entry {
     admission: Option<Admission>,
     /// Where requests are counted towards a block: it counts this one.
     unsettled: Option<Settlement>,
-    /// How long it has waited, if the response shows it.
-    waited: Option<Duration>,
-    /// Whether the request is marked to detect that these rules count it again.
-    marked: bool,
 }
 
 /// Slots go back also if a handler has kept its admission: there is no response, or it has taken them.
@@ -53,32 +42,6 @@ impl Drop for Entry {
         let slots = |admission: &Admission| admission.decision().take_slots();
         drop(self.admission.as_ref().and_then(slots));
     }
-}
-
-/// A response in the place of the service's, which may be held back.
-pub(crate) struct Answered {
-    pub(crate) response: Response<Bytes>,
-    pub(crate) held: Option<Pending<()>>,
-}
-
-impl Answered {
-    pub(crate) fn at_once(response: Response<Bytes>) -> Self {
-        let held = None;
-        Self { response, held }
-    }
-}
-
-/// The denial of a request.
-pub(crate) fn answer_denied(
-    config: &Config,
-    head: &Head<'_>,
-    decision: &Decision,
-    checks: &[Check],
-    found: &[(u16, Key)],
-) -> Answered {
-    let response = deny(config, head, decision, jitter_seed(checks), found);
-    let held = slow::hold(config, head, decision, &response);
-    Answered { response, held }
 }
 
 impl Admitted {
@@ -92,34 +55,23 @@ impl Admitted {
         }
     }
 
-    /// Gives the request what it carries to the handler, after it has `waited`, if the response shows that. Returns the answer of
-    /// a challenge, in the place of the service's.
+    /// Gives the request what it carries to the handler. Returns the answer of a challenge, in the place of the service's.
     #[inline]
-    pub(crate) fn enter<B>(
-        &mut self,
-        request: &mut Request<B>,
-        waited: Option<Duration>,
-    ) -> Option<Answered> {
-        let duplicates = &self.config.duplicates;
-        let is_due = |decision: &Decision| duplicates.is_due(request.extensions(), decision.at());
+    pub(crate) fn enter<B>(&mut self, request: &mut Request<B>) -> Option<Answered> {
         let has_entry = match &self.decision {
-            Some(decision) => self.config.has_entries || waited.is_some() || is_due(decision),
+            Some(_) => self.config.has_entries,
             // A handler may check its own rules.
             None => self.config.attach_decision,
         };
         match has_entry {
-            true => self.add_entry(request, waited),
+            true => self.add_entry(request),
             false => None,
         }
     }
 
     // Not inlined, so that what most requests need of `enter` is.
     #[inline(never)]
-    fn add_entry<B>(
-        &mut self,
-        request: &mut Request<B>,
-        waited: Option<Duration>,
-    ) -> Option<Answered> {
+    fn add_entry<B>(&mut self, request: &mut Request<B>) -> Option<Answered> {
         let config = &self.config;
         let decision = &*(self.decision).get_or_insert_with(|| Decision::unlimited(0));
         let attach = || Admission::attach(config, &self.checks, decision, request);
@@ -128,8 +80,6 @@ impl Admitted {
         let entry = Entry {
             unsettled: config.rules.counts_settled.then(settlement),
             admission,
-            waited,
-            marked: (config.duplicates).mark(request.extensions_mut(), decision.at()),
         };
         let answer = config.rules.challenge(&Head::from(&*request), decision);
         self.entry = Some(Box::new(entry));
@@ -147,43 +97,32 @@ impl Admitted {
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
-    /// to be settled at the end of the body.
+    /// to be done at the end of the body.
     pub(crate) fn on_response(&mut self, response: &mut Parts) -> Option<AtEnd> {
-        if let Some(entry) = &self.entry {
-            if entry.marked {
-                self.config.duplicates.on_response();
-            }
-            if let Some(waited) = entry.waited {
-                write_server_timing(&mut response.headers, waited);
-            }
-        }
         // First: a settlement would return them with its ticket.
         let slots = self.decision.as_ref().and_then(Decision::take_slots);
         let is_refunded = response.extensions.get::<Refund>().is_some();
         let is_settled = is_refunded || self.config.rules.settles_by_response;
         match is_settled.then(|| self.settlement()).flatten() {
-            Some(settlement) if is_refunded => settlement.refund(),
-            Some(settlement) => {
-                let AtHead { changed, at_end } =
-                    settlement.on_response(response.status, &response.headers);
-                self.write_headers(response, &changed);
-                if let Some(mut settlement) = at_end {
-                    settlement.slots = slots;
-                    return Some(AtEnd::Settle(Mutex::new(Some(settlement))));
-                }
+            Some(settlement) if is_refunded => {
+                settlement.refund();
+                slots.map(AtEnd::Release)
             }
-            None => self.write_headers(response, &[]),
+            Some(settlement) => {
+                let (changed, at_end) =
+                    settlement.on_response(response.status, &response.headers, slots);
+                self.write_headers(response, &changed);
+                at_end
+            }
+            None => {
+                self.write_headers(response, &[]);
+                slots.map(AtEnd::Release)
+            }
         }
-        slots.map(AtEnd::Release)
     }
 
     /// The inner service has failed.
     pub(crate) fn on_error(&mut self) {
-        if let Some(entry) = &self.entry
-            && entry.marked
-        {
-            self.config.duplicates.on_response();
-        }
         if let Some(settlement) = self.settlement() {
             settlement.settle(&InnerResponse::error());
         }
@@ -230,11 +169,7 @@ impl Admitted {
                 &merged[..]
             }
         };
-        let (config, map) = (&*self.config, &mut response.headers);
-        config.headers.write(map, verdicts, config.rules.set());
-        if verdicts.len() > FEW_RULES {
-            limit_size(config.settings.protocol, map);
-        }
+        self.config.write_quota(&mut response.headers, verdicts);
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::rate_limit::at_end::AtEnd;
+use crate::rate_limit::settlement::AtEnd;
 
 pin_project! {
     /// The inner service's body, or the body of a rejection.
@@ -31,7 +31,18 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self {
+    /// The request is settled now if there will be no frame: a server drops the body then, and does not poll it.
+    pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self
+    where
+        B: Body,
+    {
+        let at_end = match at_end {
+            Some(AtEnd::Settle(settlement)) if body.is_end_stream() => {
+                settlement.settle(None::<&Result<Frame<B::Data>, B::Error>>);
+                None
+            }
+            at_end => at_end,
+        };
         Self {
             kind: Kind::Inner { body, at_end },
         }
@@ -46,7 +57,12 @@ impl<B> ResponseBody<B> {
 
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self::inner(B::default(), None)
+        Self {
+            kind: Kind::Inner {
+                body: B::default(),
+                at_end: None,
+            },
+        }
     }
 }
 
@@ -79,13 +95,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body, at_end } => {
-                let has_ended = body.is_end_stream();
-                if has_ended && let Some(at_end) = at_end {
-                    at_end.settle_at_once();
-                }
-                has_ended
-            }
+            Kind::Inner { body, .. } => body.is_end_stream(),
             Kind::Full { bytes } => bytes.is_empty(),
         }
     }

@@ -10,10 +10,7 @@ use tollgate_core::striped;
 
 use crate::{
     header::Headers,
-    rate_limit::{
-        duplicate_detector::DuplicateDetector, request_rules::RequestRules, settings::Settings,
-        wait_room::WaitRoom,
-    },
+    rate_limit::{request_rules::RequestRules, settings::Settings, wait_room::WaitRoom},
     rejection::Responses,
 };
 
@@ -41,7 +38,6 @@ pub(crate) struct Config {
     pub(crate) slow_room: Option<Arc<WaitRoom>>,
     /// It never has a permit: it is closed when no denial is held back any more.
     pub(crate) slow_end: Arc<Semaphore>,
-    pub(crate) duplicates: Arc<DuplicateDetector>,
     place: Place,
 }
 
@@ -78,11 +74,9 @@ impl Config {
             shows_quota,
             acts_on_responses: shows_quota
                 || attach_decision
-                || settings.server_timing
                 || rules.settles_by_response
                 || rules.counts_settled
                 || rules.set().has_slots(),
-            duplicates: DuplicateDetector::new(rules.set().version()),
             slow_room: slow_room(&rules),
             slow_end: Arc::new(Semaphore::new(0)),
             rules,
@@ -100,13 +94,10 @@ impl Config {
         if is_same_room {
             config.wait_room = Arc::clone(&self.wait_room);
         }
-        if config.slow_room.as_ref().map(|room| room.max_requests())
-            == self.slow_room.as_ref().map(|room| room.max_requests())
+        if config.slow_room.as_ref().map(|room| room.max_requests)
+            == self.slow_room.as_ref().map(|room| room.max_requests)
         {
             config.slow_room.clone_from(&self.slow_room);
-        }
-        if config.rules.set().version() == self.rules.set().version() {
-            config.duplicates = Arc::clone(&self.duplicates);
         }
         config
     }

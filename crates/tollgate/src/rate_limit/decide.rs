@@ -34,24 +34,6 @@ pub(crate) enum Progress {
     Waits(Box<Waiting>),
 }
 
-/// Collects the checks of a request. Without checks and look-ups, it passes.
-#[inline]
-pub(crate) fn ask(
-    config: &Config,
-    head: &Head<'_>,
-    is_preflight: bool,
-    checks: &mut Checks,
-) -> Result<Option<Box<LookUps>>, Box<Refusal>> {
-    if is_preflight && !config.settings.count_preflight {
-        config.rules.observer.preflight();
-        return Ok(None);
-    }
-    if config.duplicates.has_counted(head) {
-        config.rules.observer.applied_twice();
-    }
-    config.rules.collect(head, false, checks)
-}
-
 /// The attempt of a request, which waits if there is room in the layer.
 #[inline]
 pub(crate) fn attempt<'a>(config: &'a Config, checks: &'a [Check]) -> Attempt<'a> {
@@ -143,31 +125,6 @@ fn conclude(
     }
 }
 
-/// Tells operators of a decision that was there at once.
-#[inline]
-pub(crate) fn report(
-    config: &Config,
-    head: &Head<'_>,
-    checks: &[Check],
-    decision: &Decision,
-    timer: Timer,
-) {
-    let route = match decision.is_allowed() {
-        true => Route::default(),
-        false => Route::of(head.extensions),
-    };
-    let limiter = &config.rules.limiter;
-    limiter.report(checks, decision, timer, route.as_str());
-}
-
-/// The same for the same client, and another for each: from all keys, since some may be shared by all clients.
-pub(crate) fn jitter_seed(checks: &[Check]) -> u64 {
-    checks.iter().fold(0, |seed: u64, check| {
-        // Two rules by one key must not cancel each other out.
-        seed.rotate_left(7) ^ check.key().bits() as u64
-    })
-}
-
 /// Whether this is a CORS preflight as browsers send it: without a body and without `Content-Type`. A request with either may
 /// be work for a service that ignores the method.
 #[inline]
@@ -179,24 +136,4 @@ pub(crate) fn is_preflight(head: &Head<'_>, has_no_body: impl FnOnce() -> bool) 
             .headers
             .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
         && !head.headers.contains_key(header::CONTENT_TYPE)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use tollgate_core::store::Fingerprint;
-
-    use super::*;
-
-    #[test]
-    fn two_rules_by_one_key_have_a_jitter_of_that_key() {
-        let seeds: BTreeSet<_> = (1..=100)
-            .map(|key| {
-                let check = |rule| Check::new(rule, Fingerprint::from_bits(key), 1);
-                jitter_seed(&[check(0), check(1)])
-            })
-            .collect();
-        assert_eq!(seeds.len(), 100);
-    }
 }

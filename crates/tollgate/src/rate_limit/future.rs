@@ -9,8 +9,8 @@ use std::{
 };
 
 use http::{Request, Response};
+use http_body::Body;
 use pin_project_lite::pin_project;
-use tokio::time::Instant;
 use tollgate_core::{Pending, layer::Waiting};
 use tower_service::Service;
 
@@ -18,10 +18,10 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, answer_denied},
+        admit::Admitted,
         body::ResponseBody,
         decide::{Progress, delay},
-        deny::reject,
+        deny::{Answered, deny, reject},
         request_rules::KnownChecks,
         wait_room::head_bytes,
     },
@@ -71,8 +71,6 @@ struct PendingRequest<S, B> {
     service: S,
     /// Whether this very instance was polled ready. It is not while the request waits: what it has reserved is for others then.
     is_ready: bool,
-    /// When the wait has begun.
-    waits_since: Option<Instant>,
     request: Request<B>,
     admitted: Admitted,
 }
@@ -113,7 +111,6 @@ where
             request: Some(PendingRequest {
                 service: ready,
                 is_ready: true,
-                waits_since: None,
                 request,
                 admitted,
             }),
@@ -131,7 +128,6 @@ impl<S: Clone, B> PendingRequest<S, B> {
         // Dropping the instance frees what `poll_ready` has reserved. The clone becomes ready after the wait.
         self.service = self.service.clone();
         self.is_ready = false;
-        self.waits_since = Some(Instant::now());
         let config = Arc::clone(&self.admitted.config);
         let place = config.wait_room.enter(head_bytes(&self.request));
         let route = Route::of(self.request.extensions());
@@ -142,6 +138,7 @@ impl<S: Clone, B> PendingRequest<S, B> {
 impl<S, B, RB> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone,
+    RB: Body,
 {
     type Output = Result<Response<ResponseBody<RB>>, S::Error>;
 
@@ -191,19 +188,15 @@ where
                             continue;
                         }
                         Progress::Denied(decision) => {
-                            let KnownChecks { checks, found } = &known;
-                            answer_denied(config, &head, &decision, checks, found)
+                            deny(config, &head, &decision, &known.checks, &known.found)
                         }
                         Progress::Refused(refusal) => {
                             Answered::at_once(reject(config, &head, &refusal))
                         }
                         Progress::Allowed(decision) => {
-                            let shows_wait = config.settings.server_timing;
-                            let since = pending.waits_since.filter(|_| shows_wait);
-                            let waited = since.map(|since| since.elapsed());
                             (pending.admitted.checks, pending.admitted.decision) =
                                 (known.checks, Some(decision));
-                            match pending.admitted.enter(&mut pending.request, waited) {
+                            match pending.admitted.enter(&mut pending.request) {
                                 None if pending.is_ready => {
                                     let future = pending.service.call(pending.request);
                                     this.stage.set(Stage::Inner { future });
@@ -250,13 +243,6 @@ where
     S: Service<Request<B>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.stage {
-            Stage::Inner { .. } => "ResponseFuture::Inner",
-            Stage::Before { state } => match state.as_deref() {
-                Some(State::Deciding { .. }) => "ResponseFuture::Deciding",
-                Some(State::Readying(_)) => "ResponseFuture::Readying",
-                Some(State::Answered(_)) | None => "ResponseFuture::Answered",
-            },
-        })
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

@@ -2,25 +2,31 @@
 
 use std::{sync::Arc, time::Duration};
 
+use http::{HeaderName, HeaderValue, StatusCode};
 use tollgate_core::{Key, KeyBuf, Limiter, MemoryStore, Quota, RuleError, Store};
 use tower_layer::Layer;
 
 use crate::{
+    diagnostics::wrong_setting,
     head::Head,
+    header::template::Template,
     key::{Extracted, client_ip},
+    protocol::Protocol,
     rate_limit::{
         live_config::LiveConfig,
         rules_handle::RulesHandle,
         service::RateLimit,
-        settings::{Settings, common_setters, live_layer, request_setters},
-        validation::refuse_all_off,
+        settings::{Settings, live_layer},
+        validation::refuse_success,
     },
-    rule::{KeyedRule, RequestRule, Rule},
+    rejection::Rejection,
+    rule::{KeyedRule, Rule},
 };
 
 /// Limits the requests to a service.
 ///
-/// Cheap to clone; clones share everything, and so do the services it makes.
+/// Cheap to clone; clones share everything, and so do the services it makes. Apply it once to a request, around the routes or around
+/// the router: twice, it counts twice.
 ///
 /// See the [module documentation](crate).
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
@@ -37,60 +43,13 @@ impl RateLimitLayer {
     /// # Errors
     ///
     /// A rule that cannot be used, or that the store cannot serve; a rule name that another live layer or limiter on this
-    /// store has bound to another quota; rules that are all [off](tollgate_core::Rule::off), which would limit nothing. The
-    /// error names the rule and says what would be right.
+    /// store has bound to another quota. The error names the rule and says what would be right.
     pub fn new(
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        Self::replacing(&[], store, rules)
-    }
-
-    /// As [`new`](Self::new), but all rules may be [off](tollgate_core::Rule::off): for rules that a document or a switch turns on
-    /// and off.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn switchable(
-        store: impl Store,
-        rules: impl IntoIterator<Item: KeyedRule>,
-    ) -> Result<Self, RuleError> {
-        Ok(Self {
-            config: LiveConfig::new(&[], store, |_| Ok(()), rules)?,
-        })
-    }
-
-    /// Limits by these rules in place of those of other layers and limiters on the same store, which may have other quotas under
-    /// the same names: for a reload. Used units stay used. See
-    /// [`Limiter::replacing`](tollgate_core::Limiter::replacing).
-    ///
-    /// If several layers use a name, replace them all at once, then create the others again.
-    ///
-    /// ```
-    /// use tollgate::{MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, key::header};
-    ///
-    /// let store = MemoryStore::new();
-    /// let rule = |limit| Rule::new("per-key", Quota::gcra(limit, MINUTE)).by(header("x-api-key"));
-    /// let old = RateLimitLayer::new(store.clone(), [rule(60)])?;
-    /// assert!(RateLimitLayer::new(store.clone(), [rule(90)]).is_err());
-    /// let new = RateLimitLayer::replacing(&[&old.limiter()], store, [rule(90)])?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new); and a limiter of another store among the replaced.
-    pub fn replacing(
-        replaced: &[&Limiter],
-        store: impl Store,
-        rules: impl IntoIterator<Item: KeyedRule>,
-    ) -> Result<Self, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-        refuse_all_off(&rules)?;
-        Ok(Self {
-            config: LiveConfig::new(replaced, store, |_| Ok(()), rules)?,
-        })
+        let config = LiveConfig::new(store, |_| Ok(()), rules)?;
+        Ok(Self { config })
     }
 
     /// Limits each client address to this many requests per period: the shortest way to a limit. All of them may come at once.
@@ -113,13 +72,6 @@ impl RateLimitLayer {
     pub fn per_ip(limit: u64, period: Duration) -> Result<Self, RuleError> {
         let rule = Rule::new("per-ip", Quota::gcra(limit, period)).by(client_ip());
         Self::new(MemoryStore::new(), [rule])
-    }
-
-    /// The same rules with these settings.
-    pub(crate) fn with_settings(self, settings: &Settings) -> Result<Self, RuleError> {
-        Ok(Self {
-            config: self.config.with_settings(settings.clone())?,
-        })
     }
 
     /// The key under which the rule with this name counts requests with this head, for
@@ -220,9 +172,107 @@ impl RateLimitLayer {
     }
 }
 
+/// Settings of a layer for requests.
+impl RateLimitLayer {
+    /// Adds a header field to the responses that report the quota, for clients that expect one which no
+    /// [style](crate::header::HeaderStyle) writes: a text in which `{rule}`, `{limit}`, `{window}`, `{remaining}`,
+    /// `{used}`, `{reset}` and `{reset_at}` stand for what the rule that is closest to its limit says. Times are in
+    /// seconds, and `{reset_at}` since the Unix epoch. Of nested limiters, the inner one's field stays; a field that the
+    /// style writes as well is the style's.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tollgate::{
+    ///     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, header::HeaderStyle,
+    ///     key::client_ip,
+    /// };
+    ///
+    /// let rule = Rule::new("search", Quota::gcra(120, MINUTE)).by(client_ip());
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?
+    ///     .headers(HeaderStyle::NONE)?
+    ///     .header_field(HeaderName::from_static("ratelimit-limit"), "{limit};window={window}")?
+    ///     .header_field(HeaderName::from_static("x-ratelimit-used"), "{used}")?;
+    /// # Ok::<(), tollgate::RuleError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A variable that is not known, and what no field may have, such as a line feed.
+    pub fn header_field(self, name: HeaderName, template: &str) -> Result<Self, RuleError> {
+        if HeaderValue::from_str(template).is_err() {
+            let message = format!("{template:?} cannot be the value of a header field");
+            return Err(wrong_setting(message));
+        }
+        let template = Template::parse(template)?;
+        Ok(self.set(|settings| {
+            let fields = Arc::make_mut(&mut settings.own_fields);
+            fields.retain(|(other, _)| *other != name);
+            fields.push((name, template));
+        }))
+    }
+
+    /// The response to a denied request. Default: [`Rejection::problem`](crate::Rejection::problem).
+    pub fn rejection(self, rejection: Rejection) -> Self {
+        self.set(|settings| settings.rejection = rejection)
+    }
+
+    /// The status of the response to a request over its limit. Default: 429.
+    ///
+    /// # Errors
+    ///
+    /// A status below 400, which would look like a success.
+    pub fn denied_status(self, status: StatusCode) -> Result<Self, RuleError> {
+        refuse_success(status)?;
+        Ok(self.set(|settings| settings.denied_status = status))
+    }
+
+    /// The protocol of denials. Default: as each request asks.
+    ///
+    /// Set [`Protocol::Http`](crate::rejection::Protocol::Http) if there is no gRPC behind the layer: otherwise the denial
+    /// of a request with `content-type: application/grpc` has the status 200, and counts as a success in access logs and
+    /// dashboards. Set it explicitly, too, if content types are wrong, as in front of a gateway that translates JSON to
+    /// gRPC.
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        self.set(|settings| settings.protocol = protocol)
+    }
+
+    /// Puts the decision into extensions: an [`Admission`](crate::Admission) into those of an allowed request, for handlers,
+    /// and the [`Decision`](crate::Decision) into those of the response to a denied one, for outer layers such as an access
+    /// log.
+    ///
+    /// Default: off, because it allocates. A layer with a rule [for handlers](crate::Rule::by_handler) always attaches the
+    /// admission.
+    pub fn attach_decision(self) -> Self {
+        self.set(|settings| settings.attach_decision = true)
+    }
+
+    /// Counts CORS preflight requests as well. Default: they pass uncounted, because they carry no identity, and a browser
+    /// reports a denied preflight as an unexplained failure of the actual request.
+    ///
+    /// A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`, without a body and without
+    /// `Content-Type`. A request whose body is not known to be empty before it is read is counted: a chunked one in
+    /// HTTP/1.1, one in HTTP/2 that ends in a separate frame, and one that an outer layer has wrapped in a body of unknown
+    /// length.
+    ///
+    /// Anyone can send such requests without limit. Call this if they reach expensive code: handlers for OPTIONS or for any
+    /// method (`any(..)` and fallbacks in axum, a proxy's handler). tonic's services ignore the method: for them, a
+    /// preflight that no outer layer answers begins an empty client stream.
+    pub fn count_preflight(self) -> Self {
+        self.set(|settings| settings.count_preflight = true)
+    }
+
+    /// Limits how many requests may [wait](tollgate_core::Rule::wait) in a layer at once, and the bytes of their heads
+    /// together. Default: 1 024, and 4 MiB. When either is reached, a request that would wait is denied at once, as if its
+    /// rules did not wait. [`Rule::max_waiting`](tollgate_core::Rule::max_waiting) limits one rule, and one client of it.
+    ///
+    /// A waiting request holds its head and its connection, and its body is not read. The extensions that outer layers have
+    /// added are not counted.
+    pub fn max_waiting(self, requests: usize, head_bytes: usize) -> Self {
+        self.set(|settings| settings.max_waiting = (requests, head_bytes))
+    }
+}
+
 live_layer!(RateLimitLayer);
-common_setters!(RateLimitLayer);
-request_setters!(RateLimitLayer);
 
 impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;

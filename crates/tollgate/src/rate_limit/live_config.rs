@@ -8,11 +8,11 @@ use std::{
 };
 
 use tollgate_core::{
-    Limiter, RuleError, RuleErrorKind, Store, layer::Replacement, striped::PerStripe,
-    types::RuleChange,
+    Limiter, RuleError, Store, layer::Replacement, striped::PerStripe, types::RuleChange,
 };
 
 use crate::{
+    diagnostics::wrong_setting,
     rate_limit::{config::Config, request_rules::RequestRules, settings::Settings},
     rule::RequestRule,
 };
@@ -30,7 +30,6 @@ pub(crate) struct LiveConfig {
 
 impl LiveConfig {
     pub(crate) fn new(
-        replaced: &[&Limiter],
         store: impl Store,
         accepts: Accepts,
         rules: impl IntoIterator<Item: Into<RequestRule>>,
@@ -38,7 +37,7 @@ impl LiveConfig {
         let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
         accepts(&rules)?;
         let store: Arc<dyn Store> = Arc::new(store);
-        let rules = RequestRules::new(replaced, Arc::clone(&store), rules)?;
+        let rules = RequestRules::new(Arc::clone(&store), rules)?;
         let config = Config::new(rules, Settings::default());
         // With the limiter that keeps the names in use.
         let rules = LayerRules::new(store, accepts, config.rules.clone());
@@ -77,43 +76,32 @@ impl LiveConfig {
         lock(&self.limiter).clone()
     }
 
-    /// The same rules with other settings, but for the number of instances.
+    /// The same rules with other settings.
     pub(crate) fn with(&self, change: impl FnOnce(&mut Settings)) -> Arc<Self> {
         let mut state = self.rules.lock();
-        let mut settings = self.load().settings.clone();
-        change(&mut settings);
-        self.configured(&mut state, self.limiter(), settings)
+        self.configured(&mut state, self.limiter(), change)
     }
 
-    /// The same rules with these settings.
-    pub(crate) fn with_settings(&self, settings: Settings) -> Result<Arc<Self>, RuleError> {
-        let mut state = self.rules.lock();
-        let limiter = self.limiter();
-        let limiter = match self.load().settings.instances == settings.instances {
-            true => limiter,
-            false => limiter.shared_by(settings.instances)?,
-        };
-        Ok(self.configured(&mut state, limiter, settings))
-    }
-
+    /// The same for another number of instances.
     pub(crate) fn with_instances(&self, instances: NonZeroU32) -> Result<Arc<Self>, RuleError> {
-        let settings = Settings {
-            instances,
-            ..self.load().settings.clone()
-        };
-        self.with_settings(settings)
+        let mut state = self.rules.lock();
+        let limiter = self.limiter().shared_by(instances)?;
+        Ok(self.configured(&mut state, limiter, |_| {}))
     }
 
-    fn configured(&self, state: &mut State, limiter: Limiter, settings: Settings) -> Arc<Self> {
+    fn configured(
+        &self,
+        state: &mut State,
+        limiter: Limiter,
+        change: impl FnOnce(&mut Settings),
+    ) -> Arc<Self> {
         let before = self.load();
-        let mut rules = before.rules.clone();
+        let (mut rules, mut settings) = (before.rules.clone(), before.settings.clone());
         rules.limiter = limiter.into();
-        let config = before.with(rules, settings);
-        Self::following(state, Arc::clone(&self.rules), config)
+        change(&mut settings);
+        Self::following(state, Arc::clone(&self.rules), before.with(rules, settings))
     }
-}
 
-impl LiveConfig {
     /// The configuration with other rules, for each stripe, and the limiter that keeps their names in use.
     fn prepare(&self, mut rules: RequestRules) -> Result<(Limiter, Vec<Arc<Config>>), RuleError> {
         rules.limiter = rules.limiter.succeeding(&lock(&self.limiter))?;
@@ -223,8 +211,7 @@ impl LayerRules {
         order.sort_by_key(|part| Arc::as_ptr(&parts[*part].0));
         let is_same = |pair: &[usize]| Arc::ptr_eq(&parts[pair[0]].0, &parts[pair[1]].0);
         if order.windows(2).any(is_same) {
-            return Err(RuleError::general(
-                RuleErrorKind::RuleSet,
+            return Err(wrong_setting(
                 "the rules of one layer are replaced twice in one step; give all of its rules once",
             ));
         }
@@ -302,7 +289,7 @@ mod tests {
     }
 
     fn live() -> Arc<LiveConfig> {
-        LiveConfig::new(&[], MemoryStore::new(), |_| Ok(()), [rule(60)]).expect("a valid rule")
+        LiveConfig::new(MemoryStore::new(), |_| Ok(()), [rule(60)]).expect("a valid rule")
     }
 
     #[test]
@@ -313,7 +300,7 @@ mod tests {
         };
         let live = ["outer", "inner"].map(|name| {
             let rules = [named(name, 1)];
-            LiveConfig::new(&[], store.clone(), |_| Ok(()), rules).expect("a valid rule")
+            LiveConfig::new(store.clone(), |_| Ok(()), rules).expect("a valid rule")
         });
         let limit = |live: &Arc<LiveConfig>| {
             let config = live.load();

@@ -2,16 +2,13 @@
 
 mod admission;
 mod admit;
-pub(crate) mod at_end;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;
 pub(crate) mod deny;
-mod duplicate_detector;
 mod future;
 mod inspection;
 mod layer;
-pub(crate) mod layer_defaults;
 mod limits_endpoint;
 pub(crate) mod live_config;
 mod refund;
@@ -23,8 +20,7 @@ pub(crate) mod rules_handle;
 mod service;
 pub(crate) mod service_config;
 pub(crate) mod settings;
-mod settlement;
-mod slash_detector;
+pub(crate) mod settlement;
 pub(crate) mod slow;
 mod top_keys_endpoint;
 pub(crate) mod validation;
@@ -35,7 +31,6 @@ pub use self::{
     body::ResponseBody,
     inspection::{Inspection, RuleEffect},
     layer::RateLimitLayer,
-    layer_defaults::LayerDefaults,
     limits_endpoint::LimitsEndpoint,
     refund::Refund,
     request_parts::{PartsDecision, RequestPart},

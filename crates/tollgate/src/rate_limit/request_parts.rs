@@ -7,16 +7,15 @@ use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{
-    Check, Decision, Outcome, Pending, RuleSet, Step, Verdict, observe::Timer, store::Checks,
+    Check, Decision, Outcome, RuleSet, Step, Verdict, observe::Timer, store::Checks,
 };
 
 use crate::{
     head::Head,
-    key::look_ups::LookUps,
     rate_limit::{
         admit::one_per_rule,
         config::Config,
-        decide::{is_preflight, jitter_seed},
+        decide::is_preflight,
         deny::{denial, reject, response_without_quota},
         layer::RateLimitLayer,
         request_rules::{KnownChecks, Refusal},
@@ -92,24 +91,13 @@ impl PartsDecision {
 
 tollgate_core::debug_fields!(PartsDecision, it => decision: it.decision, of_part: it.of_part);
 
-/// A decision under way.
-struct Asking {
-    timer: Timer,
+/// What is asked about.
+struct Asked {
     config: Arc<Config>,
-    parts: Vec<RequestPart>,
-    deadline: Option<Instant>,
     known: KnownChecks,
     of_part: SmallVec<[SmallVec<[u16; 4]>; 4]>,
     /// The checks of parts that only look: 0 in `known`, and their cost for one hit.
     looks: SmallVec<[(usize, u64); 4]>,
-}
-
-/// Why a decision cannot be made of what is in the heads.
-enum Stop {
-    /// A part without a key is rejected.
-    Refused(Box<Refusal>),
-    /// Keys of the part have to be looked up.
-    LookUps(Checks, Box<LookUps>),
 }
 
 impl RateLimitLayer {
@@ -147,61 +135,66 @@ impl RateLimitLayer {
     ///
     /// Dropping the future may leave units taken.
     #[doc(hidden)]
-    pub fn decide(
+    pub async fn decide(
         &self,
         parts: impl IntoIterator<Item = RequestPart>,
         deadline: Option<Instant>,
-    ) -> Step<PartsDecision> {
+    ) -> PartsDecision {
+        let timer = Timer::start();
         let parts = Vec::from_iter(parts);
-        let asking = Asking {
-            timer: Timer::start(),
+        let mut asked = Asked {
             config: self.live().load(),
-            of_part: SmallVec::with_capacity(parts.len()),
-            parts,
-            deadline,
             known: KnownChecks::default(),
+            of_part: SmallVec::with_capacity(parts.len()),
             looks: SmallVec::new(),
         };
-        asking.begin()
+        for part in &parts {
+            match asked.checks_of(part).await {
+                Ok(known) => asked.add(known, part.hits),
+                Err(refusal) => {
+                    return PartsDecision {
+                        response: reject(&asked.config, &Head::from(&part.head), &refusal),
+                        config: asked.config,
+                        decision: Decision::without_key(),
+                        of_part: SmallVec::new(),
+                    };
+                }
+            }
+        }
+        let mut decision = Decision::unlimited(0);
+        if !asked.known.checks.is_empty() {
+            decision = match asked.look(deadline).await {
+                Some(denied) => denied,
+                None => asked.take(deadline).await,
+            };
+            let limiter = &asked.config.rules.limiter;
+            limiter.report(&asked.known.checks, &decision, timer, "");
+        }
+        PartsDecision {
+            response: asked.response(&parts, &decision),
+            config: asked.config,
+            decision,
+            of_part: asked.of_part,
+        }
     }
 }
 
-impl Asking {
-    fn begin(mut self) -> Step<PartsDecision> {
-        match self.collect() {
-            Ok(()) => self.acquire(),
-            Err(Stop::Refused(refusal)) => Step::Ready(self.refused(&refusal)),
-            Err(Stop::LookUps(checks, look_ups)) => Step::Wait(Pending::new(async move {
-                match self.config.rules.look_up(checks, look_ups).await {
-                    Ok(known) => self.add(known),
-                    Err(refusal) => return self.refused(&refusal),
-                }
-                self.begin().await
-            })),
+impl Asked {
+    /// The checks of a part, when their keys are known.
+    async fn checks_of(&self, part: &RequestPart) -> Result<KnownChecks, Box<Refusal>> {
+        let (rules, head) = (&self.config.rules, Head::from(&part.head));
+        let mut checks = Checks::new();
+        if !self.config.settings.count_preflight && is_preflight(&head, || true) {
+            return Ok(KnownChecks::default());
         }
-    }
-
-    /// Collects the checks of the parts that are left.
-    fn collect(&mut self) -> Result<(), Stop> {
-        while let Some(part) = self.parts.get(self.of_part.len()) {
-            let (rules, head) = (&self.config.rules, Head::from(&part.head));
-            let (mut checks, mut look_ups) = (Checks::new(), None);
-            if self.config.settings.count_preflight || !is_preflight(&head, || true) {
-                look_ups = rules
-                    .collect(&head, part.is_fragment, &mut checks)
-                    .map_err(Stop::Refused)?;
-            }
-            if let Some(look_ups) = look_ups {
-                return Err(Stop::LookUps(checks, look_ups));
-            }
-            self.add(checks.into());
+        match rules.collect(&head, part.is_fragment, &mut checks)? {
+            None => Ok(checks.into()),
+            Some(look_ups) => rules.look_up(checks, look_ups).await,
         }
-        Ok(())
     }
 
     /// Adds the checks of the next part. Of two on the same state the larger counts.
-    fn add(&mut self, known: KnownChecks) {
-        let hits = self.parts[self.of_part.len()].hits;
+    fn add(&mut self, known: KnownChecks, hits: u64) {
         let checks = &mut self.known.checks;
         let mut of_part = SmallVec::new();
         for check in &known.checks {
@@ -229,84 +222,36 @@ impl Asking {
         self.of_part.push(of_part);
     }
 
-    /// A rule rejects the next part, because it has no key.
-    fn refused(self, refusal: &Refusal) -> PartsDecision {
-        let head = Head::from(&self.parts[self.of_part.len()].head);
-        let response = reject(&self.config, &head, refusal);
-        PartsDecision {
-            config: self.config,
-            decision: Decision::without_key(),
-            of_part: SmallVec::new(),
-            response,
-        }
-    }
-
-    /// Takes what is asked for, unless what is only looked at does not fit.
-    fn acquire(self) -> Step<PartsDecision> {
-        if self.known.checks.is_empty() {
-            return Step::Ready(self.answer(Decision::unlimited(0)));
-        }
-        if !self.looks.is_empty() {
-            return Step::Wait(Pending::new(async move {
-                let decision = match self.look().await {
-                    Some(denied) => denied,
-                    None => self.take().await,
-                };
-                self.decided(decision)
-            }));
-        }
-        match self.take() {
-            Step::Ready(decision) => Step::Ready(self.decided(decision)),
-            Step::Wait(reply) => Step::Wait(Pending::new(async move {
-                let decision = reply.await;
-                self.decided(decision)
-            })),
-        }
-    }
-
-    fn take(&self) -> Step<Decision> {
+    fn take(&self, deadline: Option<Instant>) -> Step<Decision> {
         let limiter = &self.config.rules.limiter;
         let mut attempt = limiter.attempt(&self.known.checks).within(Duration::ZERO);
-        if let Some(deadline) = self.deadline {
+        if let Some(deadline) = deadline {
             attempt = attempt.answered_by(deadline);
         }
         attempt.decide()
     }
 
     /// The denial of what is only looked at. A store that fails is answered for later, by the rules.
-    async fn look(&self) -> Option<Decision> {
+    async fn look(&self, deadline: Option<Instant>) -> Option<Decision> {
+        if self.looks.is_empty() {
+            return None;
+        }
         let mut looked = self.known.checks.clone();
         for (index, once) in &self.looks {
             let cost = looked[*index].cost().max(*once);
             looked[*index] = looked[*index].with_cost(cost);
         }
         let seeing = self.config.rules.limiter.peek(&looked).into_future();
-        let seen = match self.deadline {
+        let seen = match deadline {
             Some(deadline) => timeout_at(deadline, seeing).await.ok(),
             None => Some(seeing.await),
         };
         seen.filter(|seen| seen.outcome() == Outcome::Deny)
     }
 
-    fn decided(self, decision: Decision) -> PartsDecision {
-        let limiter = &self.config.rules.limiter;
-        limiter.report(&self.known.checks, &decision, self.timer, "");
-        self.answer(decision)
-    }
-
-    fn answer(self, decision: Decision) -> PartsDecision {
-        let response = self.response(&decision);
-        PartsDecision {
-            config: self.config,
-            decision,
-            of_part: self.of_part,
-            response,
-        }
-    }
-
     /// The response, with the fields of each rule once.
-    fn response(&self, decision: &Decision) -> Response<Bytes> {
-        let (config, parts) = (&self.config, &self.parts);
+    fn response(&self, parts: &[RequestPart], decision: &Decision) -> Response<Bytes> {
+        let config = &self.config;
         let mut response = Response::default();
         let whole = parts
             .iter()
@@ -324,11 +269,9 @@ impl Asking {
                     &self.known.found,
                 );
             }
-            let seed = jitter_seed(&self.known.checks);
-            response = response_without_quota(
-                config,
-                &denial(config, Head::from(&whole.head), decision, seed),
-            );
+            let head = Head::from(&whole.head);
+            let denial = denial(config, head, decision, &self.known.checks);
+            response = response_without_quota(config, &denial);
         }
         if config.shows_quota {
             let verdicts = one_per_rule(decision.verdicts().iter());

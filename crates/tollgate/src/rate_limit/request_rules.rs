@@ -21,10 +21,7 @@ use crate::{
         look_ups::{self, LookUps},
     },
     observe::Observer,
-    rate_limit::{
-        request_id::identify, route_index::RouteIndex, slash_detector::SlashDetector,
-        validation::validate,
-    },
+    rate_limit::{request_id::identify, route_index::RouteIndex, validation::validate},
     rule::{ChallengeFn, KeyPlanFn, Missing, RequestRule, RequestSettings, SlowDenials},
 };
 
@@ -39,8 +36,6 @@ pub(crate) struct RequestRules {
     counting: Arc<[CountingRule]>,
     /// Finds those of a request, among many rules on paths.
     index: Option<Arc<RouteIndex>>,
-    /// `None`: no rule is on a path.
-    slashes: Option<Arc<SlashDetector>>,
     /// By rule, the plans of single keys; empty if no rule has any.
     plans_by_key: Arc<[PlansByKey]>,
     /// The deadline for all look-ups of a request together.
@@ -116,14 +111,10 @@ pub(crate) struct Refusal {
 }
 
 impl RequestRules {
-    pub(crate) fn new(
-        replaced: &[&Limiter],
-        store: Arc<dyn Store>,
-        list: Vec<RequestRule>,
-    ) -> Result<Self, RuleError> {
+    pub(crate) fn new(store: Arc<dyn Store>, list: Vec<RequestRule>) -> Result<Self, RuleError> {
         Self::rule_set(&list)?;
         let rules = list.iter().map(|rule| rule.settings().core_rule());
-        let limiter = Limiter::replacing(replaced, store, rules)?;
+        let limiter = Limiter::new(store, rules)?;
         Ok(Self::on(list, limiter.into(), None))
     }
 
@@ -164,13 +155,6 @@ impl RequestRules {
         Self {
             index: RouteIndex::new(routes).map(Arc::new),
             counting,
-            slashes: list
-                .iter()
-                .any(|rule| rule.settings().routes.paths().is_some())
-                .then(|| {
-                    let before = before.and_then(|before| before.slashes.clone());
-                    before.unwrap_or_else(|| Arc::new(SlashDetector::new()))
-                }),
             plans_by_key: plans_by_key(&list, &limiter),
             observer: Arc::new(Observer::new(
                 &limiter,
@@ -245,11 +229,6 @@ impl RequestRules {
         is_fragment: bool,
         checks: &mut Checks,
     ) -> Result<Option<Box<LookUps>>, Box<Refusal>> {
-        if let Some(slashes) = &self.slashes
-            && !is_fragment
-        {
-            slashes.look(head, self.all());
-        }
         let mut collecting = Collecting {
             rules: self,
             head,
@@ -524,15 +503,6 @@ impl RequestRules {
         let rule = decision.verdicts().iter().find(blocks);
         rule.and_then(|verdict| self.list.get(verdict.rule()))
             .map_or(denied, |rule| rule.settings().blocked_status)
-    }
-
-    /// Reports a request that was rejected because it has no key.
-    pub(crate) fn observe_refusal(&self, refusal: &Refusal) {
-        if refusal.why == NoKey::LookUpFailed {
-            self.observer.look_up_rejected(refusal.rule);
-        } else {
-            self.observer.no_key(refusal.rule);
-        }
     }
 
     /// Refunds the checks of an allowed request, shadows included, except those of rules that keep the units on errors.

@@ -11,6 +11,7 @@ use tollgate_core::{
 };
 
 use crate::{
+    diagnostics::wrong_setting,
     rate_limit::live_config::{LayerRules, NewRules},
     rule::{KeyedRule, RequestRule, RequestSettings},
 };
@@ -130,7 +131,7 @@ impl RulesHandle {
             let found = found.ok_or_else(|| {
                 let names = rules.iter().map(|it| it.settings().rule.name());
                 let unknown = UnknownName::new("rule", &of, names);
-                RuleError::general(RuleErrorKind::RuleSet, unknown.to_string())
+                wrong_setting(unknown.to_string())
             })?;
             if found.settings().key.is_none() {
                 return Err(RuleError::new(
@@ -172,8 +173,7 @@ impl RulesHandle {
 
     fn upgrade(&self) -> Result<Arc<LayerRules>, RuleError> {
         self.rules.upgrade().ok_or_else(|| {
-            RuleError::general(
-                RuleErrorKind::RuleSet,
+            wrong_setting(
                 "the layer whose rules are to be replaced is gone, with all of its services; make a new one",
             )
         })

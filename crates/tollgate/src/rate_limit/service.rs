@@ -1,7 +1,6 @@
 //! The service.
 
 use std::{
-    fmt,
     future::ready,
     mem,
     sync::Arc,
@@ -17,10 +16,10 @@ use crate::{
     head::Head,
     observe::Route,
     rate_limit::{
-        admit::{Admitted, Answered, answer_denied},
+        admit::Admitted,
         body::ResponseBody,
-        decide::{Progress, ask, attempt, is_preflight, look_up, report, wait},
-        deny::reject,
+        decide::{Progress, attempt, is_preflight, look_up, wait},
+        deny::{Answered, deny, reject},
         future::ResponseFuture,
         live_config::LiveConfig,
         request_rules::KnownChecks,
@@ -33,7 +32,7 @@ use crate::{
 /// Requests may have any [`Body`]; responses any body whose data is [`Bytes`](bytes::Bytes), as in axum, tonic and hyper.
 ///
 /// See the [module documentation](crate).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
     config: ServiceConfig,
@@ -58,19 +57,11 @@ impl<S: tonic::server::NamedService> tonic::server::NamedService for RateLimit<S
     const NAME: &'static str = S::NAME;
 }
 
-impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimit")
-            .field("inner", &self.inner)
-            .field("config", &self.config)
-            .finish()
-    }
-}
-
 impl<S, B, RB> Service<Request<B>> for RateLimit<S>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone,
     B: Body,
+    RB: Body,
 {
     type Response = Response<ResponseBody<RB>>;
     type Error = S::Error;
@@ -87,29 +78,20 @@ where
         let mut admitted = Admitted::new(self.config.load());
         let head = Head::from(&request);
         let is_preflight = is_preflight(&head, || request.body().is_end_stream());
-        match decide(&mut admitted, &head, is_preflight) {
-            None => match admitted.enter(&mut request, None) {
+        let answered = match decide(&mut admitted, &head, is_preflight) {
+            None => match admitted.enter(&mut request) {
                 // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-                None => ResponseFuture::inner(self.inner.call(request), admitted),
-                Some(answered) => self.answer(answered),
+                None => return ResponseFuture::inner(self.inner.call(request), admitted),
+                Some(answered) => answered,
             },
-            Some(Instead::Answered(answered)) => self.answer(answered),
+            Some(Instead::Answered(answered)) => answered,
             Some(Instead::Later(decided)) => {
                 // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::deciding(decided, ready, request, admitted)
+                return ResponseFuture::deciding(decided, ready, request, admitted);
             }
-        }
-    }
-}
-
-impl<S: Clone> RateLimit<S> {
-    /// The instance that was polled ready is not kept while a denial is held.
-    fn answer<B>(&mut self, answered: Answered) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
+        };
         // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the next call,
         // it would be missing elsewhere.
         self.inner = self.inner.clone();
@@ -129,7 +111,11 @@ enum Instead {
 fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Option<Instead> {
     let timer = Timer::start();
     let (config, checks) = (&admitted.config, &mut admitted.checks);
-    match ask(config, head, is_preflight, checks) {
+    if is_preflight && !config.settings.count_preflight {
+        config.rules.observer.preflight();
+        return None;
+    }
+    match config.rules.collect(head, false, checks) {
         Ok(None) if checks.is_empty() => return None,
         Ok(None) => {}
         Ok(Some(look_ups)) => {
@@ -147,11 +133,15 @@ fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Optio
         Step::Ready(decision) => {
             let decision = admitted.decision.insert(decision);
             if !attempt.waits(decision) {
-                report(config, head, checks, decision, timer);
-                return (!decision.is_allowed()).then(|| {
-                    let answered = answer_denied(config, head, decision, checks, &[]);
-                    Instead::Answered(answered)
-                });
+                let is_allowed = decision.is_allowed();
+                let route = match is_allowed {
+                    true => Route::default(),
+                    false => Route::of(head.extensions),
+                };
+                let limiter = &config.rules.limiter;
+                limiter.report(checks, decision, timer, route.as_str());
+                return (!is_allowed)
+                    .then(|| Instead::Answered(deny(config, head, decision, checks, &[])));
             }
             // With its place in the queue, which goes back also if the future is never polled.
             let decision = mem::replace(decision, Decision::unlimited(0));

@@ -1,6 +1,9 @@
-//! Settling requests by their responses.
+//! Settling requests by their responses, and what else is done at the end of a response's body.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
@@ -33,15 +36,7 @@ pub(crate) struct TrailersSettlement {
     status: StatusCode,
     headers: HeaderMap,
     /// What the request holds until it is settled.
-    pub(crate) slots: Option<HeldSlots>,
-}
-
-/// What becomes of a settlement when the head of the response is there.
-pub(crate) struct AtHead {
-    /// The rules whose remaining units are not those of the decision, or not known yet.
-    pub(crate) changed: RuleIndices,
-    /// What is settled at the end of the body. In a box: it is large to move, also where it is not there.
-    pub(crate) at_end: Option<Box<TrailersSettlement>>,
+    _slots: Option<HeldSlots>,
 }
 
 impl Settlement {
@@ -68,32 +63,35 @@ impl Settlement {
         }
     }
 
-    /// The head of the response is there.
-    pub(crate) fn on_response(self, status: StatusCode, headers: &HeaderMap) -> AtHead {
+    /// The head of the response is there. Returns the rules whose remaining units are not those of the decision, or not known yet, and
+    /// what remains to be done at the end of the body.
+    pub(crate) fn on_response(
+        self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        slots: Option<HeldSlots>,
+    ) -> (RuleIndices, Option<AtEnd>) {
         let protocol = self.config.settings.protocol;
         let seen = InnerResponse::of(status, headers, protocol);
         let known = seen.known(protocol);
         if known == Known::All {
-            let changed = self.settle(&seen);
-            return AtHead {
-                changed,
-                at_end: None,
-            };
+            return (self.settle(&seen), slots.map(AtEnd::Release));
         }
         let rules = &self.config.rules;
         let by_response = self.checks.iter().map(|check| check.rule());
         let changed = by_response
             .filter(|rule| rules.settles_by_response(*rule))
             .collect();
-        let at_end = (known == Known::ButTrailers).then(|| {
-            Box::new(TrailersSettlement {
-                status,
-                headers: headers.clone(),
-                settlement: self,
-                slots: None,
-            })
-        });
-        AtHead { changed, at_end }
+        if known == Known::ButWebTrailers {
+            return (changed, slots.map(AtEnd::Release));
+        }
+        let settlement = TrailersSettlement {
+            status,
+            headers: headers.clone(),
+            settlement: self,
+            _slots: slots,
+        };
+        (changed, Some(AtEnd::Settle(Box::new(settlement))))
     }
 
     /// Settles the units of each rule, unless their ticket was taken. Returns the rules whose units have changed.
@@ -145,13 +143,41 @@ impl TrailersSettlement {
     pub(crate) fn settle<E>(self, end: Option<&Result<Frame<impl Sized>, E>>) {
         let protocol = self.settlement.config.settings.protocol;
         let head = InnerResponse::of(self.status, &self.headers, protocol);
-        match end {
-            Some(Err(_)) => self.settlement.settle(&head.cut_off()),
-            Some(Ok(frame)) => match frame.trailers_ref() {
-                Some(trailers) => self.settlement.settle(&head.with_trailers(trailers)),
-                None => self.settlement.settle(&head),
-            },
-            None => self.settlement.settle(&head),
-        };
+        let trailers = end.and_then(|end| end.as_ref().ok()?.trailers_ref());
+        self.settlement
+            .settle(&head.ended(trailers, matches!(end, Some(Err(_)))));
     }
 }
+
+/// What is done at the end of a response's body. If the body is dropped before, its slots go back and nothing is settled.
+pub(crate) enum AtEnd {
+    /// Slots go back.
+    Release(HeldSlots),
+    /// The request is settled, and then its slots go back. In a box: it is large to move, also where it is not there.
+    Settle(Box<TrailersSettlement>),
+    /// The request is no longer in flight.
+    Leave(Place),
+}
+
+/// A place among the requests in flight, which is free when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(pub(crate) Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AtEnd {
+    /// The body has ended, with an error or with this frame, if it has trailers.
+    pub(crate) fn end<E>(self, last: Option<&Result<Frame<impl Sized>, E>>) {
+        match self {
+            Self::Release(slots) => drop(slots),
+            Self::Leave(place) => drop(place),
+            Self::Settle(settlement) => settlement.settle(last),
+        }
+    }
+}
+
+tollgate_core::debug_fields!(AtEnd);

@@ -7,7 +7,11 @@ use http::{HeaderMap, Response};
 use tokio::time::timeout;
 use tollgate_core::{Decision, Outcome, Pending};
 
-use crate::{head::Head, protocol::WireProtocol, rate_limit::config::Config};
+use crate::{
+    head::Head,
+    protocol::WireProtocol,
+    rate_limit::{config::Config, wait_room::field_bytes},
+};
 
 /// What a denial waits for, with the longest time of the rules that deny; `None`: it is sent at once.
 #[inline]
@@ -35,9 +39,7 @@ pub(crate) fn hold(
         // The client is still there to read it.
         by = by.min(patience / 2);
     }
-    let fields = response.headers().iter();
-    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + 32);
-    let place = room.enter(fields.sum::<usize>() + response.body().len())?;
+    let place = room.enter(field_bytes(response.headers()) + response.body().len())?;
     Some(Pending::new(async move {
         let _ = timeout(by, end.acquire()).await;
         drop(place);

@@ -1,11 +1,9 @@
 //! Room for the requests that wait.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-use http::Request;
+use http::{HeaderMap, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many requests may wait in a layer at once, unless it says otherwise.
 pub(crate) const MAX_REQUESTS: usize = 1_024;
@@ -16,82 +14,61 @@ pub(crate) const MAX_HEAD_BYTES: usize = 4 << 20;
 /// Room for the requests that wait in a layer: a waiting request holds its head, so that their number and their size are bounded.
 #[derive(Debug)]
 pub(crate) struct WaitRoom {
-    max_requests: usize,
-    max_head_bytes: usize,
-    requests: AtomicUsize,
-    head_bytes: AtomicUsize,
+    pub(crate) max_requests: usize,
+    requests: Arc<Semaphore>,
+    head_bytes: Arc<Semaphore>,
 }
 
 /// A place for one request. It is free again when this is dropped.
-#[derive(Debug)]
-#[must_use = "the place is free again when this is dropped"]
-pub(crate) struct WaitPlace {
-    room: Arc<WaitRoom>,
-    head_bytes: usize,
-}
+pub(crate) type WaitPlace = [OwnedSemaphorePermit; 2];
 
 impl WaitRoom {
     pub(crate) fn new(max_requests: usize, max_head_bytes: usize) -> Arc<Self> {
+        let semaphore =
+            |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         Arc::new(Self {
             max_requests,
-            max_head_bytes,
-            requests: AtomicUsize::new(0),
-            head_bytes: AtomicUsize::new(0),
+            requests: semaphore(max_requests),
+            head_bytes: semaphore(max_head_bytes),
         })
-    }
-
-    pub(crate) fn max_requests(&self) -> usize {
-        self.max_requests
     }
 
     /// Whether no further request may wait.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) >= self.max_requests
+        self.requests.available_permits() == 0
     }
 
     /// A place for a request with a head of this size. `None` if there is none.
-    pub(crate) fn enter(self: &Arc<Self>, head_bytes: usize) -> Option<WaitPlace> {
-        let add = |to: &AtomicUsize, number: usize, max: usize| {
-            to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
-                before.checked_add(number).filter(|after| *after <= max)
-            })
-            .is_ok()
+    pub(crate) fn enter(&self, head_bytes: usize) -> Option<WaitPlace> {
+        let take = |of: &Arc<Semaphore>, number: usize| {
+            let number = u32::try_from(number).ok()?;
+            Arc::clone(of).try_acquire_many_owned(number).ok()
         };
-        if !add(&self.requests, 1, self.max_requests) {
-            return None;
-        }
-        if !add(&self.head_bytes, head_bytes, self.max_head_bytes) {
-            self.requests.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(WaitPlace {
-            room: Arc::clone(self),
-            head_bytes,
-        })
+        Some([
+            take(&self.requests, 1)?,
+            take(&self.head_bytes, head_bytes)?,
+        ])
     }
 }
 
-impl Drop for WaitPlace {
-    fn drop(&mut self) {
-        self.room.requests.fetch_sub(1, Ordering::Relaxed);
-        self.room
-            .head_bytes
-            .fetch_sub(self.head_bytes, Ordering::Relaxed);
-    }
+/// The bytes of header fields, with 32 for each as HTTP/2 counts them.
+pub(crate) fn field_bytes(fields: &HeaderMap) -> usize {
+    let sizes = fields.iter();
+    sizes
+        .map(|(name, value)| name.as_str().len() + value.len() + 32)
+        .sum()
 }
 
-/// The bytes of a head, with 32 for each field as HTTP/2 counts them. Extensions are not counted.
+/// The bytes of a head. Extensions are not counted.
 pub(crate) fn head_bytes<B>(request: &Request<B>) -> usize {
-    let fields = request.headers().iter();
-    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + 32);
     let uri = request.uri();
     let target = uri.path().len()
         + uri.query().map_or(0, str::len)
         + uri
             .authority()
             .map_or(0, |authority| authority.as_str().len());
-    fields.sum::<usize>() + target + request.method().as_str().len()
+    field_bytes(request.headers()) + target + request.method().as_str().len()
 }
 
 #[cfg(test)]

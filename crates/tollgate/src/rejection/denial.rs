@@ -9,15 +9,18 @@ use crate::{head::Head, key::NoKey};
 
 /// A denial, from which [`Rejection::custom`](crate::Rejection::custom) makes a response.
 pub struct Denial<'a> {
-    head: Head<'a>,
-    decision: &'a Decision,
-    rules: &'a RuleSet,
-    no_key: Option<&'a NoKey>,
-    retry_after: Option<Duration>,
-    reason: Reason,
-    status: StatusCode,
-    hide_quota: bool,
-    in_units: bool,
+    pub(crate) head: Head<'a>,
+    pub(crate) decision: &'a Decision,
+    pub(crate) rules: &'a RuleSet,
+    pub(crate) no_key: Option<&'a NoKey>,
+    /// The retry time that the client gets, with jitter.
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) reason: Reason,
+    pub(crate) status: StatusCode,
+    /// Whether everything is hidden but the retry time.
+    pub(crate) hide_quota: bool,
+    /// Whether the request had a cost of its own.
+    pub(crate) in_units: bool,
 }
 
 impl<'a> Denial<'a> {
@@ -44,49 +47,6 @@ impl<'a> Denial<'a> {
             hide_quota: false,
             in_units: false,
         }
-    }
-
-    /// A denial because a rule found no key, with the rule's status. `decision` has no verdicts.
-    pub(crate) fn without_key(
-        head: Head<'a>,
-        decision: &'a Decision,
-        rules: &'a RuleSet,
-        status: StatusCode,
-        why: &'a NoKey,
-    ) -> Self {
-        Self {
-            no_key: Some(why),
-            retry_after: None,
-            // A failed look-up is not the client's fault.
-            reason: match why {
-                NoKey::LookUpFailed => Reason::StoreFailed,
-                _ => Reason::NoKey,
-            },
-            status,
-            ..Self::new(head, decision, rules, status)
-        }
-    }
-
-    /// Sets the retry time that the client gets, with jitter.
-    pub(crate) fn with_delay(mut self, delay: Option<Duration>) -> Self {
-        self.retry_after = delay;
-        self
-    }
-
-    /// Hides everything but the retry time.
-    pub(crate) fn hide_quota(mut self, hide: bool) -> Self {
-        self.hide_quota = hide;
-        self
-    }
-
-    /// Whether the request had a cost of its own.
-    pub(crate) fn in_units(mut self, in_units: bool) -> Self {
-        self.in_units = in_units;
-        self
-    }
-
-    pub(super) fn is_in_units(&self) -> bool {
-        self.in_units
     }
 
     /// The request's head.
@@ -127,10 +87,7 @@ impl<'a> Denial<'a> {
     /// When the same request would pass, exactly.
     #[must_use]
     pub fn retry(&self) -> Retry {
-        match self.reason {
-            _ if self.no_key.is_some() => Retry::Unknown,
-            _ => self.decision.retry(),
-        }
+        self.decision.retry()
     }
 
     /// The retry time that the client gets: [`retry`](Self::retry) plus the layer's jitter. `None` if no wait helps, or if it is
@@ -178,10 +135,9 @@ impl<'a> Denial<'a> {
     }
 
     pub(super) fn exceeded(&self) -> impl Iterator<Item = &'a Verdict> {
-        let (rules, counted) = (self.rules, self.no_key.is_none());
+        let rules = self.rules;
         self.decision.verdicts().iter().filter(move |verdict| {
-            counted
-                && verdict.outcome() == Outcome::Deny
+            verdict.outcome() == Outcome::Deny
                 && verdict.has_numbers()
                 && rules.enforces(verdict.rule())
         })
@@ -194,8 +150,6 @@ impl fmt::Debug for Denial<'_> {
         f.debug_struct("Denial")
             .field("reason", &self.reason)
             .field("status", &self.status)
-            .field("retry_after", &self.retry_after)
-            .field("hide_quota", &self.hide_quota)
             .field("decision", &self.decision)
             .finish_non_exhaustive()
     }

@@ -87,7 +87,7 @@ impl<'a> DenialDetails<'a> {
                 Some(Exceeded {
                     name: rule.name(),
                     quota: rule.quota_under(verdict.plan()),
-                    unit: match denial.is_in_units() {
+                    unit: match denial.in_units {
                         true => rule.unit_name().unwrap_or("units"),
                         false => unit_of(rule),
                     },

@@ -19,7 +19,7 @@ use crate::{
     head::Head,
     header::times::write_retry_after,
     protocol::WireProtocol,
-    rate_limit::{Refund, ResponseBody, at_end::AtEnd},
+    rate_limit::{Refund, ResponseBody, settlement::AtEnd},
     rejection::unavailable,
     shed::shedder::InFlight,
 };
@@ -62,6 +62,7 @@ impl<F> ShedFuture<F> {
 impl<F, RB, E> Future for ShedFuture<F>
 where
     F: Future<Output = Result<Response<RB>, E>>,
+    RB: http_body::Body,
 {
     type Output = Result<Response<ResponseBody<RB>>, E>;
 

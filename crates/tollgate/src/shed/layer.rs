@@ -7,12 +7,13 @@ use tollgate_core::{Clock, DAY, RuleError};
 use tower_layer::Layer;
 
 use crate::{
+    diagnostics::wrong_setting,
     head::Head,
     protocol::Protocol,
     shed::{
-        capacity::{Capacity, wrong_setting},
+        capacity::Capacity,
         observe::Observer,
-        priority::{Priority, TrustedHeaders},
+        priority::{Priority, TrustedField},
         service::Shed,
         shedder::Shedder,
     },
@@ -44,10 +45,32 @@ impl ShedLayer {
         self.with(|shedder| shedder.priority = Arc::new(of))
     }
 
-    /// Reads the class, and the id of a request, from header fields of trusted peers. A class in a field comes before
-    /// [`priority`](Self::priority).
-    pub fn trusted_headers(self, headers: TrustedHeaders) -> Self {
-        self.with(|shedder| shedder.headers = Some(headers))
+    /// Reads the class from this header field of requests from these peers, gateways and services of your own: `0` to `3`, or `p0` to `p3`. It
+    /// comes before [`priority`](Self::priority). Another value, and a field that is there twice, is the lowest class.
+    ///
+    /// The peers are CIDRs, single addresses, or `unix:` for peers on a Unix socket. They have to set the field on each request, or to
+    /// remove it: one that passes on what clients send lets each client choose its own class. In nginx,
+    /// `proxy_set_header X-Priority "";` removes a field.
+    ///
+    /// ```
+    /// use tollgate::shed::{Capacity, ShedLayer};
+    ///
+    /// let shed = || ShedLayer::new(Capacity::adaptive());
+    /// assert!(shed().priority_header("x-priority", ["10.0.0.0/8"]).is_ok());
+    /// assert!(shed().priority_header("x-priority", ["0.0.0.0/0"]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A name that no header field can have; no network; a text that is none; all addresses, because each client could choose its
+    /// class.
+    pub fn priority_header<N: ToString>(
+        self,
+        name: &str,
+        peers: impl IntoIterator<Item = N>,
+    ) -> Result<Self, RuleError> {
+        let field = TrustedField::new(name, peers)?;
+        Ok(self.with(|shedder| shedder.trusted_field = Some(field)))
     }
 
     /// The same layer for a route whose requests all have this class: it shares capacity and settings.

@@ -29,15 +29,14 @@
 //!
 //! ```
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::shed::{Capacity, Priority, ShedLayer, TrustedHeaders};
+//! use tollgate::shed::{Capacity, Priority, ShedLayer};
 //! use tower::{Layer, Service, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let gateway = TrustedHeaders::from(["10.0.0.0/8"])?.priority("x-priority")?.request_id("x-request-id")?;
 //! let shed = ShedLayer::new(Capacity::in_flight(1)?)
 //!     .priority(|head| if head.uri.path() == "/batch" { Priority::P3 } else { Priority::P1 })
-//!     .trusted_headers(gateway);
+//!     .priority_header("x-priority", ["10.0.0.0/8"])?;
 //!
 //! async fn handle(_: Request<String>) -> Result<Response<String>, std::convert::Infallible> {
 //!     Ok(Response::new("done".into()))
@@ -77,9 +76,4 @@ mod priority;
 mod service;
 mod shedder;
 
-pub use self::{
-    capacity::Capacity,
-    layer::ShedLayer,
-    priority::{Priority, TrustedHeaders},
-    service::Shed,
-};
+pub use self::{capacity::Capacity, layer::ShedLayer, priority::Priority, service::Shed};

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "metrics")]
-use crate::shed::capacity::Signal;
 use crate::shed::{capacity::Capacity, priority::Priority};
 
 #[derive(Clone)]
@@ -49,8 +47,8 @@ struct Meters {
     shed: [metrics::Counter; 4],
     load: metrics::Gauge,
     in_flight: metrics::Gauge,
-    /// What the capacity is made of: its limit, or the delay of workers.
-    made_of: Option<metrics::Gauge>,
+    /// Of a capacity in requests.
+    limit: Option<metrics::Gauge>,
 }
 
 #[cfg(feature = "metrics")]
@@ -59,7 +57,6 @@ tollgate_core::metric_names! {
     gauge LOAD "tollgate_shed_load" "The share of the capacity in use when the last request came; 1 is all of it."
     gauge IN_FLIGHT "tollgate_shed_requests_in_flight" "Requests whose response body has not ended, when the last one came."
     gauge LIMIT "tollgate_shed_limit" "Requests in flight that are the whole capacity, configured or found."
-    gauge DELAY "tollgate_shed_worker_delay_seconds" "The time until a task that is ready is polled."
 }
 
 #[cfg(feature = "metrics")]
@@ -75,23 +72,15 @@ impl Meters {
             ),
             load: of_layer(LOAD),
             in_flight: of_layer(IN_FLIGHT),
-            made_of: match &capacity.0 {
-                Signal::InFlight(_) | Signal::Adaptive(_) => Some(of_layer(LIMIT)),
-                Signal::WorkerDelay(_) => Some(of_layer(DELAY)),
-                Signal::Slots(_) | Signal::Measured(_) => None,
-            },
+            limit: capacity.limit().map(|_| of_layer(LIMIT)),
         }
     }
 
     fn load(&self, load: f64, in_flight: usize, capacity: &Capacity) {
         self.load.set(load);
         self.in_flight.set(in_flight as f64);
-        let Some(made_of) = &self.made_of else { return };
-        match &capacity.0 {
-            Signal::InFlight(limit) => made_of.set(*limit as f64),
-            Signal::Adaptive(limit) => made_of.set(limit.get() as f64),
-            Signal::WorkerDelay(delay) => made_of.set(delay.delay()),
-            Signal::Slots(_) | Signal::Measured(_) => {}
+        if let (Some(gauge), Some(limit)) = (&self.limit, capacity.limit()) {
+            gauge.set(limit as f64);
         }
     }
 }

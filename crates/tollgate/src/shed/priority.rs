@@ -5,9 +5,9 @@ use http::{HeaderName, Method};
 use tollgate_core::RuleError;
 
 use crate::{
+    diagnostics::wrong_setting,
     head::Head,
     key::{TrustedPeers, peer},
-    shed::capacity::wrong_setting,
 };
 
 /// The class of a request: what is shed last, and what first.
@@ -59,99 +59,48 @@ impl Priority {
     }
 }
 
-/// What peers in these networks say of a request: gateways and services of your own.
-///
-/// ```
-/// use tollgate::shed::TrustedHeaders;
-///
-/// let headers = TrustedHeaders::from(["10.0.0.0/8"])?.priority("x-priority")?.request_id("x-request-id")?;
-/// # let _ = headers;
-/// assert!(TrustedHeaders::from(["0.0.0.0/0"]).is_err());
-/// # Ok::<(), tollgate::RuleError>(())
-/// ```
+/// The field in which peers in some networks, gateways and services of your own, say the class of a request.
 #[derive(Clone, Debug)]
-#[must_use = "the fields are read once a layer has them"]
-pub struct TrustedHeaders {
+pub(super) struct TrustedField {
+    name: HeaderName,
     peers: TrustedPeers,
-    priority: Option<HeaderName>,
-    request_id: Option<HeaderName>,
 }
 
-impl TrustedHeaders {
-    /// Trusts peers with these addresses: CIDRs, single addresses, or `unix:` for peers on a Unix socket. Nothing is read before a
-    /// field is named.
-    ///
-    /// A gateway has to set the fields on each request, or to remove them: one that passes on what clients send lets each client choose its
-    /// own class. In nginx, `proxy_set_header X-Priority "";` removes a field and `proxy_set_header X-Request-Id $request_id;` sets one.
-    ///
-    /// # Errors
-    ///
-    /// No network; a text that is none; all addresses, because each client could choose its class.
-    pub fn from<N: ToString>(networks: impl IntoIterator<Item = N>) -> Result<Self, RuleError> {
+impl TrustedField {
+    pub(super) fn new<N: ToString>(
+        name: &str,
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<Self, RuleError> {
+        let name = name.parse().map_err(|_| {
+            wrong_setting(format!(
+                "{name:?} is no name of a header field: take one such as \"x-priority\""
+            ))
+        })?;
         let mut peers = TrustedPeers::default();
         for text in networks {
             peers.add(&text.to_string()).map_err(wrong_setting)?;
         }
-        if peers.is_empty() {
-            return Err(wrong_setting(
-                "no peer is trusted, so no field would ever be read: name the networks of your gateways, \"10.0.0.0/8\" say",
-            ));
-        }
-        if let Some(everybody) = peers.everybody() {
-            return Err(wrong_setting(format!(
-                "{everybody} is every client: each could choose its own class; name the networks of your gateways, \"10.0.0.0/8\" say"
-            )));
-        }
-        Ok(Self {
-            peers,
-            priority: None,
-            request_id: None,
-        })
-    }
-
-    /// The field with the class: `0` to `3`, or `p0` to `p3`. Another value, and a field that is there twice, is the lowest class;
-    /// a request without the field has the class that it has without trusted headers.
-    ///
-    /// # Errors
-    ///
-    /// A name that no header field can have.
-    pub fn priority(mut self, name: &str) -> Result<Self, RuleError> {
-        self.priority = Some(field(name)?);
-        Ok(self)
-    }
-
-    /// The field with an id that the retries of a request keep. A retry within the minute gets the answer of the first attempt
-    /// while the load is the same, so that retries do not raise the share of requests that get through.
-    ///
-    /// # Errors
-    ///
-    /// A name that no header field can have.
-    pub fn request_id(mut self, name: &str) -> Result<Self, RuleError> {
-        self.request_id = Some(field(name)?);
-        Ok(self)
+        let wrong = match peers.everybody() {
+            Some(everybody) => {
+                format!("{everybody} is every client: each could choose its own class")
+            }
+            None if peers.is_empty() => {
+                "no peer is trusted, so the field would never be read".to_owned()
+            }
+            None => return Ok(Self { name, peers }),
+        };
+        Err(wrong_setting(format!(
+            "{wrong}; name the networks of your gateways, \"10.0.0.0/8\" say"
+        )))
     }
 
     /// The class that a trusted peer has given.
-    pub(super) fn priority_of(&self, head: &Head<'_>) -> Option<Priority> {
-        let mut values = head.headers.get_all(self.priority.as_ref()?).iter();
+    pub(super) fn of(&self, head: &Head<'_>) -> Option<Priority> {
+        let mut values = head.headers.get_all(&self.name).iter();
         let value = values.next().filter(|_| self.peers.trust(peer(head)))?;
         Some(match values.next() {
             None => Priority::of_value(value.as_bytes()),
             Some(_) => Priority::P3,
         })
     }
-
-    /// The id that a trusted peer has given.
-    pub(super) fn request_id_of<'a>(&self, head: Head<'a>) -> Option<&'a [u8]> {
-        let value = head.headers.get(self.request_id.as_ref()?)?;
-        self.peers.trust(peer(&head)).then(|| value.as_bytes())
-    }
-}
-
-fn field(name: &str) -> Result<HeaderName, RuleError> {
-    name.parse().map_err(|_| {
-        wrong_setting(format!(
-            "{name:?} is no name of a header field: take one such as \"x-priority\""
-        ))
-    })
 }

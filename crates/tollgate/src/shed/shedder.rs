@@ -14,17 +14,16 @@ use tollgate_core::{Clock, Tick};
 use crate::{
     head::Head,
     protocol::Protocol,
-    rate_limit::at_end::Place,
+    rate_limit::settlement::Place,
     shed::{
         capacity::{Capacity, Signal},
         observe::Observer,
-        priority::{Priority, TrustedHeaders},
+        priority::{Priority, TrustedField},
     },
 };
 
 /// How long the pressure takes to fall from full to nothing.
 const FALL: f64 = 2_000_000.0;
-const MINUTE: Tick = 60_000_000;
 
 /// The settings of a layer, its signal, and what it has seen of late.
 #[derive(Clone)]
@@ -33,7 +32,7 @@ pub(super) struct Shedder {
     /// The share of the capacity from which on a class is shed. That of P0 is never reached.
     pub(super) thresholds: [f64; 4],
     pub(super) priority: Arc<dyn Fn(&Head<'_>) -> Priority + Send + Sync>,
-    pub(super) headers: Option<TrustedHeaders>,
+    pub(super) trusted_field: Option<TrustedField>,
     pub(super) retry_after: Duration,
     pub(super) protocol: Protocol,
     pub(super) clock: Clock,
@@ -66,7 +65,7 @@ impl Shedder {
             capacity,
             thresholds: [f64::INFINITY, 0.9, 0.8, 0.7],
             priority: Arc::new(Priority::by_method),
-            headers: None,
+            trusted_field: None,
             retry_after: Duration::from_secs(2),
             protocol: Protocol::Auto,
             clock: Clock::system(),
@@ -84,13 +83,9 @@ impl Shedder {
         head: &Head<'_>,
         fixed: Option<Priority>,
     ) -> Result<InFlight, Duration> {
-        let of_peer = || {
-            self.headers
-                .as_ref()
-                .and_then(|headers| headers.priority_of(head))
-        };
+        let trusted = self.trusted_field.as_ref();
         let priority = fixed
-            .or_else(of_peer)
+            .or_else(|| trusted?.of(head))
             .unwrap_or_else(|| (self.priority)(head));
         let mut others = self.in_flight.load(Ordering::Relaxed);
         let mut drawn = None;
@@ -100,7 +95,10 @@ impl Shedder {
                 let now = self.clock.now();
                 // What decides says nothing of the jitter: those that are shed have small draws.
                 // Once: one that another overtakes has no second chance to be shed.
-                let hash: u64 = *drawn.get_or_insert_with(|| self.draw(head, now));
+                let hash = *drawn.get_or_insert_with(|| {
+                    self.secret
+                        .hash_one(self.draws.fetch_add(1, Ordering::Relaxed))
+                });
                 let [draw, jitter] = [hash >> 32, hash & u64::from(u32::MAX)]
                     .map(|bits| bits as f64 / 2_f64.powi(32));
                 if self.is_shed(priority, load, draw, now) {
@@ -132,19 +130,12 @@ impl Shedder {
 
     /// The share of the capacity that is in use, without this request.
     fn load(&self, in_flight: usize) -> f64 {
-        match &self.capacity.0 {
-            Signal::InFlight(most) => in_flight as f64 / *most as f64,
-            Signal::Adaptive(limit) => in_flight as f64 / limit.get() as f64,
-            Signal::WorkerDelay(delay) => delay.share(),
-            Signal::Slots(slots) => slots.share(self.clock.now()),
-            Signal::Measured(share) => {
-                let share = share();
-                if share.is_nan() {
-                    0.0
-                } else {
-                    share.clamp(0.0, 1e6)
-                }
-            }
+        match (&self.capacity.0, self.capacity.limit()) {
+            (Signal::Measured(share), _) => match share() {
+                share if share.is_nan() => 0.0,
+                share => share.clamp(0.0, 1e6),
+            },
+            (_, limit) => in_flight as f64 / limit.unwrap_or(1) as f64,
         }
     }
 
@@ -154,24 +145,10 @@ impl Shedder {
         let threshold = self.thresholds[priority as usize];
         load >= 1.0 || draw < (pressure - threshold) / (1.0 - threshold)
     }
-
-    /// At random. The same for the retries of a request within a minute, where a trusted peer has given its id.
-    fn draw(&self, head: &Head<'_>, now: Tick) -> u64 {
-        let id = self
-            .headers
-            .as_ref()
-            .and_then(|headers| headers.request_id_of(*head));
-        match id {
-            Some(id) => self.secret.hash_one((now / MINUTE, id)),
-            None => self
-                .secret
-                .hash_one(self.draws.fetch_add(1, Ordering::Relaxed)),
-        }
-    }
 }
 
 tollgate_core::debug_fields!(Shedder, it =>
-    capacity: it.capacity, thresholds: it.thresholds, headers: it.headers, retry_after: it.retry_after, in_flight: it.in_flight
+    capacity: it.capacity, thresholds: it.thresholds, trusted_field: it.trusted_field, retry_after: it.retry_after, in_flight: it.in_flight
 );
 
 /// A request whose response is not there yet.

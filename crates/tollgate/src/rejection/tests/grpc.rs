@@ -49,7 +49,7 @@ fn lasting(scene: &Scene, wait: Duration) -> Decision {
 fn a_hidden_quota_leaves_only_retry_info() {
     let scene = scene();
     let decision = lasting(&scene, Duration::from_secs(7));
-    let response = respond(&scene, &scene.denial(&decision).hide_quota(true));
+    let response = respond(&scene, &scene.denial(&decision).hidden());
     assert_eq!(response.status(), StatusCode::OK);
     assert!(response.body().is_empty());
     assert_eq!(
@@ -176,7 +176,7 @@ fn a_status_says_why_there_is_no_slot_and_no_wait() {
             &response,
             &by_tonic(Code::ResourceExhausted, message, expected),
         );
-        let quiet = respond(&scene, &scene.denial(&decision).hide_quota(true));
+        let quiet = respond(&scene, &scene.denial(&decision).hidden());
         assert_eq!(quiet.headers()["grpc-message"], "rate limit exceeded");
     }
 }
@@ -184,7 +184,7 @@ fn a_status_says_why_there_is_no_slot_and_no_wait() {
 #[test]
 fn a_missing_key_is_the_code_that_means_the_rules_status() {
     let scene = scene();
-    let nothing = Decision::unlimited(0);
+    let nothing = Decision::without_key();
     let misconfigured = NoKey::Misconfigured("call into_make_service_with_connect_info".into());
     for (status, why, quiet, code, message) in [
         (401, &NoKey::Absent, false, "16", "the request has no key"),
@@ -209,9 +209,8 @@ fn a_missing_key_is_the_code_that_means_the_rules_status() {
         (401, &NoKey::Ambiguous, true, "16", "refused"),
     ] {
         let status = StatusCode::from_u16(status).expect("a status");
-        let denial =
-            Denial::without_key(Head::from(&scene.head), &nothing, &scene.rules, status, why)
-                .hide_quota(quiet);
+        let mut denial = scene.keyless(&nothing, status, why);
+        denial.hide_quota = quiet;
         let response = respond(&scene, &denial);
         assert_eq!(response.headers()["grpc-status"], code);
         let reported = Status::from_header_map(response.headers()).expect("a status");
@@ -320,7 +319,7 @@ proptest! {
         scene.rules = RuleSet::new([rule]).expect("a valid rule");
         let answer = Assessment::new(false, 0, micros, Retry::after_micros(micros));
         let decision = scene.decide([Verdict::new(0, 0, answer, Source::Store)]);
-        let denial = Denial::new(Head::from(&scene.head), &decision, &scene.rules, TOO_MANY);
+        let denial = scene.denial(&decision);
         let response = respond(&scene, &denial);
         let raw = response.headers()[DETAILS].to_str().expect("ASCII");
         prop_assert!(!raw.contains('='));

@@ -112,14 +112,8 @@ fn a_store_failure_is_a_503_without_numbers() {
 #[test]
 fn a_missing_key_has_the_status_of_its_rule() {
     let scene = Scene::new();
-    let nothing = Decision::unlimited(0);
-    let denial = Denial::without_key(
-        Head::from(&scene.head),
-        &nothing,
-        &scene.rules,
-        StatusCode::UNAUTHORIZED,
-        &NoKey::Absent,
-    );
+    let nothing = Decision::without_key();
+    let denial = scene.keyless(&nothing, StatusCode::UNAUTHORIZED, &NoKey::Absent);
     assert_eq!(
         (denial.retry(), denial.retry_after()),
         (Retry::Unknown, None)
@@ -133,7 +127,7 @@ fn a_missing_key_has_the_status_of_its_rule() {
         scene.body(Rejection::json(), &denial),
         r#"{"error":"no_key","message":"the request has no key"}"#
     );
-    let quiet = denial.hide_quota(true);
+    let quiet = denial.hidden();
     assert_eq!(
         scene.body(Rejection::problem(), &quiet),
         r#"{"type":"about:blank","title":"Unauthorized","status":401}"#
@@ -147,7 +141,7 @@ fn a_missing_key_has_the_status_of_its_rule() {
 #[test]
 fn a_client_learns_nothing_about_the_set_up() {
     let scene = Scene::new();
-    let nothing = Decision::unlimited(0);
+    let nothing = Decision::without_key();
     let misconfigured = NoKey::Misconfigured("call into_make_service_with_connect_info".into());
     for (why, detail) in [
         (&misconfigured, "the service cannot tell who is asking"),
@@ -157,8 +151,7 @@ fn a_client_learns_nothing_about_the_set_up() {
         ),
     ] {
         let status = StatusCode::from_u16(599).expect("a status");
-        let denial =
-            Denial::without_key(Head::from(&scene.head), &nothing, &scene.rules, status, why);
+        let denial = scene.keyless(&nothing, status, why);
         // A status without a name of its own.
         assert_eq!(
             scene.value(Rejection::problem(), &denial),
@@ -208,7 +201,7 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
             "title": "Quota exceeded",
             "status": 429,
         });
-        let quiet = scene.denial(&decision).hide_quota(true);
+        let quiet = scene.denial(&decision).hidden();
         assert_eq!(scene.value(Rejection::problem(), &quiet), problem);
         assert_eq!(
             scene.value(Rejection::json(), &quiet),
@@ -295,7 +288,7 @@ fn the_status_of_a_problem_is_that_of_the_response() {
 fn a_hidden_quota_leaves_only_the_retry_time_in_the_body() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = scene.denial(&decision).hide_quota(true);
+    let denial = scene.denial(&decision).hidden();
     assert_eq!(
         scene.body(Rejection::problem(), &denial),
         concat!(
@@ -317,9 +310,10 @@ fn a_hidden_quota_leaves_only_the_retry_time_in_the_body() {
 fn a_body_has_the_retry_time_with_its_jitter() {
     let scene = Scene::new();
     let decision = scene.decide([denied(0, 0, SOON)]);
-    let denial = scene
-        .denial(&decision)
-        .with_delay(Some(Duration::from_micros(20_000_001)));
+    let denial = Denial {
+        retry_after: Some(Duration::from_micros(20_000_001)),
+        ..scene.denial(&decision)
+    };
     assert_eq!(denial.retry(), SOON);
     assert_eq!(
         scene.value(Rejection::problem(), &denial)["retry_after_ms"],

@@ -9,6 +9,7 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
+    key::NoKey,
     protocol::WireProtocol,
     rejection::{Denial, Rejection, Responses},
 };
@@ -46,6 +47,19 @@ impl Scene {
         Denial::new(Head::from(&self.head), decision, &self.rules, TOO_MANY)
     }
 
+    /// A denial because of a missing key.
+    pub(super) fn keyless<'a>(
+        &'a self,
+        nothing: &'a Decision,
+        status: StatusCode,
+        why: &'a NoKey,
+    ) -> Denial<'a> {
+        Denial {
+            no_key: Some(why),
+            ..Denial::new(Head::from(&self.head), nothing, &self.rules, status)
+        }
+    }
+
     pub(super) fn respond(&self, rejection: Rejection, denial: &Denial<'_>) -> Response<Bytes> {
         Responses::new(rejection, &self.rules, TOO_MANY).respond(denial, WireProtocol::Http)
     }
@@ -57,6 +71,13 @@ impl Scene {
 
     pub(super) fn value(&self, rejection: Rejection, denial: &Denial<'_>) -> Value {
         serde_json::from_str(&self.body(rejection, denial)).expect("JSON")
+    }
+}
+
+impl Denial<'_> {
+    pub(super) fn hidden(mut self) -> Self {
+        self.hide_quota = true;
+        self
     }
 }
 
