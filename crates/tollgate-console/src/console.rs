@@ -22,15 +22,6 @@ use crate::{access::Access, exposition::Scrapes, samples::Samples};
 #[must_use = "a console is seen when its router is mounted"]
 #[derive(Clone)]
 pub struct Console {
-    pub(crate) parts: Parts,
-}
-
-/// Gives the metrics of the process as Prometheus reads them.
-pub(crate) type Render = dyn Fn() -> String + Send + Sync;
-
-/// What an application gives a console.
-#[derive(Clone)]
-pub(crate) struct Parts {
     pub(crate) access: Access,
     pub(crate) layers: Vec<(String, RateLimitLayer)>,
     pub(crate) rules: Option<LiveRules>,
@@ -41,9 +32,12 @@ pub(crate) struct Parts {
     pub(crate) metrics: Option<Arc<Render>>,
 }
 
+/// Gives the metrics of the process as Prometheus reads them.
+pub(crate) type Render = dyn Fn() -> String + Send + Sync;
+
 /// What the handlers and the sampler share, for as long as the router lives.
 pub(crate) struct Shared {
-    pub(crate) parts: Parts,
+    pub(crate) parts: Console,
     pub(crate) clock: Clock,
     /// The latest sample, as each tab hears it. One that reads slowly misses samples, and nobody waits for it.
     pub(crate) latest: watch::Sender<Bytes>,
@@ -68,29 +62,27 @@ impl Console {
     /// A console that is shown to whom `access` says.
     pub fn new(access: Access) -> Self {
         Self {
-            parts: Parts {
-                access,
-                layers: Vec::new(),
-                rules: None,
-                #[cfg(feature = "redis")]
-                fleet: None,
-                #[cfg(feature = "redis")]
-                store: None,
-                metrics: None,
-            },
+            access,
+            layers: Vec::new(),
+            rules: None,
+            #[cfg(feature = "redis")]
+            fleet: None,
+            #[cfg(feature = "redis")]
+            store: None,
+            metrics: None,
         }
     }
 
     /// Shows the rules of this layer, under a name where there are several. Call it after the layer's settings.
     pub fn layer(mut self, name: impl Into<String>, layer: &RateLimitLayer) -> Self {
-        self.parts.layers.push((name.into(), layer.clone()));
+        self.layers.push((name.into(), layer.clone()));
         self
     }
 
     /// The document that the layers follow: the page says what is in force and what was rejected, and switches and overrides rules.
     /// What it changes is in force in this process alone, and ends with it, unless [`fleet`](Self::fleet) is given too.
     pub fn rules(mut self, rules: &LiveRules) -> Self {
-        self.parts.rules = Some(rules.clone());
+        self.rules = Some(rules.clone());
         self
     }
 
@@ -98,27 +90,27 @@ impl Console {
     /// of the service.
     #[cfg(feature = "redis")]
     pub fn fleet(mut self, rules: &RedisRules, bindings: Bindings) -> Self {
-        self.parts.fleet = Some((rules.clone(), bindings));
+        self.fleet = Some((rules.clone(), bindings));
         self
     }
 
     /// The store on Redis: the page says whether it decides, and why not.
     #[cfg(feature = "redis")]
     pub fn store(mut self, store: &RedisStore) -> Self {
-        self.parts.store = Some(store.clone());
+        self.store = Some(store.clone());
         self
     }
 
     /// The metrics of this process as Prometheus reads them: the page shows latency, calls to Redis, deadline misses and how many
     /// requests are near their limit. It is called every five seconds while somebody looks.
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.parts.metrics = Some(Arc::new(render));
+        self.metrics = Some(Arc::new(render));
         self
     }
 }
 
 impl Shared {
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(parts: Console) -> Arc<Self> {
         let shared = Arc::new(Self {
             parts,
             clock: Clock::system(),
@@ -148,9 +140,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Console {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.parts.layers.iter().map(|(name, _)| name);
+        let names = self.layers.iter().map(|(name, _)| name);
         f.debug_struct("Console")
-            .field("access", &self.parts.access)
+            .field("access", &self.access)
             .field("layers", &names.collect::<Vec<_>>())
             .finish_non_exhaustive()
     }

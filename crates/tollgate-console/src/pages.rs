@@ -63,7 +63,7 @@ impl Console {
     ///
     /// What it counts and samples ends when the router is dropped.
     pub fn router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
-        let shared = Shared::new(self.parts);
+        let shared = Shared::new(self);
         sampler::start(&shared);
         let handle = move |request: Request| {
             let shared = Arc::clone(&shared);

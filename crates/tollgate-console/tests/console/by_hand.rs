@@ -53,6 +53,27 @@ async fn status(router: &Router, method: &str, path: &str, fields: &[(&str, &str
         .as_u16()
 }
 
+/// The cookie of a log-in.
+async fn log_in(router: &Router, token: &str, fields: &[(&str, &str)]) -> String {
+    let mut request = Request::post("/login").header("content-type", "application/json");
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let body = Body::from(json!({ "token": token }).to_string());
+    let answer = sent(router, request.body(body).expect("a request")).await;
+    let cookie = answer.headers()[header::SET_COOKIE].to_str().expect("text");
+    cookie.to_owned()
+}
+
+/// What an action says that it did, or why not.
+async fn acted(router: &Router, action: &Value) -> (StatusCode, String) {
+    let answer = sent(router, act(action)).await;
+    let status = answer.status();
+    let json = json_of(answer).await;
+    let text = json["done"].as_str().or(json["error"].as_str());
+    (status, text.expect("words").to_owned())
+}
+
 pub(crate) fn act(action: &Value) -> Request<Body> {
     let request = Request::post("/act").header(header::CONTENT_TYPE, "application/json");
     request
@@ -64,57 +85,31 @@ pub(crate) fn act(action: &Value) -> Request<Body> {
 async fn only_who_has_the_token_is_let_in() {
     let app = App::new(LIMITS);
     let router = app.console(Access::token(TOKEN).expect("long")).router();
-    let bearer = |token: &str| format!("Bearer {token}");
+    let right = format!("Bearer {TOKEN}");
     for path in ["/state", "/events", "/top", "/overview"] {
-        assert_eq!(status(&router, "GET", path, &[]).await, 401, "{path}");
-        assert_eq!(
-            status(&router, "GET", path, &[("authorization", &bearer("x"))]).await,
-            401
-        );
-        assert_eq!(
-            status(&router, "GET", path, &[("cookie", "tollgate-console=0")]).await,
-            401
-        );
-        assert_eq!(
-            status(&router, "GET", path, &[("authorization", &bearer(TOKEN))]).await,
-            200
-        );
+        for (fields, expected) in [
+            (&[][..], 401),
+            (&[("authorization", "Bearer x")], 401),
+            (&[("cookie", "tollgate-console=0")], 401),
+            (&[("authorization", &*right)], 200),
+        ] {
+            assert_eq!(status(&router, "GET", path, fields).await, expected);
+        }
     }
     let json = ("content-type", "application/json");
     for path in ["/act", "/client", "/explain"] {
         assert_eq!(status(&router, "POST", path, &[json]).await, 401, "{path}");
     }
-    let log_in = Request::post("/login")
-        .header("content-type", "application/json")
-        .header("origin", "https://a.example")
-        .header("host", "a.example");
-    let response = sent(
-        &router,
-        log_in
-            .body(Body::from(json!({ "token": TOKEN }).to_string()))
-            .expect("a request"),
-    )
-    .await;
-    let cookie = response.headers()[header::SET_COOKIE]
-        .to_str()
-        .expect("text")
-        .to_owned();
+    let fields = [("origin", "https://a.example"), ("host", "a.example")];
+    let cookie = log_in(&router, TOKEN, &fields).await;
     assert!(
         cookie.contains("; HttpOnly; SameSite=Strict; ") && cookie.ends_with("; Secure"),
         "{cookie}"
     );
     assert!(!cookie.contains(TOKEN));
-    let cookie = cookie.split(';').next().expect("a pair");
-    assert_eq!(
-        status(
-            &router,
-            "GET",
-            "/state",
-            &[("cookie", &format!("a=b; {cookie}"))]
-        )
-        .await,
-        200
-    );
+    let cookie = format!("a=b; {}", cookie.split(';').next().expect("a pair"));
+    let fields = [("cookie", &*cookie)];
+    assert_eq!(status(&router, "GET", "/state", &fields).await, 200);
 }
 
 /// While a token changes, one of two processes has the new one.
@@ -126,10 +121,7 @@ async fn a_browser_stays_logged_in_to_processes_with_two_tokens() {
     let processes = tokens.each_ref().map(of_token);
     let mut cookies = Vec::new();
     for (process, token) in processes.iter().zip(&tokens) {
-        let log_in = Request::post("/login").header("content-type", "application/json");
-        let body = Body::from(json!({ "token": token }).to_string());
-        let answer = sent(process, log_in.body(body).expect("a request")).await;
-        let cookie = answer.headers()[header::SET_COOKIE].to_str().expect("text");
+        let cookie = log_in(process, token, &[]).await;
         cookies.push(cookie.split(';').next().expect("a pair").to_owned());
     }
     let names: Vec<_> = cookies.iter().map(|it| it.split('=').next()).collect();
@@ -145,15 +137,10 @@ async fn a_browser_stays_logged_in_to_processes_with_two_tokens() {
     assert_eq!(statuses(&cookies[0]).await, [200, 401]);
     assert_eq!(statuses(&cookies.join("; ")).await, [200, 200]);
     let log_out = Request::post("/logout").header("cookie", cookies.join("; "));
-    let answer = sent(
-        &processes[0],
-        log_out.body(Body::empty()).expect("a request"),
-    )
-    .await;
-    assert_eq!(
-        answer.headers().get_all(header::SET_COOKIE).iter().count(),
-        2
-    );
+    let log_out = log_out.body(Body::empty()).expect("a request");
+    let answer = sent(&processes[0], log_out).await;
+    let ended = answer.headers().get_all(header::SET_COOKIE);
+    assert_eq!(ended.iter().count(), 2);
 }
 
 #[tokio::test]
@@ -166,36 +153,17 @@ async fn only_this_machine_is_let_in_without_a_proxy_and_by_a_name_of_its_own() 
             .layer(Extension(ConnectInfo(peer)))
     };
     let router = of_peer("127.0.0.1:9");
-    assert_eq!(status(&router, "GET", "/state", &[]).await, 200);
-    assert_eq!(
-        status(&of_peer("[::ffff:127.0.0.1]:9"), "GET", "/state", &[]).await,
-        200
-    );
-    assert_eq!(
-        status(&of_peer("192.0.2.7:9"), "GET", "/state", &[]).await,
-        403
-    );
-    assert_eq!(
-        status(
-            &app.console(Access::loopback()).router(),
-            "GET",
-            "/state",
-            &[]
-        )
-        .await,
-        403,
-        "no address"
-    );
-    assert_eq!(
-        status(
-            &router,
-            "GET",
-            "/state",
-            &[("x-forwarded-for", "192.0.2.7")]
-        )
-        .await,
-        403
-    );
+    let proxied = [("x-forwarded-for", "192.0.2.7")];
+    for (router, fields, expected) in [
+        (&router, &[][..], 200),
+        (&of_peer("[::ffff:127.0.0.1]:9"), &[], 200),
+        (&of_peer("192.0.2.7:9"), &[], 403),
+        // Without an address.
+        (&app.console(Access::loopback()).router(), &[], 403),
+        (&router, &proxied, 403),
+    ] {
+        assert_eq!(status(router, "GET", "/state", fields).await, expected);
+    }
     for (host, expected) in [
         ("localhost:3000", 200),
         ("127.0.0.1", 200),
@@ -203,15 +171,9 @@ async fn only_this_machine_is_let_in_without_a_proxy_and_by_a_name_of_its_own() 
         ("evil.example:3000", 403),
         ("localhost.evil.example", 403),
     ] {
-        let request = Request::get("/state")
-            .header(header::HOST, host)
-            .body(Body::empty())
-            .expect("a request");
-        assert_eq!(
-            sent(&router, request).await.status().as_u16(),
-            expected,
-            "{host}"
-        );
+        let request = Request::get("/state").header(header::HOST, host);
+        let answer = sent(&router, request.body(Body::empty()).expect("a request")).await;
+        assert_eq!(answer.status().as_u16(), expected, "{host}");
     }
 }
 
@@ -231,24 +193,13 @@ async fn what_another_site_sends_is_refused_whoever_it_is() {
         (vec![("content-type", "text/plain")], 415),
         (vec![json], 200),
     ] {
-        assert_eq!(
-            status(&router, "POST", "/client", &fields).await,
-            expected,
-            "{fields:?}"
-        );
+        let status = status(&router, "POST", "/client", &fields).await;
+        assert_eq!(status, expected, "{fields:?}");
     }
     let site = ("sec-fetch-site", "cross-site");
     assert_eq!(status(&router, "GET", "/events", &[site]).await, 403);
-    assert_eq!(
-        status(
-            &router,
-            "GET",
-            "/overview",
-            &[site, ("sec-fetch-mode", "navigate")]
-        )
-        .await,
-        200
-    );
+    let navigates = [site, ("sec-fetch-mode", "navigate")];
+    assert_eq!(status(&router, "GET", "/overview", &navigates).await, 200);
 }
 
 #[tokio::test]
@@ -265,25 +216,16 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
     let because = "ticket 4711";
     let switch =
         json!({ "action": "switch", "rule": "per-key", "limit": "off", "because": because });
-    let refused = sent(&router, act(&switch)).await;
-    assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(
-        json_of(refused).await["error"]
-            .as_str()
-            .expect("words")
-            .contains("in its code")
-    );
+    let (status, error) = acted(&router, &switch).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(error.contains("in its code"), "{error}");
     let preview = json!({ "action": "preview", "layer": 0, "rule": "per-key", "limit": "fixed_window 1/min", "because": because });
-    assert_eq!(
-        json_of(sent(&router, act(&preview)).await).await["done"],
-        "began a preview of per-key at fixed_window 1/min"
-    );
+    let (_, done) = acted(&router, &preview).await;
+    assert_eq!(done, "began a preview of per-key at fixed_window 1/min");
     assert_eq!(limits.limiter().rules().rules().len(), 2);
     let reset = json!({ "action": "reset", "rule": "per-key", "client": "x-api-key: acme", "because": because });
-    assert_eq!(
-        json_of(sent(&router, act(&reset)).await).await["done"],
-        "reset a client of per-key, which had used nothing"
-    );
+    let (_, done) = acted(&router, &reset).await;
+    assert_eq!(done, "reset a client of per-key, which had used nothing");
     for (field, value, says) in [
         ("because", json!(" "), "say why"),
         ("limit", json!("1/mni"), "min"),
@@ -291,13 +233,8 @@ async fn rules_from_code_are_shown_previewed_and_reset_and_not_switched() {
     ] {
         let mut wrong = preview.clone();
         wrong[field] = value;
-        let response = sent(&router, act(&wrong)).await;
-        assert_eq!(
-            response.status(),
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "{field}"
-        );
-        let error = json_of(response).await["error"].to_string();
+        let (status, error) = acted(&router, &wrong).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{field}");
         assert!(error.contains(says), "{error}");
     }
 }

@@ -146,16 +146,8 @@ async fn a_switch_on_the_page_of_one_process_is_in_force_in_all_and_an_outage_is
 
     drop(server);
     let mut tab = Tab::open(&router).await;
-    loop {
-        let sample = tab.sample().await;
-        let first = sample["problems"][0]["text"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        if first.starts_with("Redis does not decide") {
-            break;
-        }
-    }
+    let says = |sample: Value| sample["problems"][0]["text"].to_string();
+    while !says(tab.sample().await).contains("Redis does not decide") {}
     let action = sent(&router, act(&switch)).await;
     assert_eq!(action.status(), 422);
 }

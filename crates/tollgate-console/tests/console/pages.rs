@@ -23,10 +23,18 @@ async fn begun(app: &App, access: Access, page: &str) -> (Service, Browser) {
     let service = Service::start(app.router(app.console(access))).await;
     let mut browser = Browser::start().await;
     browser.look(1100, 900, "light").await;
-    browser
-        .open(&service.url(&format!("/tollgate/{page}")))
-        .await;
+    open(&mut browser, &service, page).await;
     (service, browser)
+}
+
+async fn open(browser: &mut Browser, service: &Service, page: &str) {
+    let url = service.url(&format!("/tollgate/{page}"));
+    browser.open(&url).await;
+}
+
+async fn look_up(browser: &mut Browser, client: &str) {
+    browser.fill("textarea[name=client]", client).await;
+    browser.click("form .primary").await;
 }
 
 /// Does what a dialog asks for, with a reason.
@@ -126,20 +134,15 @@ async fn a_client_is_found_reset_and_explained() {
     let app = App::new(&LIMITS.replacen("top_keys = true", block, 1));
     let (service, mut browser) = begun(&app, Access::loopback(), "keys").await;
     browser.value(&requests("acme", 40)).await;
-    browser
-        .fill("textarea[name=client]", "x-api-key: acme")
-        .await;
-    browser.click("form .primary").await;
+    look_up(&mut browser, "x-api-key: acme").await;
     browser.shows("blocked at level 1 for").await;
-    browser.fill("textarea[name=client]", "acme").await;
-    browser.click("form .primary").await;
+    look_up(&mut browser, "acme").await;
     browser.shows("blocked at level 1 for").await;
-    browser.open(&service.url("/tollgate/keys")).await;
+    open(&mut browser, &service, "keys").await;
     browser
         .until("document.querySelector('caption + thead + tbody')?.innerText.includes('acme')")
         .await;
-    browser.fill("textarea[name=client]", "acme").await;
-    browser.click("form .primary").await;
+    look_up(&mut browser, "acme").await;
     browser
         .click_when("[aria-label='Reset under items-per-key']")
         .await;
@@ -157,27 +160,26 @@ async fn a_client_is_found_reset_and_explained() {
         .await;
     browser.shows("blocked, may retry in").await;
     browser.value(&requests("acme", 3)).await;
-    browser.open(&service.url("/tollgate/overview")).await;
+    open(&mut browser, &service, "overview").await;
     browser
         .until("document.querySelectorAll('.tile')[2].innerText.includes('4 in the last hour')")
         .await;
-    browser.open(&service.url("/tollgate/rules")).await;
+    open(&mut browser, &service, "rules").await;
     browser.click_when("[aria-label='End number 1']").await;
     confirmed(&mut browser).await;
     browser.shows("Done: ended number 1.").await;
-    browser.open(&service.url("/tollgate/keys")).await;
+    open(&mut browser, &service, "keys").await;
     browser.until("document.querySelector('textarea')").await;
     browser
         .until("!document.body.innerText.includes('blocked at level')")
         .await;
-    browser.fill("textarea[name=client]", "x-nothing: 1").await;
-    browser.click("form .primary").await;
+    look_up(&mut browser, "x-nothing: 1").await;
     // A rule for everybody counts it too.
     browser
         .until("document.querySelector('tbody').rows.length === 1")
         .await;
 
-    browser.open(&service.url("/tollgate/explain")).await;
+    open(&mut browser, &service, "explain").await;
     browser.until("document.querySelector('[name=path]')").await;
     browser.fill("[name=path]", "/items").await;
     browser.fill("[name=headers]", "x-api-key: acme").await;
@@ -209,14 +211,14 @@ async fn a_wrong_token_shows_nothing_and_the_right_one_stays_for_the_browser() {
         "",
         "no script reads it"
     );
-    browser.open(&service.url("/tollgate/keys")).await;
+    open(&mut browser, &service, "keys").await;
     browser.click_when("header button").await;
     browser
         .until("document.querySelector('[name=token]')")
         .await;
 
     // What another site has a browser send comes without the cookie, and is refused with it.
-    browser.open(&service.url("/tollgate/rules")).await;
+    open(&mut browser, &service, "rules").await;
     browser.fill("[name=token]", TOKEN).await;
     browser.click("form button").await;
     browser.shows("items-per-key").await;
@@ -268,14 +270,12 @@ async fn what_clients_and_operators_write_is_text_whatever_it_says() {
             "(async () => {{ for (let n = 0; n < 3; n++) await fetch('/items', {{ headers: {{ 'x-api-key': {key} }} }}); }})()"
         ))
         .await;
-    browser.open(&service.url("/tollgate/keys")).await;
+    open(&mut browser, &service, "keys").await;
     browser
         .until("document.querySelector('tbody')?.innerText.includes('<img src=x')")
         .await;
     for page in ["rules", "explain", "overview"] {
-        browser
-            .open(&service.url(&format!("/tollgate/{page}")))
-            .await;
+        open(&mut browser, &service, page).await;
         browser.shows("Live").await;
     }
     let wrong = app.rules.set_text(
@@ -297,7 +297,7 @@ async fn what_clients_and_operators_write_is_text_whatever_it_says() {
     );
     assert_eq!(browser.value(&act).await, 413);
     assert_eq!(browser.value(&act.replace(&long, "x")).await, 200);
-    browser.open(&service.url("/tollgate/rules")).await;
+    open(&mut browser, &service, "rules").await;
     browser.shows("50 % of each limit").await;
     assert_eq!(browser.complaints, [""; 0]);
 }
@@ -318,9 +318,7 @@ async fn a_thousand_rules_fit_a_narrow_page_and_are_filtered() {
     browser.fill("[type=search]", "rule-0777").await;
     browser.shows("1 rule.").await;
     for page in ["rules", "overview", "keys", "explain"] {
-        browser
-            .open(&service.url(&format!("/tollgate/{page}")))
-            .await;
+        open(&mut browser, &service, page).await;
         browser.shows("Live").await;
         assert_eq!(
             browser.value("document.documentElement.scrollWidth").await,
@@ -336,9 +334,7 @@ async fn a_keyboard_reaches_everything_and_each_field_has_a_name() {
     let app = App::new(LIMITS);
     let (service, mut browser) = begun(&app, Access::loopback(), "overview").await;
     for page in ["overview", "rules", "keys", "explain"] {
-        browser
-            .open(&service.url(&format!("/tollgate/{page}")))
-            .await;
+        open(&mut browser, &service, page).await;
         browser.shows("Live").await;
         if page == "rules" {
             browser.click("[aria-label='Change items-per-key']").await;
@@ -369,7 +365,7 @@ async fn a_keyboard_reaches_everything_and_each_field_has_a_name() {
         }
     }
     // Tab by tab.
-    browser.open(&service.url("/tollgate/rules")).await;
+    open(&mut browser, &service, "rules").await;
     browser
         .until("document.querySelector('tbody button')")
         .await;
