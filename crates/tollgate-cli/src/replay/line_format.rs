@@ -98,7 +98,7 @@ impl LineFormat {
     }
 
     /// By the names in documents of a log, and by those that are said: `request_uri` is at `request.uri`.
-    pub(crate) fn of_json(sample: &[Vec<u8>], said: &[(String, String)], bound: &[&str]) -> Self {
+    pub(crate) fn of_json(sample: &[&[u8]], said: &[(String, String)], bound: &[&str]) -> Self {
         let documents = sample
             .iter()
             .filter_map(|line| serde_json::from_slice(line).ok());
@@ -122,7 +122,7 @@ impl LineFormat {
 
     /// That of which most lines of a sample are; `None` if none is of any.
     pub(crate) fn detect(
-        sample: &[Vec<u8>],
+        sample: &[&[u8]],
         said: &[(String, String)],
         bound: &[&str],
     ) -> Option<Self> {

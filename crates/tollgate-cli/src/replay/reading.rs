@@ -3,9 +3,9 @@
 //! A log is in the order of ends, and not quite. A line is held back until none can come that belongs before it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Cursor, Read},
     path::Path,
 };
 
@@ -19,6 +19,9 @@ use crate::replay::line_format::LineFormat;
 /// The longest line that is read.
 const LONGEST: usize = 1 << 20;
 const BUFFER: usize = 1 << 17;
+/// How many bytes tell the format, and how many lines of them.
+const HEAD: u64 = 1 << 16;
+const SAMPLE: usize = 200;
 
 /// A line; or why it cannot be read.
 type Line<T> = Result<T, &'static str>;
@@ -31,63 +34,44 @@ pub(crate) struct LogFile {
     /// Why it ended before its end.
     pub(crate) broke_off: Option<String>,
     from: Box<dyn BufRead>,
-    /// Lines that tell the format.
-    sample: VecDeque<Line<Vec<u8>>>,
+    /// How it begins.
+    head: Vec<u8>,
     line: Vec<u8>,
 }
 
 impl LogFile {
-    /// A file, or `-` for the standard input, and its first lines, which are read again. `bar` goes on with what is read.
-    pub(crate) fn open(path: &Path, bar: &ProgressBar, sample: usize) -> io::Result<Self> {
+    /// A file, or `-` for the standard input. `bar` goes on with what is read.
+    pub(crate) fn open(path: &Path, bar: &ProgressBar) -> io::Result<Self> {
         let raw: Box<dyn Read> = match path.as_os_str() == "-" {
             true => Box::new(bar.wrap_read(io::stdin())),
             false => Box::new(bar.wrap_read(File::open(path)?)),
         };
         let mut raw = BufReader::with_capacity(BUFFER, raw);
         let is_gzip = raw.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        let mut file = Self {
+        let mut from: Box<dyn BufRead> = match is_gzip {
+            true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
+            false => Box::new(raw),
+        };
+        let (mut head, name) = (Vec::new(), path.file_name().unwrap_or(path.as_os_str()));
+        let read = (&mut from).take(HEAD).read_to_end(&mut head);
+        Ok(Self {
             name: name.display().to_string(),
             lines: 0,
-            broke_off: None,
-            from: match is_gzip {
-                true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw))),
-                false => Box::new(raw),
-            },
-            sample: VecDeque::new(),
+            broke_off: read.err().map(|wrong| wrong.to_string()),
+            from: Box::new(Cursor::new(head.clone()).chain(from)),
+            head,
             line: Vec::new(),
-        };
-        for _ in 0..sample {
-            let Some(line) = file.read().map(|line| line.map(<[u8]>::to_vec)) else {
-                break;
-            };
-            file.sample.push_back(line);
-        }
-        Ok(file)
+        })
     }
 
     /// Its first lines.
-    pub(crate) fn sample(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.sample.iter().flatten()
+    pub(crate) fn sample(&self) -> impl Iterator<Item = &[u8]> {
+        let lines = self.head.split(|byte| *byte == b'\n');
+        lines.take(SAMPLE).map(<[u8]>::trim_ascii)
     }
 
     /// The next line, without white space around it.
     pub(crate) fn next(&mut self) -> Option<Line<&[u8]>> {
-        let line = match self.sample.pop_front() {
-            None => {
-                let line = self.read()?.map(<[u8]>::len);
-                line.map(|_| self.line.trim_ascii())
-            }
-            Some(line) => line.map(|line| {
-                self.line = line;
-                &*self.line
-            }),
-        };
-        self.lines += 1;
-        Some(line)
-    }
-
-    fn read(&mut self) -> Option<Line<&[u8]>> {
         self.line.clear();
         let mut read = (&mut self.from)
             .take(LONGEST as u64)
@@ -99,12 +83,14 @@ impl LogFile {
         if let Err(wrong) = &read {
             self.broke_off = Some(wrong.to_string());
         }
-        match read {
-            Ok(0) if !is_too_long => None,
-            Err(_) => None,
-            Ok(_) if is_too_long => Some(Err("it is longer than a mebibyte")),
-            Ok(_) => Some(Ok(self.line.trim_ascii())),
+        if read.ok()? == 0 && !is_too_long {
+            return None;
         }
+        self.lines += 1;
+        Some(match is_too_long {
+            true => Err("it is longer than a mebibyte"),
+            false => Ok(self.line.trim_ascii()),
+        })
     }
 }
 

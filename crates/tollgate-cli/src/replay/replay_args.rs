@@ -69,7 +69,7 @@ pub(crate) struct ReplayArgs {
 
 impl ReplayArgs {
     /// How the lines of a sample are read.
-    pub(crate) fn format(&self, sample: &[Vec<u8>]) -> Result<LineFormat, Failure> {
+    pub(crate) fn format(&self, sample: &[&[u8]]) -> Result<LineFormat, Failure> {
         let bound: Vec<&str> = self.rules.bound.keys().map(|(name, _)| name).collect();
         let named = match self.format.as_deref() {
             Some("nginx" | "apache") => Some("combined"),

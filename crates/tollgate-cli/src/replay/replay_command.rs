@@ -22,9 +22,6 @@ use crate::{
     rule_args,
 };
 
-/// How many lines of each file tell the format.
-const SAMPLE: usize = 200;
-
 pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let bindings = args.rules.bound.bindings(args.secret.find()?.as_ref())?;
     let bindings = bindings.peers_are_clients();
@@ -48,9 +45,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let mut files = Vec::new();
     for path in &args.logs {
         let failed = |wrong| Failure::failed(format!("{} cannot be read: {wrong}", path.display()));
-        files.push(LogFile::open(path, &bar, SAMPLE).map_err(failed)?);
+        files.push(LogFile::open(path, &bar).map_err(failed)?);
     }
-    let sample: Vec<_> = files.iter().flat_map(LogFile::sample).cloned().collect();
+    let sample: Vec<_> = files.iter().flat_map(LogFile::sample).collect();
     let format = args.format(&sample)?;
     let trials = documents.into_iter().map(|document| Trial {
         left_out: args.left_out(&document, &format),
