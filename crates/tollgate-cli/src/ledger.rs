@@ -9,11 +9,13 @@ use std::{
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tollgate::{Consistency, Limiter};
 use tollgate_core::Tick;
 use tollgate_ledger::{
     AccountUsage, Adjustment, DailyUsage, Drift, Entry, Ledger, LedgerError, LedgerErrorKind,
     Period, Reconciliation, ReportRow,
 };
+use tollgate_rules::operators::Explanation;
 
 use crate::{
     args::BecauseArgs,
@@ -62,15 +64,15 @@ pub(crate) enum LedgerCommand {
 }
 
 #[derive(Args, Debug)]
-struct DatabaseArgs {
-    /// The ledger: sqlite:path or postgres://user:password@host/database.
+pub(crate) struct DatabaseArgs {
+    /// The ledger, where durable rules are written: sqlite:path or postgres://user:password@host/database.
     #[arg(
         long,
         value_name = "ADDRESS",
         env = "DATABASE_URL",
         hide_env_values = true
     )]
-    database: String,
+    database: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -151,19 +153,38 @@ pub(crate) struct ReconcileArgs {
     states: StateArgs,
 }
 
-/// A ledger that there is: a file whose name is mistyped would be an empty one.
-pub(crate) async fn open(database: &str) -> Result<Ledger, Failure> {
-    let file = database.strip_prefix("sqlite:").unwrap_or_default();
-    let file = file.strip_prefix("//").unwrap_or(file);
-    let file = file.split_once('?').map_or(file, |(file, _)| file);
-    // Codes, and what is no file, are read by the ledger.
-    let is_file = !file.is_empty() && !file.contains(['%', ':']);
-    if is_file && !Path::new(file).exists() {
-        return Err(Failure::usage(format!(
-            "{file}: there is no such file; name the one that your service writes its ledger to"
-        )));
+impl DatabaseArgs {
+    /// A ledger that there is: a file whose name is mistyped would be an empty one.
+    async fn open(&self) -> Result<Ledger, Failure> {
+        let database = self
+            .database
+            .as_deref()
+            .ok_or_else(|| Failure::usage("which ledger? Name it by --database or DATABASE_URL"))?;
+        let file = database.strip_prefix("sqlite:").unwrap_or_default();
+        let file = file.strip_prefix("//").unwrap_or(file);
+        let file = file.split_once('?').map_or(file, |(file, _)| file);
+        // Codes, and what is no file, are read by the ledger.
+        let is_file = !file.is_empty() && !file.contains(['%', ':']);
+        if is_file && !Path::new(file).exists() {
+            return Err(Failure::usage(format!(
+                "{file}: there is no such file; name the one that your service writes its ledger to"
+            )));
+        }
+        Ok(Ledger::open(database).await?)
     }
-    Ok(Ledger::open(database).await?)
+
+    /// The ledger of rules that count a client. `None`: none of them is durable.
+    pub(crate) async fn of_rules(&self, rules: &[Explanation]) -> Result<Option<Ledger>, Failure> {
+        let is_durable = |it: &&Explanation| it.counts() && it.limiter_rule.is_durable();
+        match rules.iter().find(is_durable) {
+            None => Ok(None),
+            Some(rule) if self.database.is_none() => Err(Failure::usage(format!(
+                "{}: the rule is durable, and its ledger would not know of this; set DATABASE_URL",
+                rule.rule
+            ))),
+            Some(_) => Ok(Some(self.open().await?)),
+        }
+    }
 }
 
 impl From<LedgerError> for Failure {
@@ -178,7 +199,7 @@ impl From<LedgerError> for Failure {
 pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Failure> {
     match command {
         LedgerCommand::Statement(args) => {
-            let ledger = open(&args.rows.database.database).await?;
+            let ledger = args.rows.database.open().await?;
             let mut rows = Rows::begin::<Entry>(json);
             let period = args.rows.month.unwrap_or(Period::ALL);
             let each = |entry: &Entry| rows.row(entry);
@@ -187,7 +208,7 @@ pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Fa
             rows.end()
         }
         LedgerCommand::Usage(args) => {
-            let ledger = open(&args.rows.database.database).await?;
+            let ledger = args.rows.database.open().await?;
             let account = args.account.as_deref();
             let period = args.rows.month.unwrap_or(Period::ALL);
             if args.daily {
@@ -207,7 +228,7 @@ pub(crate) async fn run(command: LedgerCommand, json: bool) -> Result<Report, Fa
 }
 
 async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
-    let ledger = open(&args.database.database).await?;
+    let ledger = args.database.open().await?;
     let author = args.because.author()?;
     let at = args.at.map(|at| Tick::try_from(at.as_microsecond()));
     let adjustment = Adjustment {
@@ -233,10 +254,15 @@ async fn adjust(args: &AdjustArgs) -> Result<Report, Failure> {
 }
 
 async fn reconcile(args: &ReconcileArgs) -> Result<Report, Failure> {
-    let ledger = open(&args.database.database).await?;
+    let ledger = args.database.open().await?;
     let document = args.states.document().await?;
-    let partition = args.states.keys.one_partition(&args.states.redis)?;
-    let (limiter, store) = args.states.limiter(&document, partition).await?;
+    let StateArgs { redis, keys, .. } = &args.states;
+    let partition = keys.one_partition(redis)?;
+    let store = redis.store(keys, partition).await?;
+    let rules = document.limiter_rules().into_iter();
+    // Whatever processes decide by themselves, this one asks Redis.
+    let exact = rules.map(|rule| rule.consistency(Consistency::Exact));
+    let limiter = Limiter::new(store.clone(), exact).map_err(Failure::failed)?;
     let how = Reconciliation {
         per_second: args.per_second,
         repairs: args.repair,

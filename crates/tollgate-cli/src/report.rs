@@ -220,8 +220,7 @@ pub(crate) fn then(at: u64, after: Duration) -> SystemTime {
 /// In UTC, to the second.
 pub(crate) fn time(time: SystemTime) -> String {
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
-    let rounded = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    rounded.to_string()
+    format!("{time:.0}")
 }
 
 /// On one line, at most `columns` wide. Characters that a terminal would obey, or that change the order of the text around them, are

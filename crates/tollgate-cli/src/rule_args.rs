@@ -6,8 +6,8 @@ use std::{
 };
 
 use clap::Args;
-use tollgate::{Consistency, Key, Limiter, Quota, key::computed, key_list::KeyList};
-use tollgate_redis::{Partition, RedisStore, Secret};
+use tollgate::{Key, Quota, key::computed, key_list::KeyList};
+use tollgate_redis::Secret;
 use tollgate_rules::{Bindings, RuleDocument, RuleText, operators::StoredRules, redis::RedisRules};
 
 use crate::{
@@ -177,19 +177,6 @@ impl StateArgs {
                 "which rules? There are none in Redis; name a file or a folder by --rules or TOLLGATE_RULES",
             )
         })
-    }
-
-    /// All rules of a document on their states. Whatever processes decide by themselves, it asks Redis.
-    pub(crate) async fn limiter(
-        &self,
-        document: &RuleDocument,
-        partition: Partition,
-    ) -> Result<(Limiter, RedisStore), Failure> {
-        let store = self.redis.store(&self.keys, partition).await?;
-        let rules = document.limiter_rules().into_iter();
-        let exact = rules.map(|rule| rule.consistency(Consistency::Exact));
-        let limiter = Limiter::new(store.clone(), exact).map_err(Failure::failed)?;
-        Ok((limiter, store))
     }
 }
 

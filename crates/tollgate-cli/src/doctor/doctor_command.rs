@@ -1,6 +1,6 @@
 //! The command: all checks of an address, server by server.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 use redis::{Value, from_redis_value_ref};
@@ -16,7 +16,7 @@ use crate::{
         server_info::ServerInfo,
     },
     report::{Failure, Report},
-    rule_args::{self, BoundNames},
+    rule_args::RuleArgs,
 };
 
 const EXAMPLES: &str = "\
@@ -34,12 +34,9 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     redis: RedisArgs,
 
-    /// The rules, for what a restart would cost: a file, or a folder of files.
-    #[arg(long, value_name = "PATH", env = "TOLLGATE_RULES")]
-    rules: Option<PathBuf>,
-
+    // For what a restart would cost.
     #[command(flatten)]
-    bound: BoundNames,
+    rules: RuleArgs,
 }
 
 const SLOTS: u32 = 16_384;
@@ -63,10 +60,8 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
         secret: args.redis.secret.find()?,
         longest: None,
     };
-    if let Some(path) = &args.rules {
-        let bindings = args.bound.bindings(patient.secret.as_ref())?;
-        let document = rule_args::document(path, &bindings)?;
-        let rules = document.limiter_rules();
+    if args.rules.rules.is_some() {
+        let rules = args.rules.document(&args.redis.secret)?.limiter_rules();
         patient.longest = rules.iter().map(|rule| rule.quota().window()).max();
     }
     let mut found = Findings::default();

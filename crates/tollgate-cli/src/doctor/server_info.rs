@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use indicatif::HumanBytes;
+
 use crate::{doctor::finding::Findings, report};
 
 /// The share of its memory at which an alarm is due.
@@ -69,7 +71,7 @@ impl ServerInfo {
     /// How full it is.
     fn memory(&self, found: &mut Findings) {
         let (used, most) = (self.number("used_memory"), self.number("maxmemory"));
-        let [used_text, most_text] = [used, most].map(bytes_text);
+        let [used_text, most_text] = [used, most].map(|bytes| HumanBytes(bytes).to_string());
         let says = format!("{used_text} of {most_text} used");
         match used.saturating_mul(100).checked_div(most) {
             None => found.warning("memory", format!(
@@ -135,15 +137,6 @@ impl ServerInfo {
     }
 }
 
-/// In the unit that fits.
-fn bytes_text(bytes: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units.iter().find(|(_, shift)| bytes >> shift > 0) {
-        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1_u64 << shift) as f64),
-        None => format!("{bytes} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,7 +147,7 @@ mod tests {
         memory      | used_memory:1;maxmemory:0            |   |        |      | warning | 1 B used, without
         memory      | used_memory:699;maxmemory:1000       |   |        |      | ok      | 699 B of
         memory      | used_memory:70\r;maxmemory:100\r     |   |        |      | warning | 70 %
-        memory      | used_memory:1536;maxmemory:1536      |   |        |      | error   | 1.5 KiB of
+        memory      | used_memory:1536;maxmemory:1536      |   |        |      | error   | 1.50 KiB of
         eviction    | maxmemory_policy:noeviction          |   |        |      | ok      | no key was
         eviction    | maxmemory_policy:noeviction;evicted_keys:1 | |     |      | warning | 1 keys were
         eviction    | maxmemory_policy:volatile-ttl        |   |        |      | error   | are forgotten

@@ -9,44 +9,15 @@ use clap::Args;
 use serde_json::json;
 use tollgate::{Key, Limiter, RuleError, clock::Clock};
 use tollgate_core::{Step, StoreError, types::Balance};
-use tollgate_ledger::Ledger;
-use tollgate_rules::{AuditKind, operators::Explanation};
+use tollgate_rules::AuditKind;
 
 use crate::{
     args::{BecauseArgs, UntilArgs, YesArgs},
     key::states::{NamedClient, States},
-    ledger::open,
+    ledger::DatabaseArgs,
     report::{self, Failure, Report},
     rule_args::StateArgs,
 };
-
-/// Where it is written what changes.
-#[derive(Args, Debug)]
-pub(crate) struct LedgerArgs {
-    /// The ledger of a durable rule, which writes what changes: sqlite:path or postgres://user:password@host/database.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "DATABASE_URL",
-        hide_env_values = true
-    )]
-    database: Option<String>,
-}
-
-impl LedgerArgs {
-    /// `None`: no rule that counts is durable.
-    pub(super) async fn open(&self, rules: &[Explanation]) -> Result<Option<Ledger>, Failure> {
-        let is_durable = |it: &&Explanation| it.counts() && it.limiter_rule.is_durable();
-        match (rules.iter().find(is_durable), &self.database) {
-            (None, _) => Ok(None),
-            (Some(_), Some(database)) => Ok(Some(open(database).await?)),
-            (Some(rule), None) => Err(Failure::usage(format!(
-                "{}: the rule is durable, and its ledger would not know of this; set DATABASE_URL",
-                rule.rule
-            ))),
-        }
-    }
-}
 
 /// Whose balance.
 #[derive(Args, Debug)]
@@ -62,7 +33,7 @@ pub(crate) struct CreditArgs {
     because: BecauseArgs,
 
     #[command(flatten)]
-    ledger: LedgerArgs,
+    ledger: DatabaseArgs,
 
     #[command(flatten)]
     yes: YesArgs,
@@ -159,7 +130,7 @@ impl CreditArgs {
             )));
         }
         let clients = slice::from_ref(&client);
-        let ledger = self.ledger.open(clients).await?;
+        let ledger = self.ledger.of_rules(clients).await?;
         let what = format!("{what}, by the id {:?}", self.id);
         let question = format!("{}: the client {what}", client.rule);
         self.yes.ask(&report::line(&question, 500))?;

@@ -10,11 +10,12 @@ use tollgate_rules::operators::{Explained, Explanation};
 
 use crate::{
     key::{
-        credits::{LedgerArgs, balance_json, shown},
+        credits::{balance_json, shown},
         states::{
             ClientArgs, Said, States, has_state, outcome, uncounted, undecided, verdict_json,
         },
     },
+    ledger::DatabaseArgs,
     report::{self, Failure, Report, Table},
     rules::explained_json,
 };
@@ -199,7 +200,7 @@ pub(crate) struct CheckArgs {
     client: ClientArgs,
 
     #[command(flatten)]
-    ledger: LedgerArgs,
+    ledger: DatabaseArgs,
 }
 
 pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
@@ -220,7 +221,7 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
     }
     let (redis, keys) = (&args.states.redis, &args.states.keys);
     let partition = keys.one_partition(redis)?;
-    let ledger = ledger.open(&explained).await?;
+    let ledger = ledger.of_rules(&explained).await?;
     let of_states = ledger.as_ref();
     let states = States::find(redis, keys, &explained, partition, &args.only, of_states).await?;
     // Where a request of the service waits, what comes after this command has to start as late.

@@ -111,12 +111,12 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
             OperatorEntry::limit_of_hash(&*args.rule, hash, &*args.limit)
         }
     };
-    set(&args.change, args.until, entry).await
+    set(&args.change, &args.until, entry).await
 }
 
 pub(crate) async fn switch(args: &SwitchArgs) -> Result<Report, Failure> {
     let entry = OperatorEntry::switch(&*args.rule, &*args.to);
-    set(&args.change, args.until, entry).await
+    set(&args.change, &args.until, entry).await
 }
 
 /// A limit of a client whose parts have tabs between them.
@@ -128,7 +128,7 @@ pub(crate) fn limit_of(rule: &str, key: &str, limit: &str) -> OperatorEntry {
 
 async fn set(
     change: &ChangeArgs,
-    until: UntilArgs,
+    until: &UntilArgs,
     entry: OperatorEntry,
 ) -> Result<Report, Failure> {
     let before = change.before().await?;
@@ -205,7 +205,7 @@ impl Before<'_> {
     pub(crate) fn preview(
         &self,
         entry: OperatorEntry,
-        until: UntilArgs,
+        until: &UntilArgs,
     ) -> Result<(OperatorEntry, Vec<String>), Failure> {
         let mut entry = entry.because(self.args.because.because.trim());
         if let Some(until) = until.time(self.stored.now)? {

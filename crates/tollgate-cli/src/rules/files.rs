@@ -209,60 +209,31 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Report, Failure> {
     Ok(Report::new(text, json!({ "rules": rules }), true))
 }
 
-/// What does not fit into a table.
+/// What does not fit into a table: whom a rule counts, which responses count, and what is switched.
 fn notes(explained: &[Explanation]) -> String {
     let mut notes = String::new();
     for rule in explained {
-        let mut note = |text: String| notes += &format!("\n{}: {text}", rule.rule);
-        if rule.counts() {
-            note_settings(rule, &mut note);
+        let mut note = |text: &str| notes += &format!("\n{}: {text}", rule.rule);
+        if rule.counts() && rule.is_shared() {
+            note(
+                "the request has no key, and counts against the bucket that all such requests share",
+            );
+        } else if let Some(hash) = rule.key_hash.filter(|_| rule.counts()) {
+            note(&format!("the client is {hash:032x}"));
+        }
+        if let Some(condition) = rule.counts_if.as_ref().filter(|_| rule.counts()) {
+            let condition = report::line(condition, 300);
+            note(&format!(
+                "gives the units back unless the response is {condition}"
+            ));
         }
         for switch in &rule.switches {
-            note(format!("switched, {}", report::line(switch, 300)));
+            note(&format!("switched, {}", report::line(switch, 300)));
         }
     }
     match explained.iter().any(Explanation::counts) {
         true => notes,
         false => notes + "\nno rule counts this request",
-    }
-}
-
-/// Whom it counts, and what of its settings decides how.
-fn note_settings(rule: &Explanation, note: &mut impl FnMut(String)) {
-    let of_limiter = &rule.limiter_rule;
-    if rule.is_shared() {
-        note(
-            "the request has no key, and counts against the bucket that all such requests share"
-                .into(),
-        );
-    } else if let Some(hash) = rule.key_hash {
-        note(format!("the client is {hash:032x}"));
-    }
-    if let Some(at_most) = of_limiter.at_most_wait().map(report::duration) {
-        note(format!(
-            "a request that does not fit waits for up to {at_most}"
-        ));
-    }
-    if of_limiter.debt_of() > 0 {
-        let owed = of_limiter.debt_of();
-        note(format!(
-            "a client may owe up to {owed} units, and waits until they are paid back"
-        ));
-    }
-    if let Some((period, repeats)) = of_limiter.idempotent_for() {
-        let period = report::duration(period);
-        note(format!(
-            "with an id, a request may be repeated {repeats} times within {period}"
-        ));
-    }
-    if of_limiter.has_credits() {
-        note("takes credits, if the limit has too little left".to_owned());
-    }
-    if let Some(condition) = &rule.counts_if {
-        let condition = report::line(condition, 300);
-        note(format!(
-            "gives the units back unless the response is {condition}"
-        ));
     }
 }
 

@@ -254,69 +254,8 @@ fn a_status_says_which_window_of_a_calendar_it_is_and_what_was_used_of_it() {
     assert!(end.ends_with(january), "{json}");
 }
 
-#[test]
-fn the_client_of_a_service_is_found_by_each_partition() {
-    let server = RedisServer::start(&[]);
-    let program = Program::on(&server, RULES);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let document = RuleDocument::parse(RULES, Format::Toml, &Bindings::new()).expect("right rules");
-    let request = Request::get("/search")
-        .header("x-api-key", "acme-key-1")
-        .body(());
-    let head = request.expect("a request").into_parts().0;
-    for partition in [Partition::One, Partition::Key] {
-        runtime.block_on(async {
-            let keys = Keys::hashed(Secret::from_text(SECRET).expect("a secret"));
-            let store = RedisStore::builder(&*server.url(), "shop", keys);
-            let store = store
-                .partition(partition)
-                .deadline(Duration::from_secs(10))
-                .connect()
-                .expect("a valid address");
-            store.connected().await;
-            let layer = RateLimitLayer::new(store, document.rules()).expect("right rules");
-            let key = layer.key_of("search-per-key", &head).expect("it has a key");
-            let limiter = layer.limiter();
-            let check = limiter
-                .check("search-per-key", &key)
-                .expect("it is there")
-                .with_cost(2);
-            assert!(limiter.acquire(&[check]).await.is_allowed());
-        });
-        let (_, json) = program.json(&["key", "status", "acme-key-1"]);
-        let rules = json["rules"].as_array().expect("a list");
-        assert!(
-            rules.iter().all(|rule| rule["remaining"] == json!(1)),
-            "{json}"
-        );
-    }
-    program
-        .run(&["key", "status", "acme-key-1"])
-        .assert(0, &["states by the partitions one and key"]);
-    let (code, json) = program.json(
-        &[
-            &["key", "reset", "acme-key-1", "--rule", "search-per-key"],
-            BECAUSE,
-        ]
-        .concat(),
-    );
-    let had: Vec<_> = json["states"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|state| &state["had_state"])
-        .collect();
-    assert_eq!((code, had), (0, vec![&json!(true), &json!(true)]));
-}
-
-#[test]
-fn the_letters_of_a_client_are_those_in_the_log_of_the_service() {
-    let server = RedisServer::start(&[]);
-    let program = Program::on(&server, RULES);
-    let events = Events::listen();
+/// Requests of one client to a service that has its states there, by a partition.
+fn requests(server: &RedisServer, partition: Partition, number: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -324,12 +263,13 @@ fn the_letters_of_a_client_are_those_in_the_log_of_the_service() {
     runtime.block_on(async {
         let keys = Keys::hashed(Secret::from_text(SECRET).expect("a secret"));
         let store = RedisStore::builder(&*server.url(), "shop", keys);
+        let store = store.partition(partition).deadline(Duration::from_secs(10));
         let store = store.connect().expect("a valid address");
         store.connected().await;
         let document = RuleDocument::parse(RULES, Format::Toml, &Bindings::new());
         let rules = document.expect("right rules").rules();
         let layer = RateLimitLayer::new(store, rules).expect("right rules");
-        for _ in 0..4 {
+        for _ in 0..number {
             let service = layer.layer(service_fn(|_: Request<String>| async {
                 Ok::<_, Infallible>(Response::new(String::new()))
             }));
@@ -339,6 +279,34 @@ fn the_letters_of_a_client_are_those_in_the_log_of_the_service() {
             let Ok(_) = service.oneshot(request).await;
         }
     });
+}
+
+#[test]
+fn the_client_of_a_service_is_found_by_each_partition() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    for partition in [Partition::One, Partition::Key] {
+        requests(&server, partition, 2);
+        let (_, json) = program.json(&["key", "status", "acme-key-1"]);
+        let mut rules = json["rules"].as_array().expect("a list").iter();
+        assert!(rules.all(|rule| rule["remaining"] == json!(1)), "{json}");
+    }
+    program
+        .run(&["key", "status", "acme-key-1"])
+        .assert(0, &["states by the partitions one and key"]);
+    let reset = ["key", "reset", "acme-key-1", "--rule", "search-per-key"];
+    let (code, json) = program.json(&[&reset[..], BECAUSE].concat());
+    let states = json["states"].as_array().expect("a list").iter();
+    let had: Vec<_> = states.map(|state| &state["had_state"]).collect();
+    assert_eq!((code, had), (0, vec![&json!(true), &json!(true)]));
+}
+
+#[test]
+fn the_letters_of_a_client_are_those_in_the_log_of_the_service() {
+    let server = RedisServer::start(&[]);
+    let program = Program::on(&server, RULES);
+    let events = Events::listen();
+    requests(&server, Partition::One, 4);
     let logged = events.at(Level::DEBUG);
     let denied = logged
         .iter()
@@ -372,12 +340,8 @@ fn a_state_that_lies_with_a_tenant_is_found_with_the_tenant() {
         .assert(0, &["by-rule:per-address", "forgotten"]);
     // The tenant's own state was not touched.
     let (_, json) = program.json(&[&["key", "status"], SEARCH, &by_rule].concat());
-    let left: Vec<_> = json["rules"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|rule| &rule["remaining"])
-        .collect();
+    let rules = json["rules"].as_array().expect("a list").iter();
+    let left: Vec<_> = rules.map(|rule| &rule["remaining"]).collect();
     assert_eq!(left, [&json!(3), &json!(9)]);
     program.run(&reset).assert(1, &["there was no state"]);
 }
@@ -403,21 +367,19 @@ fn a_cluster_has_its_states_on_all_shards() {
 fn what_cannot_be_done_says_what_would_help() {
     let server = RedisServer::start(&[]);
     let program = Program::on(&server, RULES);
-    program
-        .run(&["key", "status"])
-        .assert(2, &["which client?"]);
-    program
-        .run(&["key", "status", "a", "--path", "/"])
-        .assert(2, &["leave out one"]);
-    program
-        .run(&["key", "status", "a", "--rule", "serch-per-key"])
-        .assert(2, &["did you mean \"search-per-key\""]);
-    program
-        .run(&["key", "status", "a", "--rule", "per-address"])
-        .assert(2, &["write an address"]);
-    program
-        .run(&["key", "status", "a", "b"])
-        .assert(2, &["not a key of any rule"]);
+    for (args, words) in [
+        (&[][..], "which client?"),
+        (&["a", "--path", "/"], "leave out one"),
+        (
+            &["a", "--rule", "serch-per-key"],
+            "did you mean \"search-per-key\"",
+        ),
+        (&["a", "--rule", "per-address"], "write an address"),
+        (&["a", "b"], "not a key of any rule"),
+    ] {
+        let ran = program.run(&[&["key", "status"], args].concat());
+        ran.assert(2, &[words]);
+    }
     let program = program.set("TOLLGATE_SECRET", "hunter2");
     program
         .run(&["key", "status", "a"])

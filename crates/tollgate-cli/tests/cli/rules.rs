@@ -228,7 +228,6 @@ cost_by_response = \"tries\"
         0,
         &[
             "concurrent 3",
-            "exports: a request that does not fit waits for up to 5 s",
             r#"log-ins: gives the units back unless the response is {"status": [401, 403], "not": "captcha"}"#,
         ],
     );
