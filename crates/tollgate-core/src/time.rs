@@ -3,7 +3,6 @@
 //! Algorithms take the time as an argument and read no clock. A store owns one [`Clock`]; tests hand it a [`ManualClock`].
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -33,7 +32,6 @@ pub struct Clock(Source);
 #[derive(Clone)]
 enum Source {
     System(Arc<SystemClock>),
-    Manual(ManualClock),
     Custom(Arc<dyn Fn() -> Tick + Send + Sync>),
 }
 
@@ -70,7 +68,6 @@ impl Clock {
     pub fn now(&self) -> Tick {
         match &self.0 {
             Source::System(clock) => clock.now(),
-            Source::Manual(clock) => clock.now(),
             Source::Custom(now) => now(),
         }
     }
@@ -84,7 +81,7 @@ impl Default for Clock {
 
 impl From<ManualClock> for Clock {
     fn from(clock: ManualClock) -> Self {
-        Self(Source::Manual(clock))
+        Self::custom(move || clock.now())
     }
 }
 
@@ -94,15 +91,7 @@ impl From<&ManualClock> for Clock {
     }
 }
 
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Source::System(_) => "Clock::System",
-            Source::Manual(_) => "Clock::Manual",
-            Source::Custom(_) => "Clock::Custom",
-        })
-    }
-}
+crate::debug_fields!(Clock);
 
 /// A clock that moves only when you advance it. Clones share the time.
 ///

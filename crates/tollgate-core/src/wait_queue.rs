@@ -54,18 +54,17 @@ pub(crate) struct WaitQueues {
     /// How many acquires stand in the queues. Changed under the lock, and read without it by requests that do not wait.
     queued: AtomicU64,
     /// Locked after the queues.
-    counts: Arc<Mutex<WaitCounts>>,
+    counts: Arc<Mutex<HashMap<Counted, usize>>>,
 }
 
-/// Who waits, by these rules or those that they have replaced: rules that change often do not make room for more.
-#[derive(Default)]
-struct WaitCounts {
-    queued: usize,
-    by: HashMap<Counted, usize>,
+/// What waiting requests are counted by, under these rules or those that they have replaced: rules that change often do not make room
+/// for more. A rule is known by the hash of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Counted {
+    InQueues,
+    OfRule(u64),
+    OfKey(u64, Fingerprint),
 }
-
-/// What waiting requests are counted by: a rule, by the hash of its name, or a key of it.
-type Counted = (u64, Option<Fingerprint>);
 
 /// The counts that a waiting request is part of.
 type CountedBy = SmallVec<[Counted; 4]>;
@@ -91,8 +90,8 @@ impl WaitQueue {
 pub(crate) struct Permit<'a> {
     queues: &'a WaitQueues,
     key: QueueKey,
-    counted: CountedBy,
     number: u64,
+    _place: WaitPlace<'a>,
 }
 
 impl WaitQueues {
@@ -112,15 +111,7 @@ impl WaitQueues {
             true => room.behind_a_first,
             false => room.in_all,
         };
-        let counted = {
-            let mut counts = lock(&self.counts);
-            if counts.queued >= most {
-                return Err(WaitError(Kind::LimiterFull(room)));
-            }
-            let counted = counts.count(rules, checks)?;
-            counts.queued += 1;
-            counted
-        };
+        let place = self.count_up_to(rules, checks, Some((most, room)))?;
         self.queued.fetch_add(1, Ordering::Relaxed);
         let queue = queues.entry(key.clone()).or_default();
         let number = queue.next;
@@ -130,8 +121,8 @@ impl WaitQueues {
         Ok(Permit {
             queues: self,
             key,
-            counted,
             number,
+            _place: place,
         })
     }
 
@@ -141,7 +132,43 @@ impl WaitQueues {
         rules: &[Rule],
         checks: &[Check],
     ) -> Result<WaitPlace<'_>, WaitError> {
-        let counted = lock(&self.counts).count(rules, checks)?;
+        self.count_up_to(rules, checks, None)
+    }
+
+    /// Counts a request by the rules that let it wait, or else by all, and by their keys; and in the queues, if it is to stand in one.
+    fn count_up_to(
+        &self,
+        rules: &[Rule],
+        checks: &[Check],
+        in_queues: Option<(usize, Room)>,
+    ) -> Result<WaitPlace<'_>, WaitError> {
+        let mut counts = lock(&self.counts);
+        let is_full = |by: &Counted, max| counts.get(by).is_some_and(|now| *now >= max);
+        let mut counted = CountedBy::new();
+        if let Some((most, room)) = in_queues {
+            if is_full(&Counted::InQueues, most) {
+                return Err(WaitError(Kind::LimiterFull(room)));
+            }
+            counted.push(Counted::InQueues);
+        }
+        for (rule, check) in rules_to_wait_for(rules, checks) {
+            let max = rule.settings.max_waiting;
+            let mut hasher = DefaultHasher::new();
+            rule.name().hash(&mut hasher);
+            let name = hasher.finish();
+            let of_key = Counted::OfKey(name, check.key());
+            for (by, max) in [(of_key, max.per_key), (Counted::OfRule(name), max.in_all)] {
+                if is_full(&by, max) {
+                    return Err(WaitError(Kind::QueueFull(max)));
+                }
+                if !counted.contains(&by) {
+                    counted.push(by);
+                }
+            }
+        }
+        for by in &counted {
+            *counts.entry(*by).or_default() += 1;
+        }
         Ok(WaitPlace {
             queues: self,
             counted,
@@ -153,44 +180,6 @@ impl WaitQueues {
     pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
         self.queued.load(Ordering::Relaxed) == 0
             || !lock(&self.queues).contains_key(&queue_key(checks))
-    }
-}
-
-impl WaitCounts {
-    /// Counts a request by the rules that let it wait, or else by all, and by their keys.
-    fn count(&mut self, rules: &[Rule], checks: &[Check]) -> Result<CountedBy, WaitError> {
-        let mut counted = CountedBy::new();
-        for (rule, check) in rules_to_wait_for(rules, checks) {
-            let max = rule.settings.max_waiting;
-            let mut hasher = DefaultHasher::new();
-            rule.name().hash(&mut hasher);
-            let name = hasher.finish();
-            let of_rule = (name, None);
-            let of_key = (name, Some(check.key()));
-            for (counted_by, max) in [(of_key, max.per_key), (of_rule, max.in_all)] {
-                if self.by.get(&counted_by).is_some_and(|now| *now >= max) {
-                    return Err(WaitError(Kind::QueueFull(max)));
-                }
-                if !counted.contains(&counted_by) {
-                    counted.push(counted_by);
-                }
-            }
-        }
-        for counted_by in &counted {
-            *self.by.entry(*counted_by).or_default() += 1;
-        }
-        Ok(counted)
-    }
-
-    fn count_out(&mut self, counted: &CountedBy) {
-        for counted_by in counted {
-            if let Entry::Occupied(mut count) = self.by.entry(*counted_by) {
-                match *count.get() {
-                    0 | 1 => drop(count.remove()),
-                    _ => *count.get_mut() -= 1,
-                }
-            }
-        }
     }
 }
 
@@ -222,7 +211,15 @@ pub(crate) struct WaitPlace<'a> {
 
 impl Drop for WaitPlace<'_> {
     fn drop(&mut self) {
-        lock(&self.queues.counts).count_out(&self.counted);
+        let mut counts = lock(&self.queues.counts);
+        for by in &self.counted {
+            if let Entry::Occupied(mut count) = counts.entry(*by) {
+                match *count.get() {
+                    0 | 1 => drop(count.remove()),
+                    _ => *count.get_mut() -= 1,
+                }
+            }
+        }
     }
 }
 
@@ -261,11 +258,6 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let mut queues = lock(&self.queues.queues);
         self.queues.queued.fetch_sub(1, Ordering::Relaxed);
-        {
-            let mut counts = lock(&self.queues.counts);
-            counts.queued = counts.queued.saturating_sub(1);
-            counts.count_out(&self.counted);
-        }
         let (mut gone, mut next) = (None, None);
         if let Some(queue) = queues.get_mut(&self.key)
             && let Some(index) = queue.index_of(self.number)

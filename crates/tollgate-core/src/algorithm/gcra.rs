@@ -435,6 +435,22 @@ impl Gcra {
         // A time keeps its length: at most ten years in parts of 32 bits.
         (queue * u128::from(self.denominator)).div_ceil(u128::from(before.denominator))
     }
+
+    /// The state of another quota, whose used units stay used.
+    fn convert_used(&self, before: &Self, state: &GcraState, now: Tick) -> GcraState {
+        // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
+        let owed = before.owed(state, now);
+        let old = u128::from(before.numerator.get());
+        let debt = self.span_of(before.debt(state, now));
+        if owed >= u128::from(self.burst) * old {
+            return self.state(now, self.tolerance + debt);
+        }
+        // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
+        // owed < burst · before.numerator ≤ 2^53 · 2^49.
+        let new = u128::from(self.numerator.get());
+        let owed = owed / old * new + (owed % old * new).div_ceil(old);
+        self.state(now, owed + debt)
+    }
 }
 
 /// What a key may owe as a state on Redis has it: with 24 bits, rounded up. A clock that goes back leaves no more than that.
@@ -447,18 +463,14 @@ fn in_24_bits(units: u64) -> u64 {
 /// The quotient, at most `u64::MAX`, and the remainder.
 #[inline]
 fn divide(parts: u128, by: u64) -> (u64, u64) {
-    match u64::try_from(parts) {
-        Ok(parts) => (parts / by, parts % by),
-        Err(_) => divide_wide(parts, by),
+    if let Ok(parts) = u64::try_from(parts) {
+        return (parts / by, parts % by);
     }
-}
-
-fn divide_wide(parts: u128, by: u64) -> (u64, u64) {
-    let by = u128::from(by);
+    let wide = u128::from(by);
     // The remainder is below the divisor.
     (
-        u64::try_from(parts / by).unwrap_or(u64::MAX),
-        (parts % by) as u64,
+        u64::try_from(parts / wide).unwrap_or(u64::MAX),
+        (parts % wide) as u64,
     )
 }
 
@@ -751,34 +763,12 @@ impl Algorithm for Gcra {
             rest: bound.1 as u32,
             cut: (bound.1 >> 32) as u32,
         };
-        if let Some((_, answer)) = self.answer_in_64_bits(&state, now, cost) {
-            return (!answer.fits).then_some(answer);
-        }
-        let ahead = self.ahead(&state, now);
         // Beyond the reach: a denial has to repair the state first.
-        if cost == 0 || ahead > self.reach_of(&state) {
+        if cost == 0 || self.ahead(&state, now) > self.reach_of(&state) {
             return None;
         }
-        let (_, answer) = self.answer_in_128_bits(state, now, cost);
+        let (_, answer) = self.answer(state, now, cost);
         (!answer.fits).then_some(answer)
-    }
-}
-
-impl Gcra {
-    /// The state of another quota, whose used units stay used.
-    fn convert_used(&self, before: &Self, state: &GcraState, now: Tick) -> GcraState {
-        // Used units are `owed / T`; they weigh `T` of the new quota. A state beyond the old tolerance holds the burst.
-        let owed = before.owed(state, now);
-        let old = u128::from(before.numerator.get());
-        let debt = self.span_of(before.debt(state, now));
-        if owed >= u128::from(self.burst) * old {
-            return self.state(now, self.tolerance + debt);
-        }
-        // owed · numerator / before.numerator, rounded up, computed in two halves so that no product leaves 128 bits:
-        // owed < burst · before.numerator ≤ 2^53 · 2^49.
-        let new = u128::from(self.numerator.get());
-        let owed = owed / old * new + (owed % old * new).div_ceil(old);
-        self.state(now, owed + debt)
     }
 }
 

@@ -18,10 +18,10 @@ const BYTES: usize = 2 * size_of::<(Fingerprint, CreditState)>();
 const LEAST: usize = 64;
 
 /// By the names of rules.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Balances(HashMap<Arc<str>, OfRule>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct OfRule {
     by_key: HashMap<Fingerprint, CreditState>,
     bytes: usize,

@@ -11,7 +11,7 @@ use crate::key::Fingerprint;
 ///
 /// The upper word of the key gives 17 bits away, 16 to the number of the quota and one to tell a cell in use: 111 bits
 /// are the identity.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Entry<S> {
     low: u64,
     high_and_quota: u64,
@@ -64,7 +64,7 @@ fn high(key: Fingerprint) -> u64 {
     (key.bits() >> 64) as u64 & !(QUOTA | IN_USE) | IN_USE
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Cells<S> {
     cells: Box<[Entry<S>]>,
     used: usize,
@@ -126,12 +126,6 @@ impl<S: Default> Cells<S> {
     pub(super) fn find_mut(&mut self, key: Fingerprint) -> Option<&mut Entry<S>> {
         let cell = self.find(key)?;
         self.cells.get_mut(cell)
-    }
-
-    /// All entries; none is left.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<S>> {
-        let cells = std::mem::take(self).cells;
-        cells.into_iter().filter(Entry::in_use)
     }
 
     /// All entries.

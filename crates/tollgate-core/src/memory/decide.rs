@@ -16,7 +16,7 @@ use crate::{
         locked::{Counted, Locked},
         plan::Plan,
         rule_store::MemoryRuleStore,
-        rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked},
+        rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked, with_table},
     },
     rule::Mode,
     rule_set::RuleSet,
@@ -60,7 +60,7 @@ macro_rules! with_step {
     ($store:expr, $step:expr, $locks:expr, ($rule:ident, $locked:ident, $plan:ident) => $body:expr) => {
         if let (Some(lock), Some(rule)) = ($step.lock, $store.rule(&$step.check)) {
             with_locked!(rule, &mut $locks[lock], ($rule, $locked) => {
-                if let Some($plan) = $rule.plan_of(&$step.check, &$store.quotas()) {
+                if let Some($plan) = $store.plan_of($rule, &$step.check) {
                     $body
                 }
             }, else ())
@@ -167,7 +167,11 @@ impl MemoryRuleStore {
             if *rule.mode() == Mode::Off {
                 return None;
             }
-            self.rule(check)?.lock_position(check, &self.quotas())
+            // A check without a limit never stands for one with a limit.
+            with_table!(self.rule(check)?, rule => {
+                self.plan_of(rule, check)?;
+                Some((rule.table.id, rule.table.shard_of(check.key())))
+            }, else None)
         });
         let positions: SmallVec<[Option<(u64, usize)>; 4]> = positions.collect();
         let order = positions.iter().zip(checks);

@@ -1,9 +1,6 @@
 //! Fingerprints of keys.
 
-use std::{
-    fmt,
-    hash::{BuildHasher, Hash as _, Hasher as _, RandomState},
-};
+use std::hash::{BuildHasher, Hash as _, Hasher as _, RandomState};
 
 use foldhash::{SharedSeed, fast::FoldHasher};
 
@@ -73,13 +70,6 @@ impl Default for Hasher {
     fn default() -> Self {
         let random = RandomState::new();
         Self::with_seeds([1_u64, 2, 3, 4].map(|n| random.hash_one(n)))
-    }
-}
-
-/// The seeds are secret.
-impl fmt::Debug for Hasher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hasher(..)")
     }
 }
 

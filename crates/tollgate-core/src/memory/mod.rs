@@ -35,8 +35,8 @@
 //! ```
 //!
 //! A rule name that no limiter or layer uses any more keeps its states until they equal fresh ones, so that a limiter that
-//! is dropped and created again forgets nothing. These states are packed at about 32 bytes a key, and all such names
-//! together have the byte limit of one rule. Above it, the name whose states are closest to fresh is evicted.
+//! is dropped and created again forgets nothing. All such names together have the byte limit of one rule. Above it, the name whose
+//! states are closest to fresh is evicted.
 
 mod balances;
 mod cells;

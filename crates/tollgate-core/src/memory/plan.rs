@@ -10,7 +10,7 @@ use crate::{
 use std::{collections::HashMap, time::Duration};
 
 /// A quota made ready.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Plan<A> {
     pub(super) quota: A,
     /// What tells it from other quotas: a hash of its numbers, with seeds of the store. Two quotas of a table share one with a
@@ -86,25 +86,21 @@ pub(super) fn counted<A: Algorithm>(given: &Quota, wait: Option<Duration>, debt:
 
 /// The quotas that the entries of a shard were written under, by the number that an entry carries. One that no entry carries
 /// any more is forgotten, and its number is free.
-#[derive(Debug)]
 pub(super) struct Writers<A> {
     numbered: Vec<Writer<A>>,
     /// The quota with number 0, that of all entries in most shards: here, because each request asks for it.
     first: u64,
     free: Vec<u16>,
-    /// The numbers by quota, where there are more than a few.
+    /// The other numbers by quota.
     numbers: HashMap<u64, u16>,
 }
 
-#[derive(Debug)]
 struct Writer<A> {
     plan: Plan<A>,
     /// How many entries carry its number; 0 if the number is free.
     entries: u32,
 }
 
-/// The most quotas that are looked at one after the other.
-const FEW: usize = 8;
 /// The most quotas of a shard: numbers have 16 bits.
 const MOST: usize = 1 << 16;
 
@@ -140,27 +136,16 @@ impl<A> Writers<A> {
         self.numbered.len() - self.free.len()
     }
 
-    /// The bytes of the quotas in use, where they are more than a few.
+    /// The bytes of the quotas in use beyond the first.
     pub(super) fn bytes(&self) -> usize {
-        if self.numbered.len() <= FEW {
-            return 0;
-        }
-        self.len() * (size_of::<Writer<A>>() + 2 * size_of::<(u64, u16)>())
-    }
-
-    /// The bytes of all quotas.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.numbered.capacity() * size_of::<Writer<A>>()
-            + self.numbers.capacity() * size_of::<(u64, u16)>()
+        self.numbers.len() * (size_of::<Writer<A>>() + 2 * size_of::<(u64, u16)>())
     }
 
     fn number(&self, id: u64) -> Option<u16> {
-        if self.numbered.len() > FEW {
-            return self.numbers.get(&id).copied();
+        match self.numbered.first() {
+            Some(first) if first.entries > 0 && first.plan.id == id => Some(0),
+            _ => self.numbers.get(&id).copied(),
         }
-        let is_it = |writer: &Writer<A>| writer.entries > 0 && writer.plan.id == id;
-        // Numbers have 16 bits.
-        Some(self.numbered.iter().position(is_it)? as u16)
     }
 
     /// The number of this quota for one more entry. `None`: other quotas use all numbers.
@@ -192,17 +177,9 @@ impl<A> Writers<A> {
                 (self.numbered.len() - 1) as u16
             }
         };
-        if number == 0 {
-            self.first = plan.id;
-        }
-        if self.numbered.len() == FEW + 1 && self.numbers.is_empty() {
-            let in_use = self.numbered.iter().enumerate();
-            let in_use = in_use.filter(|(_, writer)| writer.entries > 0);
-            self.numbers = in_use
-                .map(|(number, writer)| (writer.plan.id, number as u16))
-                .collect();
-        } else if self.numbered.len() > FEW {
-            self.numbers.insert(plan.id, number);
+        match number {
+            0 => self.first = plan.id,
+            _ => _ = self.numbers.insert(plan.id, number),
         }
         Some(number)
     }

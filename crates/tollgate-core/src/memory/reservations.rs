@@ -50,7 +50,7 @@ impl MemoryRuleStore {
     fn reserve_slots(&self, slot: &Hold) -> Option<HeldSlots> {
         let (key, count) = (slot.check.key(), slot.check.cost());
         with_table!(self.rule(&slot.check)?, rule => {
-            let plan = rule.plan_of(&slot.check, &self.quotas())?;
+            let plan = self.plan_of(rule, &slot.check)?;
             let mut locked = Locked::new(&rule.table, rule.table.place(key));
             locked.take(key, &plan, self.clock.now(), count)
         }, else None)

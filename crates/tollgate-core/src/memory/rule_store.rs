@@ -3,11 +3,13 @@
 //! A request that is to pass is taken in [`take`](super::take) where it fits, and decided in [`decide`](super::decide) where it may not.
 
 use std::{
+    borrow::Cow,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use crate::{
+    algorithm::Algorithm,
     check::Check,
     credits::{Balance, CreditChange, CreditRefusal, CreditState},
     decision::Decision,
@@ -17,7 +19,8 @@ use crate::{
     memory::{
         hasher::Hasher,
         locked::{Counted, Locked},
-        rule_table::{AnyRuleTable, BoundRule, MadeReady, with_table},
+        plan::Plan,
+        rule_table::{AnyRuleTable, BoundRule, RuleTable, with_table},
         tables::Tables,
     },
     observe::{block_began, observer::blocks_evicted},
@@ -33,7 +36,6 @@ use crate::{
 /// How often who waits looks by itself while slots of reservations end by themselves.
 const POLL_TERMS: Duration = Duration::from_millis(100);
 
-#[derive(Debug)]
 pub(super) struct MemoryRuleStore {
     pub(super) rules: Arc<RuleSet>,
     pub(super) bound: Box<[BoundRule]>,
@@ -66,10 +68,19 @@ impl MemoryRuleStore {
         made
     }
 
-    pub(super) fn quotas(&self) -> MadeReady<'_> {
-        MadeReady {
-            rules: &self.rules,
-            hasher: &self.hasher,
+    /// The quota of a check, made ready: that of a plan, or one that the check has brought along; `None`: it has no limit.
+    pub(super) fn plan_of<'a, A: Algorithm>(
+        &self,
+        rule: &'a RuleTable<A>,
+        check: &Check,
+    ) -> Option<Cow<'a, Plan<A>>> {
+        match rule.plans.get(usize::from(check.plan())) {
+            Some(plan) => plan.as_ref().map(Cow::Borrowed),
+            None => {
+                let rule = self.rules.rules().get(usize::from(check.rule()))?;
+                let quota = rule.quota_under(usize::from(check.plan()));
+                Plan::of_rule(&quota, rule, &self.hasher).map(Cow::Owned)
+            }
         }
     }
 
@@ -166,8 +177,10 @@ impl MemoryRuleStore {
     }
 }
 
+crate::debug_fields!(MemoryRuleStore, it => rules: it.rules);
+
 impl Drop for MemoryRuleStore {
-    /// The last one that uses a name leaves its states packed.
+    /// States stay without the last one that uses their name.
     fn drop(&mut self) {
         self.shared.release(&mut self.bound);
     }
@@ -216,7 +229,7 @@ impl RuleStore for MemoryRuleStore {
                 continue;
             };
             with_table!(rule, rule => {
-                if let Some(plan) = rule.plan_of(check, &self.quotas()) {
+                if let Some(plan) = self.plan_of(rule, check) {
                     let mut locked = Locked::new(&rule.table, rule.table.place(check.key()));
                     let now = self.clock.now();
                     let is_whole = match how {

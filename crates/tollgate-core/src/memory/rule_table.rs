@@ -1,7 +1,6 @@
 //! A rule on its table, whatever its algorithm.
 
 use std::{
-    borrow::Cow,
     num::NonZeroU64,
     sync::{Arc, OnceLock},
 };
@@ -15,15 +14,13 @@ use crate::{
     check::Check,
     decision::Verdict,
     idempotency::Idempotency,
-    memory::{hasher::Hasher, locked::Locked, plan::Plan, table::Table},
-    rule_set::RuleSet,
+    memory::{locked::Locked, plan::Plan, table::Table},
     source::Source,
     store::seq_cells::SeqLine,
     time::Tick,
 };
 
 /// A rule's table, and its quotas made ready. `None` is a plan without a limit.
-#[derive(Debug)]
 pub(super) struct RuleTable<A: Algorithm> {
     pub(super) table: Arc<Table<A>>,
     pub(super) plans: Arc<[Option<Plan<A>>]>,
@@ -88,29 +85,9 @@ impl<A: Algorithm> RuleTable<A> {
         // A clock went back since: the state lies in the future, and a denial has to repair it.
         (answer.reset_after <= plan.longest_reset).then(|| verdict(answer))
     }
-
-    /// The quota of a check, made ready: that of a plan, or one that the check has brought along; `None`: it has no limit.
-    pub(super) fn plan_of(&self, check: &Check, rules: &MadeReady<'_>) -> Option<Cow<'_, Plan<A>>> {
-        match self.plans.get(usize::from(check.plan())) {
-            Some(plan) => plan.as_ref().map(Cow::Borrowed),
-            None => {
-                let rule = rules.rules.rules().get(usize::from(check.rule()))?;
-                let quota = rule.quota_under(usize::from(check.plan()));
-                Plan::of_rule(&quota, rule, rules.hasher).map(Cow::Owned)
-            }
-        }
-    }
-}
-
-/// What makes the quotas of checks ready.
-#[derive(Clone, Copy)]
-pub(super) struct MadeReady<'a> {
-    pub(super) rules: &'a RuleSet,
-    pub(super) hasher: &'a Hasher,
 }
 
 /// A rule of a rule set. It has a table from its first key on: until then it takes one cache line.
-#[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct BoundRule {
     pub(super) is_enforced: bool,
@@ -119,7 +96,6 @@ pub(super) struct BoundRule {
 }
 
 /// A rule on its table.
-#[derive(Debug)]
 pub(super) enum AnyRuleTable {
     Gcra(RuleTable<Gcra>),
     FixedWindow(RuleTable<FixedWindow>),
@@ -177,20 +153,6 @@ impl AnyRuleTable {
     /// The number of the table; 0 where there is none.
     pub(super) fn rank(&self) -> u64 {
         with_table!(self, rule => rule.table.id, else 0)
-    }
-
-    /// The table's id and the shard of `key`: where the lock stands in the order of locks.
-    ///
-    /// `None` where there is nothing to decide, so that a check without a limit never stands for one with a limit.
-    pub(super) fn lock_position(
-        &self,
-        check: &Check,
-        rules: &MadeReady<'_>,
-    ) -> Option<(u64, usize)> {
-        with_table!(self, rule => {
-            rule.plan_of(check, rules)?;
-            Some((rule.table.id, rule.table.shard_of(check.key())))
-        }, else None)
     }
 
     pub(super) fn lock(&self, shard: usize) -> Option<AnyLocked<'_>> {

@@ -26,7 +26,6 @@ const SAMPLE: usize = 8;
 const LEAST: usize = 8;
 
 /// The entries of one shard.
-#[derive(Debug)]
 pub(super) struct Shard<A: Algorithm> {
     entries: Cells<A::State>,
     writers: Writers<A>,
@@ -191,10 +190,18 @@ impl<A: Algorithm> Shard<A> {
         self.entries.bytes() + self.heap + self.writers.bytes()
     }
 
-    /// All entries, each with the quota that wrote it; none is left.
-    pub(super) fn drain(&mut self) -> (Writers<A>, impl Iterator<Item = Entry<A::State>>) {
+    /// Forgets all entries.
+    pub(super) fn clear(&mut self) {
         self.heap = 0;
-        (std::mem::take(&mut self.writers), self.entries.drain())
+        self.writers = Writers::default();
+        self.entries = Cells::default();
+    }
+
+    /// From when on nothing is left of what it has.
+    pub(super) fn fresh_after(&self) -> Tick {
+        let states = self.iter().map(|entry| self.fresh_at(entry)).max();
+        let sides = self.sides.as_ref().map(|sides| sides.forgotten_at());
+        states.max(sides).unwrap_or(0)
     }
 
     /// All entries.

@@ -15,7 +15,7 @@ const BYTES_IN_ORDER: usize = 64;
 /// How many that come first in the order are looked at for forgotten ones, each time that one changes.
 const SWEEP: usize = 2;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct SideTables {
     pub(super) blocks: SideTable<BlockState>,
     pub(super) ids: SideTable<SeenIds>,
@@ -24,10 +24,6 @@ pub(super) struct SideTables {
 impl SideTables {
     pub(super) fn bytes(&self) -> usize {
         self.blocks.bytes() + self.ids.bytes()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.blocks.by_key.len() + self.ids.by_key.len()
     }
 
     /// From when on all of it is forgotten.
@@ -106,7 +102,7 @@ impl SideState for SeenIds {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct SideTable<S: SideState> {
     by_key: HashMap<Fingerprint, S>,
     /// What is evicted first.

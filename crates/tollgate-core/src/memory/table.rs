@@ -4,9 +4,8 @@ use crate::{
     algorithm::Algorithm,
     key::Fingerprint,
     memory::{
-        cells::Entry,
         hasher::Hasher,
-        plan::{Plan, Writers, counted},
+        plan::{Plan, counted},
         shard::Shard,
         side_tables::SideTables,
     },
@@ -24,7 +23,6 @@ use std::{
 };
 
 /// The states of one rule name. Shared by all rule sets that use the name.
-#[derive(Debug)]
 pub(super) struct Table<A: Algorithm> {
     /// Shards are locked in the order of (id, shard).
     pub(super) id: u64,
@@ -40,8 +38,8 @@ pub(super) type ShardSides = Vec<Option<Box<SideTables>>>;
 pub(super) trait AnyTable: Any + Send + Sync {
     fn has_slots_in_use(&self) -> bool;
 
-    /// Moves the states that do not equal fresh ones out of a table that nothing is bound to. `None`: there are none.
-    fn pack(&self, now: Tick) -> Option<Packed>;
+    /// What there is of a table that nothing is bound to. Expired states go.
+    fn unused(&self, now: Tick) -> Unused;
 
     /// What its clients have used, for the table of another algorithm.
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
@@ -53,32 +51,15 @@ pub(super) trait AnyTable: Any + Send + Sync {
     fn take_sides(&self) -> ShardSides;
 }
 
-/// The states of a table, without it.
-#[derive(Debug)]
-pub(super) struct Packed {
-    /// A `PackedTable` of the family's algorithm.
-    pub(super) table: Box<dyn Any + Send>,
+/// A table that nothing is bound to.
+#[derive(Clone, Copy)]
+pub(super) struct Unused {
     /// From when on all of its states equal fresh ones.
     pub(super) fresh_at: Tick,
-    pub(super) keys: u64,
     pub(super) bytes: usize,
 }
 
-/// The states of a table.
-#[derive(Debug)]
-pub(super) struct PackedTable<A: Algorithm>(Vec<PackedShard<A>>);
-
-/// The states of a shard, and the quotas that wrote them.
-#[derive(Debug)]
-struct PackedShard<A: Algorithm> {
-    writers: Writers<A>,
-    entries: Box<[Entry<A::State>]>,
-    index: usize,
-    sides: Option<Box<SideTables>>,
-}
-
 /// Where keys are: a shard, and what is known of denials. On lines of its own, so that neighbours do not slow each other down.
-#[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Place<A: Algorithm> {
     pub(super) shard: Mutex<Shard<A>>,
@@ -108,25 +89,6 @@ impl<A: Algorithm> Table<A> {
                 })
                 .collect(),
             lapsed_units: AtomicU64::new(0),
-        }
-    }
-
-    /// Puts states back that were packed.
-    pub(super) fn unpack(&self, packed: PackedTable<A>, now: Tick) {
-        for packed in packed.0 {
-            let PackedShard {
-                writers, entries, ..
-            } = packed;
-            if let Some(place) = self.shards.get(packed.index) {
-                lock(&place.shard).put_sides(packed.sides);
-            }
-            for entry in entries {
-                let key = entry.key();
-                if let Some(writer) = writers.get(entry.quota()) {
-                    let mut shard = lock(&self.place(key).shard);
-                    shard.insert(key, writer, entry.state, now);
-                }
-            }
         }
     }
 
@@ -190,55 +152,15 @@ impl<A: Algorithm> AnyTable for Table<A> {
         A::HOLDS_SLOTS && self.shards.iter().any(is_in_use)
     }
 
-    fn pack(&self, now: Tick) -> Option<Packed> {
-        let mut shards = Vec::new();
-        let (mut last, mut keys, mut bytes) = (0, 0, 0);
-        for (index, place) in self.shards.iter().enumerate() {
+    fn unused(&self, now: Tick) -> Unused {
+        let (mut fresh_at, mut bytes) = (0, size_of_val(&*self.shards));
+        for place in &self.shards {
             let mut shard = lock(&place.shard);
-            let sides = shard
-                .take_sides()
-                .filter(|sides| sides.forgotten_at() > now);
-            if let Some(sides) = &sides {
-                last = last.max(sides.forgotten_at());
-                keys += sides.len() as u64;
-                bytes += sides.bytes();
-            }
-            let (mut writers, all) = shard.drain();
-            let mut entries = Vec::new();
-            for entry in all {
-                let writer = writers.get(entry.quota());
-                let fresh_at = writer.map_or(0, |writer| writer.quota.fresh_at(&entry.state));
-                if fresh_at > now {
-                    last = last.max(fresh_at);
-                    entries.push(entry);
-                } else {
-                    writers.remove(entry.quota());
-                }
-            }
-            if entries.is_empty() && sides.is_none() {
-                continue;
-            }
-            let entries = entries.into_boxed_slice();
-            keys += entries.len() as u64;
-            let heap = entries.iter().map(|entry| A::heap_bytes(&entry.state));
-            bytes += heap.sum::<usize>() + size_of_val(&*entries) + writers.held_bytes();
-            shards.push(PackedShard {
-                writers,
-                entries,
-                index,
-                sides,
-            });
+            shard.sweep(usize::MAX, now);
+            fresh_at = shard.fresh_after().max(fresh_at);
+            bytes += shard.all_bytes();
         }
-        if shards.is_empty() {
-            return None;
-        }
-        shards.shrink_to_fit();
-        Some(Packed {
-            fresh_at: last,
-            keys,
-            bytes: bytes + size_of_val(shards.as_slice()),
-            table: Box::new(PackedTable(shards)),
-        })
+        Unused { fresh_at, bytes }
     }
 
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits> {
@@ -263,9 +185,8 @@ impl<A: Algorithm> AnyTable for Table<A> {
         let mut sides = sides.into_iter();
         for place in &self.shards {
             let mut shard = lock(&place.shard);
-            for entry in shard.drain().1 {
-                place.denials(entry.key()).clear();
-            }
+            shard.clear();
+            place.denials.iter().for_each(SeqLine::clear);
             shard.put_sides(sides.next().flatten());
         }
         for UsedUnits {
@@ -288,7 +209,6 @@ impl<A: Algorithm> AnyTable for Table<A> {
 }
 
 /// The quotas of a rule, and those of another algorithm in their place.
-#[derive(Debug)]
 pub(super) struct CarryOver {
     /// The rule's own first, then its plans by name.
     quotas: Vec<(Quota, Quota)>,

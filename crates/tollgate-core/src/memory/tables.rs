@@ -10,19 +10,14 @@ use crate::{
         plan::Plan,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
         shard::SlotNumbers,
-        table::{AnyTable, CarryOver, Packed, PackedTable, Table},
+        table::{AnyTable, CarryOver, Table, Unused},
     },
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    store::rule_store::Usage,
     sync::{Mutex, lock},
-    time::{Clock, Tick},
+    time::Clock,
 };
-use std::{
-    any::Any,
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{any::Any, cmp::Reverse, collections::HashMap, sync::Arc};
 
 /// The fewest bytes of a rule's states.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
@@ -30,7 +25,7 @@ const SHARDS: usize = 64;
 
 /// The tables of a memory store, and what they share.
 pub(super) struct Tables {
-    by_name: Mutex<ByName>,
+    by_name: Mutex<HashMap<TableName, NamedTable>>,
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
     pub(super) bytes_per_rule: usize,
@@ -39,35 +34,19 @@ pub(super) struct Tables {
     pub(super) balances: Mutex<Balances>,
 }
 
-struct ByName {
-    bound: HashMap<TableName, Arc<dyn AnyTable>>,
-    unbound: UnboundTables,
-}
+/// By what a table is found: the name of its rule, and its state machine.
+type TableName = (Arc<str>, AlgorithmKind);
 
-impl ByName {
-    /// Packs the tables that nothing is bound to, and forgets the unused names whose states all equal fresh ones. A table stays as it is
-    /// while requests that run hold slots of it.
-    fn pack_unused(&mut self, now: Tick) {
-        self.bound.retain(|name, table| {
-            if Arc::strong_count(table) > 1 || table.has_slots_in_use() {
-                return true;
-            }
-            if let Some(packed) = table.pack(now) {
-                self.unbound.insert(name.clone(), packed);
-            }
-            false
-        });
-        self.unbound.forget_fresh(now);
-    }
+struct NamedTable {
+    table: Arc<dyn AnyTable>,
+    /// Since no rule set uses the name.
+    unused: Option<Unused>,
 }
 
 impl Tables {
     pub(super) fn new(clock: Clock, bytes_per_rule: usize) -> Self {
         Self {
-            by_name: Mutex::new(ByName {
-                bound: HashMap::new(),
-                unbound: UnboundTables::new(bytes_per_rule),
-            }),
+            by_name: Mutex::default(),
             slot_numbers: SlotNumbers::new(clock.now()),
             reservations: Reservations::default(),
             balances: Mutex::default(),
@@ -77,42 +56,68 @@ impl Tables {
         }
     }
 
-    /// What is kept of names that no rule set uses.
+    /// The names that no rule set uses, and the bytes of their tables.
     #[cfg(test)]
-    pub(super) fn unbound_usage(&self) -> crate::store::rule_store::Usage {
-        lock(&self.by_name).unbound.usage()
-    }
-
-    /// Forgets the unused names whose states all equal fresh ones.
-    pub(super) fn forget_fresh(&self) {
-        lock(&self.by_name).pack_unused(self.clock.now());
+    pub(super) fn unused(&self) -> (usize, usize) {
+        let tables = lock(&self.by_name);
+        let unused = tables.values().filter_map(|it| it.unused);
+        unused.fold((0, 0), |(names, bytes), it| (names + 1, bytes + it.bytes))
     }
 
     /// How many names rule sets use.
     #[cfg(test)]
     pub(super) fn bound(&self) -> usize {
-        lock(&self.by_name).bound.len()
+        let tables = lock(&self.by_name);
+        tables.values().filter(|it| it.unused.is_none()).count()
+    }
+
+    /// Forgets the unused names whose states all equal fresh ones, and above the bound of one rule those that come next to it. A table
+    /// stays while requests that run hold slots of it.
+    pub(super) fn forget_unused(&self) {
+        self.forget_unused_of(&mut lock(&self.by_name));
+    }
+
+    fn forget_unused_of(&self, tables: &mut HashMap<TableName, NamedTable>) {
+        let now = self.clock.now();
+        tables.retain(|_, it| {
+            if Arc::strong_count(&it.table) > 1 || it.table.has_slots_in_use() {
+                return true;
+            }
+            let unused = it.unused.get_or_insert_with(|| it.table.unused(now));
+            unused.fresh_at > now
+        });
+        let unused = tables.iter();
+        let unused = unused.filter_map(|(name, it)| Some((it.unused?, name.clone())));
+        let mut unused: Vec<_> = unused.collect();
+        unused.sort_unstable_by_key(|(it, _)| Reverse(it.fresh_at));
+        let mut bytes = 0;
+        for (index, (it, name)) in unused.iter().enumerate() {
+            bytes += it.bytes;
+            if bytes > self.bytes_per_rule && index > 0 {
+                tables.remove(name);
+            }
+        }
     }
 
     fn table<A: Algorithm>(&self, name: TableName) -> Arc<Table<A>> {
         let tables = &mut *lock(&self.by_name);
-        // A state machine is one algorithm, so a table is of this type.
-        let known = tables.bound.get(&name).map(Arc::clone);
-        let known = known.map(|table| table as Arc<dyn Any + Send + Sync>);
-        if let Some(table) = known.and_then(|table| table.downcast().ok()) {
-            return table;
+        if let Some(known) = tables.get_mut(&name) {
+            known.unused = None;
+            // A state machine is one algorithm, so a table is of this type.
+            let table = Arc::clone(&known.table) as Arc<dyn Any + Send + Sync>;
+            if let Ok(table) = table.downcast() {
+                return table;
+            }
         }
         let shards = (self.bytes_per_rule / LEAST_BYTES).clamp(1, SHARDS);
         // A power of two, so that a shard is found by a mask.
         let shards = 1 << shards.ilog2();
-        let table = Table::<A>::new(self.bytes_per_rule, shards);
-        let packed = tables.unbound.remove(&name);
-        if let Some(packed) = packed.and_then(|packed| packed.table.downcast().ok()) {
-            let packed: Box<PackedTable<A>> = packed;
-            table.unpack(*packed, self.clock.now());
-        }
-        let table = Arc::new(table);
-        tables.bound.insert(name, Arc::clone(&table) as _);
+        let table = Arc::new(Table::<A>::new(self.bytes_per_rule, shards));
+        let named = NamedTable {
+            table: Arc::clone(&table) as _,
+            unused: None,
+        };
+        tables.insert(name, named);
         table
     }
 
@@ -129,19 +134,18 @@ impl Tables {
 
     /// Whether the name of this rule has states here, under its algorithm.
     pub(super) fn has_states(&self, rule: &Rule) -> bool {
-        let tables = lock(&self.by_name);
-        let has = |name| tables.bound.contains_key(&name) || tables.unbound.contains(&name);
+        let has = |name| lock(&self.by_name).contains_key(&name);
         table_name(rule, rule).is_some_and(has)
     }
 
-    /// Drops rules on their tables, and packs the tables that nothing is bound to any more.
+    /// Drops rules on their tables.
     pub(super) fn release(&self, bound: &mut [BoundRule]) {
         let mut tables = lock(&self.by_name);
         // Under this lock alone a table loses an owner, or gets one from this map.
         for rule in bound {
             drop(rule.table.take());
         }
-        tables.pack_unused(self.clock.now());
+        self.forget_unused_of(&mut tables);
     }
 
     /// Carries used units over to a rule that has taken the place of another one with its name. Both are bound.
@@ -155,7 +159,8 @@ impl Tables {
         }
         let table = |state_machine| {
             let name = (Arc::clone(after.shared_name()), state_machine);
-            lock(&self.by_name).bound.get(&name).map(Arc::clone)
+            let tables = lock(&self.by_name);
+            tables.get(&name).map(|it| Arc::clone(&it.table))
         };
         let (old, now) = (table(from), self.clock.now());
         let Some(new) = table(to) else {
@@ -202,76 +207,3 @@ fn table_name(of: &Rule, rule: &Rule) -> Option<TableName> {
 }
 
 crate::debug_fields!(Tables);
-
-/// By what a table is found: the name of its rule, and its state machine.
-pub(super) type TableName = (Arc<str>, AlgorithmKind);
-
-/// The approximate memory of a name without its states.
-const BYTES_PER_NAME: usize = 512;
-
-/// The states of names that no limiter or layer uses at present: packed, without room for more, until they equal fresh ones.
-///
-/// A name that is bound again finds its usage. Above the budget, the name whose states are closest to fresh is evicted.
-#[derive(Debug)]
-pub(super) struct UnboundTables {
-    budget: usize,
-    tables: HashMap<TableName, Packed>,
-    order: BTreeSet<(Tick, TableName)>,
-    usage: Usage,
-}
-
-impl UnboundTables {
-    pub(super) fn new(budget: usize) -> Self {
-        Self {
-            budget,
-            tables: HashMap::new(),
-            order: BTreeSet::new(),
-            usage: Usage::default(),
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn usage(&self) -> Usage {
-        self.usage
-    }
-
-    pub(super) fn contains(&self, name: &TableName) -> bool {
-        self.tables.contains_key(name)
-    }
-
-    /// Keeps the states of a name.
-    pub(super) fn insert(&mut self, name: TableName, mut packed: Packed) {
-        self.remove(&name);
-        packed.bytes += BYTES_PER_NAME;
-        self.usage.keys += packed.keys;
-        self.usage.bytes += packed.bytes as u64;
-        self.order.insert((packed.fresh_at, name.clone()));
-        self.tables.insert(name, packed);
-        while self.usage.bytes > self.budget as u64 && self.tables.len() > 1 {
-            let Some((_, nearest)) = self.order.first().cloned() else {
-                return;
-            };
-            let gone = self.remove(&nearest);
-            self.usage.evicted_live += gone.map_or(0, |packed| packed.keys);
-        }
-    }
-
-    /// Hands out what is kept of a name.
-    pub(super) fn remove(&mut self, name: &TableName) -> Option<Packed> {
-        let packed = self.tables.remove(name)?;
-        self.order.remove(&(packed.fresh_at, name.clone()));
-        self.usage.keys -= packed.keys;
-        self.usage.bytes -= packed.bytes as u64;
-        Some(packed)
-    }
-
-    /// Forgets the names whose states all equal fresh ones.
-    pub(super) fn forget_fresh(&mut self, now: Tick) {
-        while let Some((fresh_at, name)) = self.order.first().cloned() {
-            if fresh_at > now {
-                return;
-            }
-            self.remove(&name);
-        }
-    }
-}

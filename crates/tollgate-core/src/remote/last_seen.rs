@@ -21,8 +21,7 @@ use crate::{
     time::{Clock, Tick, micros},
 };
 
-const SHARDS: usize = 64;
-const CELLS: usize = 1_024;
+const CELLS: usize = 65_536;
 /// Units from here on have no place in a cell. Shares of such quotas begin fresh.
 const TOO_MANY: u64 = 1 << 48;
 /// Ticks are kept in steps of 2^4 = 16 µs.
@@ -35,11 +34,12 @@ pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
     /// The hash of its name, of a rule that counts against a local share: indices change with the rules, and what was seen stays.
     ids: Box<[Option<u64>]>,
-    shards: Arc<[Shard]>,
+    /// Where there is such a rule.
+    seen: Option<Arc<Seen>>,
 }
 
 #[derive(Default)]
-struct Shard {
+struct Seen {
     /// Locked to hand out entries. Writes take no lock: what two leave together is not found.
     claims: Mutex<()>,
     /// Allocated when something is first written.
@@ -64,41 +64,34 @@ impl LastSeen {
         let ids: Box<[_]> = ids
             .map(|rule| begins_with_last(rule).then(|| id(rule)))
             .collect();
-        let shards = ids.iter().any(Option::is_some).then(|| {
-            let known = before.map(|before| Arc::clone(&before.shards));
-            known
-                .filter(|shards| !shards.is_empty())
-                .unwrap_or_else(|| (0..SHARDS).map(|_| Shard::default()).collect())
-        });
+        let seen = before.and_then(|before| before.seen.clone());
         Self {
             rules: Arc::clone(rules),
+            seen: (ids.iter().any(Option::is_some)).then(|| seen.unwrap_or_default()),
             ids,
-            shards: shards.unwrap_or_default(),
         }
     }
 
-    /// Its memory: 32 KiB for each shard that anything was written to.
+    /// Its memory, once anything was written.
     #[cfg(feature = "metrics")]
     pub(crate) fn bytes(&self) -> u64 {
-        let written = self.shards.iter().filter_map(|it| it.cells.get());
-        let bytes = written.map(SeqCells::bytes);
-        (bytes.sum::<usize>() + size_of_val(&*self.shards)) as u64
+        let cells = self.seen.as_ref().and_then(|it| it.cells.get());
+        cells.map_or(0, SeqCells::bytes) as u64
     }
 
     /// Where the state of a check is, what stands for its key there, and what its rule is known by.
-    fn place(&self, check: &Check) -> Option<(&Shard, Fingerprint, u64)> {
+    fn place(&self, check: &Check) -> Option<(&Seen, Fingerprint, u64)> {
         let id = (*self.ids.get(usize::from(check.rule()))?)?;
         // Rules of one key do not share a line of cells.
         let key = check.key().bits() ^ u128::from(id);
-        let shard = self.shards.get((key >> 50) as usize % SHARDS)?;
-        Some((shard, Fingerprint::from_bits(key), id))
+        Some((self.seen.as_deref()?, Fingerprint::from_bits(key), id))
     }
 
     /// Records what the store has answered. Verdicts from other sources say nothing new about the state.
     pub(crate) fn note(&self, checks: &[Check], verdicts: &[Verdict], clock: &Clock) {
         let mut now = None;
         for (check, verdict) in checks.iter().zip(verdicts) {
-            let Some((shard, key, id)) = self.place(check) else {
+            let Some((seen, key, id)) = self.place(check) else {
                 continue;
             };
             let rule = self.rules.rule_of(check);
@@ -118,7 +111,7 @@ impl LastSeen {
                 until: now.saturating_add(verdict.reset_after_ticks()),
                 plan: check.plan(),
             };
-            let cells = shard.cells.get_or_init(|| SeqCells::new(1, CELLS));
+            let cells = seen.cells.get_or_init(|| SeqCells::new(1, CELLS));
             cells.line(0, key).insert(key, id, entry.words());
         }
     }
@@ -127,12 +120,14 @@ impl LastSeen {
     /// store last answered. A concurrent claim of the same state waits until `begin` has returned.
     pub(crate) fn claim(&self, check: &Check, now: Tick, begin: impl FnOnce(u64)) {
         let rule = self.rules.rule_of(check);
-        let (Some((shard, key, id)), Some(rule)) = (self.place(check), rule) else {
+        let (Some((seen, key, id)), Some(rule)) = (self.place(check), rule) else {
             return;
         };
-        let _claim = lock(&shard.claims);
-        let line = shard.cells.get().map(|cells| cells.line(0, key));
-        let Some((line, words)) = line.and_then(|line| Some((line, line.get(key, id)?))) else {
+        let Some(line) = seen.cells.get().map(|cells| cells.line(0, key)) else {
+            return;
+        };
+        let _claim = line.get(key, id).map(|_| lock(&seen.claims));
+        let Some(words) = line.get(key, id) else {
             return;
         };
         let entry = Entry::of_words(words);

@@ -110,8 +110,7 @@ fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
     let mut state = A::State::default();
     plans[0].quota.take(&mut state, now, 1);
     shard.insert(key(0), &plans[0], state, now);
-    let (writers, entries) = shard.drain();
-    assert_eq!((writers.len(), entries.count()), (1, 1));
+    shard.clear();
     assert_eq!((shard.len(), shard.bytes(), shard.writers.len()), (0, 0, 0));
 }
 
