@@ -35,7 +35,7 @@ pub(crate) enum Denials {
     Window { limit: u64 },
     /// By when a single unit fits. From that nothing follows for other costs.
     Unit,
-    /// Not at all.
+    /// Not at all; also not where denials begin blocks, which the store counts.
     None,
 }
 
@@ -228,17 +228,11 @@ fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
     )
 }
 
-// What a process knows of a key that is counted towards blocks: whether it is blocked, and the denials by the deny cache that the
-// store has not counted yet.
-//
-// The deny cache answers for a second, so a client that does not stop costs a call a second. What it denies counts here, and the next
-// call for the key takes it along: when the second is over, or at once when what the store has counted and what is counted here
-// reach the block. So a client of one process is blocked at exactly that denial.
-//
-// A block is believed for a second too, so that a reset is seen. While the store does not answer, it stands until its end.
+// What a process knows of a key that is blocked. A block is believed for a second, so that a reset is seen. While the store does not
+// answer, it stands until its end. The store counts each denial that may begin one: no cache answers it.
 
-/// What is known of a key. Times are of this process.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is known of a blocked key. Times are of this process.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyBlock {
     learned_at: Tick,
     /// Until when it is blocked, and by its how manieth block.
@@ -247,9 +241,6 @@ pub(crate) struct KeyBlock {
     /// Until when requests of this cost are denied, by the quota too.
     denied_until: Tick,
     cost: u64,
-    /// Denials that count towards the next block: those that the store has counted, and those since.
-    stored: u32,
-    pub(crate) local: u16,
 }
 
 impl KeyBlock {
@@ -274,30 +265,20 @@ impl KeyBlock {
         (check.cost() > 0).then(|| verdict.with_block_level(self.level))
     }
 
-    /// Whether this process may deny the next request by itself: one more denial begins no block. If so, `counts` it.
-    pub(crate) fn may_deny(&mut self, after: u32, counts: bool) -> bool {
-        let may = self.stored + u32::from(self.local) + 1 < after;
-        self.local += u16::from(may && counts);
-        may
-    }
-
-    /// Takes over what the store said of `cost` units: its block, and `counted` denials towards the next one.
-    pub(crate) fn learn(&mut self, now: Tick, cost: u64, counted: u32, verdict: &Verdict) {
-        *self = Self {
+    /// What the store said of `cost` units of a key, if it is blocked.
+    pub(crate) fn new(now: Tick, cost: u64, verdict: &Verdict) -> Option<Self> {
+        let mut block = Self {
             learned_at: now,
-            stored: counted,
-            local: self.local,
-            ..Self::default()
+            until: now.saturating_add(verdict.reset_after_ticks()),
+            level: verdict.block_level()?,
+            denied_until: 0,
+            cost: 0,
         };
-        if let Some(level) = verdict.block_level() {
-            self.local = 0;
-            self.level = level;
-            self.until = now.saturating_add(verdict.reset_after_ticks());
-            if let Retry::After(wait) = verdict.retry() {
-                let wait = Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX);
-                (self.cost, self.denied_until) = (cost, now.saturating_add(wait));
-            }
+        if let Retry::After(wait) = verdict.retry() {
+            let wait = Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX);
+            (block.cost, block.denied_until) = (cost, now.saturating_add(wait));
         }
+        Some(block)
     }
 }
 

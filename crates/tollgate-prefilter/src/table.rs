@@ -11,7 +11,7 @@ use tollgate_core::{
     store::{Fingerprint, SeqCells},
 };
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly};
+use crate::sync::{Mutex, MutexGuard, lock_briefly};
 
 /// Where what is kept of a key is: the state of a rule that it counts against.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,12 +38,6 @@ impl TableKey {
         Fingerprint::from_bits(u128::from(high) << 64 | u128::from(low))
     }
 
-    /// Half of the key, mixed with the rule for keys that several rules share.
-    #[inline]
-    fn hash(self) -> u64 {
-        self.key[0] ^ u64::from(self.rule).wrapping_mul(0x9e37)
-    }
-
     /// A byte of the key.
     #[inline]
     fn tag(self) -> u8 {
@@ -60,17 +54,9 @@ const KEY_BITS: u32 = 52;
 /// The denials of a set: 65 536 of 32 bytes where there are 262 144 keys. Two lie on a line.
 const DENIALS: usize = 8;
 
-/// Nothing is kept of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Miss {
-    /// The key was not seen before, or many others were since. Nothing should be kept of it yet.
-    pub(crate) is_new: bool,
-}
-
 /// A table with a bound on its keys: sets of a few entries, each behind a lock of its own.
 ///
-/// The first time that a key is [looked](Self::look) up, only that is noted: in a crowd, most keys are seen once. If a set is
-/// full, an entry is evicted that may go. If none may, a new key gets no entry.
+/// If a set is full, an entry is evicted that may go. If none may, a new key gets no entry.
 pub(crate) struct KeyTable<T> {
     sets: Box<[LockedSet<T>]>,
     /// An odd number by which keys are spread over the sets, and how many of the bits below the first one do not count.
@@ -78,13 +64,7 @@ pub(crate) struct KeyTable<T> {
     shift: u32,
     /// Of each set some, written under its lock; `None`: they are not kept.
     denials: Option<SeqCells<3>>,
-    /// Four of the last keys that were seen at each place, as tags. If two look alike, one is kept a request early.
-    seen: Box<[AtomicU64]>,
-    bloom_filter: BloomFilter,
 }
-
-/// The most places for keys that were seen once: one for four keys that are kept.
-const SEEN: usize = 1 << 16;
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
 #[repr(align(64))]
@@ -127,7 +107,6 @@ impl<T: Default> KeyTable<T> {
     /// A table of at most `keys` keys, rounded up to a power of two and to at least one set.
     pub(crate) fn new(keys: usize, keeps_denials: bool) -> Self {
         let sets = (keys / WAYS).max(1).next_power_of_two();
-        let seen = (keys / 4).clamp(WAYS, SEEN).next_power_of_two();
         let empty = || Set {
             tags: [0; WAYS],
             entries: Vec::new(),
@@ -137,28 +116,7 @@ impl<T: Default> KeyTable<T> {
             shift: u64::BITS - 1 - sets.trailing_zeros(),
             sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
             denials: keeps_denials.then(|| SeqCells::new(sets, DENIALS)),
-            seen: (0..seen).map(|_| AtomicU64::new(0)).collect(),
-            bloom_filter: BloomFilter::new(),
         }
-    }
-
-    /// Whether a key was seen before, and not many others since. If not, it replaces a random one of the others: if keys alternate
-    /// that are one more than there is room for, some of them are recognised.
-    fn was_seen(&self, at: TableKey) -> bool {
-        let [high, low] = at.key;
-        let tag = ((high >> 16) as u16 ^ (at.rule as u16).rotate_left(1)) | 1;
-        let seen = &self.seen[low as usize & (self.seen.len() - 1)];
-        let tags = seen.load(Ordering::Relaxed);
-        let tag_at = |place: u32| (tags >> (16 * place)) as u16;
-        if (0..4).any(|place| tag_at(place) == tag) {
-            return true;
-        }
-        let place = (0..4).find(|place| tag_at(*place) == 0);
-        let place = 16 * place.unwrap_or_else(|| fastrand::u32(..4));
-        // Of two that come at once one may be missed.
-        let others = tags & !(0xffff << place);
-        seen.store(others | u64::from(tag) << place, Ordering::Relaxed);
-        false
     }
 
     /// Which set has a key is secret: else clients that choose their keys could fill the set of another with slots or leases, which stay
@@ -220,28 +178,10 @@ impl<T: Default> KeyTable<T> {
     /// Does something with the entry of a key, if it has one.
     #[inline]
     pub(crate) fn with<R>(&self, at: TableKey, act: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if !self.bloom_filter.may_hold(at.hash()) {
-            return None;
-        }
         let mut set = self.set(at);
         let place = set.find(at)?;
         let entry = set.entries.get_mut(place)?;
         Some(act(&mut entry.value))
-    }
-
-    /// The same. Notes that a key without an entry was seen.
-    #[inline]
-    pub(crate) fn look<R>(
-        &self,
-        at: TableKey,
-        act: impl FnOnce(&mut T) -> Option<R>,
-    ) -> Result<R, Miss> {
-        match self.with(at, act) {
-            Some(done) => done.ok_or(Miss { is_new: false }),
-            None => Err(Miss {
-                is_new: !self.was_seen(at),
-            }),
-        }
     }
 
     /// Does something with the entry of a key, and makes one if there is room. `may_go` says of another whether it may be evicted,
@@ -256,11 +196,7 @@ impl<T: Default> KeyTable<T> {
         let mut set = self.set(at);
         let place = match set.find(at) {
             Some(place) => place,
-            None => {
-                let place = set.make_room(at, now, may_go)?;
-                self.bloom_filter.insert(at.hash());
-                place
-            }
+            None => set.make_room(at, now, may_go)?,
         };
         let entry = set.entries.get_mut(place)?;
         entry.touched = (now >> AGE) as u32;
@@ -276,10 +212,9 @@ impl<T: Default> KeyTable<T> {
             room += set.entries.capacity();
         }
         let sets = self.sets.len() * size_of::<LockedSet<T>>();
-        let seen = self.seen.len() * size_of::<AtomicU64>();
         let entries = room * size_of::<Entry<T>>();
         let denials = self.denials.as_ref().map_or(0, SeqCells::bytes);
-        sets + denials + seen + entries + self.bloom_filter.bytes()
+        sets + denials + entries
     }
 }
 
@@ -355,46 +290,6 @@ fn key_bits(key: Fingerprint) -> u64 {
 /// Whether a denial may be of a key; one of another is now and then.
 fn is_of(key: Fingerprint) -> impl Fn(&DenialWords) -> bool {
     move |words| words[1] >> KEY_BITS == key_bits(key)
-}
-
-// Which keys certainly have no entry.
-
-/// A Bloom filter with one hash: a bit says whether any of the keys that share it ever had an entry. It is small enough to stay in
-/// the first cache of a core, and saves the access to a set, which is not.
-///
-/// Bits are never cleared: after very many keys it says nothing any more, and costs next to nothing.
-pub(crate) struct BloomFilter(Box<[AtomicU64]>);
-
-/// Words of 64 places: 8 KiB.
-const WORDS: usize = 1024;
-
-impl BloomFilter {
-    pub(crate) fn new() -> Self {
-        Self((0..WORDS).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// The word of a key, and its bit there.
-    #[inline]
-    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
-        (&self.0[hash as usize >> 6 & (WORDS - 1)], 1 << (hash & 63))
-    }
-
-    /// Whether a key may be kept.
-    #[inline]
-    pub(crate) fn may_hold(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        word.load(Ordering::Relaxed) & bit > 0
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.0)
-    }
-
-    /// A key is kept from now on.
-    pub(crate) fn insert(&self, hash: u64) {
-        let (word, bit) = self.place(hash);
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

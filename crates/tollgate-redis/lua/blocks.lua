@@ -1,8 +1,8 @@
 -- Growing blocks, as in `block.rs` of tollgate-core.
 --
 -- Setting, in a check: '<I2dd', the denials that begin a block, within which µs they count, and the µs after which the level
--- is forgotten; '<d' for each time of a block; '<I2BB', how many denials the caller has counted and not told yet, 1 if denials
--- count, and the number of times.
+-- is forgotten; '<d' for each time of a block; '<I2BB', how many settled requests count now, 1 if denials count, and the
+-- number of times.
 --
 -- State, before that of the algorithm: '<BddBI2', 23, the time at which it is forgotten, the end of the last block, its level, and
 -- the number of entries; then '<dI2' for each entry, oldest first: a time, and how many were counted then.

@@ -280,7 +280,7 @@ while true do
       end
       if setting then
         local level, ends, began, counted
-        prefix, level, ends, began, counted, front.changed = count_for_block(prefix, setting, now, what == 0 and counts or 0)
+        prefix, level, ends, began, counted, front.changed = count_for_block(prefix, setting, now, 0)
         front.level = level
         out[n + 4], out[n + 5] = ends, counted
         if level > 0 then

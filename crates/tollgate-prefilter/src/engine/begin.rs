@@ -15,7 +15,7 @@ use crate::{
         limit::{Limit, Visit},
         local_rules::LocalRules,
         query::{FollowUp, Kind, Query},
-        request::{IndexSet, Request, Settlements, as_counted, settle_one},
+        request::{Request, Settlements, as_counted, settle_one},
     },
     lease::terms::ReturnedLease,
     sync::Ordering,
@@ -25,10 +25,6 @@ use crate::{
 /// store has to handle each.
 #[derive(Debug)]
 #[must_use]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a query is taken apart where it is returned, and a box would be allocated for each"
-)]
 pub enum Begin {
     /// It is decided.
     Decided(Decision),
@@ -62,16 +58,10 @@ impl LocalRules {
         let [check] = checks else {
             return self.begin_several(checks, patience, now);
         };
-        let mut new_keys = IndexSet::default();
-        let decided = self.reserve(check, now).or_else(|miss| {
-            if miss.is_new {
-                new_keys.insert(0);
-            }
-            self.deny(check, now, patience).ok_or(())
-        });
-        let Ok(verdict) = decided else {
+        let verdict = self.reserve(check, now);
+        let Some(verdict) = verdict.or_else(|| self.deny(check, now, patience)) else {
             let checks = Checks::from_slice(checks);
-            return Begin::Query(Query::new(self, Kind::Acquire, checks, new_keys, patience));
+            return Begin::Query(Query::new(self, Kind::Acquire, checks, patience));
         };
         let is_enforced = self.rules.enforces(verdict.rule());
         let at = self.engine.store_now(now);
@@ -118,7 +108,7 @@ impl LocalRules {
         };
         let is_one_step = undecided == checks.len() && request.steps.len() <= 1;
         let checks = Checks::from_slice(checks);
-        let query = Query::new(self, kind, checks, request.new_keys, patience);
+        let query = Query::new(self, kind, checks, patience);
         Begin::Query(match is_one_step {
             true => query,
             false => query.of_request(request),
@@ -134,7 +124,7 @@ impl LocalRules {
             return None;
         }
         let denied = checks.iter().map(|check| {
-            let denied = self.known_denial(check, now, patience)?;
+            let denied = self.deny(check, now, patience)?;
             // What this process may spend is taken already.
             let leased = match check.policy().is_exact() {
                 true => 0,
@@ -143,17 +133,9 @@ impl LocalRules {
             (leased < check.cost()).then_some(denied)
         });
         let denied: SmallVec<[_; 4]> = denied.collect();
-        // All or none: what the store decides it counts itself.
-        let may_deny = |counts: bool| {
-            checks.iter().zip(&denied).all(|(check, denied)| {
-                let may = |denied| self.may_deny(check, denied, counts);
-                denied.as_ref().is_none_or(may)
-            })
-        };
-        if denied.iter().all(Option::is_none) || !may_deny(false) {
+        if denied.iter().all(Option::is_none) {
             return None;
         }
-        may_deny(true);
         let verdicts = checks.iter().zip(denied).map(|(check, denied)| {
             let (rule, plan) = (check.rule(), check.plan());
             denied.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotDecided))

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Check, Decision, Outcome, Source, Tick, Verdict};
 
 use crate::{
+    denials::KeyBlock,
     engine::{
         engine::EngineEvent,
         entry::{Entry, Usage},
@@ -43,14 +44,6 @@ impl Query {
                     match why {
                         NoReply::NotSent | NoReply::NothingToSend => self.on_not_sent(item),
                         NoReply::NoAnswer => self.on_lost(item),
-                    }
-                }
-                if why != NoReply::NoAnswer {
-                    // Denials that were not sent are counted with the next call.
-                    let counted = std::mem::take(&mut self.counted);
-                    for (check, counted) in self.checks.iter().zip(counted) {
-                        self.bound
-                            .block(check, |it| it.local = it.local.saturating_add(counted));
                     }
                 }
                 self.without_store(why, now)
@@ -180,19 +173,13 @@ impl Query {
             }
             let (at, cost) = (limit.at(check.key()), check.cost());
             let is_shared = reply.shared.contains(index);
-            if limit.block.is_some() && !is_shared {
-                // Denials that count towards it.
-                let counted = reply.counted.get(index).copied().unwrap_or(0);
-                let learn = |entry: &mut Entry| {
-                    let block = entry.block.get_or_insert_default();
-                    block.learn(now, cost, counted, verdict);
-                };
-                if verdict.block_level().is_some() || counted > 0 {
+            if limit.blocks() && !is_shared {
+                let block = KeyBlock::new(now, cost, verdict).map(Box::new);
+                if block.is_some() {
                     let may_go = |entry: &Entry| entry.may_go(now);
-                    engine.keys.with_new(at, now, may_go, learn);
+                    (engine.keys).with_new(at, now, may_go, |entry| entry.block = block);
                 } else {
-                    let forgets = |entry: &mut Entry| entry.block.is_some().then(|| learn(entry));
-                    engine.keys.with(at, forgets);
+                    engine.keys.with(at, |entry| entry.block = None);
                 }
             }
             if verdict.is_blocked() || verdict.outcome() == Outcome::Allow && cost > 0 {
@@ -225,10 +212,7 @@ impl Query {
                         usage.uses(now, usage.counted.unreported(), terms);
                         Some(())
                     };
-                    match self.new_keys.contains(index) {
-                        true => engine.with(limit, check.key(), learn),
-                        false => engine.with_new(limit, check.key(), now, learn),
-                    };
+                    engine.with_new(limit, check.key(), now, learn);
                 }
                 Effective::Exact(_) => {}
             }
@@ -243,7 +227,7 @@ impl Query {
         };
         let known = |check: &Check| {
             let known = self.bound.block(check, |it| it.stands(check, now));
-            known.flatten().filter(|_| self.takes())
+            known.filter(|_| self.takes())
         };
         let known = self.checks.iter().map(known);
         let known: SmallVec<[Option<Verdict>; 4]> = known.collect();

@@ -36,7 +36,7 @@ pub(crate) struct Limit {
     /// Whether units of it may be owed.
     has_debt: bool,
     /// When its rule blocks keys.
-    pub(crate) block: Option<Block>,
+    block: Option<Block>,
     /// Keys of which something may have to be sent: they have a lease, or unreported units.
     listed: Mutex<Listed>,
     has_listed: AtomicBool,
@@ -60,7 +60,10 @@ impl Limit {
             wait,
             block: rule.block_setting().cloned(),
             windows: Windows::new(&quota, &effective),
-            denials: Denials::new(&quota, has_plans, wait, has_debt),
+            denials: match rule.block_setting() {
+                Some(block) if !block.counts_settled() => Denials::None,
+                _ => Denials::new(&quota, has_plans, wait, has_debt),
+            },
             has_debt,
             quota,
             effective,
@@ -81,6 +84,10 @@ impl Limit {
             && self.wait == rule.at_most_wait().filter(|_| !rule.has_slots())
             && self.has_debt == (rule.debt_of() > 0)
             && self.block.as_ref() == rule.block_setting()
+    }
+
+    pub(crate) fn blocks(&self) -> bool {
+        self.block.is_some()
     }
 
     /// Where what is kept of a key is.

@@ -17,7 +17,7 @@ use crate::{
     },
     slots::StateSlots,
     sync::{AtomicBool, AtomicU64, Ordering},
-    table::{Miss, TableKey},
+    table::TableKey,
 };
 
 /// A rule set on an [`Engine`], as its requests and its maintenance share it.
@@ -290,40 +290,38 @@ impl LocalRules {
     pub(crate) fn block<R>(
         &self,
         check: &Check,
-        act: impl FnOnce(&mut KeyBlock) -> R,
+        act: impl FnOnce(&KeyBlock) -> Option<R>,
     ) -> Option<R> {
-        let limit = self.limit(check).filter(|it| it.block.is_some())?;
-        let act = |entry: &mut Entry| entry.block.as_deref_mut().map(act);
+        let limit = self.limit(check).filter(|it| it.blocks())?;
+        let act = |entry: &mut Entry| act(entry.block.as_deref()?);
         self.engine.keys.with(limit.at(check.key()), act)?
     }
 
     /// Reserves what a check costs of what this process may spend.
     #[inline]
-    pub(crate) fn reserve(&self, check: &Check, now: Tick) -> Result<Verdict, Miss> {
-        let none = Miss { is_new: true };
-        let limit = self.limit(check).filter(|_| !check.policy().is_exact());
-        let (limit, keys, cost) = (limit.ok_or(none)?, &self.engine.keys, check.cost());
-        let at = limit.at(check.key());
+    pub(crate) fn reserve(&self, check: &Check, now: Tick) -> Option<Verdict> {
+        let limit = self.limit(check).filter(|_| !check.policy().is_exact())?;
+        let (keys, cost, at) = (&self.engine.keys, check.cost(), limit.at(check.key()));
         let (mut answer, source) = match &limit.effective {
             Effective::Leased(_) => {
-                let answer = keys.look(at, |entry| {
+                let answer = keys.with(at, |entry| {
                     let lease = entry.lease(limit)?;
                     let is_spent = lease.holder.spend(now, cost);
                     is_spent.then(|| self.left_of(limit, lease, now))
-                })?;
+                })??;
                 (answer, Source::Lease)
             }
             Effective::Eventual(terms) => {
-                let answer = keys.look(at, |entry| {
+                let answer = keys.with(at, |entry| {
                     let answer = entry.usage(limit)?.spend(now, cost, terms)?;
                     entry.list(limit, check.key());
                     Some(answer)
-                })?;
+                })??;
                 // A cached denial says what was left, and that is less now.
                 keys.unlearn(at);
                 (answer, Source::Local)
             }
-            Effective::Exact(_) => return Err(none),
+            Effective::Exact(_) => return None,
         };
         if answer.remaining < cost {
             let due = self.due_after(check, now);
@@ -334,7 +332,7 @@ impl LocalRules {
                 due,
             );
         }
-        Ok(Verdict::new(check.rule(), check.plan(), answer, source))
+        Some(Verdict::new(check.rule(), check.plan(), answer, source))
     }
 
     /// What is left of a lease after units of it were spent.
@@ -362,19 +360,12 @@ impl LocalRules {
         left.unwrap_or(0)
     }
 
-    /// Denies a check of a request that waits for `patience` µs at most, if an earlier denial says so and this process may count it.
+    /// Denies a check of a request that waits for `patience` µs at most, if an earlier denial says so.
     #[inline]
     pub(crate) fn deny(&self, check: &Check, now: Tick, patience: Tick) -> Option<Verdict> {
-        let denied = self.known_denial(check, now, patience)?;
-        self.may_deny(check, &denied, true).then_some(denied)
-    }
-
-    /// The denial of a check by an earlier one, which is not counted yet.
-    #[inline]
-    pub(crate) fn known_denial(&self, check: &Check, now: Tick, patience: Tick) -> Option<Verdict> {
         let (limit, keys) = (self.limit(check)?, &self.engine.keys);
         if keys.keeps_denials()
-            && let Some(denied) = self.block(check, |it| it.deny(check, now)).flatten()
+            && let Some(denied) = self.block(check, |it| it.deny(check, now))
         {
             return Some(denied);
         }
@@ -399,22 +390,6 @@ impl LocalRules {
             true => verdict,
             false => verdict.with_remaining_unknown(),
         })
-    }
-
-    /// Whether this process may deny a check by itself whose verdict is of an earlier denial: a rule that blocks keys then `counts` the
-    /// denial, unless it begins a block.
-    #[inline]
-    pub(crate) fn may_deny(&self, check: &Check, verdict: &Verdict, counts: bool) -> bool {
-        let block = self.limit(check).and_then(|limit| limit.block.as_ref());
-        let Some(block) = block.filter(|it| !it.counts_settled()) else {
-            return true;
-        };
-        if verdict.is_blocked() || verdict.retry() == Retry::Never {
-            return true;
-        }
-        // Nothing is known of a key that had to go.
-        let may = self.block(check, |it| it.may_deny(block.denials(), counts));
-        may.unwrap_or(false)
     }
 
     /// The store's verdict, with what this process may spend of the key, and less what it has counted and not sent.

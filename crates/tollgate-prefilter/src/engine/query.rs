@@ -28,8 +28,6 @@ pub struct Query {
     pub(crate) kind: Kind,
     /// The checks that the store decides in one step; none for maintenance.
     pub checks: Checks,
-    /// Checks whose keys are in no table: their replies begin no local usage, and no leases are wanted.
-    pub(crate) new_keys: IndexSet,
     /// For how long the request waits for units at most, in µs: where its rules let it [wait](tollgate_core::Rule::wait).
     pub patience: Tick,
     /// A returned lease is taken back before the checks are decided; a new one is granted after they are allowed.
@@ -37,9 +35,6 @@ pub struct Query {
     /// Local usage to report: units that the store counts before it decides the checks, even above the limit. The cost of each check is
     /// their number.
     pub reports: SmallVec<[Check; 1]>,
-    /// Denials by this process that the store has not counted towards [blocks](tollgate_core::Rule::block), by the index of the check;
-    /// empty if there are none.
-    pub counted: SmallVec<[u16; 4]>,
     pub(crate) sent: Option<SentAt>,
     /// If the query has not all checks of its request.
     request: Option<Box<Request>>,
@@ -120,22 +115,14 @@ impl Engine {
 }
 
 impl Query {
-    pub(crate) fn new(
-        bound: &Arc<LocalRules>,
-        kind: Kind,
-        checks: Checks,
-        new_keys: IndexSet,
-        patience: Tick,
-    ) -> Self {
+    pub(crate) fn new(bound: &Arc<LocalRules>, kind: Kind, checks: Checks, patience: Tick) -> Self {
         Self {
             bound: Arc::clone(bound),
             kind,
             checks,
-            new_keys,
             patience,
             leases: SmallVec::new(),
             reports: SmallVec::new(),
-            counted: SmallVec::new(),
             sent: None,
             request: None,
             returned: Vec::new(),
@@ -148,8 +135,7 @@ impl Query {
         bound: &Arc<LocalRules>,
         keys: impl IntoIterator<Item = (Check, Option<ReturnedLease>)>,
     ) -> Self {
-        let (kind, none) = (Kind::Maintenance, IndexSet::default());
-        let mut query = Self::new(bound, kind, Checks::new(), none, 0);
+        let mut query = Self::new(bound, Kind::Maintenance, Checks::new(), 0);
         for (check, returned) in keys {
             match returned {
                 None => query.reports.push(check.with_cost(0)),
@@ -172,10 +158,10 @@ impl Query {
     /// The next step of its request, if there is one.
     fn begin_step(&mut self) -> bool {
         let next = self.request.as_mut().and_then(|it| it.next_step());
-        let Some((checks, new_keys)) = next else {
+        let Some(checks) = next else {
             return false;
         };
-        (self.checks, self.new_keys, self.sent) = (checks, new_keys, None);
+        (self.checks, self.sent) = (checks, None);
         true
     }
 
@@ -224,19 +210,14 @@ impl Query {
             }
         }
         if self.takes() && self.bound.pause.is_some() && !has_twins(&self.checks) {
-            let checks = self.checks.iter().enumerate();
-            let known = checks.filter(|(index, _)| !self.new_keys.contains(*index));
-            let leases: SmallVec<[_; 1]> = known
-                .filter_map(|(_, check)| self.lease_query(check, now))
+            // Where units of a lease would not be spent, it stays as it is.
+            let with = self.bound.places.with.filter(|_| self.checks.len() > 1);
+            let spends = |check: &&Check| !check.policy().is_exact() && with != Some(check.rule());
+            let leases = self.checks.iter().filter(spends);
+            let leases: SmallVec<[_; 1]> = leases
+                .filter_map(|check| self.lease_query(check, now))
                 .collect();
             self.leases.extend(leases);
-        }
-        if self.takes() && self.bound.rules.has_blocks() {
-            let counted = self.checks.iter().map(|check| {
-                let counted = self.bound.block(check, |it| std::mem::take(&mut it.local));
-                counted.unwrap_or_default()
-            });
-            self.counted = counted.collect();
         }
         let requested = self.leases.iter().filter(|it| it.query.requests_grant());
         self.count(EngineEvent::LeaseRequested, requested.count());
@@ -374,8 +355,6 @@ pub struct Reply {
     pub shared: IndexSet,
     /// The replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
     pub reports: SmallVec<[Result<Counted, NoReply>; 1]>,
-    /// How many denials count towards the next [block](tollgate_core::Rule::block), by the index of the check.
-    pub counted: SmallVec<[u32; 4]>,
     /// The replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
     pub leases: SmallVec<[LeaseReply; 1]>,
 }
@@ -388,7 +367,6 @@ impl Reply {
             decision,
             shared: IndexSet::default(),
             reports: SmallVec::new(),
-            counted: SmallVec::new(),
             leases: SmallVec::new(),
         }
     }

@@ -16,7 +16,6 @@ use crate::{
         local_rules::{LocalRules, Step, has_twins},
     },
     lease::terms::ReturnedLease,
-    table::Miss,
 };
 
 /// A request that is not decided in one step.
@@ -25,8 +24,6 @@ pub(crate) struct Request {
     checks: Checks,
     /// By index: the verdicts so far, with the time by the store's clock that each counts from.
     verdicts: SmallVec<[Option<(Tick, Verdict)>; 4]>,
-    /// Checks whose keys are in no table.
-    pub(crate) new_keys: IndexSet,
     /// The step in flight, and those after it.
     step: Step,
     pub(crate) steps: VecDeque<Step>,
@@ -47,7 +44,6 @@ impl Request {
         Self {
             checks: Checks::from_slice(checks),
             verdicts: SmallVec::from_elem(None, checks.len()),
-            new_keys: IndexSet::default(),
             step: Step::new(),
             steps: VecDeque::new(),
             at: now,
@@ -61,30 +57,20 @@ impl Request {
 
     /// Reserves the units that this process may spend.
     ///
-    /// Two checks on one state are one check for the store. A key that only comes in such requests is never decided locally. The state
-    /// that a threshold of the request reads is left to the store, which has to decide the threshold. So is the check that decides where
-    /// the states of the others lie.
+    /// Two checks on one state are one check for the store. The state that a threshold of the request reads is left to the store, which
+    /// has to decide the threshold. So is the check that decides where the states of the others lie.
     pub(crate) fn reserve(&mut self, bound: &LocalRules) {
-        let has_twins = has_twins(&self.checks);
+        if has_twins(&self.checks) {
+            return;
+        }
         for (index, check) in self.checks.iter().enumerate() {
             let limit = bound.limit(check);
-            let counts = limit.filter(|limit| limit.report_terms().is_some());
-            let reserved = if has_twins {
-                let is_new = counts.is_some() && bound.usage(check, |_| ()).is_none();
-                Err(Miss { is_new })
-            } else if bound.places.with == Some(check.rule()) {
-                Err(Miss { is_new: true })
-            } else if let Some(limit) = counts.filter(|_| self.has_threshold(bound, check)) {
-                // It was seen.
-                let at = limit.at(check.key());
-                bound.engine.keys.look(at, |_| None::<Verdict>)
-            } else {
-                bound.reserve(check, self.at)
-            };
-            match reserved {
-                Ok(verdict) => self.verdicts[index] = Some((self.store_at, verdict)),
-                Err(miss) if miss.is_new => self.new_keys.insert(index),
-                Err(_) => {}
+            let counts = limit.is_some_and(|limit| limit.report_terms().is_some());
+            if bound.places.with != Some(check.rule())
+                && !(counts && self.has_threshold(bound, check))
+            {
+                let verdict = bound.reserve(check, self.at);
+                self.verdicts[index] = verdict.map(|verdict| (self.store_at, verdict));
             }
         }
     }
@@ -111,20 +97,14 @@ impl Request {
         undecided.len()
     }
 
-    /// The checks of the next step, and those whose keys are in no table. `None`: the request is decided.
-    pub(crate) fn next_step(&mut self) -> Option<(Checks, IndexSet)> {
+    /// The checks of the next step. `None`: the request is decided.
+    pub(crate) fn next_step(&mut self) -> Option<Checks> {
         if self.is_denied {
             return None;
         }
         self.step = self.steps.pop_front()?;
-        let (mut checks, mut new_keys) = (Checks::new(), IndexSet::default());
-        for index in self.step.iter().map(|index| usize::from(*index)) {
-            if self.new_keys.contains(index) {
-                new_keys.insert(checks.len());
-            }
-            checks.push(self.checks[index]);
-        }
-        Some((checks, new_keys))
+        let indices = self.step.iter().map(|index| usize::from(*index));
+        Some(indices.map(|index| self.checks[index]).collect())
     }
 
     /// The store has decided the step in flight, or failed to.
@@ -274,7 +254,7 @@ pub(crate) fn settle_one(
                 here = bound.leased(check, now).min(units);
             }
             // What this process may spend is as good as what the store has.
-            let is_spent = here > 0 && bound.reserve(&check.with_cost(here), now).is_ok();
+            let is_spent = here > 0 && bound.reserve(&check.with_cost(here), now).is_some();
             return match units - if is_spent { here } else { 0 } {
                 0 => counted,
                 rest => Some((*hold, Settlement::Charge(rest))),

@@ -7,20 +7,6 @@ fn slot(key: u128) -> TableKey {
 }
 
 #[test]
-fn of_a_key_that_is_seen_once_nothing_is_kept() {
-    let table = KeyTable::<u64>::new(1, true);
-    let look = |key| table.look(slot(key), |value| Some(*value));
-    assert_eq!(look(7), Err(Miss { is_new: true }));
-    assert_eq!(look(7), Err(Miss { is_new: false }));
-    assert_eq!(look(8), Err(Miss { is_new: true }));
-    table.see_all(|_| panic!("nothing is kept"));
-    let kept = table.with_new(slot(7), 2, |_| Some(0), |value| *value);
-    assert_eq!((kept, look(7)), (Some(0), Ok(0)));
-    let nothing = table.look(slot(7), |_| None::<()>);
-    assert_eq!(nothing, Err(Miss { is_new: false }));
-}
-
-#[test]
 fn a_full_set_forgets_what_is_cheapest_and_has_been_idle_for_longest_and_nothing_that_has_to_stay()
 {
     let table = KeyTable::<u64>::new(1, true);
@@ -129,17 +115,4 @@ fn a_denial_is_of_one_limit_and_all_of_a_key_are_forgotten_at_once() {
     let silent = KeyTable::<u64>::new(1, false);
     silent.learn(slot(key), 4, words, false);
     assert_eq!(silent.denial(slot(key), 4), None);
-}
-
-#[test]
-fn what_was_inserted_may_be_held_and_most_else_is_not() {
-    let bloom_filter = BloomFilter::new();
-    let mut random = fastrand::Rng::with_seed(7);
-    let mut hashes = || (0..1_000).map(|_| random.u64(..)).collect::<Vec<_>>();
-    let (kept, others) = (hashes(), hashes());
-    kept.iter().for_each(|hash| bloom_filter.insert(*hash));
-    assert!(kept.iter().all(|hash| bloom_filter.may_hold(*hash)));
-    let others = others.iter().filter(|hash| bloom_filter.may_hold(**hash));
-    // 1000 of 65 536 places are taken.
-    assert!(others.count() < 50);
 }

@@ -60,8 +60,6 @@ pub(crate) struct ScriptCall {
     pub(super) first_key: usize,
     /// And the client that decides about the hash slot, if it is another than each one's own.
     pub(super) with: Option<Fingerprint>,
-    /// What the next request has counted towards blocks that the script does not know of, by the index of the check.
-    pub(crate) counted: SmallVec<[u16; 4]>,
     /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
     pub(crate) bases: SmallVec<[Option<u64>; 4]>,
 }
@@ -92,7 +90,6 @@ impl ScriptCall {
             ahead,
             first_key: 0,
             with: None,
-            counted: SmallVec::new(),
             bases: SmallVec::new(),
         }
     }
@@ -349,15 +346,15 @@ impl CheckWriter<'_> {
         self.add_bytes(&[u8::from(message.is_exact) + u8::from(of_reservation)]);
     }
 
-    /// Adds the setting of its rule if that blocks keys, with `counted` denials or settled requests that the script does not know of.
-    pub(super) fn add_block(&mut self, counted: u16) {
+    /// Adds the setting of its rule if that blocks keys, with how many settled requests count.
+    pub(super) fn add_block(&mut self, settled: u16) {
         let Some(setting) = &self.rule_args.block else {
             return;
         };
         let times = (setting.len() - SETTING) / size_of::<f64>();
         self.bytes()[0] += BLOCKS;
         self.add_bytes(setting);
-        self.add_bytes(&counted.to_le_bytes());
+        self.add_bytes(&settled.to_le_bytes());
         // A block has 32 times at most.
         self.add_bytes(&[u8::from(self.rule_args.counts_denials()), times as u8]);
         self.call.command.answers += 1;

@@ -379,7 +379,6 @@ impl ScriptCall {
         self.begin_request(with);
         let patience = rules.patience(checks, patience);
         let mut layout: SmallVec<[Option<SentCheck>; 4]> = SmallVec::with_capacity(checks.len());
-        let counted = std::mem::take(&mut self.counted);
         let bases = std::mem::take(&mut self.bases);
         let takes = matches!(what, Operation::Take);
         // The check before.
@@ -440,7 +439,7 @@ impl ScriptCall {
                     writer.add_slots(&message, false);
                 }
             }
-            writer.add_block(counted.get(index).copied().unwrap_or(0));
+            writer.add_block(0);
             before = Some(writer.end(cap.is_some()));
         }
         Some(RequestLayout(layout))

@@ -54,17 +54,12 @@ pub(crate) struct ScriptReply {
     integers: SmallVec<[i64; 4]>,
 }
 
-/// What the script says of the block of a key.
+/// The block of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BlockReply {
-    /// It is not blocked, and so many count towards the next block.
-    Counted(u32),
-    /// It is blocked.
-    Blocked {
-        block: ActiveBlock,
-        /// Whether the block has begun with this check.
-        began: bool,
-    },
+pub(crate) struct BlockReply {
+    pub(crate) block: ActiveBlock,
+    /// Whether the block has begun with this check.
+    pub(crate) began: bool,
 }
 
 /// Whether a check made a key.
@@ -97,18 +92,16 @@ impl ScriptReply {
         self.integers.is_empty()
     }
 
-    /// What the script says of the block of the check at a place.
+    /// The block that denies the check at a place, if one does.
     pub(crate) fn block(&self, place: u16) -> Option<BlockReply> {
         let [micros, number, _] = self.of(place + 1)?;
-        Some(match u32::try_from(number) {
-            Ok(counted) => BlockReply::Counted(counted),
-            Err(_) => BlockReply::Blocked {
-                block: ActiveBlock {
-                    micros: u64::try_from(micros).ok()?,
-                    level: u8::try_from(number.unsigned_abs() / 2).ok()?,
-                },
-                began: number % 2 != 0,
+        // Otherwise so many count towards the next one.
+        (number < 0).then_some(BlockReply {
+            block: ActiveBlock {
+                micros: u64::try_from(micros).ok()?,
+                level: u8::try_from(number.unsigned_abs() / 2).ok()?,
             },
+            began: number % 2 != 0,
         })
     }
 
@@ -181,10 +174,7 @@ impl ScriptReply {
         mut answer: Assessment,
         rules: &RuleSet,
     ) -> Verdict {
-        let block = match self.block_of(sent) {
-            Some(BlockReply::Blocked { block, .. }) => Some(block),
-            _ => None,
-        };
+        let block = self.block_of(sent).map(|reply| reply.block);
         let of = usize::from(check.rule());
         let rule = &rules.rules()[of];
         // A threshold reads the state of a rule that may owe.

@@ -23,7 +23,7 @@ use crate::{
     script::{
         args::{Operation, ScriptCall},
         call::{RequestLayout, SentCheck},
-        reply::{BlockReply, NewKey, ScriptReply},
+        reply::{NewKey, ScriptReply},
     },
     store::{
         context::SentCall,
@@ -323,7 +323,6 @@ impl QueryLayout {
         let returned = returned.collect();
         let reports = query.reports.iter();
         let reports = reports.map(|check| call.debit(encoder, check)).collect();
-        call.counted = query.counted.iter().copied().collect();
         let checks = add_checks(context, call, query, slots);
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotSent)?;
@@ -376,18 +375,11 @@ impl QueryLayout {
             }
         }
         if context.rules.has_blocks() {
-            let blocks = query.checks.iter().zip(self.checks.iter());
-            let blocks = blocks.map(|(check, sent)| {
-                let block = sent.and_then(|sent| reply.block_of(sent));
-                if sent.is_some_and(|sent| sent.is_first) {
-                    report_block(&context.rules, check, block);
+            for (check, sent) in query.checks.iter().zip(self.checks.iter()) {
+                if let Some(sent) = sent.filter(|sent| sent.is_first) {
+                    report_block(&context.rules, check, reply.block_of(sent));
                 }
-                match block {
-                    Some(BlockReply::Counted(counted)) => counted,
-                    _ => 0,
-                }
-            });
-            decoded.counted = blocks.collect();
+            }
         }
         let reports = self.reports.iter().map(|place| reply.report(*place));
         decoded.reports = reports.collect();

@@ -31,7 +31,7 @@ use crate::{
 
 /// Tells operators of a block that has begun with this check.
 pub(super) fn report_block(rules: &RuleSet, check: &Check, reply: Option<BlockReply>) {
-    if let Some(BlockReply::Blocked { block, began: true }) = reply
+    if let Some(BlockReply { block, began: true }) = reply
         && let Some(rule) = rules.rules().get(usize::from(check.rule()))
     {
         block_began(rule, check.key(), block);

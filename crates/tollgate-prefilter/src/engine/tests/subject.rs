@@ -148,10 +148,7 @@ impl Subject {
     pub(super) fn known_of(&self, check: Check, answer: Assessment, grant: Option<Grant>) {
         let check = [check];
         let _ = self.decided(&check, answer);
-        let Some(grant) = grant else {
-            let _ = self.decided(&check, answer);
-            return;
-        };
+        let Some(grant) = grant else { return };
         for _ in 0..100 {
             let query = self.query(&check);
             let is_wanted = !query.leases.is_empty();
