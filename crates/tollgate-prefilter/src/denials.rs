@@ -18,7 +18,7 @@ use tollgate_core::{
     algorithm::{Algorithm, Assessment, DenyBound, Gcra},
 };
 
-use crate::{lease::terms::LeaseTerms, table::DenialWords};
+use crate::table::DenialWords;
 
 /// For how long a bound is believed: 1 s. A client that is over its limit costs Redis one call in that time.
 pub(crate) const TRUST: Tick = 1_000_000;
@@ -109,31 +109,6 @@ impl Denials {
             }
             Self::None => None,
         }
-    }
-
-    /// What a scheduled lease of `units` teaches whose first units are refilled `after` µs from the reply: until all of it has been
-    /// refilled, nothing else fits.
-    pub(crate) fn learn_scheduled(
-        &self,
-        terms: &LeaseTerms,
-        sent: Tick,
-        now: Tick,
-        units: u64,
-        after: Tick,
-    ) -> Option<DenialWords> {
-        let (Self::Bucket { fill, .. }, Some(schedule)) = (self, &terms.schedule) else {
-            return None;
-        };
-        // Both were rounded up. Without an overdraft fewer than eight units were left, which were granted first.
-        let units = match after {
-            0 => units.saturating_sub(8),
-            _ => units,
-        };
-        let overdraft = after.saturating_sub(1) + schedule.span(units).saturating_sub(1);
-        let answer = Assessment::new(false, 0, fill.saturating_add(overdraft), Retry::Unknown);
-        let verdict = Verdict::new(0, 0, answer, Source::Store);
-        // The cost counts only where it is known when it fits.
-        self.learn(sent, now, 1, &verdict)
     }
 
     /// What a denial by the store teaches of a query that was sent at `sent` and answered at `now`, if anything.

@@ -127,14 +127,10 @@ impl Concurrent {
 
     /// When `cost` slots fit, or one, if `free` are: as if slots came back evenly.
     fn retry(&self, cost: u64, free: u64) -> Retry {
-        match cost.max(1).saturating_sub(free) {
-            0 => Retry::Now,
-            lacks => self.retry_without(cost, lacks),
+        let lacks = cost.max(1).saturating_sub(free);
+        if lacks == 0 {
+            return Retry::Now;
         }
-    }
-
-    /// The same where `lacks` of them are not free.
-    fn retry_without(&self, cost: u64, lacks: u64) -> Retry {
         if cost > self.limit {
             return Retry::Never;
         }

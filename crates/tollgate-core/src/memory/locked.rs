@@ -233,21 +233,15 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         }
         let fresh = A::State::default();
         let state = entry.as_ref().map_or(&fresh, |entry| &entry.state);
-        if A::HAS_HEAP {
+        if A::HAS_HEAP || A::HOLDS_SLOTS {
             if plan.quota.is_ahead(state, now) {
                 return None;
             }
             let answer = plan.quota.assess(state, now, cost);
             let taken = answer.fits.then(|| then(answer))??;
-            *slots = self.take(key, plan, now, cost);
-            return Some(taken);
-        }
-        if A::HOLDS_SLOTS {
-            let answer = plan.quota.assess(state, now, cost);
-            let taken = answer.fits.then(|| then(answer))??;
-            // Denials for want of slots are not remembered.
             *slots = match entry {
-                Some(entry) if cost > 0 => A::hold(&mut entry.state, key, cost),
+                // Denials for want of slots are not remembered.
+                Some(entry) if A::HOLDS_SLOTS && cost > 0 => A::hold(&mut entry.state, key, cost),
                 _ => self.take(key, plan, now, cost),
             };
             return Some(taken);
@@ -284,7 +278,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
 
     /// After a denial: repairs a state that lies in the future, and fills the deny cache if `is_cached`.
     pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, is_cached: bool) {
-        let Some(entry) = self.shard.find_written_under(plan, key) else {
+        let Some(Some(entry)) = self.shard.find_unless_of_another(plan, key) else {
             self.denied_by_another(key, plan, now);
             return;
         };

@@ -241,15 +241,6 @@ impl<A: Algorithm> Shard<A> {
         }
     }
 
-    /// The entry of `key`, if it was written under this quota.
-    pub(super) fn find_written_under(
-        &mut self,
-        plan: &Plan<A>,
-        key: Fingerprint,
-    ) -> Option<&mut Entry<A::State>> {
-        self.find_unless_of_another(plan, key)?
-    }
-
     /// Changes the state of `key`, which is of `plan` from now on, and keeps to the bound.
     pub(super) fn update(
         &mut self,

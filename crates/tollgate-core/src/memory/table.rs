@@ -36,10 +36,8 @@ pub(super) type ShardSides = Vec<Option<Box<SideTables>>>;
 
 /// A table of any algorithm.
 pub(super) trait AnyTable: Any + Send + Sync {
-    fn has_slots_in_use(&self) -> bool;
-
-    /// What there is of a table that nothing is bound to. Expired states go.
-    fn unused(&self, now: Tick) -> Unused;
+    /// What there is of a table that nothing is bound to. Expired states go. `None`: requests that run hold slots of it.
+    fn unused(&self, now: Tick) -> Option<Unused>;
 
     /// What its clients have used, for the table of another algorithm.
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
@@ -144,15 +142,7 @@ const SAMPLE: usize = 32;
 const PARTS: u64 = 1 << 10;
 
 impl<A: Algorithm> AnyTable for Table<A> {
-    fn has_slots_in_use(&self) -> bool {
-        let is_in_use = |place: &Place<A>| {
-            let shard = lock(&place.shard);
-            shard.iter().any(|entry| shard.fresh_at(entry) == Tick::MAX)
-        };
-        A::HOLDS_SLOTS && self.shards.iter().any(is_in_use)
-    }
-
-    fn unused(&self, now: Tick) -> Unused {
+    fn unused(&self, now: Tick) -> Option<Unused> {
         let (mut fresh_at, mut bytes) = (0, size_of_val(&*self.shards));
         for place in &self.shards {
             let mut shard = lock(&place.shard);
@@ -160,7 +150,8 @@ impl<A: Algorithm> AnyTable for Table<A> {
             fresh_at = shard.fresh_after().max(fresh_at);
             bytes += shard.all_bytes();
         }
-        Unused { fresh_at, bytes }
+        let is_in_use = A::HOLDS_SLOTS && fresh_at == Tick::MAX;
+        (!is_in_use).then_some(Unused { fresh_at, bytes })
     }
 
     fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits> {

@@ -80,11 +80,10 @@ impl Tables {
     fn forget_unused_of(&self, tables: &mut HashMap<TableName, NamedTable>) {
         let now = self.clock.now();
         tables.retain(|_, it| {
-            if Arc::strong_count(&it.table) > 1 || it.table.has_slots_in_use() {
-                return true;
+            if Arc::strong_count(&it.table) == 1 && it.unused.is_none() {
+                it.unused = it.table.unused(now);
             }
-            let unused = it.unused.get_or_insert_with(|| it.table.unused(now));
-            unused.fresh_at > now
+            it.unused.is_none_or(|unused| unused.fresh_at > now)
         });
         let unused = tables.iter();
         let unused = unused.filter_map(|(name, it)| Some((it.unused?, name.clone())));

@@ -1,9 +1,6 @@
 //! What a process decides locally in front of a shared store.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use tollgate_core::{Quota, Rule, Tick};
 
@@ -36,7 +33,7 @@ pub struct Engine {
     /// Read from before reports are taken until they are sent.
     pub(crate) sending: RwLock<()>,
     /// By the names of rules.
-    limits: Mutex<HashMap<Arc<str>, Vec<Weak<Limit>>>>,
+    limits: Mutex<HashMap<Arc<str>, Vec<Arc<Limit>>>>,
     next_id: AtomicU32,
 }
 
@@ -139,13 +136,13 @@ impl Engine {
     pub(crate) fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
         let mut limits = lock(&self.limits);
         let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
-        let mut known = of_name.iter().filter_map(Weak::upgrade);
+        let mut known = of_name.iter();
         let known = known.find(|limit| limit.is_of(rule, &quota, &effective));
-        let limit = known.unwrap_or_else(|| {
+        let limit = known.cloned().unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let limit = Arc::new(Limit::new(id, rule, quota, effective));
-            of_name.push(Arc::downgrade(&limit));
+            of_name.push(Arc::clone(&limit));
             limit
         });
         limit.bind();
@@ -153,15 +150,15 @@ impl Engine {
     }
 
     /// A retired rule set is gone. Unreported units under limits that no other rule set has are lost.
-    pub(crate) fn unbind<'a>(&self, limits: impl Iterator<Item = (&'a Arc<str>, &'a Arc<Limit>)>) {
+    pub(crate) fn unbind(&self, names: impl Iterator<Item = Arc<str>>) {
         let mut lost = 0;
         let mut by_name = lock(&self.limits);
-        for (name, limit) in limits.filter(|(_, limit)| limit.unbind()) {
-            lost += self.give_up(limit);
-            if let Some(of_name) = by_name.get_mut(name) {
-                of_name.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(limit)));
+        for name in names {
+            if let Some(of_name) = by_name.get_mut(&name) {
+                let unused = of_name.extract_if(.., |limit| Arc::strong_count(limit) == 1);
+                lost += unused.map(|limit| self.give_up(&limit)).sum::<u64>();
                 if of_name.is_empty() {
-                    by_name.remove(name);
+                    by_name.remove(&name);
                 }
             }
         }

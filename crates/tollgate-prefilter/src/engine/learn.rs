@@ -138,14 +138,6 @@ impl Query {
             lease.left = lease.left.saturating_sub(granted);
             lease.holder.on_granted((sent, now), at, grant, terms)
         });
-        if let Some(Grant::Scheduled { units, after }) = grant
-            && let Some(words) = limit
-                .denials
-                .learn_scheduled(terms, sent, now, units, after)
-        {
-            let at = limit.at(check.key());
-            bound.engine.keys.learn(at, limit.id, words, false);
-        }
         // What is left of a lease of the window before goes back, if it still weighs.
         if let Some(left) = left.flatten()
             && limit.windows.is_some_and(|windows| windows.slide())

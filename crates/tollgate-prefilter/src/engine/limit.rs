@@ -44,8 +44,6 @@ pub(crate) struct Limit {
     visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
     in_use: AtomicUsize,
-    /// How many rule sets have it, in use or retired.
-    bound: AtomicUsize,
 }
 
 impl Limit {
@@ -72,7 +70,6 @@ impl Limit {
             has_listed: AtomicBool::new(false),
             visiting: Mutex::new(()),
             in_use: AtomicUsize::new(0),
-            bound: AtomicUsize::new(0),
         }
     }
 
@@ -130,17 +127,11 @@ impl Limit {
     /// A rule set that has it is in use from now on.
     pub(crate) fn bind(&self) {
         self.in_use.fetch_add(1, Ordering::SeqCst);
-        self.bound.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A rule set that has it is no longer in use.
     pub(crate) fn retire(&self) {
         self.in_use.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// A rule set that had it, and was retired, is gone. Whether it was the last.
-    pub(crate) fn unbind(&self) -> bool {
-        self.bound.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     pub(crate) fn is_in_use(&self) -> bool {

@@ -165,10 +165,10 @@ pub(crate) fn has_twins(checks: &[Check]) -> bool {
 impl Drop for LocalRules {
     fn drop(&mut self) {
         self.set_retired();
-        let name = |rule: u16| self.rules.rules()[usize::from(rule)].shared_name();
-        let limits = self.limits();
-        let limits = limits.map(|(rule, _, limit)| (name(rule), limit));
-        self.engine.unbind(limits);
+        drop(std::mem::take(&mut self.limits));
+        let rules = self.rules.rules().iter();
+        self.engine
+            .unbind(rules.map(|rule| Arc::clone(rule.shared_name())));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Source, Tick,
+    Check, Decision, Outcome, Tick,
     store::{Checks, Hold},
 };
 
@@ -12,7 +12,7 @@ use crate::{
     engine::{
         engine::{Engine, EngineEvent, SentAt},
         local_rules::{LocalRules, has_twins},
-        request::{IndexSet, NoReply, Request, Settlements, keep_abandoned, taken_by},
+        request::{IndexSet, NoReply, Request, Settlements, taken_by},
     },
     lease::terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease},
     sync::{RwLockReadGuard, read},
@@ -40,7 +40,6 @@ pub struct Query {
     request: Option<Box<Request>>,
     /// Leases that go back, after earlier steps.
     pub(crate) returned: Vec<Self>,
-    is_abandoned: bool,
 }
 
 /// What a query is for.
@@ -126,7 +125,6 @@ impl Query {
             sent: None,
             request: None,
             returned: Vec::new(),
-            is_abandoned: false,
         }
     }
 
@@ -249,13 +247,6 @@ impl Query {
         let (bound, takes) = (Arc::clone(&self.bound), self.takes());
         let mut settle = Settlements::new();
         let mut decision = self.learn(reply, now);
-        if self.is_abandoned && takes && decision.is_allowed() {
-            let taken = self.taken(&decision).into_iter();
-            settle = taken
-                .filter(|hold| hold.source == Source::Store)
-                .filter_map(|hold| keep_abandoned(&bound, &hold, now))
-                .collect();
-        }
         if let Some(request) = &mut self.request {
             request.on_decision(&decision, takes);
             if self.begin_step() {
@@ -284,10 +275,9 @@ impl Query {
     }
 
     /// No request waits for it any more, and the decision will be dropped. What this process has spent for the request is
-    /// given back.
+    /// given back. What the store takes for it stays taken.
     ///
-    /// Returns the query if its reply still has to be [processed](Self::finish): it reports units, is about a lease, or takes
-    /// units of a window that can be leased, which stay in this process.
+    /// Returns the query if its reply still has to be [processed](Self::finish): it reports units, or is about a lease.
     pub fn abandon(mut self, now: Tick) -> (Option<Self>, FollowUp) {
         let bound = Arc::clone(&self.bound);
         let mut follow_up = FollowUp {
@@ -296,19 +286,9 @@ impl Query {
         };
         if let Some(request) = self.request.take() {
             follow_up.settle = request.release_local(&bound, now);
-            let taken = request.taken(&bound);
-            let kept = taken.filter_map(|hold| keep_abandoned(&bound, &hold, now));
-            follow_up.settle.extend(kept);
         }
         follow_up.queries.extend(bound.retired_leases(now));
-        self.is_abandoned = true;
-        let takes_windows = |check: &Check| {
-            let limit = bound.limit(check);
-            limit.is_some_and(|limit| limit.windows.is_some())
-        };
-        let is_needed = self.sent.is_some()
-            && (self.is_about_leases_or_reports()
-                || self.takes() && self.checks.iter().any(takes_windows));
+        let is_needed = self.sent.is_some() && self.is_about_leases_or_reports();
         (is_needed.then_some(self), follow_up)
     }
 

@@ -152,16 +152,11 @@ impl Request {
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
     pub(crate) fn cancel(&self, bound: &LocalRules, settlements: &mut Settlements) {
-        for hold in self.taken(bound) {
+        let indices = self.taken.iter().map(|index| usize::from(*index));
+        for hold in indices.filter_map(|index| self.hold(bound, index)) {
             bound.unlearn(&hold.check);
             settlements.push((hold, Settlement::Cancel));
         }
-    }
-
-    /// What the store has taken for it.
-    pub(crate) fn taken<'a>(&'a self, bound: &'a LocalRules) -> impl Iterator<Item = Hold> + 'a {
-        let indices = self.taken.iter().map(|index| usize::from(*index));
-        indices.filter_map(|index| self.hold(bound, index))
     }
 
     /// The request is not admitted: units that this process has reserved for it go back to where they came from. Returns what the
@@ -315,22 +310,6 @@ pub(crate) fn give_back(
         bound.engine.wait_for_reports();
     }
     (rest > 0).then(|| (as_counted(limit, hold), Settlement::Refund(rest)))
-}
-
-/// Units of a window that can be leased, which the store has taken for an abandoned request, stay in this process. Returns
-/// what the store has to refund of them.
-pub(crate) fn keep_abandoned(
-    bound: &LocalRules,
-    hold: &Hold,
-    now: Tick,
-) -> Option<(Hold, Settlement)> {
-    let limit = bound.limit(&hold.check);
-    // The units of an id stay taken: its next request costs nothing.
-    limit.filter(|limit| limit.windows.is_some() && !hold.check.has_id())?;
-    let mut hold = *hold;
-    hold.source = Source::Lease;
-    let spent = bound.engine.store_time.local(hold.taken.at);
-    give_back(bound, &hold, now, spent, hold.check.cost())
 }
 
 /// A hold of units that were spent locally, as the store has counted them: when it granted the lease, or with a report.

@@ -381,8 +381,8 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        // Of local usage nothing comes back to a process for an abandoned request.
-        if message.is_abandoned && !self.world.is_leased() {
+        // Nothing comes back to a process for an abandoned request.
+        if message.is_abandoned {
             self.reference.lose(now, std::mem::take(&mut message.taken));
         }
         match message.waits {
@@ -497,9 +497,7 @@ impl<'a> Run<'a> {
             unreachable!("a request waits");
         };
         message.is_abandoned = true;
-        if let Some(request) = message.request.take()
-            && !self.world.is_leased()
-        {
+        if let Some(request) = message.request.take() {
             let request = &self.requests[request];
             self.reference.lose(request.decided, request.taken_before);
         }
@@ -508,18 +506,10 @@ impl<'a> Run<'a> {
         if let Some(query) = query {
             message.waits = Waits::Query(Box::new(query));
         }
-        let message = &self.messages[index];
-        let takes_of_window = self.world.is_leased() && self.world.is_window() && message.checks(0);
-        let is_heard = message.is_query() || !takes_of_window;
-        let says = || "what is taken for an abandoned request stays in the process".into();
-        self.must(is_heard, says);
         let message = &mut self.messages[index];
         if message.is_executed {
-            let is_lost = !self.world.is_leased() || matches!(message.waits, Waits::NoProcess);
-            if is_lost {
-                let units = std::mem::take(&mut message.taken);
-                self.reference.lose(message.executed, units);
-            }
+            let units = std::mem::take(&mut message.taken);
+            self.reference.lose(message.executed, units);
             if matches!(message.waits, Waits::NoProcess) {
                 self.messages.remove(index);
             }

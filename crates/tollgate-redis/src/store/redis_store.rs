@@ -211,21 +211,18 @@ pub(super) mod tests {
         let bound =
             RedisRuleStore::new(shared, None, Arc::new(rules)).expect("a store for the rule");
         let check = Check::new(0, Fingerprint::from_bits(7), 5);
-        // Redis has replied twice: nothing is kept of a key that was seen once.
-        for _ in 0..2 {
-            let now = bound.context().now();
-            let Begin::Query(mut query) = bound.context().local.begin(&[check], now) else {
-                panic!("nothing is known of the key");
-            };
-            drop(store.shared.engine.fill(&mut query, now));
-            let answer = Assessment::new(true, 50, 1_000_000, Retry::Now);
-            let verdict = Verdict::new(0, 0, answer, Source::Store);
-            let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
-            let Next::Done(done) = query.finish(Ok(reply), now) else {
-                panic!("there is one rule");
-            };
-            assert!(done.follow_up.is_empty());
-        }
+        let now = bound.context().now();
+        let Begin::Query(mut query) = bound.context().local.begin(&[check], now) else {
+            panic!("nothing is known of the key");
+        };
+        drop(store.shared.engine.fill(&mut query, now));
+        let answer = Assessment::new(true, 50, 1_000_000, Retry::Now);
+        let verdict = Verdict::new(0, 0, answer, Source::Store);
+        let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
+        let Next::Done(done) = query.finish(Ok(reply), now) else {
+            panic!("there is one rule");
+        };
+        assert!(done.follow_up.is_empty());
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         bound

@@ -64,7 +64,8 @@ fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
             }
             1 => shard.sweep(below(40) as usize, now),
             2 => {
-                let found = shard.find_written_under(&plans[plan], key(n));
+                let found = shard.find_unless_of_another(&plans[plan], key(n));
+                let found = found.flatten();
                 let there = model.get(&n).filter(|(by, _)| *by == plan);
                 assert_eq!(found.is_some(), there.is_some());
             }

@@ -1,7 +1,7 @@
 //! The deny cache.
 
 use tollgate_core::{
-    Check, Consistency, LeaseShare, MINUTE, Quota, Retry, Rule,
+    Check, Consistency, MINUTE, Quota, Retry, Rule,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
@@ -29,9 +29,9 @@ fn admitted_and_denied() -> (Subject, Hold) {
 
 /// Two rules whose states lie in two places. The store has taken three units of the first, a window, for a request whose second
 /// place is queried. Since then it has denied another request of the key.
-fn denied_between_two_steps(consistency: Consistency) -> (Subject, Query) {
+fn denied_between_two_steps() -> (Subject, Query) {
     let rules = [
-        Rule::new("rule", Quota::fixed_window(1_000, MINUTE)).consistency(consistency),
+        Rule::new("rule", Quota::fixed_window(1_000, MINUTE)),
         Rule::new("other", Quota::gcra(10, MINUTE)),
     ];
     let subject = Subject::on(BY_KEY, rules);
@@ -124,18 +124,8 @@ fn a_cached_denial_is_forgotten_when_a_reset_begins_and_when_it_ends() {
 }
 
 #[test]
-fn a_cached_denial_is_forgotten_when_an_abandoned_request_leaves_its_units_in_the_process() {
-    let leased = Consistency::Leased {
-        share: LeaseShare::percent(50),
-    };
-    let (subject, query) = denied_between_two_steps(leased);
-    drop(query.abandon(subject.now()));
-    assert!(!subject.is_local(&large()));
-}
-
-#[test]
 fn a_cached_denial_is_forgotten_when_another_place_denies_and_the_units_go_back() {
-    let (subject, query) = denied_between_two_steps(Consistency::Exact);
+    let (subject, query) = denied_between_two_steps();
     let done = subject.finish(query, denied(60_000_000, 10_000), None);
     assert!(matches!(
         done.follow_up.settle[..],

@@ -7,7 +7,7 @@ use tollgate_core::{
 use crate::{
     Grant, NoReply,
     engine::tests::subject::{
-        LEASED, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
+        LEASED, Subject, WAY, denied, done, fits, key, leased_bucket, one, receipt, tracked,
     },
 };
 
@@ -18,13 +18,16 @@ fn a_process_with_a_scheduled_lease_does_not_ask_and_says_when_its_units_are_due
         after: 500_000,
     };
     let subject = leased_bucket(Some(scheduled));
+    // The bucket is overdrawn by the lease.
+    let _ = subject.decided(&[one()], denied(60_600_000, 610_000));
     let decision = subject.decide(&[one()]);
     // A thousandth later than by the store's clock.
-    assert_eq!(decision.retry(), Retry::after_micros(500_500 + 10_010));
+    let due = 500_500 + 10_010 - 2 * WAY;
+    assert_eq!(decision.retry(), Retry::after_micros(due));
     let usage = subject.engine.usage(subject.now());
     let keys = (usage.scheduled_keys, usage.leased_keys, usage.keys);
     assert_eq!((keys, usage.units_on_lease), ((1, 0, 1), 8));
-    subject.advance(510_510);
+    subject.advance(due);
     for outcome in [Outcome::Allow, Outcome::Deny] {
         assert_eq!(subject.decide(&[one()]).outcome(), outcome);
     }
@@ -120,6 +123,7 @@ fn a_denied_exact_check_is_denied_again_without_a_query_although_there_is_a_leas
         after: 500_000,
     };
     let subject = leased_bucket(Some(scheduled));
+    let _ = subject.decided(&[exact()], denied(60_600_000, 610_000));
     let retry = |check| subject.decide(&[check]).retry();
     assert_ne!(retry(exact()), retry(one()));
 }
