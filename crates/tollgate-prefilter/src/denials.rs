@@ -143,7 +143,7 @@ impl Denials {
     }
 }
 
-/// The same denial by a bound that is so much later, where nothing is left anyway.
+/// The same denial by a bound that is so many µs later, where nothing is left anyway.
 fn later(denied: Assessment, late: Tick) -> Assessment {
     let mut later = denied;
     later.reset_after = denied.reset_after.saturating_add(late);
@@ -175,32 +175,15 @@ fn assess(
         return quota.deny_by(DenyBound(until, rest), now, cost);
     }
     let empty = quota.deny_by(DenyBound(until - overdraft, 0), now, cost)?;
-    let retry = match empty.retry {
-        Retry::After(wait) => Retry::after_micros(
-            overdraft.saturating_add(wait.as_micros().try_into().unwrap_or(u64::MAX)),
-        ),
-        other => other,
-    };
-    let reset_after = empty.reset_after.saturating_add(overdraft);
-    Some(Assessment::new(
-        empty.fits,
-        empty.remaining,
-        reset_after,
-        retry,
-    ))
+    Some(later(empty, overdraft))
 }
 
 fn denial(remaining: u64, wait: Tick, never: bool) -> Assessment {
-    Assessment::new(
-        false,
-        remaining,
-        wait,
-        if never {
-            Retry::Never
-        } else {
-            Retry::after_micros(wait)
-        },
-    )
+    let retry = match never {
+        true => Retry::Never,
+        false => Retry::after_micros(wait),
+    };
+    Assessment::new(false, remaining, wait, retry)
 }
 
 // What a process knows of a key that is blocked. A block is believed for a second, so that a reset is seen. While the store does not

@@ -181,7 +181,7 @@ impl Gcra {
             return None;
         }
         let patience = self.parts(patience).min(self.reach - self.tolerance);
-        let lacks = (ahead + self.span_of(cost)).saturating_sub(self.tolerance);
+        let lacks = self.lacks(state, now, cost);
         if cost <= self.burst && lacks <= patience {
             return None;
         }
@@ -382,10 +382,7 @@ impl Gcra {
             fits,
             remaining: left / self.numerator,
             reset_after: whole + u64::from(rest > 0),
-            retry: match span.saturating_sub(left) {
-                0 => Retry::Now,
-                lacks => Retry::after_micros(self.micros(lacks.into())),
-            },
+            retry: self.wait(span.into(), left.into()),
         };
         Some((after, answer))
     }

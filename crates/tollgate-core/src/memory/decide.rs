@@ -236,8 +236,11 @@ impl MemoryRuleStore {
         let mut place = None;
         with_step!(self, step, locks, (rule, locked, plan) => {
             // A shadow is decided at the instant of the others, and never moves it.
-            step.set_fits(instant.start <= start.start);
-            if instant.start <= start.start {
+            let starts = instant.start <= start.start;
+            if let Some(answer) = &mut step.answer {
+                answer.fits = starts;
+            }
+            if starts {
                 let check = step.check;
                 let taken = locked.take_from(check.key(), &plan, now, start, check.cost());
                 if let Some((before, then)) = taken {
@@ -308,12 +311,6 @@ impl CheckStep {
     /// Whether its units fit; `None` where another check stands for it, or nothing is decided.
     fn fits(&self) -> Option<bool> {
         Some(self.answer?.fits)
-    }
-
-    fn set_fits(&mut self, fits: bool) {
-        if let Some(answer) = &mut self.answer {
-            answer.fits = fits;
-        }
     }
 
     fn is_denied(&self) -> bool {

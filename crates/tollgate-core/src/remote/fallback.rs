@@ -284,10 +284,7 @@ impl Fallback {
         };
         let (shares, instances) = self.shares(store);
         self.begin(&*shares, instances, check);
-        let looked = shares.peek(&[check.with_cost(0)]).ready();
-        let verdict = looked.and_then(|looked| looked.verdicts().first().copied());
-        let share = shares.rules().rules().get(index);
-        let Some((verdict, share)) = verdict.filter(Verdict::has_numbers).zip(share) else {
+        let Some((verdict, share)) = look(&*shares, check) else {
             return units;
         };
         let room = (verdict.remaining() + share.debt_of()).saturating_sub(verdict.debt());
@@ -299,16 +296,9 @@ impl Fallback {
 /// Takes what the state of `check` in this process lacks to `used` units, as far as they are there. If more was taken, nothing is given
 /// back.
 pub(crate) fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
-    let looked = shares.peek(&[check.with_cost(0)]).ready();
-    let Some(verdict) = looked.as_ref().and_then(|looked| looked.verdicts().first()) else {
+    let Some((verdict, rule)) = look(shares, check) else {
         return;
     };
-    let Some(rule) = shares.rules().rules().get(verdict.rule()) else {
-        return;
-    };
-    if !verdict.has_numbers() {
-        return;
-    }
     let limit = rule.quota_under(verdict.plan()).limit();
     let counted = limit.saturating_sub(verdict.remaining()) + verdict.debt();
     let lacks = used.saturating_sub(counted);
@@ -318,6 +308,13 @@ pub(crate) fn begin_with(shares: &dyn RuleStore, check: &Check, used: u64) {
             Settlement::Charge(lacks),
         );
     }
+}
+
+/// What is left of the state of `check` in this process, and its rule.
+fn look<'a>(shares: &'a dyn RuleStore, check: &Check) -> Option<(Verdict, &'a Rule)> {
+    let looked = shares.peek(&[check.with_cost(0)]).ready()?;
+    let verdict = *looked.verdicts().first().filter(|it| it.has_numbers())?;
+    Some((verdict, shares.rules().rules().get(verdict.rule())?))
 }
 
 /// A charge does not look at when units were taken.

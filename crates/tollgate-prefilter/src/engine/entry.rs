@@ -143,13 +143,8 @@ impl Usage {
             return None;
         }
         self.uses(now, cost, terms);
-        let fresh_after = self.fresh_at.saturating_sub(now);
-        Some(Assessment::new(
-            true,
-            self.counted.left(),
-            fresh_after,
-            Retry::Now,
-        ))
+        let (left, fresh_after) = (self.counted.left(), self.fresh_at.saturating_sub(now));
+        Some(Assessment::new(true, left, fresh_after, Retry::Now))
     }
 
     /// Puts the unreported units into a report; 0: there are none.

@@ -324,13 +324,8 @@ impl LocalRules {
             Effective::Exact(_) => return None,
         };
         if answer.remaining < cost {
-            let due = self.due_after(check, now);
-            answer.retry = wait(
-                limit,
-                self.engine.store_now(now),
-                (cost, answer.remaining),
-                due,
-            );
+            let (at, due) = (self.engine.store_now(now), self.due_after(check, now));
+            answer.retry = wait(limit, at, (cost, answer.remaining), due);
         }
         Some(Verdict::new(check.rule(), check.plan(), answer, source))
     }
