@@ -313,15 +313,9 @@ impl Replacement {
         &self.limiters
     }
 
-    /// Puts the new rules in force: used units are carried over, and the replaced
-    /// limiters no longer hold their names. Those limiters may still be asked, and their tickets settled.
+    /// Puts the new rules in force: the replaced limiters no longer hold their names. Those limiters may still be asked, and their tickets settled.
     #[must_use = "the rules are in use for as long as their limiters live"]
     pub fn commit(self) -> Vec<Limiter> {
-        for new in &self.limiters {
-            for old in &self.replaced {
-                new.rule_store().carry_over(old.rules());
-            }
-        }
         for old in &self.replaced {
             old.retire();
         }

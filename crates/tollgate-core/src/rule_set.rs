@@ -3,7 +3,6 @@
 use std::{collections::HashMap, fmt, iter, sync::Arc};
 
 use crate::{
-    algorithm_kind::AlgorithmKind,
     check::Check,
     error::{RuleError, RuleErrorKind},
     quota::Quota,
@@ -324,12 +323,8 @@ fn write_change(f: &mut fmt::Formatter<'_>, before: &Rule, after: &Rule) -> fmt:
     f.write_str(match (before.state_machine(), after.state_machine()) {
         (None, _) | (_, None) => "",
         (old, new) if old == new => ", used units are kept",
-        // A slot is of a request that runs, and nothing else becomes one.
-        (Some(AlgorithmKind::Concurrent), _) | (_, Some(AlgorithmKind::Concurrent)) => {
-            ", all begin anew"
-        }
-        // On Redis a state is found by its state machine.
-        _ => ", used units are kept in memory; on Redis all begin anew",
+        // A state is found by its state machine.
+        _ => ", all begin anew",
     })
 }
 
@@ -580,9 +575,7 @@ mod tests {
         );
         assert_eq!(
             changes(rule(slow), rule(Quota::sliding_log(60, MINUTE))),
-            [
-                "api: gcra 60/min → sliding_log 60/min, used units are kept in memory; on Redis all begin anew"
-            ]
+            ["api: gcra 60/min → sliding_log 60/min, all begin anew"]
         );
         assert_eq!(
             changes(rule(slow), rule(Quota::concurrent(3))),

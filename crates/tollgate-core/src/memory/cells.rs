@@ -44,12 +44,6 @@ impl<S> Entry<S> {
         self.low == low(key) && self.high_and_quota & !QUOTA == high(key)
     }
 
-    /// The key, as far as it is the identity.
-    pub(super) fn key(&self) -> Fingerprint {
-        let high = self.high_and_quota & !(QUOTA | IN_USE);
-        Fingerprint::from_bits(u128::from(high) << 64 | u128::from(self.low))
-    }
-
     #[inline]
     fn in_use(&self) -> bool {
         self.high_and_quota != 0

@@ -7,7 +7,7 @@ use crate::{
     rule::{Mode, Rule},
     time::micros,
 };
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 /// A quota made ready.
 #[derive(Clone)]
@@ -32,23 +32,14 @@ pub(super) struct Plan<A> {
 impl<A: Algorithm> Plan<A> {
     /// A quota of this rule. `None` if it is of another algorithm or not valid.
     pub(super) fn of_rule(given: &Quota, rule: &Rule, hasher: &Hasher) -> Option<Self> {
-        let plan = Self::new(given, rule.at_most_wait(), rule.debt_of(), hasher)?;
-        let (blocks, has_credits) = (rule.block_setting().is_some(), rule.has_credits());
-        Some(Self {
-            denial_id: plan.id ^ u64::from(blocks) << 1 ^ u64::from(has_credits),
-            is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
-            ..plan
-        })
-    }
-
-    /// `wait` is how long requests wait for it at most, `debt` how many units may be owed.
-    pub(super) fn new(
-        given: &Quota,
-        wait: Option<Duration>,
-        debt: u64,
-        hasher: &Hasher,
-    ) -> Option<Self> {
-        let quota: A = counted(given, wait, debt)?;
+        let (wait, debt) = (rule.at_most_wait(), rule.debt_of());
+        let mut quota = A::new(given)?;
+        if let Some(at_most) = wait {
+            quota = quota.waiting(at_most);
+        }
+        if debt > 0 {
+            quota = quota.with_debt(debt);
+        }
         let at_most = wait.filter(|_| quota.waits()).map_or(0, micros);
         // Everything taken at the start of a window.
         let mut full = A::State::default();
@@ -58,30 +49,18 @@ impl<A: Algorithm> Plan<A> {
             true => 1,
             false => hasher.quota_id(given, at_most, debt),
         };
+        let (blocks, has_credits) = (rule.block_setting().is_some(), rule.has_credits());
         Some(Self {
             id,
-            denial_id: id,
+            denial_id: id ^ u64::from(blocks) << 1 ^ u64::from(has_credits),
             limit: given.limit(),
             longest_reset: quota.fresh_at(&full).saturating_add(at_most),
             quota,
             at_most,
             debt,
-            is_threshold: false,
+            is_threshold: matches!(rule.mode(), Mode::Threshold { .. }),
         })
     }
-}
-
-/// A quota as a rule counts it: with its wait and its debt.
-pub(super) fn counted<A: Algorithm>(given: &Quota, wait: Option<Duration>, debt: u64) -> Option<A> {
-    let quota = A::new(given)?;
-    let quota = match wait {
-        Some(at_most) => quota.waiting(at_most),
-        None => quota,
-    };
-    Some(match debt {
-        0 => quota,
-        debt => quota.with_debt(debt),
-    })
 }
 
 /// The quotas that the entries of a shard were written under, by the number that an entry carries. One that no entry carries

@@ -322,19 +322,6 @@ impl RuleStore for MemoryRuleStore {
         Some(self)
     }
 
-    fn carry_over(&self, replaced: &RuleSet) {
-        for (index, after) in self.rules.given().iter().enumerate() {
-            let before = replaced.given_as(after.name());
-            let before = before.filter(|it| it.state_machine() != after.state_machine());
-            if let Some(before) = before
-                && (self.shared.has_states(before) || self.shared.has_states(after))
-            {
-                self.bind(index);
-                self.shared.carry_over(before, after);
-            }
-        }
-    }
-
     fn usage(&self, rule: u16) -> Option<Usage> {
         match self.bound.get(usize::from(rule))?.table.get() {
             Some(rule) => {

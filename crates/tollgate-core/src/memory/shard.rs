@@ -154,21 +154,6 @@ impl<A: Algorithm> Shard<A> {
         self.sides.is_some() && self.change_sides(key, now, |sides, _| sides.forget(key, now))
     }
 
-    pub(super) fn take_sides(&mut self) -> Option<Box<SideTables>> {
-        let sides = self.sides.take()?;
-        self.budget += sides.bytes();
-        Some(sides)
-    }
-
-    /// Puts in what was taken out of another shard of the same keys.
-    pub(super) fn put_sides(&mut self, sides: Option<Box<SideTables>>) {
-        drop(self.take_sides());
-        self.budget = self
-            .budget
-            .saturating_sub(sides.as_ref().map_or(0, |sides| sides.bytes()));
-        self.sides = sides;
-    }
-
     pub(super) fn evicted_blocks(&self) -> u64 {
         self.sides.as_ref().map_or(0, |sides| sides.blocks.evicted)
     }
@@ -188,13 +173,6 @@ impl<A: Algorithm> Shard<A> {
 
     pub(super) fn bytes(&self) -> usize {
         self.entries.bytes() + self.heap + self.writers.bytes()
-    }
-
-    /// Forgets all entries.
-    pub(super) fn clear(&mut self) {
-        self.heap = 0;
-        self.writers = Writers::default();
-        self.entries = Cells::default();
     }
 
     /// From when on nothing is left of what it has.

@@ -1,16 +1,9 @@
-//! A table: the states of one rule name under one algorithm, and what they count for when the algorithm changes.
+//! A table: the states of one rule name under one algorithm.
 
 use crate::{
     algorithm::Algorithm,
     key::Fingerprint,
-    memory::{
-        hasher::Hasher,
-        plan::{Plan, counted},
-        shard::Shard,
-        side_tables::SideTables,
-    },
-    quota::Quota,
-    rule::Rule,
+    memory::shard::Shard,
     store::{rule_store::Usage, seq_cells::SeqLine},
     sync::{Mutex, lock},
     time::Tick,
@@ -19,7 +12,6 @@ use std::{
     any::Any,
     // Not locks: nothing is decided by them, so the explored schedules need not see them.
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 /// The states of one rule name. Shared by all rule sets that use the name.
@@ -31,22 +23,10 @@ pub(super) struct Table<A: Algorithm> {
     lapsed_units: AtomicU64,
 }
 
-/// What all shards keep beside their states, in their order; there are as many in each table of a store.
-pub(super) type ShardSides = Vec<Option<Box<SideTables>>>;
-
 /// A table of any algorithm.
 pub(super) trait AnyTable: Any + Send + Sync {
     /// What there is of a table that nothing is bound to. Expired states go. `None`: requests that run hold slots of it.
     fn unused(&self, now: Tick) -> Option<Unused>;
-
-    /// What its clients have used, for the table of another algorithm.
-    fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits>;
-
-    /// Forgets what it had, and begins with what was used under another algorithm.
-    fn begin_with(&self, used: &[UsedUnits], sides: ShardSides, hasher: &Hasher, now: Tick);
-
-    /// Moves the blocks and ids of its shards out.
-    fn take_sides(&self) -> ShardSides;
 }
 
 /// A table that nothing is bound to.
@@ -152,115 +132,5 @@ impl<A: Algorithm> AnyTable for Table<A> {
         }
         let is_in_use = A::HOLDS_SLOTS && fresh_at == Tick::MAX;
         (!is_in_use).then_some(Unused { fresh_at, bytes })
-    }
-
-    fn used_units(&self, carry_over: &CarryOver, now: Tick) -> Vec<UsedUnits> {
-        let mut used = Vec::new();
-        for place in &self.shards {
-            let shard = lock(&place.shard);
-            used.extend(shard.iter().filter_map(|entry| {
-                carry_over.units(entry.key(), shard.writer(entry)?, &entry.state, now)
-            }));
-        }
-        used
-    }
-
-    fn take_sides(&self) -> ShardSides {
-        let places = self.shards.iter();
-        places
-            .map(|place| lock(&place.shard).take_sides())
-            .collect()
-    }
-
-    fn begin_with(&self, used: &[UsedUnits], sides: ShardSides, hasher: &Hasher, now: Tick) {
-        let mut sides = sides.into_iter();
-        for place in &self.shards {
-            let mut shard = lock(&place.shard);
-            shard.clear();
-            place.denials.iter().for_each(SeqLine::clear);
-            shard.put_sides(sides.next().flatten());
-        }
-        for UsedUnits {
-            key,
-            units,
-            quota,
-            debt,
-        } in used
-        {
-            let Some(plan) = Plan::<A>::new(quota, None, *debt, hasher) else {
-                continue;
-            };
-            let mut state = A::State::default();
-            plan.quota.charge(&mut state, now, *units);
-            let mut shard = lock(&self.place(*key).shard);
-            shard.remove(*key);
-            shard.insert(*key, &plan, state, now);
-        }
-    }
-}
-
-/// The quotas of a rule, and those of another algorithm in their place.
-pub(super) struct CarryOver {
-    /// The rule's own first, then its plans by name.
-    quotas: Vec<(Quota, Quota)>,
-    /// How long requests waited at most before.
-    waited: Option<Duration>,
-    /// How many units may be owed, before and now.
-    debts: (u64, u64),
-}
-
-/// What a client has used under one algorithm, for a state under another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UsedUnits {
-    pub(super) key: Fingerprint,
-    pub(super) units: u64,
-    /// The quota that they are charged to.
-    pub(super) quota: Quota,
-    /// How many units of it may be owed.
-    pub(super) debt: u64,
-}
-
-impl CarryOver {
-    pub(super) fn new(before: &Rule, after: &Rule) -> Self {
-        let plans = before.plan_names().filter_map(|name| {
-            let number = |rule: &Rule| rule.plan_number(name);
-            let (old, new) = (number(before)?, number(after)?);
-            Some((*before.quota_of(old), *after.quota_of(new)))
-        });
-        let own = (*before.quota(), *after.quota());
-        Self {
-            quotas: std::iter::once(own).chain(plans).collect(),
-            waited: before.at_most_wait(),
-            debts: (before.debt_of(), after.debt_of()),
-        }
-    }
-
-    /// What a state counts for, parts of a unit as a whole one. It is charged to the quota in the place of the one that wrote it;
-    /// where that is not known, or has no limit now, to the first that has one.
-    pub(super) fn units<A: Algorithm>(
-        &self,
-        key: Fingerprint,
-        writer: &Plan<A>,
-        state: &A::State,
-        now: Tick,
-    ) -> Option<UsedUnits> {
-        let wrote = |(before, _): &&(Quota, Quota)| {
-            counted(before, self.waited, self.debts.0).as_ref() == Some(&writer.quota)
-        };
-        let is_limited = |(_, after): &&(Quota, Quota)| after.has_state();
-        let mut known = self.quotas.iter().filter(wrote).filter(is_limited);
-        let (_, quota) = known
-            .next()
-            .or_else(|| self.quotas.iter().find(is_limited))?;
-        let left = writer.quota.assess(state, now, 0).remaining;
-        let used = writer.limit.saturating_sub(left).min(quota.limit());
-        let units = used + writer.quota.debt(state, now);
-        let (quota, debt) = (*quota, self.debts.1);
-        (units > 0).then_some(UsedUnits {
-            key,
-            units,
-            quota,
-            debt,
-        })
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         plan::Plan,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
         shard::SlotNumbers,
-        table::{AnyTable, CarryOver, Table, Unused},
+        table::{AnyTable, Table, Unused},
     },
     rule::{Mode, Rule},
     rule_set::RuleSet,
@@ -145,34 +145,6 @@ impl Tables {
             drop(rule.table.take());
         }
         self.forget_unused_of(&mut tables);
-    }
-
-    /// Carries used units over to a rule that has taken the place of another one with its name. Both are bound.
-    pub(super) fn carry_over(&self, before: &Rule, after: &Rule) {
-        let (Some(from), Some(to)) = (before.state_machine(), after.state_machine()) else {
-            return;
-        };
-        // Slots in use belong to requests that run: nothing else becomes a slot, and no slot becomes anything else.
-        if from == to || to == AlgorithmKind::Concurrent {
-            return;
-        }
-        let table = |state_machine| {
-            let name = (Arc::clone(after.shared_name()), state_machine);
-            let tables = lock(&self.by_name);
-            tables.get(&name).map(|it| Arc::clone(&it.table))
-        };
-        let (old, now) = (table(from), self.clock.now());
-        let Some(new) = table(to) else {
-            return;
-        };
-        // Without a table nothing was used; what the new one has of earlier times does not count.
-        let old = old.filter(|_| from != AlgorithmKind::Concurrent);
-        let carry_over = CarryOver::new(before, after);
-        let (used, sides) = match &old {
-            Some(old) => (old.used_units(&carry_over, now), old.take_sides()),
-            None => Default::default(),
-        };
-        new.begin_with(&used, sides, &self.hasher, now);
     }
 
     /// The rule at this index of a rule set on its table.

@@ -250,12 +250,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Called before the first request is decided by these rules, that they take the place of `replaced`: used units of rules
-    /// whose algorithm differs are carried over. Default: nothing. Other states are converted when they are next read.
-    fn carry_over(&self, replaced: &RuleSet) {
-        let _ = replaced;
-    }
-
     /// Called when the last limiter and layer with these rules is dropped, or when other rules have
     /// [taken their place](crate::Limiter::replacing): from then on the store holds nothing in advance for these rules, except
     /// what other rules in use hold too. Leases go back and local usage is reported, without waiting for it. Requests and

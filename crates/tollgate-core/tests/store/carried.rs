@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Check, Key, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Rule,
-    RuleErrorKind, SECOND, Source, Verdict,
+    Check, Key, Limiter, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Rule, RuleErrorKind,
+    SECOND, Source, Verdict,
 };
 
 use crate::{at_once, every_algorithm};
@@ -71,26 +71,6 @@ fn a_denial_after_another_one_needs_no_look_at_the_state() {
         for _ in 0..2 {
             assert_eq!(by(1), (Outcome::Deny, 0, Source::DenyCache), "{quota}");
         }
-    }
-}
-
-#[test]
-fn units_of_a_plan_that_has_no_limit_any_more_count_under_the_rule_s_own_quota() {
-    // The last one is the algorithm of before: nothing would move to another table.
-    for own in every_algorithm(20).into_iter().take(4) {
-        let rule = |own, gold| [Rule::new("rule", own).plan("gold", gold)];
-        let before = rule(Quota::gcra(10, MINUTE), Quota::gcra(40, MINUTE));
-        let limiter = LiveLimiter::new(store().0, before).expect("valid");
-        let gold = limiter
-            .limiter()
-            .check_with_plan("rule", "gold", &Key::of("ann"));
-        acquire(&limiter.limiter(), gold.expect("a plan").with_cost(8));
-        limiter
-            .replace(rule(own, Quota::unlimited()))
-            .expect("valid");
-        let limiter = limiter.limiter();
-        let check = limiter.check("rule", &Key::of("ann")).expect("a rule");
-        assert_eq!(peek(&limiter, check.with_cost(0)).remaining(), 12, "{own}");
     }
 }
 

@@ -90,45 +90,19 @@ fn steps(is_variable: bool) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(prop_oneof![1 => swap, 3 => acquire], 1..120)
 }
 
-/// What each client has used of the rule: whole units, as no time passes.
-struct Model {
-    used: HashMap<usize, u64>,
-    /// The last quota that counted: what is used is known under it.
-    counted: Version,
-    before: Version,
-}
+/// What each client has used of the rule under each algorithm: whole units, as no time passes.
+#[derive(Default)]
+struct Model(HashMap<(Option<usize>, usize), u64>);
 
 impl Model {
     /// Whether so many units fit; they are taken then.
-    fn acquire(&mut self, limit: u64, who: usize, cost: u64) -> bool {
-        let used = self.used.entry(who).or_default();
+    fn acquire(&mut self, limit: u64, who: (Option<usize>, usize), cost: u64) -> bool {
+        let used = self.0.entry(who).or_default();
         let fits = *used + cost <= limit;
         if fits {
             *used += cost;
         }
         fits
-    }
-
-    fn swap(&mut self, to: Version) {
-        // Rules that are gone, and rules without a limit, have nothing to carry over, and forget nothing.
-        if to.mode == Mode::Gone || to.algorithm.is_none() {
-            self.before = to;
-            return;
-        }
-        let from = std::mem::replace(&mut self.before, to);
-        let had_a_limit = from.mode != Mode::Gone && from.algorithm.is_some();
-        if !had_a_limit {
-            // Under another algorithm nothing is known of what was used under this one.
-            if self.counted.algorithm != to.algorithm {
-                self.used.clear();
-            }
-        } else if from.algorithm != to.algorithm {
-            // As many as the other algorithm can hold. Under the same one, what does not fit is remembered until units are taken.
-            for used in self.used.values_mut() {
-                *used = (*used).min(to.limit);
-            }
-        }
-        self.counted = to;
     }
 }
 
@@ -169,24 +143,10 @@ fn agrees(
         is_variable,
     };
     let limiter = LiveLimiter::new(store, version.rules()).expect("valid rules");
-    let mut model = Model {
-        used: HashMap::new(),
-        counted: version,
-        before: version,
-    };
-    // What was kept of algorithms that are not in force: a table of its own for each.
-    let mut known: HashMap<Option<usize>, HashMap<usize, u64>> = HashMap::new();
+    let mut model = Model::default();
     for step in steps {
         match step {
             Step::Swap(to) => {
-                known.insert(model.counted.algorithm, model.used.clone());
-                let skips = (model.before.mode == Mode::Gone || model.before.algorithm.is_none())
-                    && model.counted.algorithm != to.algorithm;
-                let counts = to.mode != Mode::Gone && to.algorithm.is_some();
-                model.swap(to);
-                if skips && counts {
-                    model.used = known.get(&to.algorithm).cloned().unwrap_or_default();
-                }
                 limiter.replace(to.rules()).expect("valid rules");
                 version = to;
             }
@@ -214,18 +174,21 @@ fn agrees(
                     continue;
                 }
                 let limit = brings.unwrap_or(version.limit);
+                let who = (version.algorithm, who);
                 let fits = model.acquire(limit, who, cost);
                 let outcome = if fits { Outcome::Allow } else { Outcome::Deny };
                 prop_assert_eq!(verdict.outcome(), outcome, "{:?}", version);
                 prop_assert_eq!(decision.is_allowed(), fits || version.mode == Mode::Shadow);
-                let left = limit.saturating_sub(model.used[&who]);
+                let left = limit.saturating_sub(model.0[&who]);
                 prop_assert_eq!(verdict.remaining(), left, "{:?}", version);
                 prop_assert_eq!(verdict.retry() == Retry::Never, cost > limit);
             }
         }
     }
     if version.mode == Mode::Enforce && version.algorithm.is_some() {
-        for (who, used) in &model.used {
+        let of_algorithm =
+            |((by, _), _): &(&(Option<usize>, usize), &u64)| *by == version.algorithm;
+        for ((_, who), used) in model.0.iter().filter(of_algorithm) {
             let key = Key::of([who.to_le_bytes()]);
             let check = limiter.check("rule", &key).expect("a rule");
             let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();

@@ -7,11 +7,16 @@ use crate::{
     algorithm::{Concurrent, Gcra, SlidingLog},
     memory::hasher::Hasher,
     quota::Quota,
+    rule::Rule,
     time::{MINUTE, SECOND},
 };
 
+fn made<A: Algorithm>(quota: &Quota, hasher: &Hasher) -> Plan<A> {
+    Plan::of_rule(quota, &Rule::new("rule", *quota), hasher).expect("valid")
+}
+
 fn plan<A: Algorithm>(quota: Quota) -> Plan<A> {
-    Plan::new(&quota, None, 0, &Hasher::default()).expect("valid")
+    made(&quota, &Hasher::default())
 }
 
 fn key(n: u64) -> Fingerprint {
@@ -46,8 +51,7 @@ fn numbers() -> impl FnMut(u64) -> u64 {
 fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
     const KEYS: u64 = 300;
     let hasher = Hasher::default();
-    let made = |n| Plan::<A>::new(&quota(n), None, 0, &hasher).expect("valid");
-    let plans: Vec<Plan<A>> = (0..60).map(made).collect();
+    let plans: Vec<Plan<A>> = (0..60).map(|n| made(&quota(n), &hasher)).collect();
     let mut shard = Shard::<A>::new(budget);
     let mut model = BTreeMap::<u64, (usize, A::State)>::new();
     let mut below = numbers();
@@ -108,11 +112,6 @@ fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
     // A sweep ends where it makes the slots fewer.
     (0..9).for_each(|_| shard.sweep(usize::MAX, u64::MAX));
     assert_eq!((shard.len(), shard.heap, shard.writers.len()), (0, 0, 0));
-    let mut state = A::State::default();
-    plans[0].quota.take(&mut state, now, 1);
-    shard.insert(key(0), &plans[0], state, now);
-    shard.clear();
-    assert_eq!((shard.len(), shard.bytes(), shard.writers.len()), (0, 0, 0));
 }
 
 #[test]
