@@ -210,7 +210,6 @@ pub mod types {
         error::{QuotaError, TryAcquireError, UnknownName},
         key::KeyPrefix,
         limiter::Grant,
-        live_limiter::WeakLiveLimiter,
         quota::{LeakyBucketOf, TokenBucketOf},
         quota_text::ParseQuotaError,
         redeem::ReservationTicket,

@@ -1,9 +1,6 @@
 //! A limiter whose rules change while it is in use.
 
-use std::{
-    num::NonZeroU32,
-    sync::{Arc, Weak},
-};
+use std::{num::NonZeroU32, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 use smallvec::SmallVec;
@@ -44,12 +41,6 @@ use crate::{
 #[derive(Clone)]
 pub struct LiveLimiter {
     shared: Arc<Shared>,
-}
-
-/// A [`LiveLimiter`] that is not kept in use: made by [`LiveLimiter::downgrade`].
-#[derive(Clone)]
-pub struct WeakLiveLimiter {
-    shared: Weak<Shared>,
 }
 
 struct Shared {
@@ -140,30 +131,6 @@ impl LiveLimiter {
         self.snapshot().limiter.clone()
     }
 
-    /// For code that replaces the rules of limiters that others have. It does not keep the rule names in use: they are free when
-    /// the last clone is dropped.
-    ///
-    /// ```
-    /// use tollgate_core::{LiveLimiter, MINUTE, MemoryStore, Quota, Rule};
-    ///
-    /// let mails = |limit| [Rule::new("mails", Quota::gcra(limit, MINUTE))];
-    /// let store = MemoryStore::new();
-    /// let limiter = LiveLimiter::new(store.clone(), mails(1))?;
-    /// let weak = limiter.downgrade();
-    /// weak.upgrade().expect("the limiter is there").replace(mails(2))?;
-    ///
-    /// drop(limiter);
-    /// assert!(weak.upgrade().is_none());
-    /// LiveLimiter::new(store, mails(3))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn downgrade(&self) -> WeakLiveLimiter {
-        WeakLiveLimiter {
-            shared: Arc::downgrade(&self.shared),
-        }
-    }
-
     fn snapshot(&self) -> Guard<Arc<Snapshot>> {
         self.shared.current.load()
     }
@@ -202,14 +169,6 @@ impl LiveLimiter {
         let checks = checks.iter().map(|check| snapshot.found_again(check));
         let checks = checks.collect::<Result<Checks, UnknownName>>()?;
         Ok(snapshot.limiter.acquire(&checks))
-    }
-}
-
-impl WeakLiveLimiter {
-    /// The limiter, if a clone of it is left.
-    #[must_use]
-    pub fn upgrade(&self) -> Option<LiveLimiter> {
-        self.shared.upgrade().map(|shared| LiveLimiter { shared })
     }
 }
 
@@ -260,8 +219,6 @@ impl Snapshot {
 }
 
 crate::debug_fields!(LiveLimiter, it => limiter: it.snapshot().limiter);
-
-crate::debug_fields!(WeakLiveLimiter, it => limiter: it.upgrade());
 
 // Rules that are ready to take the place of others.
 

@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::Arc,
 };
 
 use tollgate::key_list::KeyList;
@@ -77,7 +76,6 @@ pub(crate) fn assemble(
     let parts: Vec<Part<'_>> = texts.iter().map(Part::parse).collect();
     let mut document = RuleDocument {
         hash_key: bindings.hash_key.clone(),
-        denials: Arc::clone(&bindings.denials),
         ..RuleDocument::default()
     };
     let mut bindings = Cow::Borrowed(bindings);

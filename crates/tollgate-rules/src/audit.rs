@@ -1,15 +1,12 @@
-//! Who changed what, and whom a rule denied: records, and where they go.
+//! Who changed what: records, and where they go.
 
 use std::{
-    collections::HashMap,
     fmt,
     io::{Write as _, stderr},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::SystemTime,
 };
-
-use tollgate_core::{SECOND, Tick};
 
 use crate::term::{now, time};
 
@@ -66,8 +63,7 @@ impl fmt::Display for Author {
     }
 }
 
-/// A change of rules, or a denial by a rule that asks for it. Displayed in one line. No key of a client is part of it, unless
-/// somebody wrote it into a reason.
+/// A change of rules. Displayed in one line. No key of a client is part of it, unless somebody wrote it into a reason.
 ///
 /// Every record is an event at target `tollgate::audit`, and goes to each [`AuditSink`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +81,7 @@ pub struct AuditRecord {
     pub after: u64,
     /// Whether it is a document from Redis, whose push is recorded there.
     pub(crate) is_pushed: bool,
-    /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document; which requests
-    /// were denied.
+    /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document.
     pub lines: Vec<String>,
 }
 
@@ -100,8 +95,6 @@ pub enum AuditKind {
     Rejected,
     /// Overrides or switches have ended by themselves.
     Expired,
-    /// A rule with `audit = true` denied requests.
-    Denied,
     /// An operator let a client start anew.
     Reset,
     /// An operator granted credits to a client, or took them back.
@@ -109,14 +102,13 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    /// In one word: `accepted`, `rejected`, `expired`, `denied`, `reset`, `credits`.
+    /// In one word: `accepted`, `rejected`, `expired`, `reset`, `credits`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
             Self::Rejected => "rejected",
             Self::Expired => "expired",
-            Self::Denied => "denied",
             Self::Reset => "reset",
             Self::Credits => "credits",
         }
@@ -191,8 +183,7 @@ pub trait AuditSink: Send + Sync + 'static {
     /// Takes a record. It is called in the task or thread that makes the change, so it should not wait: give the record to a
     /// queue.
     ///
-    /// What it records has happened already. A panic in it is an event at error level, and changes neither the rules nor the
-    /// answer to a request.
+    /// What it records has happened already. A panic in it is an event at error level, and does not change the rules.
     fn record(&self, record: &AuditRecord);
 }
 
@@ -224,16 +215,13 @@ impl AuditSinks {
                     );
                 }
             }
-            AuditKind::Denied => tracing::warn!(
-                target: "tollgate::audit", what, before, after, "{lines}"
-            ),
             _ => tracing::info!(
                 target: "tollgate::audit", what, actor, reason, before, after,
                 "the rules have changed:\n{lines}"
             ),
         }
         for sink in &self.0 {
-            // Sinks are called on the path of requests, and between a change of rules and those who wait for it.
+            // Sinks are called between a change of rules and those who wait for it.
             if catch_unwind(AssertUnwindSafe(|| sink.record(record))).is_err() {
                 tracing::error!(
                     target: "tollgate", what, before, after,
@@ -245,109 +233,3 @@ impl AuditSinks {
 }
 
 tollgate_core::debug_fields!(AuditSinks, it => sinks: it.0.len());
-
-/// The most records of a rule in a second. The others are counted.
-const MOST: u64 = 10;
-
-/// Records denials by rules with `audit = true`, at most [`MOST`] a second for each.
-#[derive(Default)]
-pub(crate) struct DenialAudit {
-    sinks: AuditSinks,
-    recent: Mutex<HashMap<Box<str>, Recent>>,
-}
-
-/// The denials of a rule in a second.
-#[derive(Clone, Copy, Default)]
-struct Recent {
-    second: u64,
-    recorded: u64,
-    /// Since the last record.
-    left_out: u64,
-}
-
-impl DenialAudit {
-    pub(crate) fn new(sinks: AuditSinks) -> Self {
-        Self {
-            sinks,
-            recent: Mutex::default(),
-        }
-    }
-
-    /// A rule has denied a request. `client` is asked for only if it is recorded: the start of a hash of the key.
-    pub(crate) fn denied(&self, rule: &str, now: Tick, client: impl FnOnce() -> Option<String>) {
-        let Some(left_out) = self.is_recorded(rule, now) else {
-            return;
-        };
-        let mut lines = vec![match client() {
-            Some(client) => format!("{rule}: a request of client {client} is denied"),
-            None => format!("{rule}: a request is denied"),
-        }];
-        if left_out > 0 {
-            lines.push(format!(
-                "{rule}: {left_out} earlier denials were not recorded"
-            ));
-        }
-        let author = Author::new(format!("rule {rule}"));
-        self.sinks
-            .record(&AuditRecord::new(AuditKind::Denied, author, lines));
-    }
-
-    /// How many were left out since the last record, if this one is recorded.
-    fn is_recorded(&self, rule: &str, now: Tick) -> Option<u64> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if !recent.contains_key(rule) {
-            recent.insert(rule.into(), Recent::default());
-        }
-        let recent = recent.get_mut(rule)?;
-        let second = now / SECOND.as_micros() as u64;
-        if recent.second != second {
-            (recent.second, recent.recorded) = (second, 0);
-        }
-        if recent.recorded >= MOST {
-            recent.left_out += 1;
-            return None;
-        }
-        recent.recorded += 1;
-        Some(std::mem::take(&mut recent.left_out))
-    }
-}
-
-tollgate_core::debug_fields!(DenialAudit, it => sinks: it.sinks);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<String>>>);
-
-    impl AuditSink for Kept {
-        fn record(&self, record: &AuditRecord) {
-            self.0.lock().expect("whole").push(record.lines.join(", "));
-        }
-    }
-
-    #[test]
-    fn a_flood_of_denials_is_counted_and_not_recorded() {
-        let kept = Kept::default();
-        let mut sinks = AuditSinks::default();
-        sinks.add(kept.clone());
-        let audit = DenialAudit::new(sinks);
-        let second = |n: u64| 1_767_268_800_000_000 + n * 1_000_000;
-        for n in 0..1_000 {
-            audit.denied("log-in", second(0) + n, || Some("1a2b3c4d".into()));
-        }
-        audit.denied("other", second(0), || None);
-        audit.denied("log-in", second(1), || Some("5e6f7a8b".into()));
-        audit.denied("log-in", second(2), || None);
-        let kept = kept.0.lock().expect("whole");
-        assert_eq!(kept.len(), 13);
-        assert_eq!(kept[9], "log-in: a request of client 1a2b3c4d is denied");
-        assert_eq!(kept[10], "other: a request is denied");
-        assert_eq!(
-            kept[11],
-            "log-in: a request of client 5e6f7a8b is denied, log-in: 990 earlier denials were not recorded"
-        );
-        assert_eq!(kept[12], "log-in: a request is denied");
-    }
-}

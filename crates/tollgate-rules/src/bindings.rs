@@ -9,7 +9,7 @@ use tollgate::{
     service::InnerResponse,
 };
 
-use crate::{audit::DenialAudit, list_file::ListFiles};
+use crate::list_file::ListFiles;
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -92,8 +92,6 @@ pub struct Bindings {
     pub(crate) peers_are_clients: bool,
     /// For overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
-    /// For rules that ask for it.
-    pub(crate) denials: Arc<DenialAudit>,
 }
 
 /// An extractor with the text form of its keys.

@@ -42,7 +42,7 @@ pub struct Explanation {
     pub units: u64,
     /// The key that the request counts against; `None` if it does not get so far.
     pub key: Option<Key>,
-    /// The key's hash with the secret of the [bindings](crate::Bindings), as overrides name it and the audit of denials begins it;
+    /// The key's hash with the secret of the [bindings](crate::Bindings), as overrides name it; its beginning is in the audit;
     /// `None` without a secret.
     pub key_hash: Option<u128>,
     /// The quota of the request, with switches applied.

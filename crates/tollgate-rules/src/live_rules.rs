@@ -16,9 +16,7 @@ use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
 };
-use tollgate::{
-    LiveLimiter, RateLimitLayer, RuleError, Store, message::MessageLimitLayer, shed::ShedLayer,
-};
+use tollgate::{RateLimitLayer, RuleError, Store, message::MessageLimitLayer, shed::ShedLayer};
 use tollgate_core::types::RuleChange;
 
 use crate::{
@@ -279,6 +277,22 @@ impl LiveRules {
     ///
     /// Several layers of one document are on one store. A clone of a layer shares its rules, and can be configured apart.
     ///
+    /// A worker without requests keeps a layer, and takes its [limiter](RateLimitLayer::limiter) anew for each piece of work:
+    ///
+    /// ```
+    /// use tollgate::{Key, MemoryStore};
+    /// use tollgate_rules::{Bindings, Format, LiveRules};
+    ///
+    /// let mails = |limit: &str| format!("version = 1\n[[rules]]\nname = 'mails'\nlimit = '{limit}'\nby = 'handler'\n");
+    /// let rules = LiveRules::from_text(&mails("1/min"), Format::Toml, Bindings::new())?;
+    /// let layer = rules.layer(MemoryStore::new())?;
+    /// let send = || layer.limiter().try_acquire("mails", &Key::of("account-7"));
+    /// assert!(send()?.is_allowed() && !send()?.is_allowed());
+    /// rules.set_text(&mails("3/min"), Format::Toml)?;
+    /// assert!(send()?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`RateLimitLayer::new`].
@@ -301,37 +315,6 @@ impl LiveRules {
         let layer = MessageLimitLayer::new(store, rules)?;
         state.followers.add_layer(layer.handle());
         Ok(layer)
-    }
-
-    /// A limiter with these rules, for workers without requests. It follows the document: names, limits and switches come from there.
-    /// The caller chooses the keys, and overrides and rollouts do not apply.
-    ///
-    /// Where a layer of these rules is on the same store, take the [limiter of its handle](tollgate::RulesHandle::limiter)
-    /// instead: two bindings of a name cannot change one after the other.
-    ///
-    /// ```
-    /// use tollgate::{Key, MemoryStore};
-    /// use tollgate_rules::{Bindings, Format, LiveRules};
-    ///
-    /// let mails = |limit: &str| format!("version = 1\n[[rules]]\nname = 'mails'\nlimit = '{limit}'\nby = 'constant'\n");
-    /// let rules = LiveRules::from_text(&mails("1/min"), Format::Toml, Bindings::new())?;
-    /// let limiter = rules.limiter(MemoryStore::new())?;
-    /// assert!(limiter.try_acquire("mails", &Key::of("account-7"))?.is_allowed());
-    /// assert!(!limiter.try_acquire("mails", &Key::of("account-7"))?.is_allowed());
-    /// rules.set_text(&mails("3/min"), Format::Toml)?;
-    /// assert!(limiter.try_acquire("mails", &Key::of("account-7"))?.is_allowed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`LiveLimiter::new`].
-    pub fn limiter(&self, store: impl Store) -> Result<LiveLimiter, RuleError> {
-        let mut state = self.shared.lock();
-        let rules = state.document.limiter_rules_at(state.computed);
-        let limiter = LiveLimiter::new(store, rules)?;
-        state.followers.add_limiter(&limiter);
-        Ok(limiter)
     }
 
     /// A layer that sheds load by the table `shed` of the document, and follows it. Without the table nothing is shed.

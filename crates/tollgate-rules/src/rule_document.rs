@@ -8,14 +8,13 @@ use std::{
 
 use jiff::Timestamp;
 use tollgate::{
-    Key, RequestRule,
+    RequestRule,
     key::KeyBuf,
     shed::{Capacity, ShedLayer},
 };
 use tollgate_core::{Quota, Tick};
 
 use crate::{
-    audit::DenialAudit,
     bindings::HashKey,
     document_tables::MakeShed,
     entry::{Client, Effect, Override, Switch},
@@ -63,7 +62,6 @@ pub struct RuleDocument {
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
-    pub(crate) denials: Arc<DenialAudit>,
     /// What the document says of the whole: how addresses are found, of lists, how load is shed.
     pub(crate) said: BTreeMap<&'static str, String>,
     /// The files of lists that it names, which are followed for as long as it is there.
@@ -102,7 +100,12 @@ impl RuleDocument {
     /// choose, and so are overrides and rollouts: they need a request.
     #[must_use]
     pub fn limiter_rules(&self) -> Vec<tollgate_core::Rule> {
-        self.limiter_rules_at(now())
+        let (rules, now) = (self.rules.iter().enumerate(), now());
+        let rules = rules.map(|(index, rule)| {
+            let Switched { mode, permille, .. } = self.switched(index, now);
+            mode.of(rule.numbers(&|quota| quota.scaled(permille, rule.least_limit())))
+        });
+        rules.collect()
     }
 
     /// The rules at a time in microseconds since the Unix epoch.
@@ -277,16 +280,6 @@ impl RuleDocument {
         &self.overrides[self.of_rule[rule].clone()]
     }
 
-    /// The rules for a limiter, without what needs a request.
-    pub(crate) fn limiter_rules_at(&self, now: Tick) -> Vec<tollgate_core::Rule> {
-        let rules = self.rules.iter().enumerate();
-        let rules = rules.map(|(index, rule)| {
-            let Switched { mode, permille, .. } = self.switched(index, now);
-            mode.of(rule.numbers(&|quota| quota.scaled(permille, rule.least_limit())))
-        });
-        rules.collect()
-    }
-
     /// The rules for a layer that one of a document is at a time: two where a rollout leaves others to a shadow, and one more where a switch
     /// leaves who is blocked.
     pub(crate) fn rules_of(&self, index: usize, now: Tick) -> Vec<RequestRule> {
@@ -319,17 +312,6 @@ impl RuleDocument {
             let name = rule.name.clone();
             let plan = move |key: &KeyBuf| hashes.get(&hash_key(&name, key)).cloned();
             of_requests = of_requests.plan_by_key(plan);
-        }
-        if rule.audit {
-            let (name, hash_key) = (rule.name.clone(), self.hash_key.clone());
-            let denials = Arc::clone(&self.denials);
-            of_requests = of_requests.on_denied(move |_, key, _| {
-                denials.denied(&name, crate::term::now(), || {
-                    let hash_key = hash_key.as_ref().filter(|_| *key != Key::shared())?;
-                    // The start of the hash: enough to tell clients apart, and to find one with the secret.
-                    Some(format!("{:08x}", hash_key(&name, key.as_ref()) >> 96))
-                });
-            });
         }
         // A rule of a group leaves to the more specific ones what they count.
         let behind = self.behind[index].iter();

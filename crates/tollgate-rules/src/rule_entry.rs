@@ -53,8 +53,6 @@ pub(crate) struct RuleEntry {
     pub(crate) mode: Mode,
     pub(crate) rollout: Option<(Rollout, Mode)>,
     pub(crate) missing: Missing,
-    /// Whether denials are recorded.
-    pub(crate) audit: bool,
     /// Its numbers, where no switch changes them.
     rule: tollgate_core::Rule,
     /// What it does with requests, for any numbers.
@@ -224,7 +222,6 @@ impl RuleEntry {
                 of_requests = of_requests.slow_denials(by, at_most);
             }
         }
-        let audit = fields.is("audit");
         if fields.is("keep_on_error") {
             of_requests = of_requests.keep_on_error();
         }
@@ -274,7 +271,6 @@ impl RuleEntry {
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
             missing,
-            audit,
             rule,
             of_requests,
         };

@@ -10,7 +10,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use tollgate_core::{Tick, types::RuleChange};
 
 use crate::{
-    audit::{AuditKind, AuditRecord, AuditSinks, Author, DenialAudit},
+    audit::{AuditKind, AuditRecord, AuditSinks, Author},
     bindings::Bindings,
     document_changes::document_changes,
     document_error::DocumentError,
@@ -27,7 +27,7 @@ use crate::{
 /// How long after the store refused it, the end of an override or a switch is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The document in force, and the layers and limiters that follow it.
+/// The document in force, and the layers that follow it.
 pub(crate) struct RulesInForce {
     bindings: Bindings,
     sinks: AuditSinks,
@@ -89,7 +89,6 @@ impl RulesInForce {
         text: RuleText,
         is_fallback: bool,
     ) -> Result<Self, DocumentError> {
-        bindings.denials = Arc::new(DenialAudit::new(sinks.clone()));
         bindings.list_files = ListFiles::of_service();
         let document = text.parse(&bindings)?;
         let now = now();
@@ -437,7 +436,7 @@ impl State {
         Err(DocumentError::of_whole("the rules", message))
     }
 
-    /// Replaces the rules of all layers in one step, then those of the limiters.
+    /// Replaces the rules of all layers in one step.
     fn replace(
         &mut self,
         document: &RuleDocument,
@@ -445,10 +444,9 @@ impl State {
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let begun = crate::term::now();
         self.followers.forget_gone();
-        let before = (&self.document, self.computed);
         let changes = self
             .followers
-            .replace(before, (document, now))
+            .replace(&self.document, document, now)
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
         self.status.took = Duration::from_micros(crate::term::now().saturating_sub(begun));
         self.computed = now;
@@ -479,7 +477,7 @@ tollgate_core::debug_fields!(RulesInForce, it => status: it.status());
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{Limiter, MemoryStore};
+    use tollgate::{MemoryStore, RateLimitLayer};
 
     use super::*;
     use crate::{format::Format, live_rules::LiveRules};
@@ -496,15 +494,14 @@ mod tests {
     }
 
     #[test]
-    fn layers_and_limiters_that_are_gone_are_forgotten_when_others_are_made() {
+    fn layers_that_are_gone_are_forgotten_when_others_are_made() {
         let (rules, store) = (rules(text("2/h")), MemoryStore::new());
         for _ in 0..10 {
             drop(rules.layer(store.clone()).expect("valid"));
             drop(rules.message_layer(store.clone()).expect("valid"));
-            drop(rules.limiter(store.clone()).expect("valid"));
         }
         let state = rules.shared.lock();
-        let kept = state.followers.len();
+        let kept = state.followers.layers.len();
         assert_eq!(kept, 1, "the last one is not forgotten yet");
     }
 
@@ -518,8 +515,8 @@ mod tests {
         rules.shared.lock().computed = 0;
         let layer = rules.layer(store.clone()).expect("valid");
         let limit = || layer.limiter().rules().rules()[0].quota().limit();
-        let halved = rules.document().limiter_rules_at(0);
-        let other = Limiter::new(store, halved).expect("the same quota");
+        let halved = rules.document().rules_at(0);
+        let other = RateLimitLayer::new(store, halved).expect("the same quota");
         assert_eq!((rules.shared.expire(), limit()), (Some(AGAIN), 1));
         drop(other);
         assert_eq!((rules.shared.expire(), limit()), (None, 2));
@@ -534,9 +531,10 @@ mod tests {
         let document = text("3/h").parse(&rules.shared.bindings).expect("valid");
         // They were looked through already.
         drop(gone);
-        let at = (&document, state.computed);
-        let changes = state.followers.replace(at, at).expect("one is there");
-        assert_eq!((changes.len(), state.followers.len()), (1, 1));
+        let at = state.computed;
+        let changes = state.followers.replace(&document, &document, at);
+        assert_eq!(changes.expect("one is there").len(), 1);
+        assert_eq!(state.followers.layers.len(), 1);
         assert_eq!(layer.limiter().rules().rules()[0].quota().limit(), 3);
     }
 }

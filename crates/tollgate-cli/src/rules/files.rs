@@ -166,7 +166,7 @@ Examples:
   tollgate rules explain --rules limits.toml --at edge --domain sms --descriptor kind=alert --descriptor to=+441234
 
 Nothing is decided and nothing is taken; `tollgate key status` says what is left. With the secret of the service,
-the client's hash is shown: denials in the audit show its beginning, and an override may name the client by it.";
+the client's hash is shown: the audit shows its beginning, and an override may name the client by it.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXPLAIN_EXAMPLES)]

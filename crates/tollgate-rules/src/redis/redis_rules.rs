@@ -169,8 +169,8 @@ const WAITING: usize = 1_000;
 
 /// Writes the audit of a process into the stream in Redis: made by [`RedisRules::audit_sink`].
 ///
-/// The push of a document is recorded in the stream when it is stored. This adds what each process sees itself: its denials, its own
-/// overrides and switches, documents from elsewhere, and those that it rejects. While Redis is unavailable, the stream misses records; each of them is
+/// The push of a document is recorded in the stream when it is stored. This adds what each process sees itself: its own overrides and switches,
+/// documents from elsewhere, and those that it rejects. While Redis is unavailable, the stream misses records; each of them is
 /// still an event.
 #[derive(Debug)]
 pub struct RedisAudit {
@@ -278,7 +278,6 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
         kind: match field("what") {
             "rejected" => AuditKind::Rejected,
             "expired" => AuditKind::Expired,
-            "denied" => AuditKind::Denied,
             "reset" => AuditKind::Reset,
             "credits" => AuditKind::Credits,
             _ => AuditKind::Accepted,

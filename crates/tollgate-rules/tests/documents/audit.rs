@@ -39,7 +39,7 @@ impl Kept {
 
 fn limits(limit: &str) -> String {
     format!(
-        "version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'header:x-api-key'\naudit = true\n"
+        "version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'header:x-api-key'\n"
     )
 }
 
@@ -153,7 +153,7 @@ fn a_sink_that_panics_hinders_neither_a_change_nor_other_sinks() {
 
 #[tokio::test]
 async fn what_is_set_in_a_process_stays_when_the_document_changes() {
-    let (kept, rules) = rules();
+    let (_, rules) = rules();
     let layer = rules.layer(MemoryStore::new()).expect("valid rules");
     let alice = rules.handle(Author::new("alice"));
     alice
@@ -164,10 +164,6 @@ async fn what_is_set_in_a_process_stays_when_the_document_changes() {
         .expect("valid");
     assert_eq!(status(&layer).await, StatusCode::OK);
     assert_eq!(status(&layer).await, StatusCode::TOO_MANY_REQUESTS);
-    let denied = kept.all().pop().expect("there is one");
-    assert_eq!(denied.kind, AuditKind::Denied);
-    // Without a secret there is no hash that only its owner could make.
-    assert_eq!(denied.lines, ["api: a request is denied"]);
 }
 
 #[tokio::test]
