@@ -15,7 +15,7 @@ use crate::{
     entry::{Override, Switch},
     format::Format,
     hidden_keys::HiddenKeys,
-    node::{Node, Problems, SHOWN, Value},
+    node::{MOST, Node, Problems, Value},
     reader::Reader,
     rule_document::RuleDocument,
     rule_entry::RuleEntry,
@@ -158,7 +158,9 @@ fn read_client_ip(
             reader.wrong(&node.span, message);
         } else {
             let client_ip = document_tables::read_client_ip(reader, node);
-            document.said.insert("client_ip", node.value.to_string());
+            document
+                .said
+                .insert("client_ip".to_owned(), node.value.to_string());
             if !bindings.peers_are_clients {
                 bindings.to_mut().client_ip = client_ip;
             }
@@ -178,7 +180,7 @@ fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Co
             reader.expected::<()>(node, what);
             continue;
         };
-        let said = document.said.entry("lists").or_default();
+        let said = document.said.entry("lists".to_owned()).or_default();
         said.push_str(&node.value.to_string());
         for (name, node) in lists {
             let folder = part.text.folder.as_deref();
@@ -223,10 +225,6 @@ impl<'a> Assembly<'a> {
             let Some(fields) = reader.fields(&part.root, "a document", "") else {
                 continue;
             };
-            if fields.get("version").is_none() {
-                let message = "the version of the format is missing; begin with «version = 1»";
-                reader.wrong(&(0..0), message);
-            }
             let version = fields.number("version", "a version", 1, u64::MAX);
             if let Some(version) = version.filter(|version| *version != 1) {
                 let message =
@@ -240,8 +238,10 @@ impl<'a> Assembly<'a> {
                     "shed is for the whole service, and is in another text already; remove one";
                 fields.wrong("shed", message);
             } else if let Some(node) = fields.get("shed") {
-                self.document.said.insert("shed", node.value.to_string());
-                self.document.shed = document_tables::read_shed(reader, node);
+                let said = &mut self.document.said;
+                said.insert("shed".to_owned(), node.value.to_string());
+                let shed = document_tables::read_shed(reader, node);
+                self.document.shed = shed.map(|_| node.clone());
             }
             let nodes = |name: &str| {
                 let nodes = fields.read(name, |node| reader.list(node, name));
@@ -293,7 +293,7 @@ impl<'a> Assembly<'a> {
             let (text, before) = self.defined[*other];
             // For those that are shown: it takes a look at the text before it.
             let line = match reader.problems.len() {
-                0..SHOWN => format!(":{}", line_of(text.text.as_bytes(), before)),
+                0..MOST => format!(":{}", line_of(text.text.as_bytes(), before)),
                 _ => String::new(),
             };
             let origin = &text.origin;
@@ -326,6 +326,10 @@ impl<'a> Assembly<'a> {
         let Some(name) = fields.text("name", "the name of the group") else {
             return;
         };
+        if let Some(rules) = fields.get("rules") {
+            let said = &mut self.document.said;
+            said.insert(format!("group {name}"), rules.value.to_string());
+        }
         let nodes = fields.list("rules");
         if nodes.len() > MOST_IN_GROUP {
             let message = format!(

@@ -8,6 +8,8 @@ use std::{
     time::SystemTime,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::term::{now, time};
 
 /// Who changes rules, and why: for the audit. The caller says it, and it is not checked.
@@ -19,7 +21,7 @@ use crate::term::{now, time};
 /// assert_eq!(author.to_string(), "alice, because: ticket 4711");
 /// ```
 #[must_use]
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Author {
     actor: String,
     reason: String,

@@ -10,6 +10,8 @@ use tollgate::{
 };
 
 use crate::list_file::ListFiles;
+#[cfg(feature = "redis")]
+use crate::signing_key::SigningKey;
 
 pub(crate) type ParseKey = dyn Fn(&str) -> Option<Key> + Send + Sync;
 pub(crate) type CostFn = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -268,8 +270,7 @@ impl Bindings {
     /// `key = { hash = "…" }`. Rules that follow [Redis](crate::redis) know it.
     #[cfg(feature = "redis")]
     pub fn secret(mut self, secret: &tollgate_redis::Secret) -> Self {
-        let key = crate::signing_key::SigningKey::new(secret);
-        self.hash_key = Some(Arc::new(move |rule, client| key.hash_key(rule, client)));
+        self.hash_key = Some(SigningKey::new(secret).hashing());
         self
     }
 
@@ -288,16 +289,14 @@ impl Bindings {
     /// ```
     #[cfg(feature = "redis")]
     pub fn hashed_list(name: &str, secret: &tollgate_redis::Secret) -> KeyList {
-        let key = crate::signing_key::SigningKey::new(secret);
-        hashed_list(name, Arc::new(move |list, entry| key.hash_key(list, entry)))
+        hashed_list(name, SigningKey::new(secret).hashing())
     }
 
     /// The hash of a key in the [hashed list](Self::hashed_list) with this name, as an entry of it.
     #[cfg(feature = "redis")]
     #[must_use]
     pub fn list_entry(list: &str, key: &str, secret: &tollgate_redis::Secret) -> String {
-        let hashing = crate::signing_key::SigningKey::new(secret);
-        let hash = hashing.hash_key(&list_name(list), Key::of(key).as_ref());
+        let hash = SigningKey::new(secret).hash_key(&list_name(list), Key::of(key).as_ref());
         format!("{hash:032x}")
     }
 

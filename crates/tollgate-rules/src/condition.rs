@@ -186,39 +186,27 @@ impl Condition {
         }
         let methods = named.iter().filter_map(|node| {
             let text = reader.text(node, "a method as \"GET\"")?;
-            let upper = text.trim().to_ascii_uppercase();
-            let message = match Method::from_bytes(text.as_bytes()) {
-                _ if ["*", "ANY", "ALL"].contains(&&*upper) => {
-                    format!("{text:?} is not a method; for all methods leave methods out")
-                }
-                Ok(method) if text == upper => return Some(method),
-                _ if Method::from_bytes(upper.as_bytes()).is_err() => {
-                    format!("{text:?} is not a method; write one as \"GET\"")
-                }
-                _ => format!("{text:?} is not a method; did you mean {upper:?}?"),
-            };
-            reader.refuse(&node.span, message)
+            let is_method = !["*", "ANY", "ALL"].contains(&text) && text == text.to_ascii_uppercase();
+            let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| is_method);
+            method.or_else(|| {
+                let message = format!(
+                    "{text:?} is not a method; write one in upper case, as \"GET\", or for all methods leave methods out"
+                );
+                reader.refuse(&node.span, message)
+            })
         });
         self.methods = methods.collect();
     }
 
     fn add_networks(&mut self, reader: Reader<'_>, node: &Node) {
-        let client = || reader.bindings.client_address();
-        let mut networks = Vec::new();
-        for node in reader.list_or_one(node) {
-            let Some(text) = reader.text(node, "a network as \"10.0.0.0/8\"") else {
-                continue;
-            };
-            match client().is_in([text]) {
-                Ok(_) => networks.push(text),
-                Err(wrong) => reader.wrong(&node.span, wrong.to_string()),
-            }
-        }
-        match client().is_in(networks) {
+        let networks = reader.list_or_one(node).iter();
+        let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
+        let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        match reader.bindings.client_address().is_in(networks) {
             Ok(is_in) => self.add(is_in),
-            // What is wrong with the networks is known already.
-            Err(wrong) if reader.problems.is_empty() => reader.wrong(&node.span, wrong.to_string()),
-            Err(_) => {}
+            Err(wrong) => reader.wrong(&node.span, wrong.to_string()),
         }
     }
 

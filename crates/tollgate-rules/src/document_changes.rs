@@ -3,8 +3,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::SystemTime,
 };
 
@@ -14,9 +13,11 @@ use crate::{
     audit::Author,
     document_error::DocumentError,
     entry::{Client, Effect, Override, names},
-    node::Node,
+    format::Format,
+    node::{Node, Problems},
     operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
-    rule_document::{ReadText, RuleDocument},
+    rule_document::RuleDocument,
+    rule_entry::RuleEntry,
     schema::table_of,
     term::{Term, now, time},
 };
@@ -110,7 +111,6 @@ impl RuleDocument {
     ///
     /// It does not go with the document, or would have ended.
     pub fn preview(&self, entry: OperatorEntry) -> Result<Vec<String>, DocumentError> {
-        let entry = Arc::new(entry);
         let read = self.read_new(&entry, now());
         read.map_err(|wrong| DocumentError::of_whole("the rules", wrong))?;
         let set = OperatorEntries {
@@ -183,7 +183,7 @@ pub(crate) fn document_changes(before: &RuleDocument, after: &RuleDocument) -> V
 }
 
 /// The same, however many lines it takes.
-fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
+pub(crate) fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
     let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
     let changes = match (old.rules(), new.rules()) {
         (Some(old), Some(new)) => new.changes_from(&old),
@@ -196,6 +196,14 @@ fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
         }
     };
     let mut lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    let fields = field_changes(&old, &new);
+    // What they are is said now.
+    let is_known = |line: &str| {
+        let name = line.strip_suffix(": other settings");
+        name.is_some_and(|name| fields.contains_key(name))
+    };
+    lines.retain(|line| !is_known(line));
+    lines.extend(fields.into_values().flatten());
     let (old, new) = (old.overrides(), new.overrides());
     for (known, entry) in &new {
         if !old.contains_key(known) {
@@ -210,8 +218,9 @@ fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
             lines.push(format!("{rule}: {quota} for one key has ended"));
         }
     }
-    for name in ["client_ip", "lists", "shed"] {
-        let (old, new) = (before.said.get(name), after.said.get(name));
+    let names: BTreeSet<&String> = before.said.keys().chain(after.said.keys()).collect();
+    for name in names {
+        let [old, new] = [before, after].map(|it| it.said.get(name));
         if old != new {
             let [old, new] = [old, new].map(|said| said.map_or("(none)", String::as_str));
             lines.push(format!("{name}: {old} → {new}"));
@@ -227,57 +236,27 @@ fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
     lines
 }
 
-/// What differs between two texts that were read, a line each: rules, groups, overrides and switches. No key of a client is part
-/// of it.
-pub(crate) fn text_changes(before: &ReadText, after: &ReadText) -> Vec<String> {
-    let mut lines = all_changes(&before.0, &after.0);
-    let (old_rules, new_rules) = (named(&before.1, "rules"), named(&after.1, "rules"));
-    let mut said = HashSet::new();
-    let mut written_changes = Vec::new();
-    for (name, new) in &new_rules {
-        let Some(old) = old_rules.get(name) else {
-            continue;
-        };
+/// By rule, its fields that are written otherwise, a line each.
+fn field_changes<'a>(old: &Unlike<'_>, new: &Unlike<'a>) -> BTreeMap<&'a str, Vec<String>> {
+    let old_rules: HashMap<_, _> = old.entries().map(|rule| (&*rule.name, rule)).collect();
+    let tree = |rule: &RuleEntry| Format::Json.parse(&rule.written, &Problems::default());
+    let field = |rule: &Node, name: &str| {
+        let value = rule.get(name).map(|node| node.value.to_string());
+        value.unwrap_or_else(|| "(none)".to_owned())
+    };
+    let both = new.entries();
+    let both = both.filter_map(|rule| Some((rule, *old_rules.get(&*rule.name)?)));
+    let changes = both.map(|(new, old)| {
+        let (name, old, new) = (&*new.name, tree(old), tree(new));
         let fields = table_of("rule").fields.iter();
-        for field in fields.filter(|field| !COMPUTED.contains(field)) {
-            let (old, new) = (written(old, field), written(new, field));
-            if old != new {
-                said.insert(format!("{name}: other settings"));
-                written_changes.push(format!("{name}: {field} {old} → {new}"));
-            }
-        }
-    }
-    // What they are is said now.
-    lines.retain(|line| !said.contains(line));
-    lines.extend(written_changes);
-    let (old_groups, new_groups) = (named(&before.1, "groups"), named(&after.1, "groups"));
-    for (name, new) in &new_groups {
-        let rules = written(new, "rules");
-        match old_groups.get(name).map(|old| written(old, "rules")) {
-            None => lines.push(format!("group {name}: added, {rules}")),
-            Some(old) if old != rules => lines.push(format!("group {name}: {old} → {rules}")),
-            Some(_) => {}
-        }
-    }
-    let removed = old_groups
-        .keys()
-        .filter(|name| !new_groups.contains_key(*name));
-    lines.extend(removed.map(|name| format!("group {name}: removed")));
-    lines
-}
-
-/// The tables of a list, by name.
-fn named<'a>(trees: &'a [Node], list: &str) -> BTreeMap<&'a str, &'a Node> {
-    let lists = trees.iter().filter_map(|tree| tree.get(list));
-    let nodes = lists.flat_map(Node::items);
-    let named = nodes.filter_map(|node| Some((node.text_of("name")?, node)));
-    named.collect()
-}
-
-/// A field of a rule on one line.
-fn written(rule: &Node, name: &str) -> String {
-    let value = rule.get(name).map(|node| node.value.to_string());
-    value.unwrap_or_else(|| "(none)".to_owned())
+        let fields = fields.filter(|field| !COMPUTED.contains(field));
+        let lines = fields.filter_map(|of| {
+            let (old, new) = (field(&old, of), field(&new, of));
+            (old != new).then(|| format!("{name}: {of} {old} → {new}"))
+        });
+        (name, lines.collect::<Vec<_>>())
+    });
+    changes.filter(|(_, lines)| !lines.is_empty()).collect()
 }
 
 /// What tells overrides apart.
@@ -305,7 +284,7 @@ impl<'a> Unlike<'a> {
             place.is_none_or(|place| {
                 let [own, there] = [document.overrides_of(*index), other.overrides_of(place)]
                     .map(|overrides| overrides.iter().map(|entry| entry.content));
-                other.rules[place].content != rule.content || !own.eq(there)
+                other.rules[place].written != rule.written || !own.eq(there)
             })
         };
         Self {
@@ -314,9 +293,13 @@ impl<'a> Unlike<'a> {
         }
     }
 
+    fn entries(&self) -> impl Iterator<Item = &'a RuleEntry> {
+        self.rules.iter().map(|index| &self.document.rules[*index])
+    }
+
     /// `None`: there are none.
     fn rules(&self) -> Option<RuleSet> {
-        let rules = self.rules.iter().map(|index| &self.document.rules[*index]);
+        let rules = self.entries();
         RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
     }
 

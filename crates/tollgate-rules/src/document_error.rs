@@ -1,10 +1,10 @@
 //! What is wrong with a document: collected while it is read, and then an error with a marker under every wrong part.
 
-use std::{cell::Cell, error::Error, fmt, ops::Range};
+use std::{error::Error, fmt, ops::Range};
 
 use crate::{
     hidden_keys::HiddenKeys,
-    node::{MOST, Problem, SHOWN, floor},
+    node::{MOST, Problem, floor},
 };
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
@@ -68,7 +68,7 @@ impl DocumentError {
         }
     }
 
-    /// The mistakes, in the order of the document: the first 10 000 that are found.
+    /// The mistakes, in the order of the document: the first 100 that are found.
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
@@ -91,7 +91,7 @@ impl fmt::Display for Mistake {
 
 impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.mistakes.iter().take(SHOWN).enumerate() {
+        for (index, mistake) in self.mistakes.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n\n")?;
             }
@@ -99,8 +99,7 @@ impl fmt::Display for DocumentError {
         }
         match self.mistakes.len() {
             0 | 1 => Ok(()),
-            MOST => write!(f, "\n\n{SHOWN} of {MOST} mistakes or more are shown"),
-            all if all > SHOWN => write!(f, "\n\n{SHOWN} of {all} mistakes are shown"),
+            MOST.. => write!(f, "\n\n{MOST} mistakes or more"),
             all => write!(f, "\n\n{all} mistakes"),
         }
     }
@@ -122,8 +121,6 @@ struct Lines<'a> {
     /// Where each line begins.
     starts: Vec<usize>,
     keys: &'a HiddenKeys,
-    /// Where the last mistake began, and how many characters of its line are before it.
-    last: Cell<(usize, usize)>,
 }
 
 impl<'a> Lines<'a> {
@@ -134,7 +131,6 @@ impl<'a> Lines<'a> {
             text,
             starts: std::iter::once(0).chain(starts).collect(),
             keys,
-            last: Cell::new((0, 0)),
         }
     }
 
@@ -144,7 +140,7 @@ impl<'a> Lines<'a> {
         let index = self.starts.partition_point(|begin| *begin <= start) - 1;
         let line = self.line(index);
         let (start, end) = (start.min(line.end), end.min(line.end));
-        let column = self.column(line.start, start);
+        let column = self.text[line.start..start].chars().count();
         Mistake {
             origin: origin.to_owned(),
             line: index + 1,
@@ -162,20 +158,6 @@ impl<'a> Lines<'a> {
         // One at most: a line may be megabytes of them.
         let line = &self.text[begin..end];
         begin..end - usize::from(line.ends_with('\r'))
-    }
-
-    /// How many characters of the line that begins at `begin` are before `at`. Counted from the last mistake on: a document may be
-    /// one line of megabytes, all of it wrong.
-    fn column(&self, begin: usize, at: usize) -> usize {
-        let (last, column) = self.last.get();
-        let (from, before) = if (begin..=at).contains(&last) {
-            (last, column)
-        } else {
-            (begin, 0)
-        };
-        let column = before + self.text[from..at].chars().count();
-        self.last.set((at, column));
-        column
     }
 
     /// At most [`WIDTH`] characters of a line around the marked bytes, without keys and without characters that a terminal would obey,

@@ -100,26 +100,20 @@ pub(crate) fn read_list(
     opened.map_or_else(|wrong| refuse(&format!("{path:?}: {wrong}")), Some)
 }
 
-/// How load is shed: each layer that is made so has a capacity of its own.
-pub(crate) type MakeShed = dyn Fn() -> Result<ShedLayer, RuleError> + Send + Sync;
-
-/// Reads `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`.
-pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>> {
+/// Reads `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`: a layer with a capacity of its own.
+pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
     let fields = reader.fields(node, "shed", "shed")?;
     let before = reader.problems.len();
     let capacity = fields.read("capacity", |node| capacity_of(reader, node));
     let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
     let retry_after = fields.duration("retry_after");
     let priority = fields.header("priority_header", "x-priority");
-    let trusted: Option<Vec<String>> = fields.read("trusted", |node| {
+    let trusted: Option<Vec<&str>> = fields.read("trusted", |node| {
         let networks = reader.list_or_one(node).iter();
         let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
-        networks.map(|text| text.map(str::to_owned)).collect()
+        networks.collect()
     });
-    let capacity = capacity?;
-    if reader.problems.len() > before {
-        return None;
-    }
+    let capacity = capacity.filter(|_| reader.problems.len() == before)?;
     if trusted.is_none() && priority.is_some() {
         let message = "any client may write a header; add «trusted = [\"10.0.0.0/8\"]» with the networks of your gateways";
         return reader.refuse(&node.span, message);
@@ -128,47 +122,44 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<Arc<MakeShed>
         let message = "nothing is read from peers that are trusted; add «priority_header = \"x-priority\"», or remove trusted";
         return reader.refuse(&node.span, message);
     }
-    let make = move || {
-        let mut layer = ShedLayer::new(capacity()?);
+    let make = || {
+        let mut layer = ShedLayer::new(capacity);
         if let Some([p1, p2, p3]) = thresholds {
             layer = layer.thresholds(p1, p2, p3)?;
         }
         if let Some(least) = retry_after {
             layer = layer.retry_after(least);
         }
-        if let (Some(trusted), Some(name)) = (&trusted, &priority) {
+        if let Some((trusted, name)) = trusted.zip(priority) {
             layer = layer.priority_header(name.as_str(), trusted)?;
         }
-        Ok::<_, RuleError>(layer)
+        Ok(layer)
     };
-    match make() {
-        Ok(_) => Some(Arc::new(make)),
-        Err(wrong) => reader.refuse(&node.span, wrong.to_string()),
-    }
+    or_refuse(reader, node, make())
 }
 
-type MakeCapacity = Box<dyn Fn() -> Result<Capacity, RuleError> + Send + Sync>;
+fn or_refuse<T>(reader: Reader<'_>, node: &Node, made: Result<T, RuleError>) -> Option<T> {
+    made.map_err(|wrong| reader.wrong(&node.span, wrong.to_string()))
+        .ok()
+}
 
 /// `"adaptive"`, a number of requests in flight, or `{ least = 8, most = 500 }`.
-fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<MakeCapacity> {
+fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<Capacity> {
     const MOST: u64 = 1_000_000;
-    match &node.value {
+    let made = match &node.value {
         Value::Text(_) => {
             reader.word(node, "capacity", &[("adaptive", ())])?;
-            Some(Box::new(|| Ok(Capacity::adaptive())))
+            return Some(Capacity::adaptive());
         }
         Value::Table(_) => {
             let fields = reader.fields(node, "a capacity", "shed_capacity")?;
             let bound = |name| fields.number(name, "requests in flight", 1, MOST);
             // At most a million.
-            let (least, most) = (bound("least")? as usize, bound("most")? as usize);
-            Some(Box::new(move || Capacity::adaptive_within(least, most)))
+            Capacity::adaptive_within(bound("least")? as usize, bound("most")? as usize)
         }
-        _ => {
-            let requests = reader.number(node, "requests in flight", 1, MOST)? as usize;
-            Some(Box::new(move || Capacity::in_flight(requests)))
-        }
-    }
+        _ => Capacity::in_flight(reader.number(node, "requests in flight", 1, MOST)? as usize),
+    };
+    or_refuse(reader, node, made)
 }
 
 /// The shares from which on P1, P2 and P3 are shed.

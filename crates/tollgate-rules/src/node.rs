@@ -200,9 +200,7 @@ pub(crate) fn table<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> N
 const LONGEST: usize = 1_000;
 
 /// The most that are kept. A document of ten megabytes may have millions.
-pub(crate) const MOST: usize = 10_000;
-/// The most that are displayed.
-pub(crate) const SHOWN: usize = 100;
+pub(crate) const MOST: usize = 100;
 
 /// A wrong part of a document, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

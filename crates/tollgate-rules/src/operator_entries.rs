@@ -1,13 +1,9 @@
 //! Overrides and switches that operators set beside a document: what is asked for, what is set, and who did.
 
-use std::{
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{fmt, time::SystemTime};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tollgate_core::Tick;
 
 use crate::{
@@ -17,7 +13,8 @@ use crate::{
 };
 
 /// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum EntryKind {
     /// A client's own limit.
@@ -48,17 +45,20 @@ impl EntryKind {
 /// # let _ = (raised, halved);
 /// ```
 #[must_use = "it is in force when it is given to a handle"]
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct OperatorEntry {
     pub(crate) kind: EntryKind,
     /// As a document writes it.
+    #[serde(with = "tree")]
     pub(crate) node: Node,
     /// Of a change in Redis its revision; of one in a process a number of its own. 0: it is not set yet.
     pub(crate) id: u64,
+    #[serde(skip)]
     pub(crate) is_local: bool,
     pub(crate) by: Author,
     pub(crate) at: Tick,
     /// What the rule counted by, where the entry names its client by a hash: that says nothing of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counted_by: Option<String>,
 }
 
@@ -234,15 +234,15 @@ const MOST: usize = 1_000;
 const MOST_BYTES: usize = 1 << 20;
 
 /// All of them, with the push that they lie beside.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct OperatorEntries {
-    pub(crate) all: Vec<Arc<OperatorEntry>>,
+    pub(crate) all: Vec<OperatorEntry>,
     /// The push of the document, where an operator changed something since, or it has to say what is lost.
     pub(crate) pushed: Option<Pushed>,
 }
 
 /// The push of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pushed {
     pub(crate) revision: u64,
     pub(crate) by: Author,
@@ -257,7 +257,7 @@ impl OperatorEntries {
     /// # Errors
     ///
     /// There are too many.
-    pub(crate) fn set(&mut self, entry: Arc<OperatorEntry>) -> Result<(), String> {
+    pub(crate) fn set(&mut self, entry: OperatorEntry) -> Result<(), String> {
         self.all.retain(|other| !other.is_for_same(&entry));
         self.all.push(entry);
         if self.all.len() > MOST || self.text().len() > MOST_BYTES {
@@ -321,101 +321,42 @@ impl OperatorEntries {
         if self.all.is_empty() && self.pushed.is_none() {
             return String::new();
         }
-        let pushed = self.pushed.iter().map(|pushed| {
-            let revision = [("revision", Value::Integer(pushed.revision.into()))];
-            let push = revision.into_iter().chain(signed(&pushed.by, pushed.at));
-            let lost = pushed
-                .lost
-                .map(|lost| ("lost", Value::Integer(lost.into())));
-            ("pushed", table(push.chain(lost)).value)
-        });
-        let entries = self.all.iter().map(|entry| stored(entry)).collect();
-        table(pushed.chain([("entries", Value::List(entries))])).json_text()
+        // Its tables have texts as names, and a node is JSON.
+        serde_json::to_string(self).expect("it is JSON")
     }
-}
 
-/// Without the push: a document that was pushed again is the same.
-impl Hash for OperatorEntries {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        for entry in &self.all {
-            stored(entry).value.to_string().hash(state);
+    /// Reads what [`text`](Self::text) has written.
+    ///
+    /// # Errors
+    ///
+    /// Another version has written it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+        if text.is_empty() {
+            return Ok(Self::default());
         }
+        let newer = "what operators set is of a newer version of tollgate; update this program";
+        serde_json::from_str(text).map_err(|_| newer)
     }
 }
 
-fn stored(entry: &OperatorEntry) -> Node {
-    let id = [("id", Value::Integer(entry.id.into()))];
-    let counted_by = entry.counted_by.iter();
-    let counted_by = counted_by.map(|by| ("counted_by", Value::Text(by.clone())));
-    let fields = id.into_iter().chain(signed(&entry.by, entry.at));
-    table(
-        fields
-            .chain(counted_by)
-            .chain([(entry.kind.name(), entry.node.value.clone())]),
-    )
-}
+/// A tree as a part of a text in JSON.
+mod tree {
+    use serde::{Deserialize, Deserializer, Serialize as _, Serializer, ser::Error as _};
+    use serde_json::value::RawValue;
 
-/// Who and when, as it is stored.
-fn signed(by: &Author, at: Tick) -> [(&'static str, Value); 3] {
-    [
-        ("by", Value::Text(by.actor().to_owned())),
-        ("because", Value::Text(by.reason().to_owned())),
-        ("at", Value::Integer(at.into())),
-    ]
-}
+    use crate::{
+        format::Format,
+        node::{Node, Problems},
+    };
 
-/// Reading what was stored.
-#[cfg(feature = "redis")]
-mod reading {
-    use super::*;
-    use crate::{format::Format, node::Problems};
-
-    impl OperatorEntries {
-        /// Reads what [`text`](Self::text) has written.
-        ///
-        /// # Errors
-        ///
-        /// Another version has written it.
-        pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
-            if text.is_empty() {
-                return Ok(Self::default());
-            }
-            let problems = Problems::default();
-            let root = Format::Json.parse(text, &problems);
-            let pushed = root.get("pushed").map(|push| Pushed {
-                revision: integer(push, "revision").unwrap_or(0),
-                by: author(push),
-                at: integer(push, "at").unwrap_or(0),
-                lost: integer(push, "lost"),
-            });
-            let all = root.get("entries").filter(|_| problems.is_empty());
-            let all = all.and_then(|entries| entries.items().iter().map(entry).collect());
-            let newer = "what operators set is of a newer version of tollgate; update this program";
-            Ok(Self {
-                all: all.ok_or(newer)?,
-                pushed,
-            })
-        }
+    pub(super) fn serialize<S: Serializer>(node: &Node, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw = RawValue::from_string(node.value.to_string());
+        raw.map_err(S::Error::custom)?.serialize(serializer)
     }
 
-    fn entry(stored: &Node) -> Option<Arc<OperatorEntry>> {
-        let mut kinds = [EntryKind::Override, EntryKind::Switch].into_iter();
-        let (kind, said) = kinds.find_map(|kind| Some((kind, stored.get(kind.name())?)))?;
-        let mut entry = OperatorEntry::new(kind, said.clone());
-        entry.counted_by = stored.text_of("counted_by").map(str::to_owned);
-        let [id, at] = ["id", "at"].map(|name| integer(stored, name).unwrap_or(0));
-        Some(Arc::new(entry.set(id, &author(stored), at)))
-    }
-
-    fn author(node: &Node) -> Author {
-        let [by, because] = ["by", "because"].map(|name| node.text_of(name).unwrap_or_default());
-        Author::new(by).because(because)
-    }
-
-    fn integer(node: &Node, name: &str) -> Option<u64> {
-        match node.get(name)?.value {
-            Value::Integer(number) => u64::try_from(number).ok(),
-            _ => None,
-        }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Node, D::Error> {
+        let raw = Box::<RawValue>::deserialize(from)?;
+        Ok(Format::Json.parse(raw.get(), &Problems::default()))
     }
 }

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
-use tollgate_core::{MAX_UNITS, Quota, Tick, store::did_you_mean, types::ParseQuotaError};
+use tollgate_core::{Quota, Tick, store::did_you_mean, types::ParseQuotaError};
 
 use crate::{
     bindings::{Bindings, Side},
     format::Format,
-    node::{Name, Node, Problems, SHOWN, Value},
+    node::{MOST, Name, Node, Problems, Value},
     schema::table_of,
     term::Term,
 };
@@ -71,25 +71,6 @@ impl<'a> Reader<'a> {
         self.refuse(&node.span, format!("this is {kind}; write {what}"))
     }
 
-    /// Notes a text in quotes that is right without them.
-    fn is_quoted(&self, node: &Node, is_right: impl Fn(&str) -> bool) -> bool {
-        let Value::Text(text) = &node.value else {
-            return false;
-        };
-        if is_right(text) {
-            let message = format!("this is a text; write {text} without quotes");
-            self.wrong(&node.span, message);
-        }
-        is_right(text)
-    }
-
-    /// Notes a whole number in quotes.
-    pub(crate) fn is_quoted_number(&self, node: &Node) -> bool {
-        self.is_quoted(node, |text| {
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-        })
-    }
-
     /// An example of TOML in the syntax of the document: `wait = "5s"` is `wait: "5s"` in YAML.
     fn example(&self, toml: &str) -> String {
         match self.format {
@@ -148,8 +129,7 @@ impl<'a> Reader<'a> {
         let word: String = word.chars().take(64).collect();
         let mut message = format!("unknown {what} {word:?}{place}");
         // A document of thousands of rules may have as many words to compare each with.
-        if self.problems.len() >= SHOWN {
-            self.wrong(span, message);
+        if self.problems.len() >= MOST {
             return None;
         }
         let known: Vec<&str> = known.into_iter().collect();
@@ -194,11 +174,7 @@ impl<'a> Reader<'a> {
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
         let mut misspelt = Vec::new();
         for (name, value) in entries {
-            if name.text == "on_change" && what == "a rule" {
-                let message = "used units stay used when a limit changes; leave this out. To let a client begin anew, reset its key \
-                               (Limiter::reset); to let all begin anew, give the rule another name";
-                self.wrong(&name.span, message);
-            } else if name.text == "include" && what == "a document" {
+            if name.text == "include" && what == "a document" {
                 let message = "the files of a folder make one document together: put them into a folder and name that one; leave this out";
                 self.wrong(&name.span, message);
             } else if !known.contains(&&*name.text) {
@@ -262,8 +238,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn boolean(&self, node: &Node) -> Option<bool> {
         match node.value {
             Value::Bool(boolean) => Some(boolean),
-            _ if self.is_quoted(node, |text| matches!(text, "true" | "false")) => None,
-            _ => self.expected(node, "true or false"),
+            _ => self.expected(node, "true or false, without quotes"),
         }
     }
 
@@ -278,8 +253,7 @@ impl<'a> Reader<'a> {
                     self.refuse(&node.span, message)
                 })
             }
-            _ if self.is_quoted_number(node) => None,
-            _ => self.expected(node, &format!("{what}, a whole number")),
+            _ => self.expected(node, &format!("{what}, a whole number without quotes")),
         }
     }
 
@@ -358,20 +332,13 @@ impl<'a> Reader<'a> {
             Value::Text(text) => text.trim().trim_end_matches('%').trim_end().to_owned(),
             _ => String::new(),
         };
-        let (whole, tenths) = written.split_once('.').unwrap_or((&written, "0"));
-        let number = |digits: &str| {
-            let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-            digits.parse::<u64>().ok().filter(|_| is_number)
-        };
-        let permille = match (number(whole), number(tenths)) {
-            // As many digits as thousandths have: "05" is no five of them.
-            (Some(whole), Some(tenth)) if tenths.len() == 1 && whole <= MAX_UNITS => {
-                Some(whole * 10 + tenth)
-            }
-            _ => None,
-        };
-        let fits = permille.filter(|permille| *permille <= most * 10);
-        fits.or_else(|| {
+        let permille = written.parse::<f64>().ok().map(|percent| percent * 10.0);
+        let fits = permille.filter(|permille| {
+            // A percentage with one digit behind the point is not always ten times itself.
+            let is_whole = (permille - permille.round()).abs() < 1e-6;
+            is_whole && (0.0..=most as f64 * 10.0).contains(permille)
+        });
+        fits.map(|permille| permille.round() as u64).or_else(|| {
             let message = format!("this is not a percentage; write 0 to {most}, as 5 or \"12.5%\"");
             self.refuse(&node.span, message)
         })
@@ -384,12 +351,9 @@ impl<'a> Reader<'a> {
             _ => return self.expected(node, "a time as 2026-12-01T00:00:00Z"),
         };
         text.parse::<Timestamp>().ok().or_else(|| {
-            let what = match text.parse::<jiff::civil::DateTime>() {
-                Ok(_) => "has no time zone",
-                Err(_) => "is not a time",
-            };
             let text: String = text.chars().take(40).collect();
-            let message = format!("{text:?} {what}; write it as 2026-12-01T00:00:00Z");
+            let message =
+                format!("{text:?} is no time with its zone; write it as 2026-12-01T00:00:00Z");
             self.refuse(&node.span, message)
         })
     }

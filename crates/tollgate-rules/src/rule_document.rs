@@ -6,7 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use tollgate::{
     RequestRule,
     key::KeyBuf,
@@ -16,16 +15,16 @@ use tollgate_core::{Quota, Tick};
 
 use crate::{
     bindings::HashKey,
-    document_tables::MakeShed,
+    document_tables::read_shed,
     entry::{Client, Effect, Override, Switch},
     key_label::KeyLabel,
     list_file::ListFile,
-    node::{Node, Value},
+    node::Node,
     operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
-    reader::{Reader, read_alone},
+    reader::read_alone,
     rule_entry::{RuleEntry, only_none},
     rule_settings::Mode,
-    term::{now, time},
+    term::now,
 };
 
 /// The rules of a document, checked as a whole.
@@ -62,13 +61,14 @@ pub struct RuleDocument {
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
-    /// What the document says of the whole: how addresses are found, of lists, how load is shed.
-    pub(crate) said: BTreeMap<&'static str, String>,
+    /// What the document says of the whole: how addresses are found, of lists, how load is shed, which rules are a group.
+    pub(crate) said: BTreeMap<String, String>,
     /// The files of lists that it names, which are followed for as long as it is there.
     pub(crate) lists: Vec<Arc<ListFile>>,
-    pub(crate) shed: Option<Arc<MakeShed>>,
+    /// Its table `shed`, which was read once.
+    pub(crate) shed: Option<Node>,
     /// What operators set that does not go with the document, and why.
-    pub(crate) unfit: Vec<(Arc<OperatorEntry>, String)>,
+    pub(crate) unfit: Vec<(OperatorEntry, String)>,
 }
 
 /// An entry that goes with a document.
@@ -149,8 +149,8 @@ impl RuleDocument {
 
     /// A layer that sheds as it says, and nothing where it says nothing.
     pub(crate) fn shed_layer(&self) -> ShedLayer {
-        // It was made once, when the document was read.
-        let made = self.shed.as_ref().and_then(|make| make().ok());
+        let node = self.shed.as_ref();
+        let made = node.and_then(|node| read_alone(|reader| read_shed(reader, node)).ok());
         made.unwrap_or_else(|| ShedLayer::new(Capacity::measured(|| 0.0)))
     }
 
@@ -184,13 +184,13 @@ impl RuleDocument {
             return self;
         }
         let by_name = self.by_name();
-        let read = |entry: &Arc<OperatorEntry>| self.read(&by_name, entry, false);
-        let read: Vec<_> = set.all.iter().map(read).collect();
+        let read = set.all.iter().map(|entry| self.read(&by_name, entry));
+        let read: Vec<_> = read.collect();
         for (entry, read) in set.all.iter().zip(read) {
             match read {
                 Ok(FittingEntry::Override(entry)) => self.overrides.push(entry),
                 Ok(FittingEntry::Switch(entry)) => self.switches.push(entry),
-                Err(problem) => self.unfit.push((Arc::clone(entry), problem)),
+                Err(problem) => self.unfit.push((entry.clone(), problem)),
             }
         }
         self.sorted()
@@ -201,7 +201,7 @@ impl RuleDocument {
         self.names().zip(0..).collect()
     }
 
-    /// Reads what an operator set. `is_new`: it is being set now, and a name may be misspelt.
+    /// Reads what an operator set.
     ///
     /// # Errors
     ///
@@ -209,24 +209,17 @@ impl RuleDocument {
     fn read(
         &self,
         by_name: &HashMap<&str, usize>,
-        set: &Arc<OperatorEntry>,
-        is_new: bool,
+        set: &OperatorEntry,
     ) -> Result<FittingEntry, String> {
-        let named = |reader: Reader<'_>, node: &Node| {
-            let Value::Text(name) = &node.value else {
-                return None;
-            };
-            match by_name.get(&**name) {
-                Some(rule) => Some(*rule),
-                None if is_new => reader.unknown(node, "rule", name, self.names()),
-                None => reader.refuse(&node.span, format!("there is no rule {name:?} any more")),
-            }
-        };
         read_alone(|reader| {
-            let named = |node: &Node| named(reader, node);
+            let named = |node: &Node| {
+                let name = reader.text(node, "the name of a rule")?;
+                let found = by_name.get(name).copied();
+                found.or_else(|| reader.unknown(node, "rule", name, self.names()))
+            };
             if set.kind == EntryKind::Switch {
                 let mut entry = Switch::read(reader, &set.node, self.rules.len(), named)?;
-                entry.set = Some(Arc::clone(set));
+                entry.set = Some(Arc::new(set.clone()));
                 return Some(FittingEntry::Switch(entry));
             }
             let has_secret = self.hash_key.is_some();
@@ -238,7 +231,7 @@ impl RuleDocument {
                 let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
                 return reader.refuse(&(0..0), message);
             }
-            entry.set = Some(Arc::clone(set));
+            entry.set = Some(Arc::new(set.clone()));
             Some(FittingEntry::Override(entry))
         })
     }
@@ -248,20 +241,12 @@ impl RuleDocument {
     /// # Errors
     ///
     /// It does not go with the document, or has ended.
-    pub(crate) fn read_new(
-        &self,
-        set: &Arc<OperatorEntry>,
-        now: Tick,
-    ) -> Result<FittingEntry, String> {
-        let read = self.read(&self.by_name(), set, true)?;
-        if set.end() > now {
-            return Ok(read);
+    pub(crate) fn read_new(&self, set: &OperatorEntry, now: Tick) -> Result<FittingEntry, String> {
+        let read = self.read(&self.by_name(), set)?;
+        match set.end() > now {
+            true => Ok(read),
+            false => Err(format!("it would have ended already{}", set.term())),
         }
-        let [until, now] = [set.end(), now].map(|at| Timestamp::try_from(time(at)));
-        let (until, now) = (until.unwrap_or_default(), now.unwrap_or_default());
-        Err(format!(
-            "it would have ended already: until {until}, and it is {now}"
-        ))
     }
 
     /// The hash of the client of an override, if there is a secret to make it with.

@@ -36,8 +36,8 @@ pub(crate) const SIDES: &[(&str, Side)] = &[("service", Side::Service), ("edge",
 /// A rule as a document says it.
 #[derive(Clone)]
 pub(crate) struct RuleEntry {
-    /// A hash of what it says.
-    pub(crate) content: u64,
+    /// What it says, as JSON.
+    pub(crate) written: String,
     pub(crate) name: String,
     /// Whether it applies on the side that has read it.
     pub(crate) is_here: bool,
@@ -257,7 +257,7 @@ impl RuleEntry {
             refuse_for_service(&fields, &rule, key.as_ref());
         }
         let entry = Self {
-            content: node.content(),
+            written: node.value.to_string(),
             name: name?.to_owned(),
             is_here,
             limit: limit?,

@@ -64,7 +64,9 @@ impl Cost {
     pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
         let bound = &reader.bindings.costs;
         match &node.value {
-            Value::Text(name) if !bound.contains_key(name) && reader.is_quoted_number(node) => None,
+            Value::Text(name) if name.parse::<u64>().is_ok() && !bound.contains_key(name) => {
+                reader.expected(node, "a cost in units without quotes")
+            }
             Value::Text(_) => reader.bound(node, "bound cost", bound).map(Self::Computed),
             Value::Table(_) => {
                 let fields = reader.fields(node, "a cost", "cost_header")?;
@@ -277,16 +279,10 @@ pub(crate) fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
                 .ok()
                 .map(Missing::Reject)
         }
-        _ if reader.is_quoted_number(node) => None,
-        Value::Text(text) => {
-            let mut words = MISSING.iter();
-            let found = words.find_map(|(name, missing)| (name == text).then_some(*missing));
-            let known = MISSING.iter().map(|(name, _)| *name);
-            let known = known.chain(["a status as 401"]);
-            let what = "way to count requests without a key";
-            found.or_else(|| reader.unknown(node, what, text, known))
+        Value::Text(text) if MISSING.iter().any(|(name, _)| name == text) => {
+            reader.word(node, "missing", MISSING)
         }
-        _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401"),
+        _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401, without quotes"),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     assembly::{OneText, assemble},
     audit::Author,
     bindings::{Bindings, HashKey},
-    document_changes::text_changes,
+    document_changes::all_changes,
     document_error::DocumentError,
     format::Format,
     operator_entries::OperatorEntries,
@@ -152,7 +152,10 @@ impl RuleText {
         before: &Self,
         bindings: &Bindings,
     ) -> Result<Vec<String>, DocumentError> {
-        Ok(text_changes(&before.read(bindings)?, &self.read(bindings)?))
+        Ok(all_changes(
+            &before.parse(bindings)?,
+            &self.parse(bindings)?,
+        ))
     }
 
     /// Reads it: the document, and the tree of each text.
@@ -166,12 +169,6 @@ impl RuleText {
         }
         let (document, trees) = assemble(&self.texts, &bindings)?;
         Ok((document.beside(&self.beside), trees))
-    }
-
-    /// How much operators set beside it.
-    #[cfg(feature = "redis")]
-    pub(crate) fn set_beside(&self) -> usize {
-        self.beside.all.len()
     }
 
     /// What operators had set in the text before and Redis has lost, a line each. `None`: it has lost nothing.
@@ -192,7 +189,10 @@ impl RuleText {
     pub(crate) fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.texts.hash(&mut hasher);
-        self.beside.hash(&mut hasher);
+        // Without the push: a document that was pushed again is the same.
+        for entry in &self.beside.all {
+            (entry.id, entry.node.content()).hash(&mut hasher);
+        }
         hasher.finish()
     }
 }

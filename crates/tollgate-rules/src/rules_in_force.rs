@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Ordering,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -183,7 +183,6 @@ impl RulesInForce {
             let id = state.last_local + 1;
             let mut entry = entry.set(id, &by, now());
             entry.is_local = true;
-            let entry = Arc::new(entry);
             state.document.read_new(&entry, entry.at)?;
             state.last_local = id;
             local.set(entry)

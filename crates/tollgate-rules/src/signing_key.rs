@@ -1,9 +1,11 @@
 //! What is made with the service's secret: signatures, and hashes of keys.
 
+use std::sync::Arc;
+
 use tollgate_core::KeyBuf;
 use tollgate_redis::Secret;
 
-use crate::audit::Author;
+use crate::{audit::Author, bindings::HashKey};
 
 /// Keys that are derived from the service's secret.
 #[derive(Clone)]
@@ -59,6 +61,11 @@ impl SigningKey {
         let given = blake3::Hash::from_hex(&document.signature);
         // Hashes are compared in constant time.
         given.is_ok_and(|given| given == self.sign(namespace, revision, document))
+    }
+
+    /// How a client of a rule is hashed with this secret.
+    pub(crate) fn hashing(self) -> Arc<HashKey> {
+        Arc::new(move |rule, client| self.hash_key(rule, client))
     }
 
     /// The hash by which documents name a client of a rule.

@@ -107,7 +107,7 @@ fn diff_says_what_changes_and_names_no_client() {
             "new: added, gcra 1/s",
             "for one key (ticket 4711)",
             "all rules: 50 % of each limit",
-            "group all: added",
+            "group all: (none) → [",
         ],
     )
     .lacks(&["acme-key-1"]);

@@ -1,8 +1,6 @@
 //! Changes of the rules in Redis: of the document, which is pushed as one text without the keys of clients, and of what operators set
 //! beside it.
 
-use std::sync::Arc;
-
 use tollgate::key::KeyBuf;
 use tollgate_core::Tick;
 
@@ -105,7 +103,7 @@ impl RedisRules {
         let set = |seen: &Seen, known: &RuleDocument, set: &mut OperatorEntries| {
             for (id, entry) in (seen.highest + 1..).zip(entries) {
                 let mut entry = entry.clone().set(id, author, seen.now);
-                let read = known.read_new(&Arc::new(entry.clone()), seen.now)?;
+                let read = known.read_new(&entry, seen.now)?;
                 if let FittingEntry::Override(of_client) = read {
                     let rule = &known.rules[of_client.rule];
                     let hash = match &of_client.client {
@@ -114,7 +112,7 @@ impl RedisRules {
                     };
                     entry.hash_key(hash, rule.key.form());
                 }
-                set.set(Arc::new(entry))?;
+                set.set(entry)?;
             }
             Ok(())
         };
@@ -251,7 +249,7 @@ impl RedisRules {
             let mut set = seen.set.clone();
             edit(seen, &document, &mut set)
                 .map_err(|wrong| DocumentError::of_whole("the rules in Redis", wrong))?;
-            let is_new = |entry: &Arc<OperatorEntry>| entry.id > seen.highest;
+            let is_new = |entry: &OperatorEntry| entry.id > seen.highest;
             if set.all.len() == seen.set.all.len() && !set.all.iter().any(is_new) {
                 return Ok(None);
             }

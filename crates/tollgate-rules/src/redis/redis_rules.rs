@@ -16,7 +16,6 @@ use tollgate_redis::{Address, Secret, SetupError};
 use crate::redis::certificates::Certificates;
 use crate::{
     audit::{AuditKind, AuditRecord, AuditSink, Author},
-    bindings::HashKey,
     redis::{
         link::{Link, Servers},
         push_error::{PushError, PushErrorKind},
@@ -139,9 +138,7 @@ impl RedisRules {
 
     /// The text, with the secret for keys that are named by their hash.
     pub(crate) fn hashed(&self, text: RuleText) -> RuleText {
-        let key = self.shared.key.clone();
-        let hash_key: Arc<HashKey> = Arc::new(move |rule, client| key.hash_key(rule, client));
-        text.with_hash_key(hash_key)
+        text.with_hash_key(self.shared.key.clone().hashing())
     }
 
     pub(crate) fn origin(&self) -> String {

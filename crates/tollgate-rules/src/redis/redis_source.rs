@@ -164,8 +164,6 @@ pub struct RedisSource {
     is_due: bool,
     /// The service rejected the document that was seen last.
     is_rejected: bool,
-    /// How much operators had set beside the document that was seen last.
-    set: usize,
     fleet: Fleet,
 }
 
@@ -182,7 +180,6 @@ impl RedisRules {
             subscription: None,
             is_due: true,
             is_rejected: false,
-            set: 0,
             fleet: Fleet::default(),
         }
     }
@@ -237,14 +234,9 @@ impl RedisSource {
         self.fleet.set(stored.fleet);
         if stored.revision == 0 {
             let namespace = &self.rules.shared.namespace;
-            let mut message =
-                format!("there are no rules in Redis, namespace {namespace}; push them");
-            if self.set > 0 {
-                message.push_str(&format!(
-                    "; what operators set, {} in all, stays in force until then, and has to be set again after it",
-                    self.set
-                ));
-            }
+            let message = format!(
+                "there are no rules in Redis, namespace {namespace}; push them, and then set again what operators had set"
+            );
             return Err(message.into());
         }
         let Some(document) = stored.document else {
@@ -253,7 +245,6 @@ impl RedisSource {
         self.report.signature.clone_from(&document.signature);
         self.rules.verify(stored.revision, &document)?;
         let text = self.rules.rule_text(&document)?;
-        self.set = text.set_beside();
         Ok(Some(text.with_revision(stored.revision)))
     }
 }

@@ -38,9 +38,7 @@ impl Kept {
 }
 
 fn limits(limit: &str) -> String {
-    format!(
-        "version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'header:x-api-key'\n"
-    )
+    format!("version = 1\n[[rules]]\nname = 'api'\nlimit = '{limit}'\nby = 'header:x-api-key'\n")
 }
 
 fn rules() -> (Kept, LiveRules) {

@@ -136,11 +136,11 @@ fn of_hundreds_of_thousands_of_mistakes_on_one_line_some_are_shown() {
     let error =
         RuleDocument::parse(&text, Format::Json, &bindings()).expect_err("no rule has a name");
     // Each lacks three fields.
-    assert_eq!(error.mistakes().len(), 10_000);
-    let last = &error.mistakes()[9_999];
-    assert_eq!((last.line, last.column), (1, 26 + 3 * 3_333));
+    assert_eq!(error.mistakes().len(), 100);
+    let last = &error.mistakes()[99];
+    assert_eq!((last.line, last.column), (1, 26 + 3 * 33));
     let shown = error.to_string();
-    assert!(shown.ends_with("100 of 10000 mistakes or more are shown"));
+    assert!(shown.ends_with("100 mistakes or more"));
     assert!(shown.len() < 50_000, "{}", shown.len());
 }
 
@@ -161,13 +161,11 @@ fn of_thousands_of_misspelt_names_some_are_compared_with_thousands_of_rules() {
         );
     }
     let error = toml(&text).expect_err("there are no such rules");
-    assert_eq!(error.mistakes().len(), 10_000);
-    let message = |at: usize| &*error.mistakes()[at].message;
+    assert_eq!(error.mistakes().len(), 100);
     assert_eq!(
-        message(0),
+        error.mistakes()[0].message,
         "unknown rule \"rulle-0\"; it is none of 3000; did you mean \"rule-0\"?"
     );
-    assert_eq!(message(9_999), "unknown rule \"rulle-9999\"");
 }
 
 #[test]

@@ -240,7 +240,10 @@ fn what_changes_is_said_of_groups_and_of_the_rule_that_is_switched() {
         changes(rules("1/s") + &group("\"r1\", \"r3\"")),
         [r#"group all: ["r1", "r2"] → ["r1", "r3"]"#]
     );
-    assert_eq!(changes(rules("1/s")), ["group all: removed"]);
+    assert_eq!(
+        changes(rules("1/s")),
+        [r#"group all: ["r1", "r2"] → (none)"#]
+    );
     let same = || rules("1/s") + &group("\"r1\", \"r2\"");
     assert!(changes(same()).is_empty());
     let switch = "switches = [{ rules = [\"r7\"], limit = \"50%\" }]\n";

@@ -60,7 +60,7 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
         let rule = format!("name = '{name}'\nlimit = 'fixed_window 40/h'\nby = '{by}'\n");
         RuleText::new(format!("version = 1\n[[rules]]\n{rule}"), Format::Toml)
     };
-    let gone = "there is no rule \"api\" any more";
+    let gone = "unknown rule \"api\"; expected new";
     for (text, problem) in [
         (other("api", "client_ip"), "counts by client_ip now"),
         (other("new", "constant"), gone),
@@ -137,10 +137,7 @@ async fn what_operators_had_set_is_said_to_be_lost_where_redis_was_emptied_befor
     let _: i64 = server.ask(&["DEL", RULES]);
     until("it is noticed", || rules.status().source_error.is_some()).await;
     let error = rules.status().source_error.expect("there are none");
-    says(
-        &error,
-        "what operators set, 1 in all, stays in force until then",
-    );
+    says(&error, "and then set again what operators had set");
     assert_eq!(
         (set().await.expect_err("no rules").kind(), blocked()),
         (PushErrorKind::Document, 1)
