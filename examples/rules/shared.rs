@@ -19,14 +19,11 @@ pub(crate) async fn rules_and_store(
 ) -> Result<(RedisRules, LiveRules, RedisStore), Box<dyn Error>> {
     let secret = Secret::from_env("TOLLGATE_SECRET")?;
     let redis = RedisRules::new(address, NAMESPACE, &secret)?;
-    let mut source = FileSource::new(file)?;
+    let mut source = FileSource::new(file);
     let first = source.next().await.map_err(|wrong| wrong.to_string())?;
     push(&redis, first).await;
     tokio::spawn(push_changes(redis.clone(), source));
-    let rules = LiveRules::builder(Bindings::new())
-        .audit(redis.audit_sink())
-        .follow(redis.source())
-        .await?;
+    let rules = LiveRules::follow(redis.source(), Bindings::new()).await?;
     let mut store = RedisStore::builder(address, NAMESPACE, Keys::hashed(secret))
         // Only a cluster asks for it: a request's rules have several keys, and are decided in one step.
         .partition(Partition::One)

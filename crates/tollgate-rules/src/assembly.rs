@@ -9,16 +9,16 @@ use std::{
 use tollgate::key_list::KeyList;
 
 use crate::{
-    bindings::{Bindings, Side},
+    bindings::Bindings,
     document_error::{DocumentError, line_of},
     document_tables,
-    entry::{Override, Switch},
+    entry::Switch,
     format::Format,
     hidden_keys::HiddenKeys,
     node::{MOST, Node, Problems, Value},
     reader::Reader,
     rule_document::RuleDocument,
-    rule_entry::RuleEntry,
+    rule_entry::{Override, RuleEntry},
 };
 
 /// One of the texts of a document.
@@ -139,7 +139,7 @@ fn read_client_ip(
     document: &mut RuleDocument,
     bindings: &mut Cow<'_, Bindings>,
 ) {
-    let is_in_code = bindings.client_ip.is_some();
+    let is_in_code = bindings.client_ip.is_some() && !bindings.is_of_services();
     let mut said_in: Option<&str> = None;
     for part in parts {
         let Some(node) = part.get("client_ip") else {
@@ -150,9 +150,6 @@ fn read_client_ip(
             let message =
                 format!("client_ip is for all rules, and is in {other} already; remove one");
             reader.wrong(&node.span, message);
-        } else if is_in_code && bindings.side == Side::Edge {
-            // The table is for the services behind it.
-            document_tables::read_client_ip(reader, node);
         } else if is_in_code {
             let message = "the service says in code how addresses are found, by Bindings::client_ip; remove one of them";
             reader.wrong(&node.span, message);
@@ -161,7 +158,7 @@ fn read_client_ip(
             document
                 .said
                 .insert("client_ip".to_owned(), node.value.to_string());
-            if !bindings.peers_are_clients {
+            if bindings.client_ip.is_none() {
                 bindings.to_mut().client_ip = client_ip;
             }
         }
@@ -259,7 +256,6 @@ impl<'a> Assembly<'a> {
             let message = "there is no rule; add one with name, limit and by";
             first.problems.add(0..0, message);
         }
-        self.document.behind = vec![Vec::new(); self.document.rules.len()];
         for (reader, [groups, overrides, switches]) in all {
             for node in groups {
                 self.add_group(reader, node);
@@ -267,8 +263,9 @@ impl<'a> Assembly<'a> {
             let has_secret = self.document.hash_key.is_some();
             for node in overrides {
                 let (rules, named) = (&self.document.rules, |node: &_| self.named(reader, node));
-                let read = Override::read(reader, node, rules, has_secret, named);
-                self.document.overrides.extend(read);
+                if let Some(read) = Override::read(reader, node, rules, has_secret, named) {
+                    self.document.rules[read.rule].overrides.push(read);
+                }
             }
             for node in switches {
                 let (rules, named) = (self.document.rules.len(), |node: &_| {
@@ -278,7 +275,7 @@ impl<'a> Assembly<'a> {
                 self.document.switches.extend(read);
             }
         }
-        self.document.sorted()
+        self.document
     }
 
     fn add_rule(&mut self, part: &'a Part<'a>, node: &'a Node) {
@@ -355,13 +352,16 @@ impl<'a> Assembly<'a> {
             }
         }
         // The most specific first; of equals, one that names methods.
-        let rules = &self.document.rules;
-        let condition = |rule: usize| &rules[rule].condition;
-        members.sort_by(|(one, _), (other, _)| condition(*other).cmp_specificity(condition(*one)));
+        let rules = &mut self.document.rules;
+        members.sort_by(|(one, _), (other, _)| {
+            let [one, other] = [one, other].map(|it| &rules[*it].condition);
+            other.cmp_specificity(one)
+        });
         for (index, (rule, node)) in members.iter().enumerate() {
             let before = members[..index].iter().map(|(other, _)| *other);
-            let mut ties = before.clone();
-            if let Some(tied) = ties.find(|other| condition(*rule).is_tied(condition(*other))) {
+            let condition = &rules[*rule].condition;
+            let is_tied = |other: &usize| condition.is_tied(&rules[*other].condition);
+            if let Some(tied) = before.clone().find(is_tied) {
                 let message = format!(
                     "it is not more or less specific than {:?}, so that either could count a request; give them other paths \
                      or methods",
@@ -369,7 +369,7 @@ impl<'a> Assembly<'a> {
                 );
                 reader.wrong(&node.span, message);
             }
-            self.document.behind[*rule] = before.collect();
+            rules[*rule].behind = before.collect();
         }
     }
 }

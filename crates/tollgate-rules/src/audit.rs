@@ -81,8 +81,6 @@ pub struct AuditRecord {
     pub before: u64,
     /// The revision after. It is the same where nothing is in force that was not before.
     pub after: u64,
-    /// Whether it is a document from Redis, whose push is recorded there.
-    pub(crate) is_pushed: bool,
     /// The change in words, a line for each rule, override and switch; what is wrong with a rejected document.
     pub lines: Vec<String>,
 }
@@ -126,7 +124,6 @@ impl AuditRecord {
             author,
             before: 0,
             after: 0,
-            is_pushed: false,
             lines,
         }
     }

@@ -263,7 +263,7 @@ impl Bindings {
     /// server has found the address.
     pub fn peers_are_clients(mut self) -> Self {
         self.peers_are_clients = true;
-        self
+        self.client_ip(client_ip())
     }
 
     /// The secret by which overrides name keys by their hash, as in documents that were pushed to Redis:
@@ -298,6 +298,11 @@ impl Bindings {
     pub fn list_entry(list: &str, key: &str, secret: &tollgate_redis::Secret) -> String {
         let hash = SigningKey::new(secret).hash_key(&list_name(list), Key::of(key).as_ref());
         format!("{hash:032x}")
+    }
+
+    /// Whether the table `client_ip` of a document is for the services behind the reader.
+    pub(crate) fn is_of_services(&self) -> bool {
+        self.side == Side::Edge || self.peers_are_clients
     }
 
     pub(crate) fn client_address(&self) -> ClientIp {

@@ -2,7 +2,6 @@
 //! they count, other fields of texts as they are written.
 
 use std::{
-    cell::OnceCell,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::SystemTime,
 };
@@ -12,12 +11,12 @@ use tollgate_core::{Quota, RuleSet, types::RuleChange};
 use crate::{
     audit::Author,
     document_error::DocumentError,
-    entry::{Client, Effect, Override, names},
+    entry::{Effect, names},
     format::Format,
     node::{Node, Problems},
     operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
     rule_document::RuleDocument,
-    rule_entry::RuleEntry,
+    rule_entry::{Client, Override, RuleEntry},
     schema::table_of,
     term::{Term, now, time},
 };
@@ -79,7 +78,7 @@ impl RuleDocument {
     /// ```
     #[must_use]
     pub fn entries(&self) -> Vec<EntryStatus> {
-        let overrides = self.overrides.iter().map(|entry| EntryStatus {
+        let overrides = self.overrides().map(|entry| EntryStatus {
             client: self.hash_of_client(entry),
             rules: self.rules[entry.rule].name.clone(),
             limit: entry.quota.to_string(),
@@ -238,14 +237,14 @@ pub(crate) fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<St
 
 /// By rule, its fields that are written otherwise, a line each.
 fn field_changes<'a>(old: &Unlike<'_>, new: &Unlike<'a>) -> BTreeMap<&'a str, Vec<String>> {
-    let old_rules: HashMap<_, _> = old.entries().map(|rule| (&*rule.name, rule)).collect();
+    let old_rules: HashMap<_, _> = old.rules.iter().map(|rule| (&*rule.name, *rule)).collect();
     let tree = |rule: &RuleEntry| Format::Json.parse(&rule.written, &Problems::default());
     let field = |rule: &Node, name: &str| {
         let value = rule.get(name).map(|node| node.value.to_string());
         value.unwrap_or_else(|| "(none)".to_owned())
     };
-    let both = new.entries();
-    let both = both.filter_map(|rule| Some((rule, *old_rules.get(&*rule.name)?)));
+    let both = new.rules.iter();
+    let both = both.filter_map(|rule| Some((*rule, *old_rules.get(&*rule.name)?)));
     let changes = both.map(|(new, old)| {
         let (name, old, new) = (&*new.name, tree(old), tree(new));
         let fields = table_of("rule").fields.iter();
@@ -265,48 +264,35 @@ type OverrideKey = (String, Vec<u8>, Quota, Term);
 /// The rules of a document that another one does not have, or whose fields or overrides it has otherwise.
 struct Unlike<'a> {
     document: &'a RuleDocument,
-    rules: Vec<usize>,
+    rules: Vec<&'a RuleEntry>,
 }
 
 impl<'a> Unlike<'a> {
     fn new(document: &'a RuleDocument, other: &RuleDocument) -> Self {
-        let by_name = OnceCell::new();
-        let is_unlike = |index: &usize| {
-            let rule = &document.rules[*index];
-            let there = other.rules.get(*index).filter(|it| it.name == rule.name);
-            let place = match there {
-                Some(_) => Some(*index),
-                None => {
-                    let by_name = by_name.get_or_init(|| other.by_name());
-                    by_name.get(&*rule.name).copied()
-                }
-            };
-            place.is_none_or(|place| {
-                let [own, there] = [document.overrides_of(*index), other.overrides_of(place)]
-                    .map(|overrides| overrides.iter().map(|entry| entry.content));
-                other.rules[place].written != rule.written || !own.eq(there)
+        let by_name = other.by_name();
+        let is_unlike = |rule: &&RuleEntry| {
+            let there = by_name.get(&*rule.name).map(|place| &other.rules[*place]);
+            there.is_none_or(|there| {
+                let [own, others] =
+                    [*rule, there].map(|it| it.overrides.iter().map(|entry| entry.content));
+                there.written != rule.written || !own.eq(others)
             })
         };
         Self {
-            rules: (0..document.rules.len()).filter(is_unlike).collect(),
+            rules: document.rules.iter().filter(is_unlike).collect(),
             document,
         }
     }
 
-    fn entries(&self) -> impl Iterator<Item = &'a RuleEntry> {
-        self.rules.iter().map(|index| &self.document.rules[*index])
-    }
-
     /// `None`: there are none.
     fn rules(&self) -> Option<RuleSet> {
-        let rules = self.entries();
+        let rules = self.rules.iter();
         RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
     }
 
     fn overrides(&self) -> HashMap<OverrideKey, &'a Override> {
         let document = self.document;
-        let of_rules = self.rules.iter();
-        let of_rules = of_rules.flat_map(|index| document.overrides_of(*index));
+        let of_rules = self.rules.iter().flat_map(|rule| &rule.overrides);
         let all = of_rules.map(|entry| {
             let name = document.rules[entry.rule].name.clone();
             // One document may have keys where the other has their hashes.

@@ -2,41 +2,19 @@
 
 use std::{fmt, sync::Arc};
 
-use tollgate::Key;
 use tollgate_core::{Quota, RuleSet, Tick};
 
 use crate::{
     node::{Node, Value},
     operator_entries::OperatorEntry,
     reader::Reader,
-    rule_entry::{RuleEntry, without_name},
+    rule_entry::{Client, Override, RuleEntry, without_name},
     rule_settings::Mode,
     term::{Term, time},
 };
 
 /// The most of a rule's own limit that an override may be, in percent.
 const MOST_PERCENT: u64 = 100_000;
-
-/// A client's own limit.
-#[derive(Clone)]
-pub(crate) struct Override {
-    /// A hash of what it says.
-    pub(crate) content: u64,
-    pub(crate) rule: usize,
-    pub(crate) client: Client,
-    pub(crate) quota: Quota,
-    pub(crate) term: Term,
-    /// `None`: it is part of the document.
-    pub(crate) set: Option<Arc<OperatorEntry>>,
-}
-
-/// Whose limit it is.
-#[derive(Clone)]
-pub(crate) enum Client {
-    Key(Key),
-    /// A client that the document knows by a keyed hash only.
-    Hash(u128),
-}
 
 impl Override {
     /// A limit of none ends with the entry.
@@ -209,9 +187,8 @@ pub(crate) fn names(switch: &Switch, rules: &[RuleEntry]) -> String {
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mode(Mode::Enforce) => f.write_str("enforced"),
-            Self::Mode(Mode::Shadow) => f.write_str("shadow"),
             Self::Mode(Mode::Off) => f.write_str("off"),
+            Self::Mode(_) => f.write_str("shadow"),
             Self::Permille(part) if part % 10 == 0 => write!(f, "{} % of each limit", part / 10),
             Self::Permille(part) => write!(f, "{}.{} % of each limit", part / 10, part % 10),
         }

@@ -12,11 +12,10 @@ use tollgate_core::{Quota, Tick, types::UnknownName};
 use crate::{
     condition::Subject,
     document_error::DocumentError,
-    entry::Client,
     node::{Node, Value},
     reader::read_alone,
     rule_document::{RuleDocument, Switched},
-    rule_entry::RuleEntry,
+    rule_entry::{Client, RuleEntry},
     rule_settings::{Cost, Mode},
     term::{Term, now},
 };
@@ -254,7 +253,7 @@ impl RuleDocument {
         }
         let is_unlimited = explaining.explanation.quota.is_unlimited();
         // A single client may have a limit.
-        if is_unlimited && self.overrides_of(index).is_empty() {
+        if is_unlimited && rule.overrides.is_empty() {
             return explaining.ends(Explained::Unlimited);
         }
         let mut key = KeyBuf::new();
@@ -280,7 +279,6 @@ impl RuleDocument {
 /// A rule that is being explained.
 struct Explaining<'a> {
     document: &'a RuleDocument,
-    index: usize,
     rule: &'a RuleEntry,
     now: Tick,
     switched: Switched,
@@ -296,7 +294,6 @@ impl<'a> Explaining<'a> {
         let switches = switches.filter(|it| it.term.until > now && it.is_for(index, &rule.limit));
         Self {
             document,
-            index,
             rule,
             now,
             switched,
@@ -335,7 +332,7 @@ impl<'a> Explaining<'a> {
             return Some(Explained::ConditionFails);
         }
         let mut is_known = applies.is_some();
-        let behind = self.document.behind[self.index].iter();
+        let behind = self.rule.behind.iter();
         for other in behind.filter(|it| self.document.switched(**it, self.now).mode != Mode::Off) {
             let other = &self.document.rules[*other];
             match other.condition.holds(subject) {
@@ -428,7 +425,7 @@ impl<'a> Explaining<'a> {
 
     /// The limit of a single client: the last entry that is in force.
     fn find_override(&mut self, key: &KeyBuf) {
-        let of_rule = self.document.overrides_of(self.index).iter().rev();
+        let of_rule = self.rule.overrides.iter().rev();
         let mut in_force = of_rule.filter(|entry| entry.term.until > self.now);
         let found = in_force.find(|entry| match &entry.client {
             Client::Key(other) => other.as_ref() == key,

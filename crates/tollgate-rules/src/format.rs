@@ -47,17 +47,6 @@ impl Format {
             Self::Json => parse_json(text, problems),
         }
     }
-
-    /// Whether a text is a JSON Schema: editors want that of documents next to them.
-    pub(crate) fn is_schema(self, text: &str) -> bool {
-        const META: &str = "json-schema.org/";
-        if !text.contains(META) {
-            return false;
-        }
-        let root = self.parse(text, &Problems::default());
-        let meta = root.text_of("$schema");
-        meta.is_some_and(|meta| meta.contains(META)) && root.get("version").is_none()
-    }
 }
 
 impl fmt::Display for Format {

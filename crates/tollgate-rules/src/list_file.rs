@@ -2,138 +2,93 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, SystemTime},
 };
 
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::{
     runtime::Handle,
-    sync::Notify,
     task::{JoinHandle, spawn_blocking},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tollgate::key_list::KeyList;
 
 use crate::{
     document_error::{DocumentError, line_of},
+    format::Format,
     node::hash_of,
 };
 
-/// How long nothing may happen in the folder before a changed file is read: editors write in several steps.
+/// How often the path is looked up.
+const LOOK_UP: Duration = Duration::from_millis(250);
+/// How long nothing may happen there before a changed file is read: editors write in several steps.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
-/// How long a change waits for that at most: with the time to read it, it is in force within a second.
+/// How long a change waits for that at most: with the time to see it and to read it, it is in force within a second.
 pub(crate) const MOST_QUIET: Duration = Duration::from_millis(600);
-/// How often the path is looked up for what makes no event in its folder: it has a link that leads to another folder, or the folder is
-/// another one.
-const LOOK_UP: Duration = Duration::from_millis(500);
-/// How often the contents are read without an event: network file systems have none.
+/// How often the contents are read where nothing is seen: a file may change and keep its time and its length.
 pub(crate) const POLL: Duration = Duration::from_secs(30);
 
-/// When a file is to be read again.
+/// When a file is to be read again, or the files of a folder. They are looked up by their path again and again: events of a folder do
+/// not tell of links that lead elsewhere, of another folder in its place, and of file systems in the network.
 #[derive(Debug)]
 pub(crate) struct FileChanges {
     path: PathBuf,
-    changed: Arc<Notify>,
-    /// Events come for as long as it lives. `None`: a test makes them.
-    watch: Option<Watch>,
-    /// What was found at the path before it was read.
-    found: Option<Found>,
+    /// What was found before it was read.
+    found: Found,
 }
 
-#[derive(Debug)]
-struct Watch {
-    watcher: RecommendedWatcher,
-    folder: PathBuf,
-}
+/// What tells files from those that were there before: where links lead, when each was changed, and its length.
+type Found = Vec<(PathBuf, SystemTime, u64)>;
 
-/// What tells a file or a folder from the one that was at the path before: where links lead, when it was changed, and its length.
-type Found = (PathBuf, SystemTime, u64);
-
-fn find(path: &Path) -> Option<Found> {
-    let found = fs::metadata(path).ok()?;
-    Some((
-        fs::canonicalize(path).ok()?,
-        found.modified().ok()?,
-        found.len(),
-    ))
+fn find(path: &Path) -> io::Result<Found> {
+    let mut paths = vec![path.to_owned()];
+    if path.is_dir() {
+        let entries = fs::read_dir(path)?.flatten().map(|entry| entry.path());
+        paths.extend(entries.filter(|path| Format::of_path(path).is_some()));
+        paths.sort();
+    }
+    let found = paths.iter().map(|path| {
+        let found = fs::metadata(path)?;
+        Ok((fs::canonicalize(path)?, found.modified()?, found.len()))
+    });
+    // What goes in the meantime is gone at the next look.
+    Ok(found.filter_map(io::Result::ok).collect())
 }
 
 impl FileChanges {
-    /// Watches the folder, whatever file an event names. Kubernetes swaps a link next to the file, and editors rename another file over
-    /// it; either ends a watch of the file itself.
-    pub(crate) fn new(path: &Path) -> notify::Result<Self> {
-        let changed = Arc::new(Notify::new());
-        let notified = Arc::clone(&changed);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // Reading is no change, and reading the file is what follows one.
-            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                notified.notify_one();
-            }
-        })?;
-        let mut watch = Watch {
-            watcher,
-            folder: PathBuf::new(),
-        };
-        watch.begin(path)?;
-        Ok(Self {
-            watch: Some(watch),
-            ..Self::of(path, changed)
-        })
-    }
-
-    /// Without a watcher.
-    pub(crate) fn of(path: &Path, changed: Arc<Notify>) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            changed,
-            watch: None,
-            found: find(path),
+            found: find(path).unwrap_or_default(),
         }
     }
 
-    /// Waits for a change and for quiet after it, or for as long as a change without an event may stay unseen.
+    /// Waits for a change and for quiet after it, or for as long as a change may stay unseen.
     pub(crate) async fn next(&mut self) {
-        if timeout(POLL, self.change()).await.is_ok() {
-            let changed = &self.changed;
-            let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
+        let change = async { while self.is_same_after(LOOK_UP, &self.found).await {} };
+        if timeout(POLL, change).await.is_ok() {
+            let quiet = async {
+                let mut found = self.find().await;
+                while !self.is_same_after(QUIET, &found).await {
+                    found = self.find().await;
+                }
+            };
             let _ = timeout(MOST_QUIET, quiet).await;
-            if let Some(watch) = &mut self.watch {
-                // A folder that is gone is looked up until it is back.
-                let _ = watch.begin(&self.path);
-            }
         }
         self.found = self.find().await;
     }
 
-    /// An event in the folder, or something else at the path.
-    async fn change(&self) {
-        while timeout(LOOK_UP, self.changed.notified()).await.is_err() {
-            if self.find().await != self.found {
-                return;
-            }
-        }
+    async fn is_same_after(&self, time: Duration, found: &Found) -> bool {
+        sleep(time).await;
+        self.find().await == *found
     }
 
-    async fn find(&self) -> Option<Found> {
+    async fn find(&self) -> Found {
         let path = self.path.clone();
-        spawn_blocking(move || find(&path)).await.ok()?
-    }
-}
-
-impl Watch {
-    /// Watches the folder that is at the path now.
-    fn begin(&mut self, path: &Path) -> notify::Result<()> {
-        // It fails where the folder is gone.
-        let _ = self.watcher.unwatch(&self.folder);
-        self.folder = match path.is_dir() {
-            true => path.to_owned(),
-            false => folder(path),
-        };
-        self.watcher
-            .watch(&self.folder, RecursiveMode::NonRecursive)
+        let found = spawn_blocking(move || find(&path).unwrap_or_default()).await;
+        found.unwrap_or_default()
     }
 }
 
@@ -160,8 +115,8 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, String> {
 /// A file whose lines are the entries of a [list](tollgate::key_list), which are read again whenever it changes, as rule files are. All
 /// are replaced at once. A file with mistakes leaves the entries in force, and an event at error level names its line.
 ///
-/// A writer should write another file and rename it: a file that is written in place is read as it is when nothing has changed in its
-/// folder for 200 ms.
+/// A writer should write another file and rename it: a file that is written in place is read as it is when it has not changed for
+/// 200 ms.
 ///
 /// ```
 /// use tollgate::key_list::KeyList;
@@ -212,7 +167,7 @@ impl ListFile {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read or watched, or the first line that is wrong: a service with a wrong list does not start. A call
+    /// A file that cannot be read, or the first line that is wrong: a service with a wrong list does not start. A call
     /// outside of a tokio runtime.
     pub fn watch(list: &KeyList, path: impl AsRef<Path>) -> Result<Self, DocumentError> {
         let path = path.as_ref();
@@ -229,9 +184,8 @@ impl ListFile {
         path: &Path,
         runtime: Option<&Handle>,
     ) -> Result<Self, String> {
-        // Watched before it is read, so that no change is missed in between.
-        let changes = runtime.map(|_| FileChanges::new(path)).transpose();
-        let changes = changes.map_err(|wrong| format!("it cannot be watched: {wrong}"))?;
+        // Looked up before it is read, so that no change is missed in between.
+        let changes = FileChanges::new(path);
         let shared = Arc::new(Shared {
             list: list.clone(),
             path: path.to_owned(),
@@ -247,8 +201,7 @@ impl ListFile {
                 let _ = spawn_blocking(move || shared.read_again()).await;
             }
         };
-        let task = runtime.zip(changes);
-        let task = task.map(|(runtime, changes)| runtime.spawn(follow(changes)));
+        let task = runtime.map(|runtime| runtime.spawn(follow(changes)));
         Ok(Self { shared, task })
     }
 

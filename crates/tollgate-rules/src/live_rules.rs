@@ -194,12 +194,12 @@ impl LiveRulesBuilder {
     ///
     /// # Errors
     ///
-    /// As there; with a [fallback](Self::fallback), all that is wrong with that, or a path that cannot be watched.
+    /// As there; with a [fallback](Self::fallback), all that is wrong with that.
     pub fn watch(self, path: impl AsRef<Path>) -> Result<LiveRules, DocumentError> {
         let path = path.as_ref();
         let runtime = runtime(path.display())?;
-        // Watched before it is read, so that no change is missed in between.
-        let mut source = FileSource::new(path)?;
+        // Looked up before it is read, so that no change is missed in between.
+        let mut source = FileSource::new(path);
         let first = source.read().map_err(Into::into);
         self.start(&runtime, source, first)
     }

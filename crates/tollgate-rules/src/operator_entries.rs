@@ -275,18 +275,13 @@ impl OperatorEntries {
     /// There is none with one of the numbers.
     pub(crate) fn end(&mut self, ids: &[u64]) -> Result<(), String> {
         let is_there = |id: &&u64| self.all.iter().any(|entry| entry.id == **id);
-        let Some(unknown) = ids.iter().find(|id| !is_there(id)) else {
-            self.all.retain(|entry| !ids.contains(&entry.id));
-            return Ok(());
-        };
-        let known = self.all.iter().take(20).map(|entry| entry.id.to_string());
-        let known = match self.all.len() {
-            0 => "nothing is set".to_owned(),
-            _ => format!("there are {}", known.collect::<Vec<_>>().join(", ")),
-        };
-        Err(format!(
-            "no override and no switch that was set has the number {unknown}; {known}"
-        ))
+        if let Some(unknown) = ids.iter().find(|id| !is_there(id)) {
+            return Err(format!(
+                "no override and no switch that was set has the number {unknown}"
+            ));
+        }
+        self.all.retain(|entry| !ids.contains(&entry.id));
+        Ok(())
     }
 
     /// Drops those whose time was over.

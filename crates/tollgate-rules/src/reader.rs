@@ -200,25 +200,6 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The only field of a table that has one of several.
-    pub(crate) fn only_field(
-        &self,
-        node: &'a Node,
-        what: &str,
-        table: &str,
-    ) -> Option<(&'a str, &'a Node)> {
-        let fields = self.fields(node, what, table)?;
-        let known = table_of(table).fields.join(", ");
-        match &fields.entries[..] {
-            [(name, only)] => Some((&name.text, only)),
-            [] => self.refuse(&node.span, format!("{what} is empty; write one of {known}")),
-            [_, (second, _), ..] => {
-                let message = format!("{what} has one of {known}, and this is a second");
-                self.refuse(&second.span, message)
-            }
-        }
-    }
-
     pub(crate) fn text<'n>(&self, node: &'n Node, what: &str) -> Option<&'n str> {
         match &node.value {
             Value::Text(text) => Some(text),

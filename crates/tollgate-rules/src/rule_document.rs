@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ops::Range,
     sync::Arc,
 };
 
@@ -16,13 +15,13 @@ use tollgate_core::{Quota, Tick};
 use crate::{
     bindings::HashKey,
     document_tables::read_shed,
-    entry::{Client, Effect, Override, Switch},
+    entry::{Effect, Switch},
     key_label::KeyLabel,
     list_file::ListFile,
     node::Node,
     operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
     reader::read_alone,
-    rule_entry::{RuleEntry, only_none},
+    rule_entry::{Client, Override, RuleEntry, only_none},
     rule_settings::Mode,
     term::now,
 };
@@ -52,12 +51,6 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct RuleDocument {
     pub(crate) rules: Vec<RuleEntry>,
-    /// By rule, the more specific ones of its groups.
-    pub(crate) behind: Vec<Vec<usize>>,
-    /// In the order of their rules, once they are sorted.
-    pub(crate) overrides: Vec<Override>,
-    /// By rule, which overrides are its own.
-    pub(crate) of_rule: Vec<Range<usize>>,
     pub(crate) switches: Vec<Switch>,
     /// For the overrides that name the hash of a key.
     pub(crate) hash_key: Option<Arc<HashKey>>,
@@ -118,7 +111,7 @@ impl RuleDocument {
     /// When an override or a switch expires next, in microseconds since the Unix epoch: the rules differ from then on.
     #[must_use]
     pub fn expires_after(&self, now: Tick) -> Option<Tick> {
-        let overrides = self.overrides.iter().map(|entry| entry.term.until);
+        let overrides = self.overrides().map(|entry| entry.term.until);
         let all = overrides.chain(self.switches.iter().map(|switch| switch.term.until));
         all.filter(|until| *until > now && *until < Tick::MAX).min()
     }
@@ -164,36 +157,24 @@ impl RuleDocument {
         self.rules.iter().map(|rule| &*rule.name)
     }
 
-    /// Puts the overrides of each rule together.
-    pub(crate) fn sorted(mut self) -> Self {
-        self.overrides.sort_by_key(|entry| entry.rule);
-        let mut begin = 0;
-        let of_rule = (0..self.rules.len()).map(|rule| {
-            let of_rule = self.overrides[begin..].iter();
-            let range = begin..begin + of_rule.take_while(|entry| entry.rule == rule).count();
-            begin = range.end;
-            range
-        });
-        self.of_rule = of_rule.collect();
-        self
+    /// Those of all rules.
+    pub(crate) fn overrides(&self) -> impl Iterator<Item = &Override> {
+        self.rules.iter().flat_map(|rule| &rule.overrides)
     }
 
     /// With what operators set beside the document. What does not go with it is kept apart.
     pub(crate) fn beside(mut self, set: &OperatorEntries) -> Self {
-        if set.all.is_empty() {
-            return self;
-        }
         let by_name = self.by_name();
         let read = set.all.iter().map(|entry| self.read(&by_name, entry));
         let read: Vec<_> = read.collect();
         for (entry, read) in set.all.iter().zip(read) {
             match read {
-                Ok(FittingEntry::Override(entry)) => self.overrides.push(entry),
+                Ok(FittingEntry::Override(entry)) => self.rules[entry.rule].overrides.push(entry),
                 Ok(FittingEntry::Switch(entry)) => self.switches.push(entry),
                 Err(problem) => self.unfit.push((entry.clone(), problem)),
             }
         }
-        self.sorted()
+        self
     }
 
     /// The indices of the rules.
@@ -260,11 +241,6 @@ impl RuleDocument {
         }
     }
 
-    /// Those of a rule.
-    pub(crate) fn overrides_of(&self, rule: usize) -> &[Override] {
-        &self.overrides[self.of_rule[rule].clone()]
-    }
-
     /// The rules for a layer that one of a document is at a time: two where a rollout leaves others to a shadow, and one more where a switch
     /// leaves who is blocked.
     pub(crate) fn rules_of(&self, index: usize, now: Tick) -> Vec<RequestRule> {
@@ -275,7 +251,7 @@ impl RuleDocument {
         let (mut numbers, mut of_requests) = (rule.numbers(&scaled), rule.of_requests.clone());
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
         // Where a client is known by a hash of its key, all are found by that: the last entry counts, whatever it names the client by.
-        let overrides = self.overrides_of(index).iter();
+        let overrides = rule.overrides.iter();
         let overrides = overrides.filter(|entry| entry.term.until > now);
         let is_hash = |entry: &Override| matches!(entry.client, Client::Hash(_));
         let by_hash = overrides.clone().any(is_hash);
@@ -299,8 +275,7 @@ impl RuleDocument {
             of_requests = of_requests.plan_by_key(plan);
         }
         // A rule of a group leaves to the more specific ones what they count.
-        let behind = self.behind[index].iter();
-        let others: Vec<_> = behind
+        let others: Vec<_> = (rule.behind.iter())
             .filter(|other| self.switched(**other, now).mode != Mode::Off)
             .map(|other| self.rules[*other].condition.predicate())
             .collect();
@@ -363,5 +338,5 @@ impl RuleDocument {
 }
 
 tollgate_core::debug_fields!(RuleDocument, it =>
-    rules: it.names().collect::<Vec<_>>(), overrides: it.overrides.len(), switches: it.switches.len()
+    rules: it.names().collect::<Vec<_>>(), overrides: it.overrides().count(), switches: it.switches.len()
 );

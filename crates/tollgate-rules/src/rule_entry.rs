@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use tollgate::{
-    Head, Missing, RequestRule, Rule,
+    Head, Key, Missing, RequestRule, Rule,
     key::{constant, header},
 };
 use tollgate_core::{
@@ -17,14 +17,16 @@ use crate::{
     descriptor::Descriptor,
     key_label::KeyLabel,
     node::{Node, Value},
+    operator_entries::OperatorEntry,
     reader::{Fields, Reader},
     response_condition::read as read_condition,
     rule_key::RuleKey,
     rule_settings::{
-        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, missing, read_block,
+        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, fnv, missing, read_block,
         read_plans, read_response_cost, read_rollout, requests, shadow_name,
     },
     schema::table_of,
+    term::Term,
 };
 
 /// Those for which a rule has to see the response, or to hold the request.
@@ -32,6 +34,27 @@ const FOR_SERVICE: &[&str] = &["count_if", "cost_by_response", "wait"];
 
 /// The words for where a rule applies.
 pub(crate) const SIDES: &[(&str, Side)] = &[("service", Side::Service), ("edge", Side::Edge)];
+
+/// A client's own limit.
+#[derive(Clone)]
+pub(crate) struct Override {
+    /// A hash of what it says.
+    pub(crate) content: u64,
+    pub(crate) rule: usize,
+    pub(crate) client: Client,
+    pub(crate) quota: Quota,
+    pub(crate) term: Term,
+    /// `None`: it is part of the document.
+    pub(crate) set: Option<Arc<OperatorEntry>>,
+}
+
+/// Whose limit it is.
+#[derive(Clone)]
+pub(crate) enum Client {
+    Key(Key),
+    /// A client that the document knows by a keyed hash only.
+    Hash(u128),
+}
 
 /// A rule as a document says it.
 #[derive(Clone)]
@@ -53,6 +76,10 @@ pub(crate) struct RuleEntry {
     pub(crate) mode: Mode,
     pub(crate) rollout: Option<(Rollout, Mode)>,
     pub(crate) missing: Missing,
+    /// The more specific rules of its group.
+    pub(crate) behind: Vec<usize>,
+    /// The limits of single clients. Of several for one, the last one that is in force counts.
+    pub(crate) overrides: Vec<Override>,
     /// Its numbers, where no switch changes them.
     rule: tollgate_core::Rule,
     /// What it does with requests, for any numbers.
@@ -271,6 +298,8 @@ impl RuleEntry {
             mode: mode.unwrap_or(Mode::Enforce),
             rollout,
             missing,
+            behind: Vec::new(),
+            overrides: Vec::new(),
             rule,
             of_requests,
         };
@@ -382,10 +411,8 @@ fn blocking_name(name: &str) -> String {
     match name.len() {
         // A name has at most 64 characters.
         57.. => {
-            // FNV-1a: the same in each process.
-            let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-            });
+            // The same in each process.
+            let hash = fnv(0xcbf2_9ce4_8422_2325, name.as_bytes()) as u32;
             format!("{}:{hash:08x}:blocked", &name[..47])
         }
         _ => format!("{name}:blocked"),

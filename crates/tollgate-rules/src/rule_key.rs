@@ -62,19 +62,8 @@ struct Part {
     /// What it is by itself, up to a colon; empty for what the service binds.
     kind: &'static str,
     extractor: Arc<dyn KeyExtractor>,
-    text: TextForm,
-}
-
-/// How a text becomes a key.
-#[derive(Clone)]
-enum TextForm {
-    /// By a request that carries it.
-    Request,
-    /// By code.
-    Bound(Arc<ParseKey>),
-    /// The part is of each key, and has no text.
-    Constant,
-    None,
+    /// How a text becomes a key by code. Otherwise by a request that carries it.
+    parse: Option<Arc<ParseKey>>,
 }
 
 impl RuleKey {
@@ -185,15 +174,12 @@ impl RuleKey {
             _ => *name == *part.name,
         };
         let (_, text) = client.iter().find(|(name, _)| is_same(name))?;
-        match &part.text {
-            TextForm::Request => {
-                // The list sees an address as a whole, and a key only its network.
-                let has = in_list(Arc::clone(&part.extractor), list);
-                Some(has(&Head::from(&part.request(text)?)))
-            }
-            TextForm::Bound(parse) => Some(list.has_key(parse(text)?.as_ref())),
-            TextForm::Constant | TextForm::None => None,
+        if let Some(parse) = &part.parse {
+            return Some(list.has_key(parse(text)?.as_ref()));
         }
+        // The list sees an address as a whole, and a key only its network.
+        let has = in_list(Arc::clone(&part.extractor), list);
+        Some(has(&Head::from(&part.request(text)?)))
     }
 
     /// The key of a client that is named by text: one for each part, without those of constants.
@@ -201,7 +187,7 @@ impl RuleKey {
         let named: Vec<&str> = self.named().collect();
         let mut texts = reader.list_or_one(node).iter();
         let mut parts = self.parts.iter();
-        if let Some(part) = parts.find(|part| matches!(part.text, TextForm::None)) {
+        if let Some(part) = parts.find(|part| !part.has_text()) {
             let message = format!(
                 "rule {rule:?} counts by {:?}, whose keys have no text form; bind it with Bindings::key_with_text",
                 part.name
@@ -227,10 +213,13 @@ impl RuleKey {
             } else {
                 let node = texts.next()?;
                 let text = reader.text(node, "the key as text")?;
-                if let Some(mistake) = part.mistake(text) {
-                    return reader.refuse(&node.span, mistake);
+                if text == "*" {
+                    let message = "a star is no key, and an override is for one client; write one for each, give the rule fewer \
+                                   parts, or change its limit";
+                    return reader.refuse(&node.span, message);
                 }
-                if part.key_of(text, &mut own).is_none() {
+                // The text is not shown: it is a client's.
+                if !part.is_sent(text) || part.key_of(text, &mut own).is_none() {
                     let message = format!("this is not a key of {}; {}", part.name, part.example());
                     return reader.refuse(&node.span, message);
                 }
@@ -255,7 +244,7 @@ impl Part {
                 name: written.to_owned(),
                 kind: "",
                 extractor: Arc::clone(&bound.extractor),
-                text: bound.parse.clone().map_or(TextForm::None, TextForm::Bound),
+                parse: bound.parse.clone(),
             });
         }
         let needs_name = ["header", "cookie", "query", "descriptor"].contains(&kind);
@@ -316,13 +305,9 @@ impl Part {
             name: written.to_owned(),
             kind: built_in.find(|known| *known == kind).unwrap_or_default(),
             extractor,
-            text: match kind {
-                "constant" => TextForm::Constant,
-                // A handler mostly has one text, and makes this key of it.
-                HANDLER => TextForm::Bound(Arc::new(|text| Some(Key::of(text)))),
-                "route" => TextForm::None,
-                _ => TextForm::Request,
-            },
+            // A handler mostly has one text, and makes this key of it.
+            parse: (kind == HANDLER)
+                .then(|| -> Arc<ParseKey> { Arc::new(|text| Some(Key::of(text))) }),
         })
     }
 
@@ -353,19 +338,24 @@ impl Part {
             name: written.to_owned(),
             kind: "path:",
             extractor: Arc::new(extractor),
-            text: TextForm::Bound(Arc::new(move |text| {
+            parse: Some(Arc::new(move |text| {
                 let is_segment = is_catch_all || !text.contains('/');
                 (!text.is_empty() && is_segment).then(|| Key::of([&*of_text, text]))
             })),
         })
     }
 
+    /// Whether it is of some keys: that of all needs no text.
     fn is_named(&self) -> bool {
-        !matches!(self.text, TextForm::Constant)
+        self.kind != "constant"
+    }
+
+    fn has_text(&self) -> bool {
+        self.parse.is_some() || !["", "route"].contains(&self.kind)
     }
 
     fn key_of(&self, text: &str, key: &mut KeyBuf) -> Option<()> {
-        if let TextForm::Bound(parse) = &self.text {
+        if let Some(parse) = &self.parse {
             key.append(parse(text)?.as_ref());
             return Some(());
         }
@@ -410,42 +400,36 @@ impl Part {
         Some(head)
     }
 
-    /// Why no request has this text as its key, although it could be written. The text is not shown: it is a client's.
-    fn mistake(&self, text: &str) -> Option<&'static str> {
-        let is_sent = |path: &str| {
+    /// Whether a request can have this text there, although it could be written.
+    fn is_sent(&self, text: &str) -> bool {
+        let is_path = |path: &str| {
             PathPattern::new(path).is_ok_and(|pattern| pattern.parameters().next().is_none())
         };
         match self.kind {
-            _ if text == "*" => Some(
-                "a star is no key, and an override is for one client; write one for each, give the rule fewer parts, or change its \
-                 limit",
-            ),
-            "method" if text.bytes().any(|byte| byte.is_ascii_lowercase()) => {
-                Some("methods are written in upper case, as \"GET\"")
-            }
+            "method" => !text.bytes().any(|byte| byte.is_ascii_lowercase()),
             // What clients send is decoded before it counts.
-            "query" if has_escape(text) => {
-                Some("values of a query are counted decoded; write %62 as b")
-            }
-            "path" if text.starts_with('/') && !is_sent(text) => Some(
-                "no client sends this path; write it without a query, parameters and stars, and other characters escaped, as \
-                 /caf%C3%A9",
-            ),
-            "path:" if !text.is_empty() && !is_sent(&format!("/{text}")) => Some(
-                "no client sends this in a path; write it without a query and stars, and other characters escaped, as caf%C3%A9",
-            ),
-            _ => None,
+            "query" => !has_escape(text),
+            "path" => is_path(text),
+            "path:" => is_path(&format!("/{text}")),
+            _ => true,
         }
     }
 
     fn example(&self) -> &'static str {
         match self.kind {
             "client_ip" => "write an address, as 192.0.2.7 or 2001:db8::1",
-            "method" => "write a method, as POST",
-            "path" => "write a path, as /search",
+            "method" => "write a method in upper case, as POST",
+            "query" => "write the value that clients send, decoded: b for %62",
             "grpc_service" => "write a service, as weather.v1.Weather",
             "grpc_method" => "write a method with its service, as /weather.v1.Weather/Current",
-            "path:" => "write what clients send in one segment of the path",
+            "path" => {
+                "write a path as clients send it, as /search, without a query, parameters and stars; escape other characters, as \
+                 /caf%C3%A9"
+            }
+            "path:" => {
+                "write what clients send in one segment of the path, without a query and stars; escape other characters, as \
+                 caf%C3%A9"
+            }
             _ => "write the value that clients send",
         }
     }

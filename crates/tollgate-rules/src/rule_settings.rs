@@ -121,7 +121,7 @@ impl Rollout {
     pub(crate) fn new(rule: &str, permille: u64) -> Self {
         let parts = u128::from(permille.min(1_000)) << 64;
         Self {
-            seed: hash(0xcbf2_9ce4_8422_2325, rule.as_bytes()),
+            seed: fnv(0xcbf2_9ce4_8422_2325, rule.as_bytes()),
             // All of them at 1000, but for one hash in 2^64.
             end: u64::try_from(parts / 1_000).unwrap_or(u64::MAX),
         }
@@ -130,15 +130,15 @@ impl Rollout {
     pub(crate) fn has(&self, key: &KeyBuf) -> bool {
         let mut state = self.seed;
         for (_, part) in key.parts() {
-            state = hash(state, &(part.len() as u64).to_le_bytes());
-            state = hash(state, part);
+            state = fnv(state, &(part.len() as u64).to_le_bytes());
+            state = fnv(state, part);
         }
         mixed(state) < self.end
     }
 }
 
 /// FNV-1a. It is part of the format: another hash would put other clients in.
-fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed, |state, byte| {
         (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -163,29 +163,35 @@ pub(crate) const STORE_ERRORS: &[(&str, OnStoreError)] = &[
 
 /// How exactly processes count together.
 pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
-    if let Value::Text(text) = &node.value {
-        let table = match text.as_str() {
-            "leased" => "{ leased = \"10%\" }",
-            "eventual" => "{ eventual = { interval = \"100ms\", max_unreported = 50 } }",
-            _ => return reader.word(node, "consistency", &[("exact", Consistency::Exact)]),
-        };
-        let message = format!("{text} needs its numbers; write «{table}»");
-        return reader.refuse(&node.span, message);
+    if matches!(&node.value, Value::Text(text) if text == "exact") {
+        return Some(Consistency::Exact);
     }
-    let (name, value) = reader.only_field(node, "a consistency", "consistency_table")?;
-    if name == "leased" {
-        let permille = reader.permille(value, 50)?;
-        // At most 500.
-        let share = LeaseShare::permille(permille as u16);
-        return Some(Consistency::Leased { share });
+    let refuse = || {
+        let message = "write one of \"exact\", «{ leased = \"10%\" }» and \
+                       «{ eventual = { interval = \"100ms\", max_unreported = 50 } }»";
+        reader.refuse(&node.span, message)
+    };
+    if !matches!(node.value, Value::Table(_)) {
+        return refuse();
     }
-    let fields = reader.fields(value, "eventual", "eventual")?;
-    let interval = fields.duration("interval");
-    let most = fields.number("max_unreported", "a number of units", 0, MAX_UNITS);
-    Some(Consistency::Eventual {
-        interval: interval?,
-        max_unreported: most?,
-    })
+    let fields = reader.fields(node, "a consistency", "consistency_table")?;
+    match (fields.get("leased"), fields.table("eventual", "eventual")) {
+        (Some(share), None) => {
+            let permille = reader.permille(share, 50)?;
+            // At most 500.
+            let share = LeaseShare::permille(permille as u16);
+            Some(Consistency::Leased { share })
+        }
+        (None, Some(fields)) => {
+            let interval = fields.duration("interval");
+            let most = fields.number("max_unreported", "a number of units", 0, MAX_UNITS);
+            Some(Consistency::Eventual {
+                interval: interval?,
+                max_unreported: most?,
+            })
+        }
+        _ => refuse(),
+    }
 }
 
 /// How a rule decides while the store fails: each request by the first of its answers whose condition holds, or else by the
@@ -282,7 +288,10 @@ pub(crate) fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
         Value::Text(text) if MISSING.iter().any(|(name, _)| name == text) => {
             reader.word(node, "missing", MISSING)
         }
-        _ => reader.expected(node, "\"shared\", \"skip\" or a status as 401, without quotes"),
+        _ => reader.expected(
+            node,
+            "\"shared\", \"skip\" or a status as 401, without quotes",
+        ),
     }
 }
 

@@ -114,11 +114,6 @@ impl RuleText {
         self
     }
 
-    /// Whether it was pushed to Redis, which has the record of it.
-    pub(crate) fn is_pushed(&self) -> bool {
-        self.hash_key.is_some()
-    }
-
     /// Reads it.
     ///
     /// # Errors

@@ -59,8 +59,6 @@ pub(crate) struct State {
     since: Tick,
     /// When the rules in force were computed: entries that expire later are in force.
     pub(crate) computed: Tick,
-    /// The store has refused the rules without those that have expired since.
-    is_end_refused: bool,
     /// Without what is looked up when it is asked for.
     status: RulesStatus,
 }
@@ -104,7 +102,6 @@ impl RulesInForce {
         let lines = vec![format!("{} to begin with", number_of(status.rules, "rule"))];
         sinks.record(&AuditRecord {
             after: status.revision,
-            is_pushed: text.is_pushed(),
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
         show_metrics(&status, now);
@@ -122,7 +119,6 @@ impl RulesInForce {
                 of_source: text.revision().filter(|_| !is_fallback),
                 since: now,
                 computed: now,
-                is_end_refused: false,
                 status,
                 text,
             }),
@@ -283,12 +279,10 @@ impl RulesInForce {
                     record = Some(state.record(AuditKind::Expired, author, before, lines));
                 }
                 Err(wrong) => {
-                    if !std::mem::replace(&mut state.is_end_refused, true) {
-                        tracing::error!(
-                            target: "tollgate",
-                            "what has expired stays in force until the store takes the rules without it: {wrong}"
-                        );
-                    }
+                    tracing::error!(
+                        target: "tollgate",
+                        "what has expired stays in force until the store takes the rules without it: {wrong}"
+                    );
                     return Some(AGAIN);
                 }
             }
@@ -326,7 +320,7 @@ impl State {
         let mut changed = (Ok(Vec::new()), None);
         if !is_in_force && !is_replaced {
             let now = now();
-            let (lost, is_pushed) = (text.lost_of(&self.text, now), text.is_pushed());
+            let lost = text.lost_of(&self.text, now);
             let (changes, lines) = match self.replace_text(bindings, text, now) {
                 Ok(done) => done,
                 Err(wrong) => return self.reject(author, Some(hash), wrong),
@@ -338,8 +332,7 @@ impl State {
             self.status.hash = hash;
             self.status.revision = of_source.unwrap_or(before + 1);
             self.since = now;
-            let mut record = self.record(AuditKind::Accepted, author, before, lines);
-            record.is_pushed = is_pushed;
+            let record = self.record(AuditKind::Accepted, author, before, lines);
             changed = (Ok(changes), Some(record));
         }
         self.status.last_rejection = None;
@@ -449,7 +442,6 @@ impl State {
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
         self.status.took = Duration::from_micros(crate::term::now().saturating_sub(begun));
         self.computed = now;
-        self.is_end_refused = false;
         Ok(changes)
     }
 }

@@ -112,8 +112,6 @@ pub struct FleetStatus {
     pub ahead: u64,
     /// Those that lag, the oldest documents first. Where many lag, 20 of them.
     pub lagging_processes: Vec<LaggingProcess>,
-    /// How many different documents were in force somewhere in the last seconds: more than one while a change arrives.
-    pub documents: usize,
 }
 
 /// A process that has an older document in force than the source has.
@@ -188,28 +186,5 @@ mod tests {
             status.to_string(),
             format!("{text}; Redis is away; the latest one is rejected:\na mistake")
         );
-    }
-
-    #[test]
-    fn a_process_that_lags_is_named_with_its_revision_and_for_how_long() {
-        let mut lagging = LaggingProcess {
-            name: "web-1".to_owned(),
-            revision: 6,
-            lagging_for: Duration::from_secs(90),
-            rejection: None,
-        };
-        let shown = |lagging: &LaggingProcess| {
-            let status = FleetStatus {
-                processes: 3,
-                lagging: 1,
-                lagging_processes: vec![lagging.clone()],
-                ..FleetStatus::default()
-            };
-            status.to_string()
-        };
-        let text = "1 of 3 processes lag; web-1 has revision 6, behind for 90 s";
-        assert_eq!(shown(&lagging), text);
-        lagging.rejection = Some("limits.toml:5:9: no".to_owned());
-        assert_eq!(shown(&lagging), format!("{text}: limits.toml:5:9: no"));
     }
 }

@@ -10,8 +10,8 @@ use crate::{
 /// The JSON Schema (2020-12) of documents, for editors and other programs: `schema/limits.schema.json` in the repository.
 ///
 /// An editor checks a file with it and completes names: in TOML by `#:schema ./limits.schema.json` in the first line, in YAML by
-/// `# yaml-language-server: $schema=./limits.schema.json`, in JSON by the field `"$schema"`. In a folder of documents it is not taken for
-/// one. It knows the shape of a document, and not what a service binds or
+/// `# yaml-language-server: $schema=./limits.schema.json`, in JSON by the field `"$schema"`. In a folder of documents, a file called
+/// `.schema.json` is none of them. It knows the shape of a document, and not what a service binds or
 /// which rules an override may name: [`RuleDocument::parse`](crate::RuleDocument::parse) knows all.
 pub const SCHEMA: &str = include_str!("../schema/limits.schema.json");
 

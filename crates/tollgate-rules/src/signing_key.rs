@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::KeyBuf;
 use tollgate_redis::Secret;
 
-use crate::{audit::Author, bindings::HashKey};
+use crate::audit::Author;
 
 /// Keys that are derived from the service's secret.
 #[derive(Clone)]
@@ -64,8 +64,8 @@ impl SigningKey {
     }
 
     /// How a client of a rule is hashed with this secret.
-    pub(crate) fn hashing(self) -> Arc<HashKey> {
-        Arc::new(move |rule, client| self.hash_key(rule, client))
+    pub(crate) fn hashing(self) -> Arc<impl Fn(&str, &KeyBuf) -> u128 + Send + Sync> {
+        Arc::new(move |rule: &str, client: &KeyBuf| self.hash_key(rule, client))
     }
 
     /// The hash by which documents name a client of a rule.

@@ -17,10 +17,8 @@ const OF_DESCRIPTOR: &[&str] = &[
     "detailed_metric",
     "value_to_metric",
     "share_threshold",
-    "quota_mode",
-    "metadata",
 ];
-const OF_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
+const OF_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name"];
 
 /// Its units, and what they are in a limit.
 const UNITS: &[(&str, &str)] = &[
@@ -31,22 +29,6 @@ const UNITS: &[(&str, &str)] = &[
     ("week", "7d"),
     ("month", "30d"),
     ("year", "365d"),
-];
-
-/// What has no counterpart, and why.
-const REFUSED: &[(&str, &str)] = &[
-    (
-        "quota_mode",
-        "a limit that only reports is mode = \"shadow\" of a rule; remove it",
-    ),
-    (
-        "metadata",
-        "answers carry the names of rules, and nothing else; remove it",
-    ),
-    (
-        "replaces",
-        "the descriptors of a request are one decision, and none takes the place of another; say with conditions which rule is for which",
-    ),
 ];
 
 /// A node of the tree.
@@ -209,13 +191,6 @@ fn table<'a>(
     let mut fields = reader.fields_of(node, what, known, &[])?;
     // A field of nothing is as good as none.
     fields.entries.retain(|(_, node)| node.value != Value::Null);
-    for (name, node) in &fields.entries {
-        let refused = REFUSED.iter().find(|(refused, _)| *refused == name.text);
-        let is_said = node.value != Value::Bool(false);
-        if let Some((refused, why)) = refused.filter(|_| is_said) {
-            reader.wrong(&name.span, format!("{refused} has no counterpart: {why}"));
-        }
-    }
     Some(fields)
 }
 

@@ -9,7 +9,6 @@ use crate::{
     bindings::Bindings,
     document_changes::document_changes,
     document_error::DocumentError,
-    entry::Client,
     format::Format,
     node::{Node, Value, table},
     operator_entries::{OperatorEntries, OperatorEntry, Pushed, hash_value},
@@ -19,6 +18,7 @@ use crate::{
         redis_source::{Report, StoredRules},
     },
     rule_document::{FittingEntry, RuleDocument},
+    rule_entry::Client,
     rule_text::RuleText,
     rules_status::FleetStatus,
     signing_key::StoredDocument,
@@ -272,9 +272,10 @@ impl RedisRules {
     ) -> Result<u64, PushError> {
         let changed = change.await;
         if let Err(wrong) = &changed
-            && !wrong.mistakes.is_empty()
+            && wrong.kind() == PushErrorKind::Document
         {
-            let lines = wrong.mistakes.clone();
+            let lines = wrong.to_string();
+            let lines = lines.lines().take(20).map(str::to_owned).collect();
             let record = AuditRecord::new(AuditKind::Rejected, author.clone(), lines);
             // Who asks for the change is told anyway.
             let _ = self.add_record(&record).await;
@@ -307,14 +308,9 @@ impl RedisRules {
     /// What is stored, and the number that the next change comes after.
     async fn read(&self, bindings: &Bindings) -> Result<Seen, PushError> {
         let stored = self.exchange(&Report::default()).await?;
-        // If Redis has lost the document, processes still have it in force: the next one is above theirs.
-        let in_force = stored.in_force.iter().filter_map(|document| {
-            let (revision, _) = document.split_once(':')?;
-            revision.parse::<u64>().ok()
-        });
         let mut seen = Seen {
             revision: stored.revision,
-            highest: in_force.max().unwrap_or(0).max(stored.revision),
+            highest: stored.highest,
             now: stored.now,
             before: Ok(None),
             pushed: None,
@@ -473,7 +469,7 @@ fn hashed(
     let by_name = document.by_name();
     // As those of the document are sorted.
     nodes.sort_by_key(|node| by_name.get(node.text_of("rule")?).copied());
-    for (node, entry) in nodes.iter_mut().zip(&document.overrides) {
+    for (node, entry) in nodes.iter_mut().zip(document.overrides()) {
         let hash = match &entry.client {
             Client::Key(key) => hash_key(&document.rules[entry.rule].name, key.as_ref()),
             Client::Hash(hash) => *hash,
@@ -516,7 +512,7 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
         let (document, trees) = pushed.read(&secret).expect("a right document");
         let tables = TABLES.map(|name| trees[0].get(name).is_some());
         assert_eq!(tables, [true, false, true, true, true, true]);
-        let limits = document.overrides.iter().map(|it| it.quota.limit());
+        let limits = document.overrides().map(|it| it.quota.limit());
         assert_eq!(limits.collect::<Vec<_>>(), [3, 5, 2, 4]);
         // Of those that have not ended, the last one counts; keys of one length have one hash here.
         for (rule, key, half) in [("a", "acme", 1), ("b", "k", 3)] {

@@ -87,6 +87,6 @@ pub(crate) mod redis_source;
 pub use self::{certificates::Certificates, link::client_of};
 pub use self::{
     push_error::{PushError, PushErrorKind},
-    redis_rules::{RedisAudit, RedisRules},
+    redis_rules::RedisRules,
     redis_source::RedisSource,
 };

@@ -1,21 +1,15 @@
-//! The rules of a namespace in Redis, and the audit there: of who changes rules, and of processes.
+//! The rules of a namespace in Redis, and the audit there: of who changes rules.
 
 use std::sync::Arc;
 
 use ::redis::{Cmd, FromRedisValue};
-use tokio::{
-    sync::{
-        Mutex,
-        mpsc::{Receiver, Sender, channel},
-    },
-    task::JoinHandle,
-};
+use tokio::sync::Mutex;
 use tollgate_redis::{Address, Secret, SetupError};
 
 #[cfg(feature = "tls")]
 use crate::redis::certificates::Certificates;
 use crate::{
-    audit::{AuditKind, AuditRecord, AuditSink, Author},
+    audit::{AuditKind, AuditRecord, Author},
     redis::{
         link::{Link, Servers},
         push_error::{PushError, PushErrorKind},
@@ -161,33 +155,8 @@ tollgate_core::debug_fields!(RedisRules, it => namespace: it.shared.namespace);
 
 /// About how many records the audit keeps.
 pub(crate) const AUDIT: &str = "10000";
-/// The most records that wait for Redis.
-const WAITING: usize = 1_000;
-
-/// Writes the audit of a process into the stream in Redis: made by [`RedisRules::audit_sink`].
-///
-/// The push of a document is recorded in the stream when it is stored. This adds what each process sees itself: its own overrides and switches,
-/// documents from elsewhere, and those that it rejects. While Redis is unavailable, the stream misses records; each of them is
-/// still an event.
-#[derive(Debug)]
-pub struct RedisAudit {
-    records: Sender<AuditRecord>,
-    task: JoinHandle<()>,
-}
 
 impl RedisRules {
-    /// A sink that writes into the stream. Give it to [`audit`](crate::LiveRulesBuilder::audit).
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    #[must_use]
-    pub fn audit_sink(&self) -> RedisAudit {
-        let (records, waiting) = channel(WAITING);
-        let task = tokio::spawn(write(self.clone(), waiting));
-        RedisAudit { records, task }
-    }
-
     /// The latest records of the audit, the newest first.
     ///
     /// # Errors
@@ -238,31 +207,6 @@ impl RedisRules {
     }
 }
 
-impl AuditSink for RedisAudit {
-    fn record(&self, record: &AuditRecord) {
-        // Each process puts the same document in force; it is in the stream once, from its push.
-        if !record.is_pushed {
-            // More than may wait are lost: a request does not wait for them.
-            let _ = self.records.try_send(record.clone());
-        }
-    }
-}
-
-async fn write(rules: RedisRules, mut waiting: Receiver<AuditRecord>) {
-    while let Some(record) = waiting.recv().await {
-        let written: Result<(), PushError> = rules.add_record(&record).await;
-        if let Err(wrong) = written {
-            tracing::warn!(target: "tollgate", "a record of the audit is not written: {wrong}");
-        }
-    }
-}
-
-impl Drop for RedisAudit {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// A record of the stream.
 fn record(id: &str, fields: &[String]) -> AuditRecord {
     let field = |name: &str| {
@@ -274,7 +218,6 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
         at: time(ms.unwrap_or(0).saturating_mul(1_000)),
         kind: match field("what") {
             "rejected" => AuditKind::Rejected,
-            "expired" => AuditKind::Expired,
             "reset" => AuditKind::Reset,
             "credits" => AuditKind::Credits,
             _ => AuditKind::Accepted,
@@ -282,7 +225,6 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
         author: Author::new(field("actor")).because(field("reason")),
         before: field("before").parse().unwrap_or(0),
         after: field("after").parse().unwrap_or(0),
-        is_pushed: false,
         lines: field("changes").lines().map(str::to_owned).collect(),
     }
 }

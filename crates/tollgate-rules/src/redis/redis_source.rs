@@ -40,8 +40,9 @@ pub(crate) struct Stored {
     /// If it is another document than the one that was seen.
     pub(crate) document: Option<StoredDocument>,
     pub(crate) fleet: FleetStatus,
-    /// Documents that are in force somewhere.
-    pub(crate) in_force: Vec<String>,
+    /// The highest number that is stored or in force somewhere: if Redis has lost the document, processes still have it, and the next
+    /// change gets a number above theirs.
+    pub(crate) highest: u64,
     /// The time by the server's clock.
     pub(crate) now: Tick,
     /// When the latest change was made, by that clock.
@@ -85,6 +86,10 @@ impl RedisRules {
                 rejection,
             }
         });
+        let in_force = in_force.iter().filter_map(|document| {
+            let (revision, _) = document.split_once(':')?;
+            revision.parse::<u64>().ok()
+        });
         let text = |index: usize| fields.get(index).cloned().flatten().unwrap_or_default();
         let document = (!fields.is_empty()).then(|| StoredDocument {
             text: text(0),
@@ -101,9 +106,8 @@ impl RedisRules {
                 lagging,
                 ahead,
                 lagging_processes: named.collect(),
-                documents: in_force.len(),
             },
-            in_force,
+            highest: in_force.fold(revision, u64::max),
             now: now.saturating_mul(1_000),
             at: at.saturating_mul(1_000),
         })

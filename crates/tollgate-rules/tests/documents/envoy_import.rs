@@ -122,9 +122,9 @@ fn what_rules_cannot_say_is_refused_by_name_with_its_line() {
     refused(
         include_str!("../envoy/refused.yaml"),
         &[
-            "a.yaml:4:5: quota_mode has no counterpart: a limit that only reports is mode = \"shadow\"",
-            "a.yaml:5:5: metadata has no counterpart",
-            "a.yaml:6:55: replaces has no counterpart",
+            "a.yaml:4:5: unknown field \"quota_mode\"",
+            "a.yaml:5:5: unknown field \"metadata\"",
+            "a.yaml:6:55: unknown field \"replaces\"",
             "a.yaml:7:10: stars of keys have no counterpart",
             "a.yaml:10:29: unknown unit \"fortnight\"",
             "a.yaml:11:46: only a value with a star is shared",

@@ -217,10 +217,4 @@ async fn the_schema_may_lie_next_to_documents_that_name_it() {
     let names: Vec<_> = rules.document().names().map(str::to_owned).collect();
     assert_eq!(names, ["a", "b", "c"]);
     until("its documents are in force", || limit_of(&begun) == 3).await;
-    // A document that takes the schema of schemas for its own is one.
-    let other = named("d").replace("./limits", "https://json-schema.org/limits");
-    write("d.json", &other);
-    let count = || rules.document().names().count();
-    until("there are four documents", || count() == 4).await;
-    assert_eq!(rules.document().names().count(), 4);
 }

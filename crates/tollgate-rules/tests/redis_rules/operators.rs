@@ -111,7 +111,7 @@ async fn what_cannot_be_set_or_ended_is_refused_and_changes_nothing() {
     }
     let unknown = redis.end(&[7], &bindings, &alice()).await;
     let unknown = unknown.expect_err("there is none").to_string();
-    says(&unknown, "nothing is set");
+    says(&unknown, "has the number");
     let nothing = redis.end(&[], &bindings, &alice()).await;
     assert_eq!(nothing.expect("there is nothing to do"), 1);
 
