@@ -270,7 +270,8 @@ impl Replacement {
         &self.limiters
     }
 
-    /// Puts the new rules in force: the replaced limiters no longer hold their names. Those limiters may still be asked, and their tickets settled.
+    /// Puts the new rules in force: the replaced limiters no longer hold their names. Those limiters may still be asked, and their
+    /// tickets settled.
     #[must_use = "the rules are in use for as long as their limiters live"]
     pub fn commit(self) -> Vec<Limiter> {
         for old in &self.replaced {
