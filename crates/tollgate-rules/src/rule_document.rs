@@ -16,7 +16,6 @@ use crate::{
     bindings::HashKey,
     document_tables::read_shed,
     entry::{Effect, Switch},
-    key_label::KeyLabel,
     list_file::ListFile,
     node::Node,
     operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
@@ -131,13 +130,6 @@ impl RuleDocument {
             let warnings = rule.key.warnings().chain(rule.unused_plans());
             warnings.map(move |warning| format!("{name}: {warning}"))
         })
-    }
-
-    /// A key under the rule with this name, as people write it: in the clear. `None` if there is no such rule.
-    #[must_use]
-    pub fn key_text(&self, rule: &str, key: &KeyBuf) -> Option<String> {
-        let entry = self.rules.iter().find(|it| it.name == rule)?;
-        Some(KeyLabel::whole(&entry.key).of(key))
     }
 
     /// A layer that sheds as it says, and nothing where it says nothing.

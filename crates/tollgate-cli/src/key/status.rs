@@ -26,8 +26,6 @@ struct Seen<'a> {
     partition: String,
     cells: [String; 7],
     json: Value,
-    /// Of a calendar, which one it is, and what was used of it.
-    window: Option<String>,
     is_used: bool,
     is_denied: bool,
 }
@@ -65,7 +63,6 @@ pub(crate) async fn status(args: &ClientArgs) -> Result<Report, Failure> {
             &used
         } {
             table.row(seen.cells.clone());
-            seen.window.iter().for_each(|window| note(window));
             json.push(seen.json.clone());
         }
         if used.len() > 1 {
@@ -157,12 +154,6 @@ async fn look<'a>(
         let mut json = verdict_json(&said, left);
         json["credits"] = json!(credits.as_ref().map(balance_json));
         json["partition"] = json!(states.partition.to_string());
-        let window = rule.quota.calendar_of().map(|calendar| {
-            let [begin, end] = calendar.window(at);
-            let used = rule.quota.limit().saturating_sub(left.remaining()) + left.debt();
-            json["window"] = json!({ "begin": begin, "end": end, "used": used });
-            format!("{used} units are used from {begin} to {end}")
-        });
         let mut units = match left.debt() {
             0 => left.remaining().to_string(),
             owed => format!("0, owes {owed}"),
@@ -183,7 +174,6 @@ async fn look<'a>(
                 outcome(&said),
             ],
             json,
-            window,
             is_used: has_state(left) || credits.is_some(),
             is_denied: now.outcome() == Outcome::Deny,
         });

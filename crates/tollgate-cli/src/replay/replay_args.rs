@@ -25,8 +25,7 @@ Examples:
   tollgate replay access.log --rules limits.toml \\
     --format '$remote_addr [$time_local] \"$request\" $status $request_time \"$http_x_api_key\"'
 
-Nothing is sent and nothing is stored. No key is printed, unless --show-keys asks for it: a denied client is named by the first
-line in which it is denied. With the secret of the service, by its hash too, as in the audit.";
+Nothing is sent and nothing is stored. No key is printed: a denied client is named by the first line in which it is denied. With the secret of the service, by its hash too, as in the audit.";
 
 /// What is replayed.
 #[derive(Args, Debug)]
@@ -58,10 +57,6 @@ pub(crate) struct ReplayArgs {
     /// How many clients are listed, those that are denied most often.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub(crate) most: usize,
-
-    /// Shows the keys of denied clients in the clear.
-    #[arg(long)]
-    pub(crate) show_keys: bool,
 
     #[command(flatten)]
     pub(crate) secret: SecretArgs,

@@ -13,7 +13,7 @@ use crate::{
     replay::{
         reading::{LogFile, Reading},
         replay_args::ReplayArgs,
-        trial::{RuleResult, Trial, TrialResult, of_document},
+        trial::{RuleResult, Trial, TrialResult},
     },
     report::{self, Report, Table},
 };
@@ -32,7 +32,7 @@ impl Reporting<'_> {
         let (read, result) = (self.read, &results[0]);
         let lines: u64 = self.files.iter().map(|file| file.lines).sum();
         let (from, to) = (time(read.from.unwrap_or_default()), time(read.to));
-        let notes = self.notes(result);
+        let notes = self.notes();
         let mut text = format!(
             "{lines} lines, {} requests, {from} to {to}\n",
             result.requests
@@ -108,7 +108,7 @@ impl Reporting<'_> {
     }
 
     /// What does not go into tables, a line each.
-    fn notes(&self, result: &TrialResult) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let (read, mut notes) = (self.read, Vec::new());
         if read.broken > 0 {
             let lines = read.broken;
@@ -146,22 +146,6 @@ impl Reporting<'_> {
                 read.denied_then
             ));
         }
-        for rule in result.rules.iter().filter(|rule| rule.requests == 0) {
-            notes.push(format!(
-                "{} counts no request: does its `when` ask for what no line has?",
-                rule.rule
-            ));
-        }
-        let first = &self.trials[0];
-        for (rule, _) in first.document.keyed_rules() {
-            let (name, wait) = (rule.name(), rule.at_most_wait());
-            if let Some(wait) = wait.filter(|_| !first.left_out.contains_key(name)) {
-                let wait = report::duration(wait);
-                notes.push(format!(
-                    "{name}: what would wait for up to {wait} counts as denied"
-                ));
-            }
-        }
         notes
     }
 
@@ -171,18 +155,13 @@ impl Reporting<'_> {
         for (index, result) in results.iter().enumerate() {
             let mut clients: Vec<_> = result.clients.iter().collect();
             clients.sort_by_key(|(_, client)| (u64::MAX - client.times, client.first));
-            for ((rule, key), client) in clients.into_iter().take(self.args.most) {
-                let document = &self.trials[index].document;
-                let clear = self
-                    .args
-                    .show_keys
-                    .then(|| document.key_text(of_document(document, rule), key.as_ref()));
+            for ((rule, _), client) in clients.into_iter().take(self.args.most) {
                 let hash = client.hash.map(|hash| format!("{hash:032x}"));
                 let file = &self.files[client.first.file].name;
                 table.row([
                     rule.clone(),
                     self.origin(index),
-                    clear.flatten().or(hash).unwrap_or_else(|| "-".to_owned()),
+                    hash.unwrap_or_else(|| "-".to_owned()),
                     client.times.to_string(),
                     time(client.first.at),
                     format!("{file}:{}", client.first.number),

@@ -209,7 +209,7 @@ impl Trial {
 }
 
 /// The rule of a document by the name of one of its rules: a rollout has a second one for the others, and a switch leaves one that blocks.
-pub(crate) fn of_document<'a>(document: &RuleDocument, name: &'a str) -> &'a str {
+fn of_document<'a>(document: &RuleDocument, name: &'a str) -> &'a str {
     let plain = name.strip_suffix(":shadow").unwrap_or(name);
     // A rule may also be called so.
     let mut names = [name, plain, plain.strip_suffix(":blocked").unwrap_or(plain)].into_iter();

@@ -234,26 +234,6 @@ fn a_status_takes_nothing_and_a_reset_says_whether_there_was_a_state() {
     );
 }
 
-#[test]
-fn a_status_says_which_window_of_a_calendar_it_is_and_what_was_used_of_it() {
-    let server = RedisServer::start(&[]);
-    let rules = RULES.replace("sliding_log 3/d", "3/year Asia/Kathmandu");
-    let (rules, _) = rules.split_once("[[overrides]]").expect("it has one");
-    let program = Program::on(&server, rules);
-    let check = program.run(&[&["key", "check"], SEARCH].concat());
-    check.assert(0, &["allowed"]);
-    let status = ["key", "status", "acme-key-1", "--rule", "search-per-key"];
-    let january = "-01-01T00:00:00+05:45[Asia/Kathmandu]";
-    program
-        .run(&status)
-        .assert(0, &["search-per-key: 1 units are used from 20", january]);
-    let (_, json) = program.json(&status);
-    let window = &json["rules"][0]["window"];
-    assert_eq!(window["used"], json!(1), "{json}");
-    let end = window["end"].as_str().expect("a time");
-    assert!(end.ends_with(january), "{json}");
-}
-
 /// Requests of one client to a service that has its states there, by a partition.
 fn requests(server: &RedisServer, partition: Partition, number: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread()
