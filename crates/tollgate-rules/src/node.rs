@@ -157,6 +157,7 @@ impl Node {
     }
 
     /// The text of a document in JSON, which every version reads, with each entry of its lists on a line.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn json_text(&self) -> String {
         let fields = self.fields().iter().map(|(name, node)| {
             let lines = node.items().iter();
