@@ -41,16 +41,13 @@ struct Login {
 struct Devices(Arc<Mutex<HashMap<String, String>>>);
 
 impl Devices {
-    /// The device of a request, if it has logged in to this account, or to any.
-    fn known(&self, headers: &HeaderMap, account: Option<&str>) -> Option<String> {
+    /// The device of a request that has logged in before, and its account.
+    fn known(&self, headers: &HeaderMap) -> Option<(String, String)> {
         let cookies = headers.get(header::COOKIE)?.to_str().ok()?;
         let mut cookies = cookies.split(';');
         let device = cookies.find_map(|cookie| cookie.trim().strip_prefix("device="))?;
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = known.get(device)?;
-        account
-            .is_none_or(|account| account == of)
-            .then(|| device.to_owned())
+        Some((device.to_owned(), known.get(device)?.clone()))
     }
 
     /// Remembers a device by a name that nobody can guess: take 128 bits of your random number generator.
@@ -72,8 +69,9 @@ async fn login(
     // As the look-up compares it, so that no spelling has a budget of its own.
     let account = login.account.trim().to_ascii_lowercase();
     // An attacker locks out strangers, and not the owner's devices.
-    let device = devices.known(&headers, Some(&account));
-    let key = Key::of((&*account, device.as_deref().unwrap_or("a new device")));
+    let known = devices.known(&headers).filter(|(_, of)| *of == account);
+    let device = known.map_or("a new device".to_owned(), |(device, _)| device);
+    let key = Key::of((&*account, &*device));
     let attempt = admission
         .acquire_ticket("failures-per-account", &key)
         .await?;
@@ -111,12 +109,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .when_listed(abusive.list()),
             Rule::new("failures-per-client", Quota::sliding_log(5, MINUTE))
                 .block(block())
-                // The owner's own device, behind the attacker's address too. One who has an account and tries others is a client
-                // as well.
-                .by(
-                    computed(move |head| known.known(head.headers, None).map(Key::of))
-                        .or(client_ip()),
-                )
+                // The owner's devices, behind the attacker's address too. By account and not by device: one who has an account and
+                // tries others would get a new device by each log-in.
+                .by(computed(move |head| {
+                    let (_, account) = known.known(head.headers)?;
+                    Some(Key::of(account))
+                })
+                .or(client_ip()))
                 .count_if(|response| response.is_failure()),
             Rule::new("failures-per-account", Quota::sliding_log(5, MINUTE))
                 .block(block().count_settled())
