@@ -10,8 +10,8 @@ core.register_action("tollgate", { "http-req" }, function(txn)
   }
   -- Each header that rules name.
   for _, name in ipairs({ "x-api-key" }) do
-    local value = txn.sf:req_hdr(name)
-    if value and value ~= "" then headers[name] = { value } end
+    -- All of its lines: req_hdr would be the last one alone, and a new one each time a new client.
+    headers[name] = txn.http:req_get_headers()[name]
   end
   local client = core.httpclient()
   local asked, answer = pcall(client.get, client, { url = "http://127.0.0.1:8083/check", headers = headers, timeout = 20 })

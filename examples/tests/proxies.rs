@@ -279,6 +279,18 @@ impl Proxy {
                 .status,
             200
         );
+        // A second key, a new one each time, is no way to a limit of one's own.
+        let mut answers = Vec::new();
+        for n in 0..8 {
+            let mut keys = [key("real"), key(&format!("junk-{n}"))];
+            keys.rotate_left(n % 2);
+            let twice = ["-H", &keys[0], "-H", &keys[1]];
+            answers.push(self.curl("/exports/2026", &twice).await.status);
+        }
+        assert!(
+            matches!(answers[6..], [429 | 400, 429 | 400]),
+            "{answers:?}"
+        );
         let revoked = self.curl("/exports/2026", &["-H", &key("revoked")]).await;
         assert_eq!(revoked.status, blocked, "{revoked:?}");
         // A client has the address that the proxy sees.
