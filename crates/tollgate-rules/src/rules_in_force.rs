@@ -104,7 +104,8 @@ impl RulesInForce {
             after: status.revision,
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
-        show_metrics(&status, now);
+        let of_source = text.revision().filter(|_| !is_fallback);
+        show_metrics(&status, of_source, now);
         Ok(Self {
             bindings,
             sinks,
@@ -116,7 +117,7 @@ impl RulesInForce {
                 rejected_hash: None,
                 hash_of_source: Some(status.hash).filter(|_| !is_fallback),
                 followers: Followers::default(),
-                of_source: text.revision().filter(|_| !is_fallback),
+                of_source,
                 since: now,
                 computed: now,
                 status,
@@ -232,7 +233,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let before = state.status.source_error.replace(error.to_owned());
         let revision = state.status.revision;
-        show_metrics(&state.status, state.since);
+        show_metrics(&state.status, state.of_source, state.since);
         drop(state);
         if before.as_deref() != Some(error) {
             tracing::error!(
@@ -252,7 +253,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let (result, record) = change(&mut state);
         // The gauges too are of the change that comes last.
-        show_metrics(&state.status, state.since);
+        show_metrics(&state.status, state.of_source, state.since);
         drop(state);
         if let Some(record) = record {
             if record.kind == AuditKind::Rejected {

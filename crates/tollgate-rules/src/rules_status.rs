@@ -70,19 +70,23 @@ pub(crate) fn number_of(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// `tollgate_rules_revision`, and `tollgate_rules_in_force_timestamp_seconds`: since when, by which a monitor knows the age. And 1 for as
-/// long as it is so: `tollgate_rules_rejected`, the latest document is rejected and an older one is in force;
+/// `tollgate_rules_revision`: the source's number, 0 for the fallback, and NaN where the source has none, because a file's revision
+/// counts the changes that one process has seen. `tollgate_rules_in_force_timestamp_seconds`: since when, by which a monitor knows the
+/// age. And 1 for as long as it is so: `tollgate_rules_rejected`, the latest document is rejected and an older one is in force;
 /// `tollgate_rules_source_failing`, the source has no document, and the last one is in force.
-pub(crate) fn show_metrics(status: &RulesStatus, since: Tick) {
+pub(crate) fn show_metrics(status: &RulesStatus, of_source: Option<u64>, since: Tick) {
     #[cfg(feature = "metrics")]
     {
         let flag = |is_so: bool| f64::from(u8::from(is_so));
-        metrics::gauge!("tollgate_rules_revision").set(status.revision as f64);
+        let is_fallback = status.revision == 0;
+        let number = of_source.or(is_fallback.then_some(0));
+        let number = number.map_or(f64::NAN, |number| number as f64);
+        metrics::gauge!("tollgate_rules_revision").set(number);
         metrics::gauge!("tollgate_rules_in_force_timestamp_seconds").set(since as f64 / 1e6);
         metrics::gauge!("tollgate_rules_rejected").set(flag(status.last_rejection.is_some()));
         metrics::gauge!("tollgate_rules_source_failing").set(flag(status.source_error.is_some()));
     }
-    let _ = (status, since);
+    let _ = (status, of_source, since);
 }
 
 /// `tollgate_rules_rejected_total`
