@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tollgate::{
-    DAY, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, Rule,
+    DAY, LimitsEndpoint, MINUTE, MemoryStore, Quota, RateLimitLayer, Rejection, Rule,
     clock::ManualClock,
     header::HeaderStyle,
     key::{constant, header},
@@ -192,4 +192,25 @@ async fn fields_of_a_style_are_written_before_those_of_the_service() {
             "{name}: {values:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_moment_is_the_end_of_the_window_however_long_the_handler_takes() {
+    let rule = Rule::new("per-minute", Quota::fixed_window(60, MINUTE)).by(constant("all"));
+    let limits = RateLimitLayer::new(MemoryStore::new(), [rule]).expect("a rule");
+    let limits = limits
+        .headers(HeaderStyle::X_RATELIMIT_EPOCH)
+        .expect("a style");
+    let request = Request::new(Full::<Bytes>::default());
+    let response = limits.layer(service_fn(empty)).oneshot(request).await;
+    let response = response.expect("it is infallible");
+    let reset = &response.headers()["x-ratelimit-reset"];
+    let reset: u64 = reset.to_str().expect("ascii").parse().expect("a number");
+    assert_eq!(reset % 60, 0, "{reset}");
+    let endpoint = LimitsEndpoint::new([&limits], constant("all")).expect("a key");
+    let (head, ()) = Request::new(()).into_parts();
+    let left = endpoint.respond(&head).await.into_body();
+    let left: Value = serde_json::from_slice(&left).expect("it is JSON");
+    let reset = left["resources"]["per-minute"]["reset"].as_u64();
+    assert_eq!(reset.map(|it| it % 60), Some(0), "{left}");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::{RuleSet, Verdict};
+use tollgate_core::{RuleSet, Tick, Verdict};
 
 use crate::header::{
     named::Named,
@@ -22,6 +22,8 @@ pub(crate) struct Headers {
     own: OwnFields,
     /// Whether any field says what one quota of all does.
     has_single: bool,
+    /// Whether any may say when, and not only for how long.
+    pub(crate) has_moments: bool,
 }
 
 /// Fields of the service's own.
@@ -33,6 +35,7 @@ impl Headers {
         Self {
             style,
             named: style.has(HeaderStyle::DRAFT_11).then(|| Named::new(rules)),
+            has_moments: style.has(HeaderStyle::X_RATELIMIT_EPOCH) || !own.is_empty(),
             has_single: style.and(HeaderStyle::DRAFT_11) != HeaderStyle::DRAFT_11
                 || !own.is_empty(),
             own,
@@ -47,27 +50,41 @@ impl Headers {
         }
     }
 
-    /// Adds the fields of a decision's verdicts, allowed or denied, made under `rules`: the rule set that `self` was made for.
+    /// Adds the fields of a decision's verdicts, allowed or denied, made under `rules`: the rule set that `self` was made for. They were
+    /// `decided` then by the clock of this machine, if that is known.
     ///
     /// Fields of an inner limiter are kept: lists get further members, and fields for one rule keep the fewer remaining units.
     #[inline]
-    pub(crate) fn write(&self, map: &mut HeaderMap, verdicts: &[Verdict], rules: &RuleSet) {
+    pub(crate) fn write(
+        &self,
+        map: &mut HeaderMap,
+        verdicts: &[Verdict],
+        rules: &RuleSet,
+        decided: Option<Tick>,
+    ) {
         if let Some(named) = &self.named {
             named.write(map, rules, verdicts);
         }
         if self.has_single {
             let statuses = QuotaStatus::all(verdicts, rules);
             let statuses = statuses.filter(|status| !status.is_of_slots);
-            self.write_single(map, rules, &statuses.collect::<Standings>());
+            self.write_single(map, rules, &statuses.collect::<Standings>(), decided);
         }
     }
 
     /// The fields of older styles, which report one rule.
-    fn write_single(&self, map: &mut HeaderMap, rules: &RuleSet, statuses: &[QuotaStatus]) {
+    fn write_single(
+        &self,
+        map: &mut HeaderMap,
+        rules: &RuleSet,
+        statuses: &[QuotaStatus],
+        decided: Option<Tick>,
+    ) {
         let Some(closest) = QuotaStatus::closest_to_its_limit(statuses) else {
             return;
         };
         let delta = whole_seconds(closest.lasts);
+        let from = response_time(map, decided);
         if self.style.has(HeaderStyle::DRAFT_7) || self.style.has(HeaderStyle::DRAFT_6) {
             write_policies(map, rules, statuses);
         }
@@ -78,11 +95,7 @@ impl Headers {
             DRAFT_6.write(map, closest, delta);
         }
         if self.style.has(HeaderStyle::X_RATELIMIT_EPOCH) {
-            X_RATELIMIT.write(
-                map,
-                closest,
-                epoch_seconds(response_time(map), closest.lasts),
-            );
+            X_RATELIMIT.write(map, closest, epoch_seconds(from, closest.lasts));
         } else if self.style.has(HeaderStyle::X_RATELIMIT_DELTA) {
             X_RATELIMIT.write(map, closest, delta);
         }
@@ -92,7 +105,7 @@ impl Headers {
                 continue;
             }
             let quota = (closest.rule, closest.plan, closest.remaining);
-            let values = Values::new(rules, Some(quota), Some(closest.lasts), map);
+            let values = Values::new(rules, Some(quota), Some(closest.lasts), from);
             let text = template.text(&values);
             if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
                 let _ = map.try_insert(name, value);

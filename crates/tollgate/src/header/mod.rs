@@ -54,9 +54,11 @@
 //! ratelimit: "exports";r=2
 //! ```
 //!
-//! Each rule has its own `r` and `t`. Both are exact for a client alone on its key, if the store has decided. If a process
-//! decides from a [lease](crate::Consistency::Leased) or [local usage](crate::Consistency::Eventual), `t` may be too late, and too
-//! early only for a client whose requests reach several processes.
+//! Each rule has its own `r` and `t`, which counts from the decision: clients that measure from a slow response wait longer. A
+//! moment does not move, and from Redis it is rounded up to a second after the answer came. Both are exact for a client alone on
+//! its key, if the store has decided. If a process decides from a [lease](crate::Consistency::Leased) or [local
+//! usage](crate::Consistency::Eventual), `t` may be too late, and too early only for a client whose requests reach several
+//! processes.
 //!
 //! Only enforced rules are reported: not shadow rules, thresholds and unlimited plans, nor rules that were not checked, because the
 //! store failed or another rule had denied already. A local denial in front of a shared store is not reported either if other

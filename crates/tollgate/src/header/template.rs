@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
-use tollgate_core::{RuleError, RuleSet, types::UnknownName};
+use tollgate_core::{RuleError, RuleSet, Tick, types::UnknownName};
 
 use crate::{
     diagnostics::wrong_setting,
-    header::times::{epoch_seconds, response_time, whole_seconds},
+    header::times::{epoch_seconds, whole_seconds},
     json_text::push_text,
 };
 
@@ -86,12 +85,12 @@ impl Template {
 }
 
 impl Values {
-    /// Of a rule, its plan and what is left, and of a time until something is, for a response with these fields.
+    /// Of a rule, its plan and what is left, and of a time from then until something is.
     pub(crate) fn new(
         rules: &RuleSet,
         quota: Option<(usize, usize, u64)>,
         reset: Option<Duration>,
-        map: &HeaderMap,
+        from: Tick,
     ) -> Self {
         let found = quota.and_then(|(rule, ..)| rules.rules().get(rule));
         let found = found.zip(quota);
@@ -101,7 +100,7 @@ impl Values {
         // Slots have none.
         let window = window.filter(|window| !window.is_zero());
         let used = limit.zip(left);
-        let reset_at = reset.map(|reset| epoch_seconds(response_time(map), reset));
+        let reset_at = reset.map(|reset| epoch_seconds(from, reset));
         let text = |number: Option<u64>| number.map(|number| number.to_string());
         Self([
             found.map(|(rule, _)| rule.name().to_owned()),

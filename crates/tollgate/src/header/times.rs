@@ -44,9 +44,9 @@ pub(crate) fn write_retry_after(map: &mut HeaderMap, delay: Duration) {
     }
 }
 
-/// When a response is sent, by its own clock: that of its `Date`, or of this machine, where the server adds the `Date` later. The
-/// store's clock may be minutes off.
-pub(crate) fn response_time(map: &HeaderMap) -> Tick {
+/// From when a response's times count, by its own clock: its `Date`, or when it was `decided` by the clock of this machine, where the
+/// server adds the `Date` later; by default now. The store's clock may be minutes off.
+pub(crate) fn response_time(map: &HeaderMap, decided: Option<Tick>) -> Tick {
     let date = || {
         let date = map.get(DATE)?.to_str().ok()?;
         let since = httpdate::parse_http_date(date).ok()?;
@@ -54,7 +54,7 @@ pub(crate) fn response_time(map: &HeaderMap) -> Tick {
     };
     // A date says nothing of the part of its second: the last one is not too early.
     let latest = date().map(|date| date.saturating_add(999_999));
-    latest.unwrap_or_else(|| Clock::system().now())
+    latest.or(decided).unwrap_or_else(|| Clock::system().now())
 }
 
 /// The end of a time from `now`, in whole seconds since the Unix epoch, rounded up.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Extensions, Request, Response, response::Parts};
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Verdict, store::Checks};
+use tollgate_core::{Decision, Tick, Verdict, store::Checks};
 
 use crate::{
     head::Head,
@@ -25,6 +25,8 @@ pub(crate) struct Admitted {
     pub(crate) checks: Checks,
     /// `None`: no rule counts it.
     pub(crate) decision: Option<Decision>,
+    /// When it was decided, if fields say moments.
+    decided: Option<Tick>,
     entry: Option<Box<Entry>>,
 }
 
@@ -51,6 +53,7 @@ impl Admitted {
             config,
             checks: Checks::new(),
             decision: None,
+            decided: None,
             entry: None,
         }
     }
@@ -58,6 +61,9 @@ impl Admitted {
     /// Gives the request what it carries to the handler. Returns the answer of a challenge, in the place of the service's.
     #[inline]
     pub(crate) fn enter<B>(&mut self, request: &mut Request<B>) -> Option<Answered> {
+        if let Some(decision) = &self.decision {
+            self.decided = self.config.moment_of(decision);
+        }
         let has_entry = match &self.decision {
             Some(_) => self.config.has_entries,
             // A handler may check its own rules.
@@ -169,7 +175,10 @@ impl Admitted {
                 &merged[..]
             }
         };
-        self.config.write_quota(&mut response.headers, verdicts);
+        // A handler's own checks were decided later.
+        let decided = self.decided.filter(|_| in_handler.is_empty());
+        self.config
+            .write_quota(&mut response.headers, verdicts, decided);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::sync::Semaphore;
-use tollgate_core::striped;
+use tollgate_core::{Clock, Decision, Tick, striped};
 
 use crate::{
     header::Headers,
@@ -113,6 +113,27 @@ impl Config {
             },
             ..self.clone()
         }
+    }
+
+    /// When a decision was made, or has come from another process: by the clock of this machine, now.
+    pub(crate) fn time_of(&self, decision: &Decision) -> Tick {
+        let (now, store) = (Clock::system().now(), self.rules.limiter.rule_store());
+        if store.can_fail() || decision.at() == 0 {
+            return now;
+        }
+        // A store in this process has a clock of its own, and mostly the same time.
+        let of_store = store.clock().now();
+        match now.abs_diff(of_store) < 1_000 {
+            true => decision.at(),
+            false => now.saturating_sub(of_store.saturating_sub(decision.at())),
+        }
+    }
+
+    /// The same, if fields say moments.
+    #[inline]
+    pub(crate) fn moment_of(&self, decision: &Decision) -> Option<Tick> {
+        let has_moments = self.headers.has_moments;
+        has_moments.then(|| self.time_of(decision))
     }
 
     /// Whether it is in force for requests of the current thread.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use tollgate_core::{Check, Decision, Key, Pending, Reason, Verdict};
+use tollgate_core::{Check, Decision, Key, Pending, Reason, Tick, Verdict};
 
 use crate::{
     head::Head,
@@ -86,7 +86,8 @@ pub(crate) fn response(config: &Config, denial: &Denial<'_>) -> Response<Bytes> 
             || applies(response.status(), response.headers()))
     {
         let verdicts = denial.decision().verdicts();
-        config.write_quota(response.headers_mut(), verdicts);
+        let decided = config.moment_of(denial.decision());
+        config.write_quota(response.headers_mut(), verdicts, decided);
     }
     response
 }
@@ -139,8 +140,14 @@ fn jitter_seed(checks: &[Check]) -> u64 {
 impl Config {
     /// Writes the quota's header fields, but none into a gRPC response that would be too long with them: its client would drop all of
     /// it, with the message, or the status and the retry time.
-    pub(crate) fn write_quota(&self, fields: &mut HeaderMap, verdicts: &[Verdict]) {
-        self.headers.write(fields, verdicts, self.rules.set());
+    pub(crate) fn write_quota(
+        &self,
+        fields: &mut HeaderMap,
+        verdicts: &[Verdict],
+        decided: Option<Tick>,
+    ) {
+        self.headers
+            .write(fields, verdicts, self.rules.set(), decided);
         if verdicts.len() > FEW_RULES
             && self.settings.protocol.of_response(fields) != WireProtocol::Http
             && field_bytes(fields) > MAX_GRPC_FIELDS

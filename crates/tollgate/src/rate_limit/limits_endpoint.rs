@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::UNIX_EPOCH};
 use bytes::Bytes;
 use http::Response;
 use tollgate_core::{
-    Check, Clock, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict,
-    store::CreditChange, types::Balance,
+    Check, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict, store::CreditChange,
+    types::Balance,
 };
 
 use crate::{
@@ -136,6 +136,8 @@ impl LimitsEndpoint {
             }
             let limiter = &config.rules.limiter;
             let decision = limiter.peek(&checks).await;
+            // By the clock of this machine: the store's may be minutes off.
+            let decided = config.time_of(&decision);
             let mut balances = Vec::new();
             let rules = config.rules.set().rules();
             let has_credits = |check: &&Check| {
@@ -150,17 +152,20 @@ impl LimitsEndpoint {
                         .map(|balance| (usize::from(check.rule()), balance)),
                 );
             }
-            answers.push((config, decision, balances));
+            answers.push((config, decision, balances, decided));
         }
-        // By the clock of the response: the store's may be minutes off.
-        let now = Clock::system().now();
         let mut resources = BTreeMap::new();
-        for (config, decision, balances) in &answers {
+        for (config, decision, balances, decided) in &answers {
             let rules = config.rules.set();
             let shown = decision.verdicts().iter();
             resources.extend(shown.filter_map(|verdict| {
                 let balance = balances.iter().find(|(rule, _)| *rule == verdict.rule());
-                resource(rules, verdict, balance.map(|(_, balance)| balance), now)
+                resource(
+                    rules,
+                    verdict,
+                    balance.map(|(_, balance)| balance),
+                    *decided,
+                )
             }));
         }
         let mut shown = JsonObject::new();

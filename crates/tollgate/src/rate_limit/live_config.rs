@@ -360,7 +360,9 @@ mod tests {
             let decision = rules.limiter.acquire(&[key]).ready().expect("at once");
             let mut fields = HeaderMap::new();
             let verdicts = decision.verdicts();
-            held[0].headers.write(&mut fields, verdicts, rules.set());
+            held[0]
+                .headers
+                .write(&mut fields, verdicts, rules.set(), None);
             let policy = fields[RATELIMIT_POLICY].as_bytes().as_ptr() as usize;
             (stripe, policy)
         };

@@ -275,9 +275,10 @@ impl Asked {
         }
         if config.shows_quota {
             let verdicts = one_per_rule(decision.verdicts().iter());
+            let (map, decided) = (response.headers_mut(), config.moment_of(decision));
             config
                 .headers
-                .write(response.headers_mut(), &verdicts, config.rules.set());
+                .write(map, &verdicts, config.rules.set(), decided);
         }
         response
     }

@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Quota, Reason, Rule};
+use tollgate_core::{Clock, Quota, Reason, Rule};
 
 use crate::{
     header::template::Values,
@@ -54,7 +54,7 @@ impl Responses {
         if let Style::Template(template) = &self.rejection.0 {
             let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
             let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
-            let values = Values::new(denial.rules(), quota, wait, &HeaderMap::new());
+            let values = Values::new(denial.rules(), quota, wait, Clock::system().now());
             let values = values.with_reason(denial.shown_reason().map(Reason::as_str));
             return template.json(&values).into();
         }

@@ -37,7 +37,7 @@ pub(super) fn answer(
 
 pub(super) fn write_to(map: &mut HeaderMap, style: S, rules: &RuleSet, verdicts: &[Verdict]) {
     map.insert(header::DATE, DATE);
-    Headers::new(style, Default::default(), rules).write(map, verdicts, rules);
+    Headers::new(style, Default::default(), rules).write(map, verdicts, rules, None);
     map.remove(header::DATE);
 }
 
