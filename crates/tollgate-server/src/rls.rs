@@ -33,6 +33,7 @@ use crate::{
         HeaderValue as Field, RateLimitRequest, RateLimitResponse,
         rate_limit_response::{Code as Answer, DescriptorStatus},
     },
+    settings::MAX_WAIT,
 };
 
 /// The method of Envoy's service.
@@ -41,8 +42,7 @@ const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLim
 const MAX_MESSAGE: usize = 4 << 20;
 /// What is in front of a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
-/// How long a store may take. Envoy waits for 20 ms by default, and then lets its client pass.
-pub(crate) const MAX_WAIT: Duration = Duration::from_millis(10);
+const INVALID: &str = "tollgate_invalid_messages_total";
 /// What the way back takes.
 const WAY_BACK: Duration = Duration::from_millis(3);
 
@@ -55,6 +55,7 @@ pub(crate) struct RlsDoor<H> {
 /// The service, without its frame.
 pub(crate) struct Rls {
     layer: RateLimitLayer,
+    max_wait: Duration,
     checks: Checks,
 }
 
@@ -76,11 +77,11 @@ impl<H: Health> Door for RlsDoor<H> {
         let (head, body) = request.into_parts();
         let answered = match message_of(body).await {
             Ok(message) => {
-                let waits = patience(&head.headers);
+                let waits = patience(&head.headers, self.rls.max_wait);
                 self.rls.should_rate_limit(message, began, waits).await
             }
             Err(wrong) => {
-                counter!("tollgate_invalid_messages_total").increment(1);
+                counter!(INVALID).increment(1);
                 Err(wrong)
             }
         };
@@ -136,15 +137,23 @@ fn response(answer: &RateLimitResponse) -> Response<Body> {
 #[doc(hidden)]
 pub async fn answer_to(layer: &RateLimitLayer, bytes: &[u8]) -> Result<usize, String> {
     let message = RateLimitRequest::decode(bytes).map_err(|wrong| wrong.to_string())?;
-    let rls = Rls::new(layer.clone());
+    let rls = Rls::new(layer.clone(), MAX_WAIT);
     let answer = rls.should_rate_limit(message, Instant::now(), MAX_WAIT);
     answer.await.map(|answer| answer.encoded_len())
 }
 
 impl Rls {
-    pub(crate) fn new(layer: RateLimitLayer) -> Self {
+    pub(crate) fn new(layer: RateLimitLayer, max_wait: Duration) -> Self {
         let checks = Checks::new("grpc");
-        Self { layer, checks }
+        // So that the first one is not missed that somebody waits for.
+        for metric in [INVALID, NEGATIVE_HITS.metric, OVERRIDES.metric] {
+            counter!(metric).increment(0);
+        }
+        Self {
+            layer,
+            max_wait,
+            checks,
+        }
     }
 
     async fn should_rate_limit(
@@ -156,6 +165,8 @@ impl Rls {
         let domain = message.domain.clone();
         let give_back = message.descriptors.iter().map(|it| it.is_negative_hits);
         let give_back: SmallVec<[bool; 8]> = give_back.collect();
+        let overrides = message.descriptors.iter().filter(|it| it.limit.is_some());
+        left_out(&OVERRIDES, overrides.count());
         let parts = parts_of(message).inspect_err(|_| {
             // Its domain may be anything.
             self.checks.count("", Code::Invalid, began);
@@ -183,9 +194,7 @@ impl Rls {
         });
         let statuses: Vec<_> = statuses.collect();
         self.checks.unmatched.increment(unmatched);
-        if part < statuses.len() {
-            told_of_negative_hits(statuses.len() - part);
-        }
+        left_out(&NEGATIVE_HITS, statuses.len() - part);
         let (head, body) = decided.into_response().into_parts();
         // A call of gRPC ends by the message that a service would have given it.
         let raw_body = match Status::from_header_map(&head.headers) {
@@ -231,19 +240,37 @@ fn fields(headers: &HeaderMap) -> Vec<Field> {
 }
 
 /// How long the store may take, by what Envoy still waits.
-fn patience(headers: &HeaderMap) -> Duration {
+fn patience(headers: &HeaderMap, max_wait: Duration) -> Duration {
     let left = grpc_timeout(headers);
-    left.map_or(MAX_WAIT, |left| left.saturating_sub(WAY_BACK).min(MAX_WAIT))
+    left.map_or(max_wait, |left| left.saturating_sub(WAY_BACK).min(max_wait))
 }
 
-fn told_of_negative_hits(descriptors: usize) {
-    counter!("tollgate_negative_hits_total").increment(descriptors as u64);
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if !TOLD.swap(true, Ordering::Relaxed) {
-        tracing::warn!(
-            target: "tollgate",
-            "Envoy gives hits back, by is_negative_hits: such descriptors are answered with OK, and nothing is given back"
-        );
+/// What descriptors may say that is not done.
+struct LeftOut {
+    metric: &'static str,
+    message: &'static str,
+    is_said: AtomicBool,
+}
+
+static NEGATIVE_HITS: LeftOut = LeftOut {
+    metric: "tollgate_negative_hits_total",
+    message: "Envoy gives hits back, by is_negative_hits: such descriptors are answered with OK, and nothing is given back",
+    is_said: AtomicBool::new(false),
+};
+static OVERRIDES: LeftOut = LeftOut {
+    metric: "tollgate_limit_overrides_total",
+    message: "Envoy sends limits of its own, by rate_limits[].limit: the limits of the rules apply; take a rule with plans or overrides",
+    is_said: AtomicBool::new(false),
+};
+
+/// Counts such descriptors, and says so once.
+fn left_out(what: &LeftOut, descriptors: usize) {
+    if descriptors == 0 {
+        return;
+    }
+    counter!(what.metric).increment(descriptors as u64);
+    if !what.is_said.swap(true, Ordering::Relaxed) {
+        tracing::warn!(target: "tollgate", "{}", what.message);
     }
 }
 
@@ -267,11 +294,12 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-timeout", timeout.parse().unwrap());
             assert_eq!(
-                super::patience(&headers),
+                super::patience(&headers, MAX_WAIT),
                 Duration::from_millis(patience),
                 "{timeout}"
             );
         }
-        assert_eq!(super::patience(&HeaderMap::new()), MAX_WAIT);
+        let long = Duration::from_millis(200);
+        assert_eq!(super::patience(&HeaderMap::new(), long), long);
     }
 }

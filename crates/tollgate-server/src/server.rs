@@ -32,8 +32,8 @@ use crate::{
     listener::{Door, Listener},
     mistakes::Mistakes,
     pages::Pages,
-    rls::{MAX_WAIT, Rls, RlsDoor},
-    settings::{DoorSettings, RedisSettings, Settings},
+    rls::{Rls, RlsDoor},
+    settings::{DoorSettings, MAX_WAIT, RedisSettings, Settings},
     tls::Tls,
 };
 
@@ -100,9 +100,11 @@ impl Server {
             let rules = server.rules.clone();
             server.follows.spawn(warn_without_ledger(rules));
         }
+        let redis = settings.redis.as_ref();
+        let max_wait = redis.map_or(MAX_WAIT, RedisSettings::deadline);
         if let Some(settings) = settings.grpc {
             let (listener, layer) = server.bind(&settings, &layer).await?;
-            let (rls, health) = (Rls::new(layer), health_server);
+            let (rls, health) = (Rls::new(layer, max_wait), health_server);
             server.open(listener, Some(settings), RlsDoor { rls, health });
         }
         for settings in settings.http {
@@ -347,5 +349,5 @@ fn builder(redis: &RedisSettings) -> Result<(RedisStoreBuilder, Option<Certifica
     if let Some(trusted) = &trusted {
         builder = builder.tls(trusted.client_config().map_err(Mistakes::one)?);
     }
-    Ok((builder.deadline(MAX_WAIT), trusted))
+    Ok((builder.deadline(redis.deadline()), trusted))
 }

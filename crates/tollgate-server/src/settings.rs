@@ -15,6 +15,9 @@ use toml::Spanned;
 
 use crate::mistakes::Mistakes;
 
+/// How long a store may take by default. Envoy waits for 20 ms by default, and then lets its client pass.
+pub(crate) const MAX_WAIT: Duration = Duration::from_millis(10);
+
 /// The settings of a server, as its file has them. See [`read`](Self::read).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +47,7 @@ pub(crate) struct RedisSettings {
     #[serde(default, deserialize_with = "partition")]
     pub(crate) partition: Option<Partition>,
     pub(crate) ca: Option<PathBuf>,
+    deadline_ms: Option<u64>,
     /// Whether the rules are those that were pushed there.
     #[serde(default)]
     pub(crate) rules: bool,
@@ -177,7 +181,9 @@ impl Settings {
         if let Some(LedgerSettings { url: Some(url) }) = ledger
             && let Some(file) = url.strip_prefix("sqlite:").filter(|it| !it.contains(':'))
         {
-            let file = folder.join(file.trim_start_matches("//"));
+            let file = folder.join(file.strip_prefix("//").unwrap_or(file));
+            // A path that begins with two slashes would be read as a URL again.
+            let file: PathBuf = file.components().collect();
             *url = format!("sqlite:{}", file.display());
         }
         let doors = grpc.iter_mut().chain(http);
@@ -204,6 +210,13 @@ impl Settings {
         }
         if let Some(listen) = self.console.as_ref().filter(|it| !it.is_loopback()) {
             all.push(format!("the console is for this machine, and {listen} is not; write console = \"127.0.0.1:8082\""));
+        }
+        let deadline = self.redis.as_ref().and_then(|redis| redis.deadline_ms);
+        if !(1..=1_000).contains(&deadline.unwrap_or(1)) {
+            all.push(
+                "deadline_ms is 1 to 1000; 10 is usual, and below the 20 that Envoy waits"
+                    .to_owned(),
+            );
         }
         if self.drain_seconds > 600 {
             all.push("drain_seconds is at most 600".to_owned());
@@ -300,6 +313,11 @@ impl LedgerSettings {
 }
 
 impl RedisSettings {
+    /// How long an answer may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline_ms.map_or(MAX_WAIT, Duration::from_millis)
+    }
+
     /// The address, which may have a password.
     pub(crate) fn address(&self) -> Result<String, Mistakes> {
         self.address.clone().or_else(|| std::env::var("REDIS_URL").ok()).ok_or_else(|| {

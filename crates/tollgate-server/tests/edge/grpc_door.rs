@@ -6,8 +6,10 @@ use tollgate_rules::{Bindings, Format, RuleDocument};
 use tollgate_server::{
     answer_to,
     proto::{
-        RateLimitDescriptor, RateLimitRequest, rate_limit_descriptor::Entry,
-        rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient,
+        RateLimitDescriptor, RateLimitRequest,
+        rate_limit_descriptor::{Entry, RateLimitOverride},
+        rate_limit_response::Code,
+        rate_limit_service_client::RateLimitServiceClient,
     },
 };
 use tonic::{
@@ -85,7 +87,9 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
     }
     // A client sends the longest field, and each descriptor has it.
     let mut descriptors = vec![descriptor(&[("path", &long[..100_000])]); 31];
-    descriptors.push(user());
+    // A limit of Envoy's own is none here, which is said.
+    let limit = Some(RateLimitOverride {});
+    descriptors.push(RateLimitDescriptor { limit, ..user() });
     let answer = client.should_rate_limit(request(descriptors)).await;
     let answer = answer.expect("it is answered").into_inner();
     assert_eq!(
@@ -95,7 +99,8 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
     let metrics = server.metrics().await;
     assert!(
         metrics.contains("code=\"invalid\"} 6")
-            && metrics.contains("tollgate_invalid_messages_total 1"),
+            && metrics.contains("tollgate_invalid_messages_total 1")
+            && metrics.contains("tollgate_limit_overrides_total 1"),
         "{metrics}"
     );
 }
@@ -156,6 +161,7 @@ async fn to_a_random_message_there_is_an_answer_or_an_error() {
             entries: (0..random.usize(..5)).map(|_| entry(&mut random)).collect(),
             hits_addend: random.bool().then(|| random.u64(..4)),
             is_negative_hits: random.u8(..9) == 0,
+            limit: random.bool().then_some(RateLimitOverride {}),
         });
         let descriptors: Vec<_> = descriptors.collect();
         let mut bytes = RateLimitRequest {

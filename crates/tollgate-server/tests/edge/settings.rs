@@ -27,9 +27,10 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             ][..],
         ),
         (
-            "rules = 'limits.toml'\ngrpc = { listen = '0.0.0.0:1', style = 'nginx' }\n[[http]]\nlisten = '127.0.0.1:1'\nallow = ['::/0']\n",
+            "rules = 'limits.toml'\ngrpc = { listen = '0.0.0.0:1', style = 'nginx' }\n[[http]]\nlisten = '127.0.0.1:1'\nallow = ['::/0']\n[redis]\nnamespace = 'a'\ndeadline_ms = 0\n",
             RULES,
             &[
+                "server.toml:1:1: deadline_ms is 1 to 1000",
                 "server.toml:2:19: whoever reaches 0.0.0.0:1 could use up the limits of clients; add allow",
                 "server.toml:2:19: take style out",
                 "server.toml:4:10: allow = [\"::/0\"] is everybody",
@@ -151,6 +152,9 @@ async fn rules_change_while_it_runs_and_a_wrong_file_leaves_the_last_ones_in_for
         (policy().await == "\"per-ip\";q=7;w=3600").then_some(())
     })
     .await;
+    // How many changes this process has seen says nothing beside another's.
+    let metrics = server.metrics().await;
+    assert!(metrics.contains("tollgate_rules_revision NaN"), "{metrics}");
 }
 
 #[tokio::test]
@@ -167,7 +171,11 @@ async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_h
         "{said}"
     );
     assert!(said.contains(": per-tenant; add ledger = { url"), "{said}");
-    let mut server = Server::start(settings, rules);
+    // An absolute path with all slashes of a URL.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let file = elsewhere.path().join("ledger.db");
+    let url = format!("sqlite:///{}", file.display());
+    let mut server = Server::start(&settings.replace("sqlite:ledger.db", &url), rules);
     for status in [200, 200, 200, 200, 200, 429] {
         let url = format!("http://{}/check/", server.addresses[0]);
         let asked = Client::new().get(url).header("x-tenant", "acme");
@@ -178,7 +186,6 @@ async fn what_a_durable_rule_of_a_file_admits_is_in_the_ledger_when_the_server_h
     while server.ended().is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let file = server.folder().join("ledger.db");
     let ledger = Ledger::open(&format!("sqlite:{}", file.display())).await;
     let mut used = Vec::new();
     let each = |usage: &AccountUsage| {
