@@ -137,7 +137,8 @@ pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
 /// Counts by the credentials in `Authorization`, in one spelling: `Bearer s`, `bearer s` and `BEARER  s` are one client.
 ///
 /// What checks credentials compares the scheme without regard to case, and takes any number of spaces (RFC 9110 §11.1). With
-/// [`header("authorization")`](crate::key::header()), each of these spellings has a budget of its own. A token counts as it is written.
+/// [`header("authorization")`](crate::key::header()), each of these spellings has a budget of its own. A token counts as it is written, and
+/// Basic credentials by what they encode.
 ///
 /// A scheme without credentials is no key. Several fields, and credentials with parameters, which have many spellings, are
 /// [`NoKey::Ambiguous`]: count these by what their check has found.
@@ -167,7 +168,8 @@ pub fn authorization() -> impl KeyExtractor + Clone + Debug {
     })
 }
 
-/// The credentials (RFC 9110 §11.4): the scheme in lower case, and a token as it is.
+/// The credentials (RFC 9110 §11.4): the scheme in lower case, and a token as it is, but the one spelling of Basic credentials, which
+/// servers take with other padding and unused bits too.
 fn in_one_spelling(credentials: &[u8]) -> Result<Vec<u8>, NoKey> {
     let credentials = credentials.trim_ascii();
     let space = credentials.iter().position(u8::is_ascii_whitespace);
@@ -177,7 +179,11 @@ fn in_one_spelling(credentials: &[u8]) -> Result<Vec<u8>, NoKey> {
     if token.iter().any(is_of_parameters) {
         return Err(NoKey::Ambiguous);
     }
-    Ok([&scheme.to_ascii_lowercase(), &b" "[..], token].concat())
+    let scheme = scheme.to_ascii_lowercase();
+    let decoded = (scheme == b"basic").then(|| BASE64.decode(token));
+    let encoded = decoded.and_then(Result::ok).map(|it| BASE64.encode(it));
+    let token = encoded.as_ref().map_or(token, String::as_bytes);
+    Ok([&scheme, &b" "[..], token].concat())
 }
 
 #[cfg(test)]
@@ -190,6 +196,11 @@ mod tests {
         for equal in [
             &["Bearer s==", "bearer s==", "BEARER   s==", " Bearer\ts== "][..],
             &["Key a:b|c", "key  a:b|c"],
+            &[
+                "Basic dXNlcjpwYXM=",
+                "basic dXNlcjpwYXM",
+                "Basic dXNlcjpwYXN=",
+            ],
         ] {
             for other in equal {
                 assert_eq!(one(other), one(equal[0]), "{other}");
