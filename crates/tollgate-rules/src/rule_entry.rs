@@ -23,7 +23,7 @@ use crate::{
     rule_key::RuleKey,
     rule_settings::{
         Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, fnv, missing, read_block,
-        read_plans, read_response_cost, read_rollout, requests, shadow_name,
+        read_plan, read_plans, read_response_cost, read_rollout, requests, shadow_name,
     },
     schema::table_of,
     term::Term,
@@ -181,9 +181,7 @@ impl RuleEntry {
             }
         }
         let bound = &reader.bindings;
-        let plan = fields.read("plan", |node| {
-            reader.bound(node, "bound plan", &bound.plans)
-        });
+        let plan = fields.read("plan", |node| read_plan(reader, node));
         if let Some(plan) = plan.clone() {
             of_requests = of_requests.plan_by(move |head| plan(head));
         }

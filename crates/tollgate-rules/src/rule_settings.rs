@@ -7,7 +7,7 @@ use tollgate::{Head, Missing, key::KeyBuf};
 use tollgate_core::{Block, Consistency, LeaseShare, MAX_UNITS, OnStoreError, Quota};
 
 use crate::{
-    bindings::{CostFn, ResponseCostFn},
+    bindings::{CostFn, PlanFn, ResponseCostFn},
     condition::Condition,
     node::{Node, Value},
     reader::{Fields, Reader},
@@ -253,6 +253,20 @@ fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
         return cap.map(OnStoreError::Cap);
     }
     reader.word(node, "answer of on_store_error", STORE_ERRORS)
+}
+
+/// What selects a plan: a bound name, or a header that is there once.
+pub(crate) fn read_plan(reader: Reader<'_>, node: &Node) -> Option<Arc<PlanFn>> {
+    if !matches!(node.value, Value::Table(_)) {
+        return reader.bound(node, "bound plan", &reader.bindings.plans);
+    }
+    let fields = reader.fields(node, "a plan in a header", "plan_header")?;
+    let name = fields.header("header", "x-plan")?;
+    Some(Arc::new(move |head: &Head<'_>| {
+        let mut values = head.headers.get_all(&name).iter();
+        let plan = values.next().filter(|_| values.next().is_none())?;
+        Some(plan.to_str().ok()?.into())
+    }))
 }
 
 pub(crate) fn read_plans<'a>(

@@ -57,6 +57,7 @@ fn requests() -> Vec<Request<String>> {
         with(get("/"), "x-cost", "2"),
         with(get("/"), "x-cost", "many"),
         with(get("/"), "x-limit", "fixed_window 5/min"),
+        with(get("/"), "x-plan", "gold"),
         with(get("/"), "x-respond", "401"),
         with(get("/"), "x-respond", "500"),
         with(get("/"), "x-tokens-used", "2"),
@@ -198,6 +199,11 @@ fn settings() -> Vec<Case> {
                     .plan("silver", Quota::unlimited()),
             )
             .plan_by(|head| head.extensions.get::<Caller>()?.plan),
+        ),
+        (
+            "plan = { header = 'x-plan' }\nplans = { gold = '5/min' }",
+            by_key(rule().plan("gold", Quota::fixed_window(5, MINUTE)))
+                .plan_by(|head| Some(head.headers.get("x-plan")?.to_str().ok()?.to_owned())),
         ),
         ("quota_by = 'token'", by_key(rule()).quota_by(token)),
         ("mode = 'off'", by_key(rule().off())),
