@@ -15,7 +15,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         MemoryStore::new(),
         [Rule::new(
             "provider",
-            Quota::token_bucket(50).refill(10, SECOND),
+            // A little less than is allowed: the ways to the provider are not equally long.
+            Quota::token_bucket(49).refill(98, 10 * SECOND),
         )],
     )?;
     let call = limiter.check("provider", &Key::of("api.example.com"))?;
