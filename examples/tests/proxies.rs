@@ -166,7 +166,7 @@ impl Edge {
             .map(|name| format!("{name}_temp_path tmp;"))
             .join(" ");
         let main = format!(
-            "daemon off; pid pid; error_log stderr; events {{}}\nhttp {{ access_log off; {folders} include nginx.conf; }}\n"
+            "daemon off; master_process off; pid pid; error_log stderr; events {{}}\nhttp {{ access_log off; {folders} include nginx.conf; }}\n"
         );
         fs::write(self.folder.path().join("main.conf"), main).expect("written");
         self.proxy("nginx", &["-p", ".", "-e", "stderr", "-c", "main.conf"])
