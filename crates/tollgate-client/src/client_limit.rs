@@ -10,29 +10,10 @@ use tower::BoxError;
 
 type ChecksFn = dyn Fn(&Limiter, &Parts) -> Result<Checks, BoxError> + Send + Sync;
 
-/// The limiter of a client's own [`limit`](crate::ClientRateLimitLayer::limit): a [`Limiter`], or a [`LiveLimiter`], whose rules
-/// can be replaced while requests are sent.
-#[derive(Clone)]
-pub struct ClientLimiter(Arc<dyn Fn() -> Limiter + Send + Sync>);
-
-impl From<Limiter> for ClientLimiter {
-    fn from(limiter: Limiter) -> Self {
-        Self(Arc::new(move || limiter.clone()))
-    }
-}
-
-impl From<LiveLimiter> for ClientLimiter {
-    fn from(limiter: LiveLimiter) -> Self {
-        Self(Arc::new(move || limiter.limiter()))
-    }
-}
-
-tollgate_core::debug_fields!(ClientLimiter, it => limiter: (it.0)());
-
 /// Rules on a store, and what each request counts against. It keeps the names of its rules in use.
 #[derive(Clone)]
 pub(crate) struct ClientLimit {
-    limiter: ClientLimiter,
+    limiter: LiveLimiter,
     checks: Arc<ChecksFn>,
 }
 
@@ -45,14 +26,14 @@ pub(crate) struct RequestLimit {
 
 impl ClientLimit {
     pub(crate) fn new<C, E>(
-        limiter: ClientLimiter,
+        limiter: LiveLimiter,
         checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
     ) -> Result<Self, RuleError>
     where
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        let own = (limiter.0)();
+        let own = limiter.limiter();
         if let Some(rule) = own.rules().rules().iter().find(|rule| rule.has_slots()) {
             return Err(refuse_slots(rule));
         }
@@ -65,15 +46,10 @@ impl ClientLimit {
         })
     }
 
-    /// The limiter in force.
-    pub(crate) fn limiter(&self) -> Limiter {
-        (self.limiter.0)()
-    }
-
     /// The limit of a request that begins now.
     pub(crate) fn of_request(&self) -> RequestLimit {
         RequestLimit {
-            limiter: LayerLimiter::from(self.limiter()).unregistered(),
+            limiter: LayerLimiter::from(self.limiter.limiter()).unregistered(),
             checks: Arc::clone(&self.checks),
         }
     }

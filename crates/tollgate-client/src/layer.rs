@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, request::Parts};
-use tollgate_core::{Check, Clock, Limiter, RuleError, RuleErrorKind};
+use tollgate_core::{Check, Clock, Limiter, LiveLimiter, RuleError, RuleErrorKind};
 use tower::{BoxError, retry::budget::Budget};
 use tower_layer::Layer;
 
 use crate::{
     advice::ServerLimits,
-    client_limit::{ClientLimit, ClientLimiter},
+    client_limit::ClientLimit,
     config::{Config, MAX_DURATION},
     service::ClientRateLimit,
 };
@@ -53,10 +53,10 @@ impl ClientRateLimitLayer {
     ///
     /// ```
     /// use tollgate_client::ClientRateLimitLayer;
-    /// use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule, SECOND};
+    /// use tollgate_core::{Key, LiveLimiter, MemoryStore, Quota, Rule, SECOND};
     ///
     /// let rule = Rule::new("per-account", Quota::gcra(10, SECOND));
-    /// let limiter = Limiter::new(MemoryStore::new(), [rule])?;
+    /// let limiter = LiveLimiter::new(MemoryStore::new(), [rule])?;
     /// let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, head| {
     ///     let account = head.headers.get("x-account").ok_or("the request has no x-account")?;
     ///     let check = limiter.check("per-account", &Key::of(account.as_bytes()))?;
@@ -66,7 +66,7 @@ impl ClientRateLimitLayer {
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     ///
-    /// The rules of a [`LiveLimiter`](tollgate_core::LiveLimiter) can be replaced while requests are sent: a clone of it is the
+    /// The rules can be replaced while requests are sent: a clone of the limiter is the
     /// handle. A request is sent by the rules that are in force when it begins, with all of its retries.
     ///
     /// ```
@@ -78,7 +78,8 @@ impl ClientRateLimitLayer {
     /// let layer = ClientRateLimitLayer::new()
     ///     .limit(limiter.clone(), |limiter, _| Ok::<_, tower::BoxError>([limiter.check("provider", &Key::shared())?]))?;
     /// limiter.replace([provider(5)])?;
-    /// assert_eq!(layer.limiter().expect("it has a limit").rules().rules()[0].quota().limit(), 5);
+    /// # let _ = layer;
+    /// assert_eq!(limiter.limiter().rules().rules()[0].quota().limit(), 5);
     /// # Ok::<(), tollgate_core::RuleError>(())
     /// ```
     ///
@@ -89,21 +90,15 @@ impl ClientRateLimitLayer {
     /// that comes into a live limiter later is an error of each request that it checks.
     pub fn limit<C, E>(
         mut self,
-        limiter: impl Into<ClientLimiter>,
+        limiter: LiveLimiter,
         checks: impl Fn(&Limiter, &Parts) -> Result<C, E> + Send + Sync + 'static,
     ) -> Result<Self, RuleError>
     where
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        self.limit = Some(ClientLimit::new(limiter.into(), checks)?);
+        self.limit = Some(ClientLimit::new(limiter, checks)?);
         Ok(self)
-    }
-
-    /// The limiter in force of the client's own [`limit`](Self::limit), if there is one. Take it anew for each piece of work where
-    /// the rules may be replaced.
-    pub fn limiter(&self) -> Option<Limiter> {
-        self.limit.as_ref().map(ClientLimit::limiter)
     }
 
     /// Which requests share the limits of a server: those for which `partition` returns the same text. Default: the host and

@@ -41,7 +41,6 @@
 //! - [`ReplayBody`] is the body of a request, which the layer keeps for a retry.
 //! - [`ClientRateLimitError`] is the error of a request that was not sent; [its kind](ClientRateLimitErrorKind) says why.
 //! - [`ServerLimits`] is what you read of a provider's own fields.
-//! - [`ClientLimiter`] is a limit of the client's own: a [`Limiter`](tollgate_core::Limiter), or one whose rules change.
 //!
 //! # Fields it reads
 //!
@@ -164,13 +163,13 @@
 //! use tollgate_client::{
 //!     ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer, ReplayBody,
 //! };
-//! use tollgate_core::{Clock, Key, Limiter, MemoryStore, Quota, Rule, SECOND};
+//! use tollgate_core::{Clock, Key, LiveLimiter, MemoryStore, Quota, Rule, SECOND};
 //! use tower::{BoxError, ServiceBuilder, ServiceExt};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), BoxError> {
 //! let store = MemoryStore::builder().clock(Clock::tokio()).build();
-//! let contract = Limiter::new(store, [Rule::new("contract", Quota::gcra(10, SECOND))])?;
+//! let contract = LiveLimiter::new(store, [Rule::new("contract", Quota::gcra(10, SECOND))])?;
 //! let layer = ClientRateLimitLayer::new()
 //!     .limit(contract, |contract, head| {
 //!         let host = head.uri.host().unwrap_or_default();
@@ -227,7 +226,6 @@ mod service;
 pub use self::over_channel::OverChannel;
 pub use self::{
     advice::ServerLimits,
-    client_limit::ClientLimiter,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
     layer::ClientRateLimitLayer,
     replay_body::ReplayBody,

@@ -4,11 +4,9 @@ use std::{error::Error, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
 use tollgate::{
-    Key, Limiter, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND, clock::Clock,
+    Key, LiveLimiter, MINUTE, MemoryStore, Quota, Rule, RuleError, SECOND, clock::Clock,
 };
-use tollgate_client::{
-    ClientLimiter, ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer,
-};
+use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
 use tollgate_tests::counted::Metrics;
 use tower::BoxError;
 
@@ -20,11 +18,11 @@ fn store() -> MemoryStore {
 
 /// A layer whose requests all count against one budget.
 fn limit(quota: Quota) -> ClientRateLimitLayer {
-    let limiter = Limiter::new(store(), [Rule::new("provider", quota)]).unwrap();
+    let limiter = LiveLimiter::new(store(), [Rule::new("provider", quota)]).unwrap();
     by_provider(limiter).unwrap()
 }
 
-fn by_provider(limiter: impl Into<ClientLimiter>) -> Result<ClientRateLimitLayer, RuleError> {
+fn by_provider(limiter: LiveLimiter) -> Result<ClientRateLimitLayer, RuleError> {
     ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
         limiter
             .check("provider", &Key::shared())
@@ -34,7 +32,7 @@ fn by_provider(limiter: impl Into<ClientLimiter>) -> Result<ClientRateLimitLayer
 
 /// A layer whose requests count by their `x-account`.
 fn limit_accounts(quota: Quota) -> ClientRateLimitLayer {
-    let limiter = Limiter::new(store(), [Rule::new("per-account", quota)]).unwrap();
+    let limiter = LiveLimiter::new(store(), [Rule::new("per-account", quota)]).unwrap();
     let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, head| {
         let account = head.headers.get("x-account").ok_or("no account")?;
         let key = Key::of(account.as_bytes());
@@ -70,7 +68,7 @@ async fn many_tasks_keep_to_the_limit_and_all_get_a_response() {
 
 /// Requests that all wait for the server, and then come at ten a second.
 async fn waited_for_the_server(rule: Rule) {
-    let limiter = Limiter::new(store(), [rule]).unwrap();
+    let limiter = LiveLimiter::new(store(), [rule]).unwrap();
     let layer = by_provider(limiter).unwrap();
     let provider = Provider::new([answer(503, &[("retry-after", "20")])]);
     let client = client(layer.retries(0), &provider);
@@ -227,7 +225,7 @@ async fn replaced_rules_hold_for_requests_that_begin_afterwards_with_what_was_us
 async fn slots_are_refused_because_they_would_be_free_while_the_request_runs() {
     let provider = Provider::new([]);
     let slots = || Rule::new("provider", Quota::concurrent(3));
-    let limiter = Limiter::new(store(), [slots()]).unwrap();
+    let limiter = LiveLimiter::new(store(), [slots()]).unwrap();
     let refused = by_provider(limiter).expect_err("it is refused").to_string();
     assert!(refused.contains("\"provider\""), "{refused}");
     assert!(refused.contains("a limiter of its own"), "{refused}");
