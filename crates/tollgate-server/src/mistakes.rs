@@ -25,6 +25,13 @@ impl Mistakes {
         }
     }
 
+    /// What is wrong, if it is.
+    pub(crate) fn add_of<T>(&mut self, result: Result<T, Self>) {
+        if let Err(wrong) = result {
+            self.add(wrong);
+        }
+    }
+
     /// A mistake at a place of a file.
     pub(crate) fn add_at(
         &mut self,

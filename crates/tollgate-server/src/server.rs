@@ -164,23 +164,17 @@ impl Server {
                 let _ = bindings(Some(redis))?;
                 builder.check().map_err(Mistakes::one)
             });
-            if let Err(wrong) = connects {
-                mistakes.add(wrong);
-            }
+            mistakes.add_of(connects);
         }
         if let Some(ledger) = &settings.ledger {
             let opens = ledger.url().and_then(|url| {
                 let ledger = Ledger::builder(&url);
                 ledger.check().map_err(Mistakes::one)
             });
-            if let Err(wrong) = opens {
-                mistakes.add(wrong);
-            }
+            mistakes.add_of(opens);
         }
         for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {
-            if let Err(wrong) = Tls::read(tls) {
-                mistakes.add(wrong);
-            }
+            mistakes.add_of(Tls::read(tls));
         }
         mistakes.or(warnings)
     }
