@@ -38,8 +38,6 @@ impl PartKind {
     pub const LOOK_UP: Self = Self(11);
     /// The path of the request.
     pub const PATH: Self = Self(12);
-    /// The host and port of the request.
-    pub const AUTHORITY: Self = Self(13);
     /// The gRPC service that is called.
     pub const GRPC_SERVICE: Self = Self(14);
     /// The gRPC method that is called, with its service.

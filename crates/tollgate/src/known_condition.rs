@@ -105,20 +105,12 @@ impl Probe {
 /// How the checks of some requests differ from their rule.
 #[derive(Clone, Default)]
 pub(crate) struct CheckPolicies {
-    exact: Vec<Arc<Predicate>>,
+    pub(crate) exact: Vec<Arc<Predicate>>,
     /// The first that applies counts.
-    store_errors: Vec<(Arc<Predicate>, OnStoreError)>,
+    pub(crate) store_errors: Vec<(Arc<Predicate>, OnStoreError)>,
 }
 
 impl CheckPolicies {
-    pub(crate) fn add_exact(&mut self, applies: Arc<Predicate>) {
-        self.exact.push(applies);
-    }
-
-    pub(crate) fn add_store_error(&mut self, applies: Arc<Predicate>, answer: OnStoreError) {
-        self.store_errors.push((applies, answer));
-    }
-
     /// The same, where a failed store is answered as the rule says.
     pub(crate) fn exact_alone(&self) -> Self {
         Self {

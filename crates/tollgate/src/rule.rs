@@ -813,7 +813,7 @@ impl RequestRule {
         answer: OnStoreError,
     ) -> Self {
         let (_, applies) = self.condition(applies);
-        self.policies().add_store_error(applies, answer);
+        self.policies().store_errors.push((applies, answer));
         self
     }
 
@@ -842,7 +842,7 @@ impl RequestRule {
         applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         let (_, applies) = self.condition(applies);
-        self.policies().add_exact(applies);
+        self.policies().exact.push(applies);
         self
     }
 

@@ -19,8 +19,7 @@
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
-//! | [`authority()`] | the host and port of the request's URI, or the `Host` header, which a client may make up |
-//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure computes |
+//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure computes: `Some(Key::of(head.uri.host()?))`, say |
 //! | [`look_up(\|head\| async ..)`](look_up()) | a value that a future finds |
 //! | [`constant("all")`](constant()) | all requests together, or a tag inside of a tuple |
 //! | `(a, b)`, up to six | the combination of all |
@@ -151,7 +150,7 @@ pub use self::{
     extractor::{Extracted, KeyExtractor, NoKey},
     fields::{authorization, cookie, header, metadata},
     peer::PeerAddr,
-    target::{authority, grpc_method, grpc_service, method, path, query},
+    target::{grpc_method, grpc_service, method, path, query},
 };
 pub(crate) use self::{
     peer::peer,

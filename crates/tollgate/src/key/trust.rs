@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use crate::key::extractor_fn::exactly_one;
 
@@ -179,7 +179,7 @@ pub(crate) fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<I
     }
 }
 
-/// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one becomes IPv4.
+/// A network, from `10.0.0.0/8` or from a single address.
 ///
 /// # Errors
 ///
@@ -191,7 +191,13 @@ pub fn network(text: &str) -> Result<IpNet, String> {
             "{text:?} is not a network: take an address or a CIDR, as in \"10.0.0.0/8\", \"192.0.2.1\" or \"2001:db8::/32\""
         )
     })?;
-    let network = unmapped(network);
+    if let IpNet::V6(v6) = network
+        && v6.addr().to_ipv4_mapped().is_some()
+    {
+        return Err(format!(
+            "{text:?} is IPv4 in the form of IPv6: take it as IPv4, as in \"10.0.0.0/8\""
+        ));
+    }
     let meant = network.trunc();
     // A prefix of 0 covers all addresses, which `validate` rejects.
     if meant != network && network.prefix_len() > 0 {
@@ -201,17 +207,4 @@ pub fn network(text: &str) -> Result<IpNet, String> {
         ));
     }
     Ok(network)
-}
-
-fn unmapped(network: IpNet) -> IpNet {
-    let mapped = match network {
-        IpNet::V6(v6) if v6.prefix_len() >= 96 => v6
-            .addr()
-            .to_ipv4_mapped()
-            .map(|v4| (v4, v6.prefix_len() - 96)),
-        _ => None,
-    };
-    mapped
-        .and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok())
-        .map_or(network, IpNet::V4)
 }

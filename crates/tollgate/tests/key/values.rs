@@ -5,9 +5,9 @@ use std::{net::IpAddr, sync::Arc};
 use tollgate::{
     Key,
     key::{
-        KeyBuf, KeyExtractor, KeyPart, NoKey, PartKind, authority, client_ip, computed, constant,
-        cookie, extension, extension_with, grpc_method, grpc_service, header, look_up, metadata,
-        method, path, query,
+        KeyBuf, KeyExtractor, KeyPart, NoKey, PartKind, client_ip, computed, constant, cookie,
+        extension, extension_with, grpc_method, grpc_service, header, look_up, metadata, method,
+        path, query,
     },
 };
 use tollgate_core::Network;
@@ -135,18 +135,6 @@ fn method_and_path_are_taken_as_they_are() {
 }
 
 #[test]
-fn the_authority_is_the_uris_or_the_host_headers() {
-    let expected = parts([(PartKind::AUTHORITY, "api.example:8080")]);
-    let head = with_uri("http://API.example:8080/a");
-    assert_eq!(key(&authority(), &head), Ok(expected.clone()));
-    let head = with_lines("host", &["api.example:8080"]);
-    assert_eq!(key(&authority(), &head), Ok(expected));
-    let two = with_lines("host", &["a.example", "b.example"]);
-    assert_eq!(key(&authority(), &two), Err(NoKey::Ambiguous));
-    assert_eq!(key(&authority(), &empty()), Err(NoKey::Absent));
-}
-
-#[test]
 fn a_call_counts_by_its_service_or_its_method() {
     let call = with_uri("/weather.v1.Weather/Current");
     let service = parts([(PartKind::GRPC_SERVICE, "weather.v1.Weather")]);
@@ -191,7 +179,6 @@ fn a_binary_entry_of_the_metadata_has_one_key_however_it_is_spelled() {
 #[test]
 fn an_extractor_says_what_it_counts_by() {
     let all: Vec<(Arc<dyn KeyExtractor>, &str)> = vec![
-        (Arc::new(authority()), "authority"),
         (Arc::new(client_ip()), "ip"),
         (Arc::new(constant("all")), "constant"),
         (Arc::new(cookie("session")), "cookie"),
