@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate_core::{
-    Check, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, layer::LayerLimiter, store::Checks,
-};
+use tollgate_core::{Check, Limiter, LiveLimiter, Rule, RuleError, RuleErrorKind, store::Checks};
 use tower::BoxError;
 
 type ChecksFn = dyn Fn(&Limiter, &Parts) -> Result<Checks, BoxError> + Send + Sync;
@@ -20,7 +18,7 @@ pub(crate) struct ClientLimit {
 /// The same for one request: the rules that are in force when it begins.
 pub(crate) struct RequestLimit {
     /// It does not keep its rule names in use: requests in flight hold it.
-    pub(crate) limiter: LayerLimiter,
+    pub(crate) limiter: Limiter,
     checks: Arc<ChecksFn>,
 }
 
@@ -49,7 +47,7 @@ impl ClientLimit {
     /// The limit of a request that begins now.
     pub(crate) fn of_request(&self) -> RequestLimit {
         RequestLimit {
-            limiter: LayerLimiter::from(self.limiter.limiter()).unregistered(),
+            limiter: self.limiter.limiter().unregistered(),
             checks: Arc::clone(&self.checks),
         }
     }

@@ -12,9 +12,12 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::{Instant, sleep};
+
 use crate::{
     algorithm::Retry,
     check::Check,
+    checks::Checks,
     decision::{Decision, Outcome, Reason},
     limiter::Limiter,
     observe,
@@ -22,11 +25,23 @@ use crate::{
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
     ticket::Ticket,
-    wait_queue::{Kind, Permit, WaitError},
-    wait_timer::Timer,
+    wait_queue::{Kind, Permit, WaitError, WaitErrorKind},
 };
-#[cfg(feature = "tokio")]
-use crate::{checks::Checks, wait_queue::WaitErrorKind, wait_timer::TaskTimer};
+
+impl Limiter {
+    /// An attempt to take what a request needs, for a [layer](crate::layer). Operators are not told of its decision: call
+    /// [`report`](Self::report) with what the layer knows of the request.
+    #[inline]
+    pub fn attempt<'a>(&'a self, checks: &'a [Check]) -> Attempt<'a> {
+        Attempt {
+            limiter: self,
+            checks,
+            patience: None,
+            deadline: None,
+            has_room: true,
+        }
+    }
+}
 
 /// An attempt to take the units of all checks of a request. Operators are told of its wait, and not of its decision.
 #[must_use = "it takes nothing until it decides or runs"]
@@ -36,24 +51,11 @@ pub struct Attempt<'a> {
     checks: &'a [Check],
     /// `None`: as long as its rules let it wait.
     patience: Option<Duration>,
-    #[cfg(feature = "tokio")]
-    deadline: Option<tokio::time::Instant>,
+    deadline: Option<Instant>,
     has_room: bool,
 }
 
 impl<'a> Attempt<'a> {
-    #[inline]
-    pub(crate) fn new(limiter: &'a Limiter, checks: &'a [Check]) -> Self {
-        Self {
-            limiter,
-            checks,
-            patience: None,
-            #[cfg(feature = "tokio")]
-            deadline: None,
-            has_room: true,
-        }
-    }
-
     /// It waits for no longer than this, also where its rules would let it [wait](crate::Rule::wait) longer.
     pub fn within(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
@@ -62,8 +64,7 @@ impl<'a> Attempt<'a> {
 
     /// It does not wait, and what a store answers after the deadline is a store failure, of an unknown outcome. For a tokio runtime
     /// with a timer.
-    #[cfg(feature = "tokio")]
-    pub fn answered_by(mut self, deadline: tokio::time::Instant) -> Self {
+    pub fn answered_by(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
@@ -83,18 +84,11 @@ impl<'a> Attempt<'a> {
     /// Dropping the answer does not give back what was taken.
     #[inline]
     pub fn decide(self) -> Step<Decision> {
-        #[cfg(feature = "tokio")]
-        let is_bounded = self.deadline.is_some();
-        #[cfg(not(feature = "tokio"))]
-        let is_bounded = false;
         let (limiter, checks) = (self.limiter, self.checks);
-        match is_bounded || limiter.has_waits() {
+        match self.deadline.is_some() || limiter.has_waits() {
             false => limiter.acquire_unreported(checks),
             // Not by itself: it would be put together in memory for each request, and passed by its address.
-            #[cfg(feature = "tokio")]
             true => Self::by_rules(limiter, checks, self.patience, self.deadline, self.has_room),
-            #[cfg(not(feature = "tokio"))]
-            true => Self::by_rules(limiter, checks, self.patience, self.has_room),
         }
     }
 
@@ -102,10 +96,9 @@ impl<'a> Attempt<'a> {
         limiter: &Limiter,
         checks: &[Check],
         patience: Option<Duration>,
-        #[cfg(feature = "tokio")] deadline: Option<tokio::time::Instant>,
+        deadline: Option<Instant>,
         has_room: bool,
     ) -> Step<Decision> {
-        #[cfg(feature = "tokio")]
         if let Some(deadline) = deadline {
             return limiter.acquire_by(checks, deadline);
         }
@@ -161,9 +154,14 @@ impl<'a> Attempt<'a> {
 
     /// The request as it waits after this decision.
     #[inline]
-    #[cfg(feature = "tokio")]
     pub fn wait(self, decision: Decision) -> Waiting {
-        Waiting::new(self.limiter, self.checks, decision)
+        let place = (!decision.delay().is_zero()).then(|| self.ticket(&decision));
+        Waiting {
+            limiter: self.limiter.unregistered(),
+            checks: Checks::from_slice(self.checks),
+            decision,
+            place,
+        }
     }
 
     /// Takes the units as soon as they are there: see [`Limiter::acquire_within`].
@@ -179,28 +177,13 @@ impl<'a> Attempt<'a> {
     /// # Panics
     ///
     /// As [`Limiter::acquire_within`].
-    #[cfg(feature = "tokio")]
     pub async fn run(self) -> Result<Decision, WaitError> {
-        self.run_by(&TaskTimer::start()).await
-    }
-
-    pub(crate) async fn run_by(self, timer: &impl Timer) -> Result<Decision, WaitError> {
         let (limiter, checks) = (self.limiter, self.checks);
         let patience = self.patience.unwrap_or(Duration::MAX);
-        let timer = ObservedTimer {
-            timer,
-            limiter,
-            checks,
-            waiting: OnceLock::new(),
-        };
+        let timer = Timer::start(limiter, checks);
         let result = acquire_in_queue(limiter, checks, patience, &timer).await;
-        let waited = timer.elapsed();
         match &result {
-            Ok(decision) => {
-                if let Some(waiting) = timer.waiting.into_inner() {
-                    waiting.ended(decision, waited);
-                }
-            }
+            Ok(decision) => timer.ended(decision),
             // It has not tried to wait.
             Err(_) if patience.is_zero() => {}
             Err(error) => {
@@ -217,7 +200,6 @@ impl<'a> Attempt<'a> {
 }
 
 /// A request that waits, for its delay or for slots. Dropped before it starts, it gives its place in the store's queue back.
-#[cfg(feature = "tokio")]
 #[must_use = "it starts when it is awaited"]
 #[derive(Debug)]
 pub struct Waiting {
@@ -229,19 +211,7 @@ pub struct Waiting {
     place: Option<Ticket>,
 }
 
-#[cfg(feature = "tokio")]
 impl Waiting {
-    fn new(limiter: &Limiter, checks: &[Check], decision: Decision) -> Self {
-        let attempt = Attempt::new(limiter, checks);
-        let place = (!decision.delay().is_zero()).then(|| attempt.ticket(&decision));
-        Self {
-            limiter: limiter.unregistered(),
-            checks: Checks::from_slice(checks),
-            decision,
-            place,
-        }
-    }
-
     /// Waits until the request may start, and takes what is only taken then: slots, and units of rules that do not wait. The decision
     /// is a denial where these do not fit, or if its rules let it wait no longer.
     ///
@@ -255,8 +225,7 @@ impl Waiting {
             decision,
             place,
         } = self;
-        let timer = TaskTimer::start();
-        let waiting = limiter.observer().waiting(&checks);
+        let timer = Timer::start(&limiter, &checks).waits();
         let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
         let first = Some((decision, place));
         let started = match acquire_by_rules(&limiter, &checks, at_most, first, &timer).await {
@@ -266,26 +235,24 @@ impl Waiting {
             }
             Err(_) => limiter.peek(&checks).await.denied_for(Reason::WaitExpired),
         };
-        waiting.ended(&started, timer.elapsed());
+        timer.ended(&started);
         started
     }
 
     /// The caller has no room for it: it passes if it need not wait any more, or else is denied.
     pub async fn give_up(self) -> Decision {
-        let timer = TaskTimer::start();
-        let waiting = self.limiter.observer().waiting(&self.checks);
+        let timer = Timer::start(&self.limiter, &self.checks).waits();
         drop(self.place);
         let decision = match self.decision.is_allowed() || self.decision.verdicts().is_empty() {
             true => turn_away(&self.limiter, &self.checks).await,
             false => self.decision.denied_for(Reason::QueueFull),
         };
-        waiting.ended(&decision, timer.elapsed());
+        timer.ended(&decision);
         decision
     }
 }
 
 /// Decides about a request that may not wait. Slots are for those in line.
-#[cfg(feature = "tokio")]
 async fn turn_away(limiter: &Limiter, checks: &[Check]) -> Decision {
     if limiter.waits_for_slots(checks) {
         return limiter.peek(checks).await.denied_for(Reason::QueueFull);
@@ -297,23 +264,48 @@ async fn turn_away(limiter: &Limiter, checks: &[Check]) -> Decision {
     }
 }
 
-/// A timer that tells operators that an acquire waits, from when it first sleeps.
-struct ObservedTimer<'a, T> {
-    timer: T,
+/// The time since an acquire began. It tells operators that the acquire waits, from when it first sleeps.
+struct Timer<'a> {
+    start: Instant,
     limiter: &'a Limiter,
     checks: &'a [Check],
     waiting: OnceLock<observe::Waiting>,
 }
 
-impl<T: Timer> Timer for ObservedTimer<'_, T> {
-    fn elapsed(&self) -> Duration {
-        self.timer.elapsed()
+impl<'a> Timer<'a> {
+    fn start(limiter: &'a Limiter, checks: &'a [Check]) -> Self {
+        Self {
+            start: Instant::now(),
+            limiter,
+            checks,
+            waiting: OnceLock::new(),
+        }
     }
 
+    /// It waits already.
+    fn waits(self) -> Self {
+        let observer = self.limiter.observer();
+        self.waiting.get_or_init(|| observer.waiting(self.checks));
+        self
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Ends when so much time has elapsed.
     async fn sleep_until(&self, elapsed: Duration) {
         let observer = self.limiter.observer();
         self.waiting.get_or_init(|| observer.waiting(self.checks));
-        self.timer.sleep_until(elapsed).await;
+        sleep(elapsed.saturating_sub(self.elapsed())).await;
+    }
+
+    /// The acquire was decided: operators are told, if it has waited.
+    fn ended(self, decision: &Decision) {
+        let waited = self.elapsed();
+        if let Some(waiting) = self.waiting.into_inner() {
+            waiting.ended(decision, waited);
+        }
     }
 }
 
@@ -322,7 +314,7 @@ async fn acquire_in_queue(
     limiter: &Limiter,
     checks: &[Check],
     patience: Duration,
-    timer: &impl Timer,
+    timer: &Timer<'_>,
 ) -> Result<Decision, WaitError> {
     if let Some(denied) = limiter.blocked(checks) {
         return Ok(denied);
@@ -424,7 +416,7 @@ impl Release {
     }
 
     /// Ends when it is time to ask again, and at `patience` at the latest.
-    async fn wait(&self, patience: Duration, timer: &impl Timer) {
+    async fn wait(&self, patience: Duration, timer: &Timer<'_>) {
         let mut released = pin!(self.waiter.released());
         // Slots of other processes may come back sooner, without a notice.
         let poll_every = self.poll_every;
@@ -446,7 +438,7 @@ async fn acquire_by_rules(
     checks: &[Check],
     patience: Duration,
     mut first: Option<(Decision, Option<Ticket>)>,
-    timer: &impl Timer,
+    timer: &Timer<'_>,
 ) -> Result<Decision, WaitError> {
     let rules = limiter.rules().rules();
     let waits_for_slots = limiter.waits_for_slots(checks);
@@ -482,7 +474,7 @@ async fn acquire_by_rules(
         let received = timer.elapsed();
         if decision.is_allowed() && !decision.delay().is_zero() {
             // Dropped with an error, the ticket gives the place back.
-            let place = place.unwrap_or_else(|| Attempt::new(limiter, checks).ticket(&decision));
+            let place = place.unwrap_or_else(|| limiter.attempt(checks).ticket(&decision));
             if !in_line && counted.is_none() {
                 counted = Some(limiter.wait_queues().count(rules, checks)?);
             }
@@ -516,7 +508,7 @@ async fn acquire_by_rules(
 }
 
 /// Whether the front of the queue is reached before the patience runs out.
-async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &impl Timer) -> bool {
+async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &Timer<'_>) -> bool {
     // Made when it is polled: an acquire that does not wait needs no runtime with a timer.
     let mut timeout = pin!(async { timer.sleep_until(patience).await });
     poll_fn(|cx| match permit.poll_front(cx.waker()) {

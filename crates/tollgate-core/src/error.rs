@@ -137,11 +137,6 @@ impl UnknownName {
         }
         Self { message }
     }
-
-    /// A check of rules that were replaced.
-    pub(crate) fn of_replaced(message: String) -> Self {
-        Self { message }
-    }
 }
 
 impl fmt::Display for UnknownName {

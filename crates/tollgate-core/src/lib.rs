@@ -56,9 +56,9 @@
 //!
 //! [`Limiter::acquire`] returns a [`Step`]: [`Ready`](Step::Ready) where the store answers at once, as memory does, and
 //! [`Wait`](Step::Wait) after I/O. With the feature `tokio`, `Limiter::wait` waits in a queue until the units are there, and
-//! `Limiter::acquire_within` does so for several checks. A thread waits with [`Limiter::wait_blocking`]. A rule with
-//! [`wait`](Rule::wait) has its queue in the store, which all processes share; the decision then says for how long the request is
-//! [delayed](Decision::delay).
+//! `Limiter::acquire_within` does so for several checks. A thread without a runtime sleeps for the
+//! [time to retry](Decision::retry_after). A rule with [`wait`](Rule::wait) has its queue in the store, which all processes share; the
+//! decision then says for how long the request is [delayed](Decision::delay).
 //!
 //! # At most N at once
 //!
@@ -71,7 +71,6 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
-//! | `stream` | `Limiter::pace`, a stream at the pace of a rule |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
 //! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [records](observe::DecisionRecord) of decisions can be serialised |
@@ -113,9 +112,11 @@
 //! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks alone wait"))]
 
 pub mod algorithm;
 mod algorithm_kind;
+#[cfg(feature = "tokio")]
 mod attempt;
 mod block;
 mod blocked;
@@ -138,15 +139,12 @@ pub mod journal;
 mod journal_cells;
 mod key;
 mod key_part;
-pub mod layer;
 mod limiter;
 mod live_limiter;
 mod macros;
 pub mod memory;
 mod network;
 pub mod observe;
-#[cfg(feature = "stream")]
-mod pace;
 mod quota;
 mod quota_conflict;
 mod quota_text;
@@ -169,9 +167,9 @@ pub mod sync;
 mod ticket;
 mod time;
 mod variable_quota;
+#[cfg(feature = "tokio")]
 mod wait;
 mod wait_queue;
-mod wait_timer;
 
 pub use self::{
     algorithm::assessment::Retry,
@@ -198,11 +196,30 @@ pub use self::{
     time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
 };
 
+pub mod layer {
+    //! For authors of layers, which report, wait and replace rules by themselves. A service has no use for it: take a
+    //! [`Limiter`](crate::Limiter).
+    //!
+    //! ```
+    //! use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule, observe::Timer};
+    //!
+    //! let limiter = Limiter::new(MemoryStore::new(), [Rule::new("api", Quota::gcra(60, MINUTE))])?;
+    //! let timer = Timer::start();
+    //! let checks = [limiter.check("api", &Key::shared())?];
+    //! let decision = limiter.attempt(&checks).decide().ready().expect("memory answers at once");
+    //! // With what the layer knows of the request.
+    //! limiter.report(&checks, &decision, timer, "/users/{id}");
+    //! # Ok::<(), Box<dyn std::error::Error>>(())
+    //! ```
+
+    #[cfg(feature = "tokio")]
+    pub use crate::attempt::{Attempt, Waiting};
+    pub use crate::live_limiter::Replacement;
+}
+
 pub mod types {
     //! What calls give back, errors are and checks may carry, which a program seldom has to name.
 
-    #[cfg(feature = "stream")]
-    pub use crate::pace::Paced;
     pub use crate::{
         block::ActiveBlock,
         check_policy::CheckPolicy,

@@ -126,24 +126,20 @@ impl Limiter {
         }
     }
 
-    /// Whether it has made the check, or it was made by hand.
-    pub(crate) fn has_made(&self, check: &Check) -> bool {
-        check.is_of_rules(self.shared.rules_version) || self.shared.has_given_out(check)
-    }
-
-    /// A check of another limiter on the same store as one of this limiter.
-    pub(crate) fn adopt(&self, check: &Check, rule: u16, quota: CheckQuota) -> Check {
-        let check = check.with_rule(rule).of_rules(self.shared.rules_version);
-        check.with_quota(quota)
-    }
-
-    /// These rules with the instances of `before`, and with what it has counted while the store failed.
-    pub(crate) fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
+    /// These rules with the instances of `before`, and with what it has counted while the store failed: for a [layer](crate::layer)
+    /// whose settings differ from those of the one whose rules were replaced.
+    ///
+    /// # Errors
+    ///
+    /// A quota whose share cannot be counted.
+    pub fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
         self.again(Some(before), NonZeroU32::MIN, Clock::system())
     }
 
-    /// The same limiter, which does not keep its rule names in use.
-    pub(crate) fn unregistered(&self) -> Self {
+    /// The same limiter, which does not keep its rule names in use: for what outlives its limiter or layer, such as a request
+    /// under way.
+    #[must_use]
+    pub fn unregistered(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             registration: None,
@@ -394,14 +390,18 @@ impl Limiter {
         self.shared.decide(checks, Ask::By(deadline))
     }
 
-    /// The denial of a request by an enforced limit of [none](Quota::none): it needs no store.
-    pub(crate) fn blocked(&self, checks: &[Check]) -> Option<Decision> {
+    /// The denial of a request by an enforced limit of [none](Quota::none), which needs no store and no other key.
+    #[inline]
+    #[must_use]
+    pub fn blocked(&self, checks: &[Check]) -> Option<Decision> {
         self.shared.blocked(checks)
     }
 
-    /// Tells operators of a decision on these checks.
+    /// Tells operators of the decision of an [attempt](crate::layer) on these checks; all other calls do so by themselves. `timer` was
+    /// started when the work on the request began, and `route` is the pattern of its route (`/users/{id}`, never the path itself), or
+    /// empty.
     #[inline]
-    pub(crate) fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
+    pub fn report(&self, checks: &[Check], decision: &Decision, timer: Timer, route: &str) {
         if self.shared.way.is_observed {
             if let Some(noted) = &self.shared.noted {
                 noted.count_by_day(checks, decision);
@@ -412,7 +412,8 @@ impl Limiter {
     }
 
     /// What it tells operators.
-    pub(crate) fn observer(&self) -> &Arc<Observer> {
+    #[must_use]
+    pub fn observer(&self) -> &Arc<Observer> {
         &self.shared.observer
     }
 
@@ -692,6 +693,12 @@ impl Limiter {
     pub fn ticket(&self, checks: &[Check], decision: &Decision) -> Ticket {
         let (store, durable) = (Arc::clone(&self.shared.store), self.durable_rules());
         Ticket::new(store, checks, decision, RuleSet::enforces, durable)
+    }
+
+    /// A [ticket](Self::ticket) with the units that shadows took: for what settles them as if they were enforced.
+    pub fn ticket_with_shadows(&self, checks: &[Check], decision: &Decision) -> Ticket {
+        let (store, durable) = (Arc::clone(&self.shared.store), self.durable_rules());
+        Ticket::new(store, checks, decision, |_, _| true, durable)
     }
 
     /// Adds units to the balance of `key` under the rule with this name, which takes [credits](Rule::credits). They may be used until

@@ -2,22 +2,17 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use arc_swap::{ArcSwap, Guard};
-use smallvec::SmallVec;
+use arc_swap::ArcSwap;
 
 use crate::{
-    check::Check,
-    checks::Checks,
     decision::Decision,
-    error::{RuleError, RuleErrorKind, TryAcquireError, UnknownName},
+    error::{RuleError, RuleErrorKind, TryAcquireError},
     key::Key,
     limiter::Limiter,
     rule::Rule,
     rule_set::{RuleChange, RuleSet},
-    step::Step,
     store::rule_store::Store,
     sync::{Mutex, lock},
-    variable_quota::CheckQuota,
 };
 
 /// A [`Limiter`] whose rules can be replaced while it is in use.
@@ -45,19 +40,10 @@ pub struct LiveLimiter {
 
 struct Shared {
     store: Arc<dyn Store>,
-    current: ArcSwap<Snapshot>,
+    current: ArcSwap<Limiter>,
     /// Held while rules are replaced, so that two replacements follow each other.
     replacing: Mutex<()>,
 }
-
-struct Snapshot {
-    limiter: Limiter,
-    /// The rule sets in force before, the latest first: checks that were made under them are found again.
-    earlier: SmallVec<[Arc<RuleSet>; EARLIER]>,
-}
-
-/// How many replacements a check outlives.
-const EARLIER: usize = 4;
 
 impl LiveLimiter {
     /// Ties rules to a store.
@@ -86,10 +72,7 @@ impl LiveLimiter {
         Ok(Self {
             shared: Arc::new(Shared {
                 store: Arc::new(store),
-                current: ArcSwap::from_pointee(Snapshot {
-                    limiter,
-                    earlier: SmallVec::new(),
-                }),
+                current: ArcSwap::from_pointee(limiter),
                 replacing: Mutex::new(()),
             }),
         })
@@ -109,39 +92,20 @@ impl LiveLimiter {
         let _replacing = lock(&self.shared.replacing);
         let before = self.shared.current.load_full();
         let rules = RuleSet::new(rules)?;
-        let changes = rules.changes_from(before.limiter.rules());
+        let changes = rules.changes_from(before.rules());
         let store = &*self.shared.store;
-        let replacement =
-            Replacement::prepare(&[&before.limiter], store, [rules], NonZeroU32::MIN)?;
-        let old = before.limiter.rule_store().rules();
-        let mut earlier = SmallVec::from_iter([Arc::clone(old)]);
-        earlier.extend(before.earlier.iter().take(EARLIER - 1).cloned());
+        let replacement = Replacement::prepare(&[&before], store, [rules], NonZeroU32::MIN)?;
         for limiter in replacement.commit() {
-            let earlier = earlier.clone();
-            let snapshot = Snapshot { limiter, earlier };
-            self.shared.current.store(Arc::new(snapshot));
+            self.shared.current.store(Arc::new(limiter));
         }
         Ok(changes)
     }
 
-    /// The limiter in force: one snapshot of the rules, for several calls that belong together, such as an acquire and its
+    /// The limiter in force: one snapshot of the rules, for several calls that belong together, such as a check, its acquire and its
     /// [ticket](Limiter::ticket). Take it anew for each piece of work.
     #[must_use]
     pub fn limiter(&self) -> Limiter {
-        self.snapshot().limiter.clone()
-    }
-
-    fn snapshot(&self) -> Guard<Arc<Snapshot>> {
-        self.shared.current.load()
-    }
-
-    /// A check of the rule with this name for `key`, at the rule's fixed cost.
-    ///
-    /// # Errors
-    ///
-    /// There is no rule of this name at present.
-    pub fn check(&self, rule: &str, key: &Key) -> Result<Check, UnknownName> {
-        self.snapshot().limiter.check(rule, key)
+        Limiter::clone(&self.shared.current.load())
     }
 
     /// One check of the rule with this name, where the store answers at once.
@@ -150,75 +114,11 @@ impl LiveLimiter {
     ///
     /// As [`Limiter::try_acquire`].
     pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
-        self.snapshot().limiter.try_acquire(rule, key)
-    }
-
-    /// Decides all checks and takes all or nothing: see [`Limiter::acquire`].
-    ///
-    /// A check that was made before the rules were replaced is found again by the names of its rule and plan, for up to
-    /// four replacements.
-    ///
-    /// # Errors
-    ///
-    /// A check whose rule or plan is gone, or that was made too long ago. Nothing is taken, and no other rule is asked.
-    pub fn acquire(&self, checks: &[Check]) -> Result<Step<Decision>, UnknownName> {
-        let snapshot = self.snapshot();
-        if checks.iter().all(|check| snapshot.limiter.has_made(check)) {
-            return Ok(snapshot.limiter.acquire(checks));
-        }
-        let checks = checks.iter().map(|check| snapshot.found_again(check));
-        let checks = checks.collect::<Result<Checks, UnknownName>>()?;
-        Ok(snapshot.limiter.acquire(&checks))
+        self.shared.current.load().try_acquire(rule, key)
     }
 }
 
-impl Snapshot {
-    /// A check that was made under earlier rules, as one of these.
-    fn found_again(&self, check: &Check) -> Result<Check, UnknownName> {
-        if self.limiter.has_made(check) {
-            return Ok(*check);
-        }
-        let brings_quota = |rules: &RuleSet| {
-            let rule = rules.given().get(usize::from(check.rule()));
-            rule.is_some_and(|rule| rule.has_given_out(check.quota()))
-        };
-        let made_under = |rules: &&Arc<RuleSet>| {
-            check.is_of_rules(rules.version() as u32) || brings_quota(rules)
-        };
-        let Some(before) = self.earlier.iter().find(made_under) else {
-            return Err(UnknownName::of_replaced(format!(
-                "the check was made by another limiter, or under rules that were replaced more than {EARLIER} times since; \
-                 make it anew"
-            )));
-        };
-        let known = || self.limiter.rules().given().iter().map(Rule::name);
-        let unknown = |name: &str| UnknownName::new("rule", name, known());
-        let Some(rule) = before.given().get(usize::from(check.rule())) else {
-            return Err(unknown("?"));
-        };
-        let index = self.limiter.rules().given_position(rule.name());
-        let index = index.ok_or_else(|| unknown(rule.name()))?;
-        let now = &self.limiter.rules().given()[index];
-        let plan = usize::from(check.plan());
-        let quota = match rule.plan_name(plan) {
-            None if plan < rule.quotas() => CheckQuota::of_plan(0),
-            None => now.quota_for(rule.quota_under(plan)).map_err(|refused| {
-                let message =
-                    format!("the check was made under rules that were replaced: {refused}");
-                UnknownName::of_replaced(message)
-            })?,
-            Some(name) => now
-                .plan_number(name)
-                // A rule has fewer than 65 535 plans.
-                .map(|plan| CheckQuota::of_plan(plan as u16))
-                .ok_or_else(|| UnknownName::new("plan", name, now.plan_names()))?,
-        };
-        // A rule set has fewer than 65 536 rules.
-        Ok(self.limiter.adopt(check, index as u16, quota))
-    }
-}
-
-crate::debug_fields!(LiveLimiter, it => limiter: it.snapshot().limiter);
+crate::debug_fields!(LiveLimiter, it => limiter: it.shared.current.load());
 
 // Rules that are ready to take the place of others.
 

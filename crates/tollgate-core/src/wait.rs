@@ -1,19 +1,12 @@
-//! Acquires that wait in a queue until their units are there: in a task, or in a thread.
+//! Acquires that wait in a queue until their units are there.
 
 use std::time::Duration;
 
 use crate::{
-    attempt::Attempt,
-    check::Check,
-    decision::Decision,
-    key::Key,
-    limiter::Limiter,
-    observe::Timer,
-    wait_queue::{Kind, WaitError},
-    wait_timer::ThreadTimer,
+    check::Check, decision::Decision, key::Key, limiter::Limiter, observe::Timer,
+    wait_queue::WaitError,
 };
 
-#[cfg(feature = "tokio")]
 impl Limiter {
     /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost:
     /// [`acquire_within`](Self::acquire_within) in short. The decision may be a denial: when the unit does not come in time, and at
@@ -78,85 +71,15 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime with its timer enabled, when there is something to wait for. Threads take
-    /// [`acquire_within_blocking`](Self::acquire_within_blocking).
+    /// Outside of a tokio runtime with its timer enabled, when there is something to wait for.
     pub async fn acquire_within(
         &self,
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
         let started = Timer::start();
-        let decision = Attempt::new(self, checks).within(patience).run().await?;
+        let decision = self.attempt(checks).within(patience).run().await?;
         self.report(checks, &decision, started, "");
         Ok(decision)
-    }
-}
-
-impl Limiter {
-    /// [`wait_blocking`](Self::wait_blocking) for several checks, at costs of their own. It waits in the queue of
-    /// `acquire_within`, in the order of arrival.
-    ///
-    /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
-    /// once, or if the cost can never fit.
-    ///
-    /// # Errors
-    ///
-    /// It would have to wait, and the queue of a rule is [full](crate::Rule::max_waiting), or too many requests wait
-    /// on this limiter: at most 16 384 wait in all, and at most 8 192 of them behind others, or more
-    /// where the rule says so. Or `patience` ran out before the
-    /// front of the queue was reached. Nothing was taken.
-    ///
-    /// In a task of the runtime that a remote store was connected in, it [cannot wait](crate::types::WaitErrorKind::InTask), and says so at once.
-    /// Where that runtime stands still, it [gives up](crate::types::WaitErrorKind::Unanswered) soon after `patience`; units may have
-    /// been taken then.
-    pub fn acquire_within_blocking(
-        &self,
-        checks: &[Check],
-        patience: Duration,
-    ) -> Result<Decision, WaitError> {
-        let store = self.rule_store();
-        if !store.may_block() {
-            return Err(WaitError(Kind::InTask));
-        }
-        // The last attempt may take as long as its answers: of a peek, of the acquire, and of what it had waited for.
-        let longest = patience.saturating_add(store.answers_within().saturating_mul(3));
-        let (started, timer) = (Timer::start(), ThreadTimer::new());
-        let attempt = Attempt::new(self, checks).within(patience);
-        let decision = timer
-            .block_on(attempt.run_by(&timer), longest)
-            .unwrap_or(Err(WaitError(Kind::Unanswered)))?;
-        self.report(checks, &decision, started, "");
-        Ok(decision)
-    }
-
-    /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost, and
-    /// blocks the thread for at most `at_most` until then, and for an answer of the store: for threads outside of a runtime. A task
-    /// waits with `wait` instead, which needs the feature `tokio`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate_core::{Key, Limiter, MemoryStore, Quota, Rule};
-    ///
-    /// let rules = [Rule::new("provider", Quota::per_second(100).burst(1))];
-    /// let limiter = Limiter::new(MemoryStore::new(), rules)?;
-    /// for _ in 0..3 {
-    ///     let decision = limiter.wait_blocking("provider", &Key::shared(), Duration::from_secs(9))?;
-    ///     assert!(decision.is_allowed());
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// There is no rule of this name, or those of
-    /// [`acquire_within_blocking`](Self::acquire_within_blocking).
-    pub fn wait_blocking(
-        &self,
-        rule: &str,
-        key: &Key,
-        at_most: Duration,
-    ) -> Result<Decision, WaitError> {
-        let check = self.check(rule, key)?;
-        self.acquire_within_blocking(&[check], at_most)
     }
 }

@@ -287,8 +287,6 @@ pub(crate) enum Kind {
     QueueFull(usize),
     LimiterFull(Room),
     TimedOut,
-    Unanswered,
-    InTask,
     Unknown(UnknownName),
 }
 
@@ -300,11 +298,6 @@ pub enum WaitErrorKind {
     QueueFull,
     /// The patience ran out in the queue.
     TimedOut,
-    /// The store had no answer for a thread that was blocked until long after its patience, and does not fail by itself: the runtime
-    /// that its connections run on stands still. Units may have been taken.
-    Unanswered,
-    /// A thread was to be blocked that the answer of the store needs: a task of the runtime that reads it. It was not asked.
-    InTask,
     /// There is no rule of this name.
     UnknownRule,
 }
@@ -316,8 +309,6 @@ impl WaitError {
         match self.0 {
             Kind::QueueFull(_) | Kind::LimiterFull(_) => WaitErrorKind::QueueFull,
             Kind::TimedOut => WaitErrorKind::TimedOut,
-            Kind::Unanswered => WaitErrorKind::Unanswered,
-            Kind::InTask => WaitErrorKind::InTask,
             Kind::Unknown(_) => WaitErrorKind::UnknownRule,
         }
     }
@@ -346,13 +337,6 @@ impl fmt::Display for WaitError {
                  turn the caller away, or let more wait by Rule::max_waiting"
             ),
             Kind::TimedOut => f.write_str("the patience ran out in the queue"),
-            Kind::Unanswered => f.write_str(
-                "the store has neither answered nor failed; does the runtime that it was connected in still run?",
-            ),
-            Kind::InTask => f.write_str(
-                "a blocking wait in a task of the runtime that reads the store's answers would never end; await Limiter::wait or \
-                 Limiter::acquire_within, or make the call in tokio::task::spawn_blocking or block_in_place",
-            ),
             Kind::Unknown(unknown) => unknown.fmt(f),
         }
     }

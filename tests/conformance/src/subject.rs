@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
     Check, Decision, Key, Limiter, ManualClock, Outcome, Quota, Rule, RuleError, Source, Store,
-    Tick, layer::LayerLimiter,
+    Tick,
 };
 
 use crate::quotas::every_algorithm;
@@ -63,15 +63,15 @@ impl Subject {
         replaced: &[&TestLimiter],
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<TestLimiter, RuleError> {
-        let replaced: Vec<_> = replaced.iter().map(|old| &*old.0).collect();
+        let replaced: Vec<_> = replaced.iter().map(|old| &old.0).collect();
         let limiter = Limiter::replacing(&replaced, Arc::clone(&self.store), rules)?;
-        Ok(TestLimiter(limiter.into()))
+        Ok(TestLimiter(limiter))
     }
 }
 
 /// A limiter with short methods.
 #[derive(Clone, Debug)]
-pub(crate) struct TestLimiter(pub(crate) LayerLimiter);
+pub(crate) struct TestLimiter(pub(crate) Limiter);
 
 impl TestLimiter {
     pub(crate) fn check(&self, rule: &str, who: &str, cost: u64) -> Check {

@@ -1,7 +1,6 @@
 //! The layer on Redis: what clients and operators see.
 
 mod alone;
-mod blocking;
 mod seen;
 mod service;
 mod size;

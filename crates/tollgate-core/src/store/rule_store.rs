@@ -110,14 +110,7 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         Clock::system()
     }
 
-    /// Whether this thread may be blocked until an answer comes. Not where the answer needs the thread: in a task of the runtime that
-    /// reads it. Asked before each blocking wait. Default: it may.
-    fn may_block(&self) -> bool {
-        true
-    }
-
-    /// Within which time an answer comes, or the failure that takes its place. A blocking wait gives up soon after it. Default: one
-    /// second.
+    /// Within which time an answer comes, or the failure that takes its place. Default: one second.
     fn answers_within(&self) -> Duration {
         Duration::from_secs(1)
     }

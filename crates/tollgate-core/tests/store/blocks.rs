@@ -11,7 +11,7 @@ use tollgate_core::{
     Reason, Retry, Rule, SECOND, algorithm as a, algorithm::Algorithm, store::Fingerprint,
 };
 
-use crate::{LONG, Numbers, at_once, check, layered, left};
+use crate::{LONG, Numbers, at_once, check, left};
 
 const TIMES: [Duration; 3] = [MINUTE, Duration::from_secs(600), HOUR];
 
@@ -274,7 +274,7 @@ async fn a_denial_by_none_calls_no_store_and_nothing_else_counts_the_request() {
             limiter.acquire(&checks).await,
             limiter.peek(&checks).await,
             in_queue.expect("it does not wait"),
-            layered(&limiter).attempt(&checks).decide().await,
+            limiter.attempt(&checks).decide().await,
             limiter.acquire_up_to(&checks, 3).await.decision,
         ] {
             assert_eq!(decision.reason(), Some(Reason::Blocked));

@@ -10,7 +10,7 @@ use tollgate_core::{
     StoreErrorKind, Tick,
 };
 
-use crate::{LONG, Numbers, at_once, check, layered, left};
+use crate::{LONG, Numbers, at_once, check, left};
 
 const LIMIT: u64 = 50;
 
@@ -225,7 +225,7 @@ fn a_shadow_that_turns_out_to_cost_more_leaves_the_balance_alone() {
     at_once(limiter.grant("rule", &key, 20, end, "id").expect("a grant")).expect("room");
     let checks = [check(&limiter, "rule", "ann", 1)];
     let decision = at_once(limiter.acquire(&checks));
-    let ticket = layered(&limiter).ticket_with_shadows(&checks, &decision);
+    let ticket = limiter.ticket_with_shadows(&checks, &decision);
     ticket.settle(9);
     let balance = at_once(limiter.balance("rule", &key).expect("the rule"));
     assert_eq!(balance.expect("a balance").units, 20);

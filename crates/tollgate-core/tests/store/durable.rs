@@ -211,10 +211,9 @@ async fn a_request_that_waits_and_does_not_start_takes_nothing_off_daily_usage()
         limiter
             .journal()
             .attach(2, |_| Pending::new(async { None }));
-        let layered = crate::layered(&limiter);
         let checks = [limiter.check("units", &Key::of("acme")).expect("the rule")];
         let _ = limiter.acquire(&checks).await;
-        let attempt = layered.attempt(&checks);
+        let attempt = limiter.attempt(&checks);
         let waiting = attempt.wait(attempt.decide().await);
         match gives_up {
             false => drop(waiting),

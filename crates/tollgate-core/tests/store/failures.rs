@@ -8,7 +8,7 @@ use tollgate_core::{
     RuleErrorKind, Source, types::CheckPolicy,
 };
 
-use crate::{LONG, check, layered, left};
+use crate::{LONG, check, left};
 
 fn log(limit: u64) -> Quota {
     Quota::sliding_log(limit, LONG)
@@ -396,11 +396,7 @@ async fn a_request_that_may_wait_gets_the_rule_s_answer_as_well() {
         let rule = Rule::new("rule", Quota::concurrent(1)).wait(wait);
         let limiter = limiter(&down(), [rule.on_store_error(answer)]);
         let checks = [check(&limiter, "rule", "a", 1)];
-        let decision = layered(&limiter)
-            .attempt(&checks)
-            .within(wait)
-            .decide()
-            .await;
+        let decision = limiter.attempt(&checks).within(wait).decide().await;
         assert_eq!(decision.is_allowed(), passes);
         assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
     }

@@ -11,11 +11,11 @@ use std::{
 
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
-    Check, HOUR, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome,
-    PartKind, Quota, Reason, Rule, StoreErrorKind,
+    HOUR, Key, KeyBuf, Limiter, LiveLimiter, MINUTE, ManualClock, MemoryStore, Outcome, PartKind,
+    Quota, Reason, Rule, StoreErrorKind,
 };
 
-use crate::{at_once, every_algorithm, layered, left};
+use crate::{at_once, check, every_algorithm, left};
 
 const START: u64 = 1_700_000_000_123_456;
 
@@ -26,73 +26,12 @@ fn still() -> MemoryStore {
 }
 
 fn take(limiter: &LiveLimiter, rule: &str, who: &str, cost: u64) -> bool {
-    let check = limiter.check(rule, &Key::of([who])).expect("a rule");
-    let decision = limiter.acquire(&[check.with_cost(cost)]);
-    let decision = decision.expect("the rule is there").ready();
-    decision.expect("memory answers at once").is_allowed()
+    let limiter = limiter.limiter();
+    at_once(limiter.acquire(&[check(&limiter, rule, who, cost)])).is_allowed()
 }
 
 fn remaining(limiter: &LiveLimiter, rule: &str, who: &str) -> u64 {
     left(&limiter.limiter(), rule, who)
-}
-
-#[test]
-fn a_check_is_found_again_by_the_names_of_its_rule_and_plan() {
-    let quota = |limit| Quota::fixed_window(limit, MINUTE);
-    let (one, two) = (Rule::new("one", quota(10)), Rule::new("two", quota(20)));
-    let planned = |rule: &Rule, first: &str, other: &str| {
-        let plan = |name: &str| quota(if name == "gold" { 40 } else { 30 });
-        rule.clone()
-            .plan(first, plan(first))
-            .plan(other, plan(other))
-    };
-    let first = [one.clone(), planned(&two, "silver", "gold")];
-    let limiter = LiveLimiter::new(still(), first).expect("valid");
-    let ann = Key::of(["ann"]);
-    let check = limiter.check("one", &ann).expect("a rule");
-    let golden = limiter.limiter().check_with_plan("two", "gold", &ann);
-    let golden = golden.expect("a plan");
-    let remaining = |check: &Check| -> Result<u64, String> {
-        let step = limiter
-            .acquire(&[*check])
-            .map_err(|error| error.to_string())?;
-        let decision = step.ready().expect("memory answers at once");
-        assert!(decision.is_allowed());
-        Ok(decision.verdicts()[0].remaining())
-    };
-    assert_eq!((remaining(&check), remaining(&golden)), (Ok(9), Ok(39)));
-
-    // Both rules and both plans change their places.
-    let swapped = [planned(&two, "gold", "silver"), one.clone()];
-    limiter.replace(swapped.clone()).expect("valid");
-    assert_eq!((remaining(&check), remaining(&golden)), (Ok(8), Ok(38)));
-
-    limiter
-        .replace([two.clone().plan("silver", quota(30)), one])
-        .expect("valid");
-    assert_eq!(remaining(&check), Ok(7));
-    let gone = remaining(&golden).expect_err("the plan is gone");
-    assert!(
-        gone.contains("unknown plan \"gold\"; expected \"silver\""),
-        "{gone}"
-    );
-
-    limiter.replace([two]).expect("valid");
-    let gone = remaining(&check).expect_err("the rule is gone");
-    assert!(
-        gone.contains("unknown rule \"one\"; expected \"two\""),
-        "{gone}"
-    );
-
-    limiter.replace(swapped.clone()).expect("valid");
-    assert_eq!(remaining(&check), Ok(6));
-    limiter.replace(swapped).expect("valid");
-    let old = remaining(&check).expect_err("it was made five replacements ago");
-    assert!(old.contains("more than 4 times"), "{old}");
-    // Nor is a check of another limiter one of any rule here.
-    let other = Limiter::new(still(), [Rule::new("three", quota(9))]).expect("valid");
-    let foreign = other.check("three", &ann).expect("a rule");
-    assert!(remaining(&foreign).is_err());
 }
 
 #[test]
@@ -204,112 +143,11 @@ fn no_request_fails_and_no_unit_is_lost_or_won_while_rules_are_swapped() {
             .expect("valid");
         let mut key = KeyBuf::new();
         key.push(PartKind::CONSTANT, "all");
+        let limiter = limiter.limiter();
         let check = limiter.check("rule", &key.into()).expect("a rule");
-        let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
+        let looked = limiter.peek(&[check.with_cost(0)]).ready();
         let left = looked.expect("memory answers at once").verdicts()[0].remaining();
         assert_eq!(left, LARGER - counted, "{}", quota(LARGER));
-    }
-}
-
-#[test]
-fn a_call_is_decided_by_one_set_of_rules() {
-    // Two rules that always have one limit, which alternates.
-    let rules =
-        |limit| ["one", "two"].map(|name| Rule::new(name, Quota::fixed_window(limit, MINUTE)));
-    let limiter = LiveLimiter::new(still(), rules(100)).expect("valid");
-    let done = AtomicBool::new(false);
-    thread::scope(|threads| {
-        for _ in 0..3 {
-            threads.spawn(|| {
-                while !done.load(SeqCst) {
-                    let checks = ["one", "two"].map(|rule| {
-                        let check = limiter.check(rule, &Key::shared()).expect("a rule");
-                        check.with_cost(0)
-                    });
-                    let Ok(step) = limiter.acquire(&checks) else {
-                        // More than four replacements lie between.
-                        continue;
-                    };
-                    let decision = step.ready().expect("memory answers at once");
-                    let left: Vec<_> = decision.verdicts().iter().map(|v| v.remaining()).collect();
-                    assert_eq!(left[0], left[1]);
-                }
-            });
-        }
-        for swap in 0..3_000 {
-            limiter.replace(rules(100 + swap % 2)).expect("valid");
-        }
-        done.store(true, SeqCst);
-    });
-}
-
-#[test]
-fn a_check_that_brings_a_quota_along_is_found_again_with_it() {
-    let quota = |limit| Quota::fixed_window(limit, MINUTE);
-    let (one, two) = (Rule::new("one", quota(10)), Rule::new("two", quota(20)));
-    let limiter = LiveLimiter::new(still(), [one.clone(), two.clone().variable_quota()]);
-    let limiter = limiter.expect("valid");
-    let brought = limiter
-        .limiter()
-        .quota_for("two", quota(30))
-        .expect("valid");
-    let check = limiter.check("two", &Key::of(["ann"])).expect("a rule");
-    let check = check.with_quota(brought);
-    let left = || {
-        let decision = limiter.acquire(&[check]);
-        let decision = decision.map(|decision| decision.ready().expect("at once"));
-        decision.map(|decision| decision.verdicts()[0].remaining())
-    };
-    assert_eq!(left().ok(), Some(29));
-    let swapped = [two.clone().variable_quota(), one.clone()];
-    limiter.replace(swapped).expect("valid");
-    assert_eq!(left().ok(), Some(28));
-    // A rule that takes none says so, and no other limit is taken for it.
-    limiter.replace([one.clone(), two]).expect("valid");
-    let error = left().expect_err("its quota is fixed").to_string();
-    assert!(
-        error.contains("add variable_quota() to the rule"),
-        "{error}"
-    );
-    limiter.replace([one]).expect("valid");
-    let error = left().expect_err("its rule is gone").to_string();
-    assert!(error.contains("\"two\""), "{error}");
-}
-
-#[test]
-fn a_check_is_not_found_again_as_a_threshold_that_has_the_name_of_its_rule() {
-    let quota = |limit| Quota::fixed_window(limit, MINUTE);
-    let one = Rule::new("one", quota(10));
-    let limiter = LiveLimiter::new(still(), [one.clone(), Rule::new("two", quota(20))]);
-    let limiter = limiter.expect("valid");
-    let check = limiter.check("two", &Key::of(["ann"])).expect("a rule");
-    let warned = one.threshold("two", quota(5));
-    limiter.replace([warned]).expect("valid");
-    let error = limiter.acquire(&[check]).expect_err("its rule is gone");
-    let error = error.to_string();
-    assert!(
-        error.contains("unknown rule \"two\"; expected \"one\""),
-        "{error}"
-    );
-}
-
-#[test]
-fn checks_of_the_rules_in_force_and_of_those_before_are_decided_together() {
-    let quota = |limit| Quota::fixed_window(limit, MINUTE);
-    let rules = [Rule::new("one", quota(10)), Rule::new("two", quota(20))];
-    let limiter = LiveLimiter::new(still(), rules.clone()).expect("valid");
-    let check = |rule| limiter.check(rule, &Key::of(["ann"])).expect("a rule");
-    let before = check("two");
-    let [one, two] = rules;
-    limiter.replace([two, one]).expect("valid");
-    let now = check("one");
-    for (checks, left) in [([now, before], [9, 19]), ([before, now], [18, 8])] {
-        let decision = limiter.acquire(&checks).expect("both rules are there");
-        let decision = decision.ready().expect("memory answers at once");
-        assert!(decision.is_allowed());
-        let verdicts = decision.verdicts().iter();
-        let remaining: Vec<_> = verdicts.map(|verdict| verdict.remaining()).collect();
-        assert_eq!(remaining, left);
     }
 }
 
@@ -327,7 +165,7 @@ fn a_check_of_another_limiter_takes_nothing_and_resets_nothing() {
         let foreign = other.check("rule", &ann).expect("a rule");
         assert!(at_once(limiter.acquire(&[own])).is_allowed());
         for checks in [&[foreign][..], &[own, foreign], &[foreign, own]] {
-            let denied = at_once(layered(&limiter).attempt(checks).within(MINUTE).decide());
+            let denied = at_once(limiter.attempt(checks).within(MINUTE).decide());
             assert!(!denied.is_allowed());
             assert!(!at_once(limiter.acquire(checks)).is_allowed());
             assert!(!at_once(limiter.peek(checks)).is_allowed());

@@ -152,7 +152,8 @@ fn agrees(
             }
             Step::Acquire { who, cost, brings } => {
                 let key = Key::of([who.to_le_bytes()]);
-                let Ok(check) = limiter.check("rule", &key) else {
+                let in_force = limiter.limiter();
+                let Ok(check) = in_force.check("rule", &key) else {
                     prop_assert_eq!(version.mode, Mode::Gone);
                     continue;
                 };
@@ -160,13 +161,13 @@ fn agrees(
                 let check = match (brings, version.algorithm) {
                     (Some(limit), Some(algorithm)) => {
                         let quota = every_algorithm(limit)[algorithm];
-                        let quota = limiter.limiter().quota_for("rule", quota);
+                        let quota = in_force.quota_for("rule", quota);
                         check.with_quota(quota.expect("a quota of the rule's algorithm"))
                     }
                     _ => check,
                 };
-                let decision = limiter.acquire(&[check.with_cost(cost)]).expect("a rule");
-                let decision = decision.ready().expect("memory answers at once");
+                let decision = in_force.acquire(&[check.with_cost(cost)]).ready();
+                let decision = decision.expect("memory answers at once");
                 let verdict = decision.verdicts()[0];
                 if version.mode == Mode::Off || version.algorithm.is_none() {
                     prop_assert_eq!(verdict.outcome(), Outcome::NotDecided);
@@ -186,12 +187,13 @@ fn agrees(
         }
     }
     if version.mode == Mode::Enforce && version.algorithm.is_some() {
+        let limiter = limiter.limiter();
         let of_algorithm =
             |((by, _), _): &(&(Option<usize>, usize), &u64)| *by == version.algorithm;
         for ((_, who), used) in model.0.iter().filter(of_algorithm) {
             let key = Key::of([who.to_le_bytes()]);
             let check = limiter.check("rule", &key).expect("a rule");
-            let looked = limiter.limiter().peek(&[check.with_cost(0)]).ready();
+            let looked = limiter.peek(&[check.with_cost(0)]).ready();
             let looked = looked.expect("memory answers at once").verdicts()[0].remaining();
             prop_assert_eq!(looked, version.limit.saturating_sub(*used));
         }

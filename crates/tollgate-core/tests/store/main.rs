@@ -1,6 +1,5 @@
 //! Stores under floods, failures and versions of a rule, and the line in front of them.
 
-mod blocking;
 mod blocks;
 mod carried;
 mod credits;
@@ -13,9 +12,8 @@ mod live_model;
 mod local_share;
 mod model;
 mod outage;
-#[cfg(feature = "stream")]
-mod pace;
 mod queue;
+mod threads;
 mod tickets;
 mod versions;
 mod wait_model;
@@ -23,7 +21,7 @@ mod wait_rules;
 
 use std::time::Duration;
 
-use tollgate_core::{Check, Key, Limiter, Quota, Step, layer::LayerLimiter};
+use tollgate_core::{Check, Key, Limiter, Quota, Step};
 
 /// A window that does not end while a test runs.
 const LONG: Duration = tollgate_core::MAX_PERIOD;
@@ -34,11 +32,6 @@ fn check(limiter: &Limiter, rule: &str, who: &str, cost: u64) -> Check {
         .check(rule, &Key::of([who]))
         .expect("the rule is there")
         .with_cost(cost)
-}
-
-/// The limiter with the calls of layers.
-fn layered(limiter: &Limiter) -> LayerLimiter {
-    limiter.clone().into()
 }
 
 /// The answer of a store that does not have to be waited for.

@@ -7,7 +7,7 @@ use tollgate_core::{
     algorithm as a, algorithm::Algorithm, store::Fingerprint,
 };
 
-use crate::{Numbers, at_once, layered};
+use crate::{Numbers, at_once};
 
 /// Random histories of takes, refunds, resets and time, over more keys than are live at once.
 fn holds<A: Algorithm>(quota: Quota) {
@@ -37,7 +37,7 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let cost = check[0].cost();
                     let expected = model.assess(state, now, cost);
                     // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-                    let decision = at_once(layered(&limiter).attempt(&check).decide());
+                    let decision = at_once(limiter.attempt(&check).decide());
                     let verdict = decision.verdicts()[0];
                     assert_eq!(
                         (
@@ -73,9 +73,9 @@ fn holds<A: Algorithm>(quota: Quota) {
                     let at = decision.at();
                     let fresh_at = refilled(&quota, at, check[0].cost()).min(fresh_at);
                     let taken = a::Taken::new(at, fresh_at);
-                    let units = numbers.below(check[0].cost() + 3);
-                    limiter.ticket(&check, &decision).refund(units);
-                    let units = units.min(check[0].cost());
+                    let units = numbers.below(check[0].cost() + 1);
+                    let ticket = limiter.ticket(&check, &decision);
+                    ticket.settle(check[0].cost() - units);
                     if let Some(state) = states.get_mut(&who).filter(|_| units > 0) {
                         model.refund(state, now, taken, units);
                     }

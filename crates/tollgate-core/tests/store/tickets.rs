@@ -17,7 +17,7 @@ use tollgate_core::{
     store::{Hold, RuleStore, Settlement},
 };
 
-use crate::{LONG, at_once, check, layered, left};
+use crate::{LONG, at_once, check, left};
 
 #[test]
 fn a_request_counts_towards_the_block_of_a_rule_whose_part_of_the_ticket_is_dropped() {
@@ -367,7 +367,7 @@ async fn each_way_to_acquire_counts_one_request_among_the_top_keys() {
     let decision = limiter.acquire_within(&one, Duration::ZERO).await;
     let decision = decision.expect("there is room");
     assert_eq!(seen(&limiter), (4, 2, 12));
-    layered(&limiter).report(&one, &decision, Timer::start(), "");
+    limiter.report(&one, &decision, Timer::start(), "");
     assert_eq!(seen(&limiter), (5, 3, 13));
 
     let store = RemoteStore::new(MemoryStore::new()).faults(|call| (call > 2).then_some(Refused));

@@ -7,7 +7,7 @@ use tollgate_core::{
     Ticket,
 };
 
-use crate::{Numbers, at_once, layered};
+use crate::{Numbers, at_once};
 
 /// A quota as the oracle knows it. Spans are in parts: a microsecond has `den` of them, and a unit takes `num`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -464,10 +464,10 @@ impl World {
         let looked = at_once(limiter.peek(&checks));
         let decision = match patience {
             // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-            None => at_once(layered(limiter).attempt(&checks).decide()),
+            None => at_once(limiter.attempt(&checks).decide()),
             Some(patience) => {
                 let patience = Duration::from_micros(patience);
-                at_once(layered(limiter).attempt(&checks).within(patience).decide())
+                at_once(limiter.attempt(&checks).within(patience).decide())
             }
         };
         let number = self.asked;

@@ -12,7 +12,7 @@ use tollgate_core::{
     types::WaitError,
 };
 
-use crate::{at_once, check, layered, left};
+use crate::{at_once, check, left};
 
 /// On the paused clock of the runtime, from the beginning of a minute on: no window ends while a test runs for some seconds.
 fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
@@ -101,7 +101,7 @@ async fn a_request_for_more_slots_than_there_are_is_denied_at_once_behind_others
     let begin = Instant::now();
     let denied = limiter.acquire_within(&two, MINUTE).await;
     assert_eq!(denied.expect("it does not wait").retry(), Retry::Never);
-    let decided = at_once(layered(&limiter).attempt(&two).decide());
+    let decided = at_once(limiter.attempt(&two).decide());
     assert_eq!(decided.retry(), Retry::Never);
     assert_eq!(begin.elapsed(), Duration::ZERO);
     // Whose block is over waits as others do.
@@ -207,8 +207,7 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
     sleep(SECOND).await;
     drop(first);
     // The one in line is woken, and has not run yet.
-    let layered = layered(&limiter);
-    let attempt = layered.attempt(&checks);
+    let attempt = limiter.attempt(&checks);
     let queued = at_once(attempt.decide());
     assert!(attempt.waits(&queued) && queued.verdicts().is_empty());
     let second = at_once(limiter.acquire(&checks));
@@ -234,7 +233,7 @@ async fn a_queue_for_units_is_none_for_slots() {
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     // One more gets its place in the store, behind it.
-    let next = at_once(layered(&limiter).attempt(&both).decide());
+    let next = at_once(limiter.attempt(&both).decide());
     assert_eq!(next.delay(), 2 * SECOND / 5);
     waiting.abort();
 }
@@ -364,13 +363,13 @@ async fn a_rule_with_slots_that_does_not_wait_denies_at_once_next_to_one_that_wa
     let denied = limiter.acquire_within(&checks, MINUTE).await;
     let denied = denied.expect("there is room");
     assert_eq!(denied.reason(), Some(Reason::Slots));
-    assert!(!layered(&limiter).attempt(&checks).waits(&denied));
+    assert!(!limiter.attempt(&checks).waits(&denied));
     assert_eq!(begin.elapsed(), Duration::ZERO);
     drop(running);
     // The other one is waited for.
     let running = at_once(limiter.acquire(&[check(&limiter, "mine", "a", 5)]));
     let denied = at_once(limiter.acquire(&checks));
-    assert!(layered(&limiter).attempt(&checks).waits(&denied));
+    assert!(limiter.attempt(&checks).waits(&denied));
     drop(running);
 }
 

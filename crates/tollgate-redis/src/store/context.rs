@@ -2,16 +2,16 @@
 
 use std::{
     future::Future,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU32, Ordering},
     },
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::Notify, task::consume_budget, time::Instant};
+use tokio::{runtime::Handle, sync::Notify, time::Instant};
 use tollgate_core::{Clock, Consistency, Rule, Tick};
 use tollgate_prefilter::Engine;
 
@@ -145,13 +145,6 @@ impl StoreContext {
             .ok()
     }
 
-    /// Whether this thread is free of the tasks of the runtime that reads replies. On a thread that polls a task of it, what wakes up
-    /// for a reply may be put behind that very task.
-    pub(super) fn may_block(&self) -> bool {
-        let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
-        !is_here || !polls_task()
-    }
-
     /// Runs a task that no request waits for.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let in_flight = Arc::clone(&self.in_flight);
@@ -221,15 +214,6 @@ impl Future for SentCall {
         self.context.observer.called(self.began, refusal.as_ref());
         Poll::Ready(reply)
     }
-}
-
-/// Whether tokio polls a task, or the future of `block_on`, on this thread. Only there is what a future may do limited: not on a thread
-/// for blocking work, nor in `block_in_place`.
-fn polls_task() -> bool {
-    /// More than a task may do at once.
-    const MOST: usize = 256;
-    let mut cx = Context::from_waker(Waker::noop());
-    (0..MOST).any(|_| pin!(consume_budget()).poll(&mut cx).is_pending())
 }
 
 // The clock of this process, by which what it holds runs out.

@@ -89,10 +89,6 @@ impl RuleStore for RedisRuleStore {
         &self.context.rules
     }
 
-    fn may_block(&self) -> bool {
-        self.context.store.may_block()
-    }
-
     fn answers_within(&self) -> Duration {
         self.context.store.deadline
     }

@@ -9,9 +9,7 @@ use std::{
 };
 
 use http::Extensions;
-use tollgate_core::{
-    Rule, RuleError, RuleErrorKind, layer::LayerLimiter, observe, types::UnknownName,
-};
+use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind, observe, types::UnknownName};
 
 use crate::diagnostics;
 #[cfg(feature = "metrics")]
@@ -83,7 +81,7 @@ impl Reported {
 
 impl Observer {
     /// What was reported of rules with the same names `before` is not reported again.
-    pub(crate) fn new(limiter: &LayerLimiter, before: Option<&Self>) -> Self {
+    pub(crate) fn new(limiter: &Limiter, before: Option<&Self>) -> Self {
         let known = before.into_iter().flat_map(|before| &before.rules);
         let known: HashMap<&str, &Arc<RuleReports>> =
             known.map(|reports| (&*reports.name, reports)).collect();

@@ -97,7 +97,7 @@ impl LiveConfig {
     ) -> Arc<Self> {
         let before = self.load();
         let (mut rules, mut settings) = (before.rules.clone(), before.settings.clone());
-        rules.limiter = limiter.into();
+        rules.limiter = limiter;
         change(&mut settings);
         Self::following(state, Arc::clone(&self.rules), before.with(rules, settings))
     }
@@ -199,7 +199,7 @@ impl LayerRules {
 
     /// The limiter that keeps the names in use.
     pub(crate) fn limiter(&self) -> Limiter {
-        self.lock().rules.limiter.clone().into()
+        self.lock().rules.limiter.clone()
     }
 
     /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
@@ -237,13 +237,13 @@ impl LayerRules {
             sets.push(set);
             lists.push(list);
         }
-        let replaced: Vec<&Limiter> = states.iter().map(|(_, s)| &*s.rules.limiter).collect();
+        let replaced: Vec<&Limiter> = states.iter().map(|(_, s)| &s.rules.limiter).collect();
         let replacement = Replacement::prepare(&replaced, &*first.store, sets, NonZeroU32::MIN)?;
         let mut prepared = Vec::new();
         let mut all = Vec::new();
         let lists = lists.into_iter();
         for ((list, limiter), (_, state)) in lists.zip(replacement.limiters()).zip(&states) {
-            let rules = state.rules.succeeded_by(list, limiter.clone().into());
+            let rules = state.rules.succeeded_by(list, limiter.clone());
             for follower in state.followers.iter().filter_map(Weak::upgrade) {
                 let (limiter, configs) = follower.prepare(rules.clone())?;
                 prepared.push((follower, limiter, configs));

@@ -1,6 +1,6 @@
 //! The id of a request: what makes another one its repeat.
 
-use tollgate_core::{Check, KeyBuf, PartKind, layer::LayerLimiter};
+use tollgate_core::{Check, KeyBuf, Limiter, PartKind};
 
 use crate::{head::Head, key::Extracted, routes::whole_path, rule::RequestSettings};
 
@@ -10,7 +10,7 @@ const LONGEST: usize = 255;
 /// Gives the last check the id of its request, if the rule takes ids and the request has one: what the extractor finds, the method, and
 /// the target with its query.
 pub(super) fn identify(
-    limiter: &LayerLimiter,
+    limiter: &Limiter,
     rule: &RequestSettings,
     head: &Head<'_>,
     checks: &mut [Check],

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use tollgate_core::{
     Block, Check, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome, PartKind, Rule,
     RuleError, RuleSet, Store, Verdict,
-    layer::LayerLimiter,
     store::{Checks, Fingerprint},
     types::{CheckPolicy, CheckQuota},
 };
@@ -28,7 +27,7 @@ use crate::{
 /// Rules with their extractors, on their store. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct RequestRules {
-    pub(crate) limiter: LayerLimiter,
+    pub(crate) limiter: Limiter,
     pub(crate) observer: Arc<Observer>,
     /// In the order of the rule set.
     list: Arc<[RequestRule]>,
@@ -115,7 +114,7 @@ impl RequestRules {
         Self::rule_set(&list)?;
         let rules = list.iter().map(|rule| rule.settings().core_rule());
         let limiter = Limiter::new(store, rules)?;
-        Ok(Self::on(list, limiter.into(), None))
+        Ok(Self::on(list, limiter, None))
     }
 
     /// The rule set of valid rules.
@@ -127,12 +126,12 @@ impl RequestRules {
     }
 
     /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
-    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: LayerLimiter) -> Self {
+    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
         Self::on(list, limiter, Some(self))
     }
 
     /// `before`: the rules whose place they take.
-    fn on(list: Vec<RequestRule>, limiter: LayerLimiter, before: Option<&Self>) -> Self {
+    fn on(list: Vec<RequestRule>, limiter: Limiter, before: Option<&Self>) -> Self {
         let any = |does: fn(&RequestSettings) -> bool| list.iter().any(|it| does(it.settings()));
         let counting = list.iter().enumerate().filter_map(|(place, rule)| {
             let settings = rule.settings();
@@ -176,7 +175,7 @@ impl RequestRules {
     /// The limiter that keeps the rule names in use. The one left here does not: requests in flight hold it.
     pub(crate) fn take_registered(&mut self) -> Limiter {
         let unregistered = self.limiter.unregistered();
-        std::mem::replace(&mut self.limiter, unregistered).into()
+        std::mem::replace(&mut self.limiter, unregistered)
     }
 
     /// The rule set in force.
