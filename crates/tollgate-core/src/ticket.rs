@@ -67,7 +67,8 @@ use crate::{
 pub struct Ticket {
     pub(crate) store: Arc<dyn RuleStore>,
     pub(crate) holds: SmallVec<[Hold; 4]>,
-    on_drop: Option<OnDrop>,
+    /// The cost to which each check is settled when it is dropped; `None`: units stay as they are.
+    cost: Option<u64>,
     pub(crate) slots: Vec<Hold>,
     /// What gives them back.
     _held: Option<HeldSlots>,
@@ -75,14 +76,6 @@ pub struct Ticket {
     pub(crate) durable: Option<Arc<DurableRules>>,
     /// Whether operators were told of the decision, and daily usage has its units.
     is_reported: bool,
-}
-
-/// What becomes of the units.
-#[derive(Clone, Copy, Debug)]
-enum OnDrop {
-    Settle(Settlement),
-    /// Each check is settled to this cost.
-    Cost(u64),
 }
 
 impl Ticket {
@@ -115,7 +108,7 @@ impl Ticket {
         Self {
             store,
             holds,
-            on_drop: None,
+            cost: None,
             slots: slots.unwrap_or_default(),
             _held: held,
             durable: durable.cloned(),
@@ -179,22 +172,13 @@ impl Ticket {
         Ok(self)
     }
 
-    /// Gives back `units` of each check, at most what it took.
-    pub fn refund(mut self, units: u64) {
-        self.on_drop = Some(OnDrop::Settle(Settlement::Refund(units)));
-    }
-
-    /// Takes `units` more from each check, as far as they are there; of a rule with [debt](Rule::debt) in full, up to that.
-    pub fn charge(mut self, units: u64) {
-        self.on_drop = Some(OnDrop::Settle(Settlement::Charge(units)));
-    }
-
-    /// Settles what each check took to what it really `cost`: gives back the difference, or [charges](Self::charge) it.
+    /// Settles what each check took to what it really `cost`: gives back the difference, or charges it, as far as there are units; of a
+    /// rule with [debt](Rule::debt) in full, up to that.
     ///
     /// Where rules count in units of their own, settle [one of them](Self::of_rule). It also frees the slots that the ticket holds,
     /// whatever the cost: one call ends both.
     pub fn settle(mut self, cost: u64) {
-        self.on_drop = Some(OnDrop::Cost(cost));
+        self.cost = Some(cost);
     }
 
     /// Settles each check to a cost of its own, as [`settle`](Self::settle) does; `None` leaves what it took.
@@ -204,8 +188,8 @@ impl Ticket {
     }
 
     /// Gives everything back.
-    pub fn cancel(mut self) {
-        self.on_drop = Some(OnDrop::Settle(Settlement::Cancel));
+    pub fn cancel(self) {
+        self.settle(0);
     }
 
     /// Gives everything back when the ticket is dropped without being settled: for work that costs nothing if it is cut
@@ -213,18 +197,18 @@ impl Ticket {
     ///
     /// A client can cut a request off. Where the work is paid for by then, settle instead, and leave what was taken.
     pub fn cancel_on_drop(mut self) -> Self {
-        self.on_drop = Some(OnDrop::Settle(Settlement::Cancel));
+        self.cost = Some(0);
         self
     }
 
     /// Lets what was taken be.
     pub fn keep(mut self) {
-        self.on_drop = None;
+        self.cost = None;
     }
 
     /// Settles nothing, and counts nothing towards a [block](Rule::block): another ticket of the decision does.
     pub fn forget(mut self) {
-        self.on_drop = None;
+        self.cost = None;
         self.holds.clear();
         self.durable = None;
     }
@@ -232,11 +216,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        match self.on_drop {
-            Some(OnDrop::Settle(how)) => self.settle_as(|_| Some(how)),
-            Some(OnDrop::Cost(cost)) => self.settle_as(|hold| settlement_to(hold, Some(cost))),
-            None => self.settle_as(|hold| settlement_to(hold, None)),
-        }
+        self.settle_as(|hold| settlement_to(hold, self.cost));
     }
 }
 

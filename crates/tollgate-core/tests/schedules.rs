@@ -187,7 +187,7 @@ fn a_charge_never_takes_more_than_is_there() {
                 on(&limiter, |limiter| {
                     let one = [check(limiter, "rule", 1)];
                     let decision = acquire(limiter, &one);
-                    limiter.ticket(&one, &decision).charge(1);
+                    limiter.ticket(&one, &decision).settle(2);
                     decision.is_allowed()
                 })
             });

@@ -133,8 +133,8 @@ macro_rules! conformance_suite {
                 a_threshold_reads_the_state_of_its_rule,
                 a_threshold_is_never_written;
             tickets:
-                a_refund_gives_back_what_was_taken_and_no_more,
-                a_charge_takes_as_far_as_units_are_there,
+                a_lower_cost_gives_units_back,
+                a_higher_cost_takes_as_far_as_units_are_there,
                 after_the_end_of_a_block_a_request_is_settled_under_the_quota_that_counts_again,
                 under_a_rule_with_debt_a_charge_is_owed_and_nothing_passes_meanwhile,
                 a_request_settles_to_its_real_cost,

@@ -288,7 +288,7 @@ mod tests {
             drop(first);
             assert_eq!(bound(&store), 1);
             let second = limiter(&store, "rule", quota);
-            ticket.refund(2);
+            ticket.settle(4);
             let left = second.try_acquire("rule", &Key::shared()).expect("at once");
             assert_eq!(left.verdicts()[0].remaining(), 5, "{quota:?}");
             drop(second);

@@ -147,7 +147,7 @@ fn kept<O: Oracle>(kind: AlgorithmKind) {
                     let (check, decision) = taken.ticket.take().expect("it is held");
                     let cost = check[0].cost();
                     let back = (u128::from(cost) * u128::from(part)).div_ceil(1_000) as u64;
-                    limiter.ticket(&check, &decision).refund(back);
+                    limiter.ticket(&check, &decision).settle(cost - back);
                     taken.kept = cost - back;
                 }
                 let mut oracle = O::new(&quota);

@@ -86,7 +86,7 @@ async fn a_balance_that_redis_has_lost_is_back_before_anything_is_paid_from_it()
         let checks = [check.with_cost(9)];
         limiter.ticket(&checks, &decision).settle(4);
         // The balance pays it, which its answer says.
-        limiter.ticket(&checks, &decision).charge(16);
+        limiter.ticket(&checks, &decision).settle(25);
         while usage(&ledger)
             .await
             .first()

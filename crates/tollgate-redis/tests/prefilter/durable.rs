@@ -89,7 +89,7 @@ async fn after_a_loss_a_window_begins_with_what_the_ledger_has() {
             server.command(&["FLUSHALL"]).await;
             ledger.used.store(95, Ordering::SeqCst);
             // What comes for a state that is lost does not begin it.
-            limiter.ticket(&checks, &decision).charge(3);
+            limiter.ticket(&checks, &decision).settle(13);
             let unit = [checks[0].with_cost(1)];
             let many: Vec<_> = (0..20).map(|_| limiter.acquire(&unit)).collect();
             let mut admitted = 0;

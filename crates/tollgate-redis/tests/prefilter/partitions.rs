@@ -103,7 +103,7 @@ async fn a_charge_that_this_process_counts_for_the_tenant_is_one_of_the_tenants_
     ];
     service.take_until(&limiter, checks[1], Source::Local).await;
     let decision = limiter.acquire(&checks).await;
-    limiter.ticket(&checks, &decision).charge(3);
+    limiter.ticket(&checks, &decision).settle(4);
     service.store.flush(PATIENCE).await;
     let left = limiter.peek(&checks.map(|check| check.with_cost(0))).await;
     assert_eq!(left.verdicts()[0].remaining(), 6);

@@ -130,7 +130,7 @@ pub async fn what_comes_back_goes_where_it_was_taken(subject: &Subject) {
         second.settle(3);
         limiter.has_balance(rule, 17).await;
         assert_eq!(limiter.left(rule, "a").await, 3);
-        of_quota.refund(2);
+        of_quota.settle(5);
         limiter.settled(rule, "a", 5, &rule).await;
         // 5 of the quota, and 4 of the balance.
         limiter.ticket(rule, 10).await.settle(19);

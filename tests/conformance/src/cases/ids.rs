@@ -116,7 +116,7 @@ pub async fn a_first_request_that_gets_all_back_forgets_its_id_unless_it_was_rep
         // It counts, and a part of it comes back.
         let decision = limiter.acquire(&[first]).await;
         assert!(!decision.is_repeat(), "{quota:?}");
-        ticket(&limiter, first, &decision).refund(1);
+        ticket(&limiter, first, &decision).settle(3);
         limiter.settled(name, "a", 7, &quota).await;
         let repeat = limiter.acquire(&[first]).await;
         assert!(repeat.is_repeat(), "{quota:?}");
@@ -127,7 +127,7 @@ pub async fn a_first_request_that_gets_all_back_forgets_its_id_unless_it_was_rep
         ticket(&limiter, first, &decision).cancel();
         let other = limiter.check(name, "a", 1);
         let taken = limiter.acquire(&[other]).await;
-        ticket(&limiter, other, &taken).charge(2);
+        ticket(&limiter, other, &taken).settle(3);
         limiter.settled(name, "a", 4, &quota).await;
         assert!(repeats_of(&limiter, first).await, "{quota:?}");
     }

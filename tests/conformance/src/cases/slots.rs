@@ -162,8 +162,8 @@ pub async fn every_end_of_a_ticket_returns_its_slots(subject: &Subject) {
         (drop, 98),
         (Ticket::keep, 96),
         (Ticket::cancel, 96),
-        (|ticket| ticket.refund(1), 95),
-        (|ticket| ticket.charge(1), 92),
+        (|ticket| ticket.settle(1), 95),
+        (|ticket| ticket.settle(3), 92),
         (|ticket| ticket.settle(5), 87),
         (|ticket| drop(ticket.cancel_on_drop()), 87),
         (

@@ -19,12 +19,12 @@ async fn ticket(limiter: &TestLimiter, rule: &str, cost: u64) -> Ticket {
     limiter.0.ticket(&check, &decision)
 }
 
-pub async fn a_refund_gives_back_what_was_taken_and_no_more(subject: &Subject) {
+pub async fn a_lower_cost_gives_units_back(subject: &Subject) {
     for (limiter, rule, quota) in subject.each(10) {
         assert!(limiter.took(rule, "a", 3).await);
-        ticket(&limiter, rule, 6).await.refund(2);
+        ticket(&limiter, rule, 6).await.settle(4);
         limiter.settled(rule, "a", 3, &quota).await;
-        ticket(&limiter, rule, 3).await.refund(1_000);
+        ticket(&limiter, rule, 3).await.settle(0);
         limiter.settled(rule, "a", 3, &quota).await;
         assert!(!limiter.took(rule, "a", 4).await, "{quota:?}");
         assert!(limiter.took(rule, "a", 3).await, "{quota:?}");
@@ -33,11 +33,11 @@ pub async fn a_refund_gives_back_what_was_taken_and_no_more(subject: &Subject) {
     }
 }
 
-pub async fn a_charge_takes_as_far_as_units_are_there(subject: &Subject) {
+pub async fn a_higher_cost_takes_as_far_as_units_are_there(subject: &Subject) {
     for (limiter, rule, quota) in subject.each(10) {
-        ticket(&limiter, rule, 2).await.charge(3);
+        ticket(&limiter, rule, 2).await.settle(5);
         limiter.settled(rule, "a", 5, &quota).await;
-        ticket(&limiter, rule, 1).await.charge(100);
+        ticket(&limiter, rule, 1).await.settle(101);
         limiter.settled(rule, "a", 0, &quota).await;
     }
 }

@@ -355,7 +355,7 @@ pub async fn a_cost_that_never_fits_never_fits_later(subject: &Subject) {
 async fn charged(limiter: &TestLimiter, rule: &str, charged: u64) {
     let check = [limiter.check(rule, "a", 1)];
     let decision = limiter.acquire(&check).await;
-    limiter.0.ticket(&check, &decision).charge(charged);
+    limiter.0.ticket(&check, &decision).settle(1 + charged);
     let look = [limiter.check(rule, "a", 0)];
     for _ in 0..60_000 {
         if limiter.peek(&look).await.verdicts()[0].debt() > 0 {
