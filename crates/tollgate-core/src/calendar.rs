@@ -59,8 +59,8 @@ pub struct Calendar {
     week_from: Weekday,
     /// What was said that does not fit: refused by `validate`.
     has_unknown_zone: bool,
-    has_needless_day: bool,
-    has_needless_weekday: bool,
+    /// The unit that a first day belongs to which was said of another.
+    first_day_of: Option<&'static str>,
 }
 
 /// How many windows are looked ahead. Rules owe at most 102; a count of a far larger limit may take longer.
@@ -119,8 +119,7 @@ impl Calendar {
             from_day: 1,
             week_from: Weekday::Monday,
             has_unknown_zone: false,
-            has_needless_day: false,
-            has_needless_weekday: false,
+            first_day_of: None,
         }
     }
 
@@ -132,13 +131,17 @@ impl Calendar {
     }
 
     pub(crate) const fn beginning_on(mut self, day: u8) -> Self {
-        self.has_needless_day = !matches!(self.unit, CalendarUnit::Month);
+        if !matches!(self.unit, CalendarUnit::Month) {
+            self.first_day_of = Some("month");
+        }
         self.from_day = day;
         self
     }
 
     pub(crate) const fn week_from(mut self, day: Weekday) -> Self {
-        self.has_needless_weekday = !matches!(self.unit, CalendarUnit::Week);
+        if !matches!(self.unit, CalendarUnit::Week) {
+            self.first_day_of = Some("week");
+        }
         self.week_from = day;
         self
     }
@@ -171,14 +174,9 @@ impl Calendar {
                 "{name:?} is not a time zone of the IANA database; {meant}"
             ));
         }
-        if self.has_needless_day {
+        if let Some(of) = self.first_day_of {
             return Err(format!(
-                "a first day of the month does not apply to a window of a {unit}; it belongs to a month"
-            ));
-        }
-        if self.has_needless_weekday {
-            return Err(format!(
-                "a first day of the week does not apply to a window of a {unit}; it belongs to a week"
+                "a first day of the {of} does not apply to a window of a {unit}; it belongs to a {of}"
             ));
         }
         match self.from_day {

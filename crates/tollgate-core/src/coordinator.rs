@@ -31,6 +31,7 @@ use crate::{
     journal::{DurableRules, Journal},
     observe::Observer,
     remote::fallback::Fallback,
+    rule::Rule,
     rule_set::RuleSet,
     step::Step,
     store::rule_store::RuleStore,
@@ -86,7 +87,8 @@ impl Way {
         noted: Option<&DurableRules>,
     ) -> Self {
         let rules = store.rules();
-        let (has_none, has_thresholds) = (rules.has_none(), rules.has_thresholds());
+        let has_none = rules.rules().iter().any(Rule::may_be_none);
+        let has_thresholds = rules.has_thresholds();
         let releases_slots = rules.has_slots() && store.releases_slots();
         let in_one_step = in_memory && !(has_none || has_thresholds || releases_slots);
         let comes_back = !(rules.has_slots() || rules.has_waits() || rules.has_credits());

@@ -1,6 +1,6 @@
 //! Decisions: what a limiter answers.
 
-use std::{fmt, slice, time::Duration};
+use std::{slice, time::Duration};
 
 use crate::{
     algorithm::{Assessment, Retry, Taken},
@@ -84,7 +84,7 @@ pub struct Verdict {
 }
 
 /// What else there is to know of a verdict.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flags(u8);
 
 impl Flags {
@@ -106,22 +106,6 @@ impl Flags {
     #[inline]
     const fn with(self, flag: Self) -> Self {
         Self(self.0 | flag.0)
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = [
-            (Self::DEGRADED, "degraded"),
-            (Self::REMAINING_UNKNOWN, "remaining_unknown"),
-            (Self::SLOTS, "slots"),
-            (Self::BLOCKED, "blocked"),
-            (Self::IN_DEBT, "in_debt"),
-            (Self::REPEAT, "repeat"),
-            (Self::FORGOTTEN, "forgotten"),
-        ];
-        let set = names.into_iter().filter(|(flag, _)| self.has(*flag));
-        f.debug_set().entries(set.map(|(_, name)| name)).finish()
     }
 }
 

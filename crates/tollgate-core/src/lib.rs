@@ -73,7 +73,7 @@
 //! | `tokio` | `Limiter::wait` and `Limiter::acquire_within`, which wait in a queue, and `Clock::tokio` |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //! | `http` | the types of the crate `http` as parts of a [`Key`]: `HeaderValue`, `Method` |
-//! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [records](observe::DecisionRecord) of decisions can be serialised |
+//! | `serde` | [`Quota`] as its text in documents: `"gcra 100/min burst 20"`; [top keys](observe::TopKey) and counts can be serialised |
 //! | `metrics`, `tracing` | a [`Limiter`] reports its decisions: see [`observe`] |
 //!
 //! # A customised one

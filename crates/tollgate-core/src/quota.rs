@@ -25,6 +25,9 @@ pub const MAX_PERIOD: Duration = Duration::from_secs(3_660 * 24 * 60 * 60);
 /// would stall the store.
 pub const MAX_LOG: u64 = 1_000;
 
+/// The sub-buckets of a window, unless it says another number.
+pub(crate) const DEFAULT_BUCKETS: u32 = 60;
+
 /// The longest time from empty to full of a bucket: a hundred years.
 const MAX_FILL: u64 = 100 * 366 * 24 * 60 * 60 * 1_000_000;
 
@@ -64,8 +67,6 @@ pub struct Quota {
     typical: Duration,
     /// When a limit of none ends.
     until: Option<NonZeroU64>,
-    /// A burst that was set on a bucket that has a capacity instead: refused by `validate`.
-    needless_burst: Option<u64>,
     calendar: Option<Calendar>,
     /// A zone or a day that was set on a quota without a calendar: refused by `validate`.
     has_needless_calendar: bool,
@@ -95,7 +96,7 @@ pub struct TokenBucketOf {
 impl TokenBucketOf {
     /// Refills evenly, `units` every `period`.
     pub const fn refill(self, units: u64, period: Duration) -> Quota {
-        Quota::new(AlgorithmKind::TokenBucket, units, period).holding(self.capacity)
+        Quota::new(AlgorithmKind::TokenBucket, units, period).burst(self.capacity)
     }
 }
 
@@ -109,29 +110,26 @@ pub struct LeakyBucketOf {
 impl LeakyBucketOf {
     /// Leaks evenly, `units` every `period`.
     pub const fn leak(self, units: u64, period: Duration) -> Quota {
-        Quota::new(AlgorithmKind::LeakyBucket, units, period).holding(self.capacity)
+        Quota::new(AlgorithmKind::LeakyBucket, units, period).burst(self.capacity)
     }
 }
 
 impl Quota {
-    const fn new(algorithm: AlgorithmKind, limit: u64, period: Duration) -> Self {
+    pub(crate) const fn new(algorithm: AlgorithmKind, limit: u64, period: Duration) -> Self {
         Self {
             algorithm,
             limit,
             period,
             burst: limit,
-            buckets: 0,
+            buckets: match algorithm {
+                AlgorithmKind::SlidingBuckets => DEFAULT_BUCKETS,
+                _ => 0,
+            },
             typical: Duration::ZERO,
             until: None,
-            needless_burst: None,
             calendar: None,
             has_needless_calendar: false,
         }
-    }
-
-    const fn holding(mut self, burst: u64) -> Self {
-        self.burst = burst;
-        self
     }
 
     /// `limit` units in each window of `period`, windows aligned to the Unix epoch: a day begins at 00:00 UTC, and a week on
@@ -217,9 +215,7 @@ impl Quota {
     /// Never more than `limit` units in any window of `period`, counted in 60 sub-buckets
     /// ([`buckets`](Self::buckets) changes their number).
     pub const fn sliding_buckets(limit: u64, period: Duration) -> Self {
-        let mut quota = Self::new(AlgorithmKind::SlidingBuckets, limit, period);
-        quota.buckets = 60;
-        quota
+        Self::new(AlgorithmKind::SlidingBuckets, limit, period)
     }
 
     /// Never more than `limit` units in any window of `period`, each unit remembered. For limits up to
@@ -328,20 +324,9 @@ impl Quota {
         self.until.map(NonZeroU64::get)
     }
 
-    /// For [`gcra`](Self::gcra): how many units may come at once. A token bucket and a leaky bucket have a capacity instead,
-    /// and windows their limit: [`validate`](Self::validate) refuses another burst.
+    /// For [`gcra`](Self::gcra): how many units may come at once. Of a token bucket and a leaky bucket it is the capacity. Windows have
+    /// their limit: [`validate`](Self::validate) refuses another burst.
     pub const fn burst(mut self, units: u64) -> Self {
-        match self.algorithm {
-            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
-                self.needless_burst = Some(units);
-            }
-            _ => self.burst = units,
-        }
-        self
-    }
-
-    /// The same with room for so many units at once: for what a state has to hold.
-    pub(crate) const fn with_room_for(mut self, units: u64) -> Self {
         self.burst = units;
         self
     }
@@ -514,27 +499,11 @@ impl Quota {
     fn validate_numbers(&self) -> Result<(), String> {
         use AlgorithmKind as A;
         let (algorithm, limit, period) = (self.algorithm, self.limit, self.period);
-        if self.until.is_some() && !self.is_none() {
-            return Err(format!(
-                "an end does not apply to {algorithm}: a limit that ends blocks until then, and is Quota::none()"
-            ));
+        if let Some((what, why)) = self.misplaced() {
+            return Err(format!("{what} does not apply to {algorithm}: {why}"));
         }
         if !self.has_state() {
             return Ok(());
-        }
-        if algorithm == A::Concurrent {
-            return self.validate_slots();
-        }
-        if let Some(typical) = self.typical_hold_time() {
-            return Err(format!(
-                "a typical hold time of {typical:?} does not apply to {algorithm}: nothing is held there; it belongs to \
-                 Quota::concurrent"
-            ));
-        }
-        if self.has_needless_calendar {
-            return Err(format!(
-                "a time zone or a first day does not apply to {self}; it belongs to Quota::calendar"
-            ));
         }
         #[cfg(feature = "calendar")]
         if let Some(calendar) = self.calendar {
@@ -546,6 +515,12 @@ impl Quota {
             _ => "limit",
         };
         validate_units(unit, limit)?;
+        if algorithm == A::Concurrent {
+            let typical = self.typical_hold_time();
+            return typical.map_or(Ok(()), |typical| {
+                validate_time("a typical hold time of", typical, " (ten years)")
+            });
+        }
         if period.is_zero() {
             return Err(
                 "a time of 0 holds nothing; take at least 1 µs, for example one second".into(),
@@ -555,17 +530,9 @@ impl Quota {
         if algorithm.is_bucket() {
             return self.validate_bucket();
         }
-        if self.burst != limit {
-            return Err(format!(
-                "a burst of {} does not apply to {algorithm}: its limit is what may come at once; \
-                 for a separate burst take Quota::gcra or Quota::token_bucket",
-                Units(self.burst)
-            ));
-        }
         if algorithm == A::SlidingBuckets {
             return self.validate_sliding_buckets();
         }
-        self.validate_no_buckets()?;
         let (units, micros) = (u128::from(limit), u128::from(micros(period)));
         let is_exact = units * micros < EXACT || 2 * units * units < EXACT;
         match algorithm {
@@ -582,58 +549,37 @@ impl Quota {
         }
     }
 
-    fn validate_slots(&self) -> Result<(), String> {
-        let (limit, burst) = (self.limit, self.burst);
-        if limit == 0 {
-            return Err(
-                "a limit of 0 slots would never let anything run; take at least 1, or block by Quota::none(), in \
-                 text \"none\""
-                    .into(),
-            );
+    /// A setting of another algorithm, and where it belongs.
+    fn misplaced(&self) -> Option<(String, &'static str)> {
+        let is_concurrent = self.algorithm == AlgorithmKind::Concurrent;
+        if self.until.is_some() && !self.is_none() {
+            let why = "a limit that ends blocks until then, and is Quota::none()";
+            return Some(("an end".into(), why));
         }
-        if limit > MAX_UNITS {
-            return Err(format!(
-                "a limit of {limit} slots is above {MAX_UNITS}; take Quota::unlimited"
-            ));
+        if let Some(typical) = self.typical_hold_time().filter(|_| !is_concurrent) {
+            let why = "nothing is held there; it belongs to Quota::concurrent";
+            return Some((format!("a typical hold time of {typical:?}"), why));
         }
-        if burst != limit {
-            return Err(format!(
-                "a burst of {burst} does not apply to concurrent: its limit is what may run at once; \
-                 write Quota::concurrent({burst}) if you mean {burst}"
-            ));
+        if self.has_needless_calendar {
+            let what = "a time zone or a first day".into();
+            return Some((what, "it belongs to Quota::calendar"));
         }
-        if let Some(typical) = self.typical_hold_time() {
-            validate_time("a typical hold time of", typical, " (ten years)")?;
+        if self.buckets != 0 && self.algorithm != AlgorithmKind::SlidingBuckets {
+            let what = format!("a number of {} sub-buckets", self.buckets);
+            return Some((what, "it has none; they belong to Quota::sliding_buckets"));
         }
-        self.validate_no_buckets()
-    }
-
-    fn validate_no_buckets(&self) -> Result<(), String> {
-        if self.buckets == 0 {
-            return Ok(());
-        }
-        Err(format!(
-            "{} sub-buckets do not apply to {}, which has none; they belong to Quota::sliding_buckets({}, {:?})",
-            self.buckets, self.algorithm, self.limit, self.period
-        ))
+        let why = "its limit is what may come at once; for a separate burst take Quota::gcra or Quota::token_bucket";
+        (self.burst != self.limit && !self.algorithm.is_bucket())
+            .then(|| (format!("a burst of {}", Units(self.burst)), why))
     }
 
     fn validate_bucket(&self) -> Result<(), String> {
         let (limit, period) = (self.limit, self.period);
-        let (what, name, next) = match self.algorithm {
-            AlgorithmKind::Gcra => ("burst", "gcra", ""),
-            AlgorithmKind::LeakyBucket => ("capacity", "leaky_bucket", "leak"),
-            _ => ("capacity", "token_bucket", "refill"),
+        let what = match self.algorithm {
+            AlgorithmKind::Gcra => "burst",
+            _ => "capacity",
         };
         let capacity = Units(self.burst);
-        if let Some(burst) = self.needless_burst {
-            return Err(format!(
-                "a burst of {} does not apply to a {name}: its capacity of {capacity} is what may come at once; \
-                 write Quota::{name}({burst}).{next}({limit}, {period:?}) if you mean {burst}",
-                Units(burst)
-            ));
-        }
-        self.validate_no_buckets()?;
         validate_units(what, self.burst)?;
         let interval = Interval::of(limit, micros(period));
         let (numerator, denominator) = (interval.numerator, interval.denominator);
@@ -689,7 +635,7 @@ fn validate_units(what: &str, units: u64) -> Result<(), String> {
         )),
         1..=MAX_UNITS => Ok(()),
         _ => Err(format!(
-            "a {what} of {units} units is above {MAX_UNITS}; count in larger units"
+            "a {what} of {units} units is above {MAX_UNITS}; count in larger units, or take Quota::unlimited"
         )),
     }
 }
@@ -775,7 +721,7 @@ mod tests {
     fn a_quota_that_cannot_work_says_what_would() {
         refused(
             Quota::concurrent(2).burst(3),
-            &["burst of 3", "Quota::concurrent(3)"],
+            &["burst of 3", "Quota::gcra"],
         );
         refused(
             Quota::gcra(2, SECOND).typically(SECOND),
@@ -811,17 +757,9 @@ mod tests {
         ] {
             refused(
                 quota.buckets(7),
-                &["7 sub-buckets", "Quota::sliding_buckets(10, 60s)"],
+                &["7 sub-buckets", "Quota::sliding_buckets"],
             );
         }
-        refused(
-            Quota::token_bucket(20).refill(10, SECOND).burst(30),
-            &[
-                "burst of 30",
-                "capacity of 20",
-                "token_bucket(30).refill(10, 1s)",
-            ],
-        );
         refused(
             Quota::gcra(4_294_967_311, MINUTE),
             &["4294967311", "rounder"],

@@ -106,7 +106,7 @@ pub(crate) fn debt_conflict(quota: &Quota, at_most: u64) -> Option<String> {
                 .into(),
         ),
         A::TokenBucket | A::Gcra | A::LeakyBucket => {
-            let error = quota.with_room_for(most).validate().err()?;
+            let error = quota.burst(most).validate().err()?;
             too_large(&format!("with it, {error}"))
         }
         A::SlidingWindow if most > u64::from(u32::MAX) => {

@@ -25,9 +25,7 @@ pub struct RuleSet {
     has_slots: bool,
     has_waits: bool,
     has_credits: bool,
-    has_none: bool,
     has_blocks: bool,
-    has_top_keys: bool,
     /// The indices of rules by name. `None`: there are so few that looking at each is faster.
     names: Option<HashMap<Arc<str>, u16>>,
 }
@@ -89,9 +87,7 @@ impl RuleSet {
             has_slots: rules.iter().any(Rule::has_slots),
             has_waits: rules.iter().any(|rule| rule.at_most_wait().is_some()),
             has_credits: rules.iter().any(Rule::has_credits),
-            has_none: rules.iter().any(Rule::may_be_none),
             has_blocks: rules.iter().any(|rule| rule.block_setting().is_some()),
-            has_top_keys: rules.iter().any(Rule::keeps_top_keys),
             names: (rules.len() > FEW).then_some(names),
             rules: rules.into(),
             given,
@@ -184,20 +180,10 @@ impl RuleSet {
         self.has_credits
     }
 
-    /// Whether a check may be of a limit of none.
-    pub(crate) fn has_none(&self) -> bool {
-        self.has_none
-    }
-
     /// Whether any rule [blocks](Rule::block) keys.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
         self.has_blocks
-    }
-
-    /// Whether any rule keeps its top keys.
-    pub(crate) fn has_top_keys(&self) -> bool {
-        self.has_top_keys
     }
 
     /// Whether every rule is enforced: there is no shadow and no threshold.

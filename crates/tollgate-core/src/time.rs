@@ -269,6 +269,7 @@ fn wall_clock() -> Tick {
 }
 
 /// Whole milliseconds, rounded up as in answers to clients: a wait is not 0, and not over before they are.
+#[cfg(feature = "tracing")]
 pub(crate) fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

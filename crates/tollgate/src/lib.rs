@@ -84,7 +84,7 @@
 //! | `tonic` | the peer's address from tonic's server, `NamedService`, [`Denied`] as a `tonic::Status`, the status of a stream that was cut off for its handler |
 //! | `metrics` | [counters and histograms](guide::operating#metrics) through the `metrics` facade |
 //! | `tracing` | [events](guide::operating#events) for denials and errors |
-//! | `serde` | [records of decisions](tollgate_core::observe::DecisionRecord) and top keys can be serialised; a [`Quota`] is a text in documents |
+//! | `serde` | top keys can be serialised; a [`Quota`] is a text in documents |
 //! | `uuid` | `Uuid` as a part of a [`Key`] |
 //!
 //! # A customised one

@@ -1,4 +1,4 @@
-//! What operators see: metrics, events, top keys and records of decisions.
+//! What operators see: metrics, events and top keys.
 //!
 //! A [`Limiter`](crate::Limiter) reports each of its decisions, to a layer, a worker or a client alike. The features
 //! choose how, and cost nothing where they are off:
@@ -8,8 +8,7 @@
 //! | `metrics` | counters, gauges and histograms through the [`metrics`](https://docs.rs/metrics) facade; [`flush_metrics`] makes them exact under load |
 //! | `tracing` | events of denials, outages and hot keys |
 //!
-//! Without a feature, rules that [keep them](crate::Rule::top_keys) have [top keys](crate::Limiter::top_keys), and a decision
-//! can be turned into [records](crate::Decision::records).
+//! Without a feature, rules that [keep them](crate::Rule::top_keys) have [top keys](crate::Limiter::top_keys).
 //!
 //! Nothing runs in the background: requests do it all. Each rule counts its requests by plan, decision, reason and source
 //! (`rule_counters`), readable with [`Limiter::counts`](crate::Limiter::counts), and hands the numbers to the recorder of the
@@ -21,7 +20,6 @@ mod events;
 #[cfg(feature = "metrics")]
 mod names;
 pub(crate) mod observer;
-mod record;
 #[cfg(feature = "metrics")]
 mod rule_counters;
 #[cfg(feature = "metrics")]
@@ -42,7 +40,6 @@ pub(crate) use self::rule_metrics::credits_of;
 pub use self::{
     buckets::BUCKETS,
     observer::{Observer, Timer, block_began},
-    record::DecisionRecord,
     shown::shown,
     top_keys::TopKey,
     waiting::Waiting,

@@ -74,7 +74,7 @@ impl Observer {
             }
         };
         let rules = set.rules();
-        let has_top_keys = set.has_top_keys();
+        let has_top_keys = rules.iter().any(Rule::keeps_top_keys);
         let is_on = cfg!(any(feature = "metrics", feature = "tracing")) || has_top_keys;
         Self {
             set: Arc::clone(set),

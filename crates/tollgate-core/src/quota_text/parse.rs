@@ -8,8 +8,8 @@ use crate::{
     algorithm_kind::AlgorithmKind,
     quota::{MAX_PERIOD, Quota, gcd},
     quota_text::{
-        period::{PeriodText, instant, period},
-        settings::{make, read_setting},
+        period::{PeriodText, period},
+        settings::with_setting,
         word::{ParseQuotaError, Word, Wrong, units, words},
     },
 };
@@ -86,98 +86,48 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
         }
         Some(_) => (AlgorithmKind::Gcra, &words[..]),
     };
-    if algorithm == AlgorithmKind::Unlimited {
-        return match rest.first() {
-            None => Ok(Quota::unlimited()),
-            Some(more) => Err(Wrong::new(
-                more.start..text.trim_end().len(),
-                "unlimited has no numbers; remove them, or take another algorithm",
-            )),
+    match algorithm {
+        AlgorithmKind::Unlimited => return with_setting(Quota::unlimited(), rest, text),
+        AlgorithmKind::None => return with_setting(Quota::none(), rest, text),
+        _ => {}
+    }
+    let Some((head, settings)) = rest.split_first() else {
+        let example = match algorithm {
+            AlgorithmKind::Concurrent => "3",
+            _ => "100/min",
         };
-    }
-    if algorithm == AlgorithmKind::None {
-        return none(rest, text);
-    }
-    if algorithm == AlgorithmKind::Concurrent {
-        return concurrent(rest, text);
-    }
-    let Some((rate, settings)) = rest.split_first() else {
-        let message =
-            format!("the units and the period are missing; write \"{algorithm} 100/min\"");
+        let message = format!("its numbers are missing; write \"{algorithm} {example}\"");
         return Err(Wrong::new(text.len()..text.len(), message));
     };
-    let (limit, period) = units_per_period(rate, settings)?;
-    if limit == 0 && settings.is_empty() {
-        return Ok(Quota::none());
-    }
-    let setting = read_setting(settings, algorithm, text.len())?;
-    let number = setting.map(|(number, _)| number);
-    let quota = make(algorithm, limit, period, number);
+    let bare = match algorithm {
+        AlgorithmKind::Concurrent => Quota::concurrent(slots(head)?),
+        _ => match units_per_period(head, settings)? {
+            (0, _) if settings.is_empty() => return Ok(Quota::none()),
+            (limit, period) => Quota::new(algorithm, limit, period),
+        },
+    };
+    let quota = with_setting(bare, settings, text)?;
     quota.validate().map_err(|error| {
-        // Which of the numbers it is about is known for those that are wrong alone.
-        let span = match setting {
-            _ if limit == 0 || period.is_zero() => rate.span(),
-            Some((0, word)) => word.span(),
-            _ => rate.start..text.trim_end().len(),
+        let end = match bare.validate() {
+            Ok(()) => text.trim_end().len(),
+            Err(_) => head.span().end,
         };
-        Wrong::new(span, error.to_string())
+        Wrong::new(head.start..end, error.to_string())
     })?;
     Ok(quota)
 }
 
-/// Nothing, or `until 2026-12-24T00:00Z`: the words after `none`.
-fn none(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
-    let example = "write \"none\", or \"none until 2026-12-24T00:00Z\"";
-    match words {
-        [] => Ok(Quota::none()),
-        [until, time] if until.text == "until" => Ok(Quota::none().until(instant(time)?)),
-        [until] if until.text == "until" => {
-            let message = format!("the time after \"until\" is missing; {example}");
-            Err(Wrong::new(text.len()..text.len(), message))
-        }
-        [more, ..] => Err(Wrong::new(
-            more.start..text.trim_end().len(),
-            format!("is too much: none has no numbers; {example}"),
-        )),
-    }
-}
-
-/// `3`, or `3 typically 30s`: the words after `concurrent`.
-fn concurrent(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
-    let end = text.trim_end().len();
-    let Some((slots, settings)) = words.split_first() else {
-        let message = "the number of slots is missing; write \"concurrent 3\"";
-        return Err(Wrong::new(text.len()..text.len(), message));
+/// The number of `concurrent 3`.
+fn slots(word: &Word<'_>) -> Result<u64, Wrong> {
+    let Some(slash) = word.text.find('/') else {
+        return units(word);
     };
-    if let Some(slash) = slots.text.find('/') {
-        let (number, period) = slots.split_at(slash);
-        let message = format!(
-            "slots are held and have no period; write \"concurrent {}\", or take gcra",
-            number.text.trim()
-        );
-        return Err(Wrong::new(period.span(), message));
-    }
-    let mut quota = Quota::concurrent(units(slots)?);
-    match settings {
-        [] => {}
-        [name, time] if name.text == "typically" => quota = quota.typically(period(time)?),
-        [name] if name.text == "typically" => {
-            let message = "the time after \"typically\" is missing; write it as 30s";
-            return Err(Wrong::new(text.len()..text.len(), message));
-        }
-        [_, _, more, ..] if settings[0].text == "typically" => {
-            let message = "is too much; concurrent takes \"typically 30s\" and nothing else";
-            return Err(Wrong::unknown(more, message, []));
-        }
-        [name, ..] => {
-            let message = "is not a setting; concurrent takes \"typically 30s\"";
-            return Err(Wrong::unknown(name, message, ["typically"]));
-        }
-    }
-    quota
-        .validate()
-        .map_err(|error| Wrong::new(slots.start..end, error.to_string()))?;
-    Ok(quota)
+    let (number, period) = word.split_at(slash);
+    let message = format!(
+        "slots are held and have no period; write \"concurrent {}\", or take gcra",
+        number.text.trim()
+    );
+    Err(Wrong::new(period.span(), message))
 }
 
 fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, Wrong> {

@@ -7,11 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
-    quota::Quota,
-    quota_text::{
-        period::{InstantText, PeriodText},
-        settings::DEFAULT_BUCKETS,
-    },
+    quota::{DEFAULT_BUCKETS, Quota},
+    quota_text::period::{InstantText, PeriodText},
 };
 
 /// The text that [parses](#impl-FromStr-for-Quota) back to the quota: `gcra 100/min burst 20`.

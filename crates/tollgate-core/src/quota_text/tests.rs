@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::{
     algorithm_kind::AlgorithmKind,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
-    quota_text::{parse::ALGORITHMS, period::UNITS, settings::make},
+    quota_text::{parse::ALGORITHMS, period::UNITS},
     time::{DAY, HOUR, MINUTE, SECOND},
 };
 
@@ -76,7 +76,11 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
     // The text, the part that is marked, and words of the message.
     for (text, wrong, words) in [
         ("", "", &["empty", "100/min"] as &[&str]),
-        ("none 5/min", "5/min", &["no numbers", "none until"]),
+        (
+            "none 5/min",
+            "5/min",
+            &["not a setting", "until 2026-12-24T00:00Z"],
+        ),
         ("none until", "", &["is missing"]),
         (
             "none until 2027-02-29T00:00Z",
@@ -131,17 +135,17 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
         ("gcra 100/month", "month", &["its length differs", "30d"]),
         ("100/4000d", "4000d", &["above ten years"]),
         ("5/0s", "5/0s", &["time of 0", "at least 1 µs"]),
-        ("5/s burst 0", "0", &["burst of 0", "at least 1"]),
+        ("5/s burst 0", "5/s burst 0", &["burst of 0", "at least 1"]),
         (
             "5/s brust 9",
             "brust",
             &["not a setting", "did you mean \"burst\"?"],
         ),
-        ("5/s burst", "", &["after \"burst\" is missing"]),
+        ("5/s burst", "", &["\"burst\" is missing", "20"]),
         ("5/s burst 6 burst 7", "burst 7", &["twice"]),
         (
             "token_bucket 5/s capacity 9",
-            "capacity",
+            "capacity 9",
             &["did you mean \"burst\"?"],
         ),
         (
@@ -154,14 +158,14 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             "buckets 9",
             &["do not apply to gcra", "sliding_buckets"],
         ),
-        ("sliding_log 5/s hard", "hard", &["too much", "no setting"]),
+        ("sliding_log 5/s hard", "hard", &["too much"]),
         (
             "sliding_log 70000/h",
             "70000/h",
             &["70000", "sliding_buckets"],
         ),
-        ("unlimited 5/s burst 9 ", "5/s burst 9", &["no numbers"]),
-        ("concurrent", "", &["number of slots is missing"]),
+        ("unlimited 5/s burst 9 ", "5/s", &["too much"]),
+        ("concurrent", "", &["are missing", "concurrent 3"]),
         (
             "concurrent 3/min",
             "/min",
@@ -183,7 +187,7 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
         (
             "concurrent 3 typically 5s more",
             "more",
-            &["too much", "nothing else"],
+            &["not a setting", "30s"],
         ),
         ("concurrent 3 for 5 s", "for", &["not a setting"]),
     ] {
@@ -229,11 +233,12 @@ proptest! {
         burst in proptest::option::of(prop_oneof![1_u64..1_000, 1..=MAX_UNITS]),
         buckets in proptest::option::of(2_u32..=600),
     ) {
-        let setting = match algorithm {
-            AlgorithmKind::SlidingBuckets => buckets.map(u64::from),
-            _ => burst.filter(|_| algorithm.is_bucket()),
+        let quota = Quota::new(algorithm, limit, period);
+        let quota = match (buckets, burst) {
+            (Some(buckets), _) if algorithm == AlgorithmKind::SlidingBuckets => quota.buckets(buckets),
+            (_, Some(burst)) if algorithm.is_bucket() => quota.burst(burst),
+            _ => quota,
         };
-        let quota = make(algorithm, limit, period, setting);
         if quota.validate().is_ok() {
             prop_assert_eq!(quota.to_string().parse(), Ok(quota), "{}", quota);
         } else {

@@ -1,5 +1,5 @@
-//! What operators see: metrics with the feature `metrics`, events with the feature `tracing`, top keys, and records of
-//! decisions. [Operating](crate::guide::operating) lists the metrics and events.
+//! What operators see: metrics with the feature `metrics`, events with the feature `tracing`, and top keys.
+//! [Operating](crate::guide::operating) lists the metrics and events.
 //!
 //! A [`Limiter`](crate::Limiter) reports its decisions, in a layer or without one. A layer also reports requests without
 //! a key and set-up mistakes, such as a server that does not pass on the peer's address.
@@ -15,19 +15,6 @@
 //! let top = limiter.top_keys("mails", 10)?;
 //! let ada = limiter.check("mails", &Key::of("ada"))?.key().prefix();
 //! assert_eq!((top[0].key, top[0].at_least, top[0].at_most), (ada, 3, 3));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! A decision in words and numbers, for an access log of your own:
-//!
-//! ```
-//! # use tollgate::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};
-//! let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mails", Quota::gcra(1, MINUTE))])?;
-//! let checks = [limiter.check("mails", &Key::of("ada"))?];
-//! let _ = limiter.acquire(&checks);
-//! let denied = limiter.acquire(&checks).ready().expect("memory answers at once");
-//! let record = denied.records(limiter.rules(), &checks).next().expect("one rule");
-//! assert_eq!((record.decision, record.reason, record.limit), ("denied", Some("quota"), Some(1)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
