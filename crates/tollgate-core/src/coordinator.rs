@@ -127,14 +127,6 @@ impl Coordinator {
         journal: Arc<Journal>,
     ) -> Self {
         let (rules, fallback) = (store.rules(), fallback.map(Arc::new));
-        #[cfg(feature = "metrics")]
-        if let Some(fallback) = &fallback {
-            let fallback = Arc::downgrade(fallback);
-            observer.set_local_tables(Box::new(move || {
-                let fallback = fallback.upgrade();
-                fallback.map_or_else(Default::default, |it| it.sizes())
-            }));
-        }
         if let Some(fallback) = &fallback
             && rules.rules().iter().any(|rule| rule.debt_of() > 0)
         {

@@ -353,25 +353,6 @@ async fn shadows_and_thresholds_are_counted_and_compared_with_enforced_rules() {
 }
 
 #[tokio::test]
-async fn local_tables_are_gauges_which_a_limiter_leaves_as_it_ends() {
-    let metrics = Metrics::record();
-    let store = SwitchedStore::at_once(still().0);
-    let bytes = |counted: &Counted, table: &str| {
-        counted.gauge(&format!("tollgate_table_bytes{{table={table}}}"))
-    };
-    let rule = Rule::new("share", Quota::fixed_window(10, MINUTE)).top_keys();
-    let app = app_on(store.clone(), [rule.by(constant("all"))]);
-    send(&app, get("/")).await;
-    let counted = metrics.counted();
-    let last_seen = bytes(&counted, "last_seen");
-    assert!((last_seen - 2_097_152.0).abs() < 1.0, "{last_seen}");
-    assert!(bytes(&counted, "top_keys") > 28_000.0);
-    drop(app);
-    let left = bytes(&metrics.counted(), "last_seen");
-    assert!((left + last_seen).abs() < 1.0, "{left}");
-}
-
-#[tokio::test]
 async fn states_that_a_flood_evicts_are_counted() {
     let metrics = Metrics::record();
     let (_, clock) = still();

@@ -28,8 +28,6 @@ mod rule_metrics;
 mod series;
 mod shown;
 mod space_saving;
-#[cfg(feature = "metrics")]
-mod table_gauges;
 mod top_keys;
 mod waiting;
 

@@ -27,8 +27,6 @@ crate::metric_names! {
     counter DEBT_LAPSED "tollgate_debt_units_lapsed_total"
         "Units that were charged beyond the debt of a rule, or whose charge is not known to have arrived."
     counter CREDITS "tollgate_credit_units_total" "Units of credits that were granted, revoked or used."
-    gauge TABLE_KEYS "tollgate_table_keys" "Keys that the local tables know, of all limiters, by table."
-    bytes TABLE_BYTES "tollgate_table_bytes" "The memory of local tables, of all limiters, by table."
     gauge WAITING "tollgate_waiting" "Requests that wait now."
     seconds WAIT "tollgate_wait_seconds" "How long requests have waited that were admitted then."
     counter WAITS "tollgate_waits_total" "Requests that have waited, or found the queue full, by outcome."

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(feature = "tracing")]
 use crate::sync::{Mutex, lock};
 use crate::{
     block::ActiveBlock,
@@ -30,7 +30,6 @@ use crate::{
         rule_counters::{RequestCount, RuleCounters, RuleCounts},
         rule_metrics::RuleMetrics,
         series::Kind,
-        table_gauges::TableGauges,
     },
     rule::Mode,
     store::rule_store::Usage,
@@ -50,19 +49,10 @@ pub struct Observer {
     outage: Arc<events::Outage>,
     #[cfg(feature = "metrics")]
     check_duration: std::sync::OnceLock<metrics::Histogram>,
-    #[cfg(feature = "metrics")]
-    tables: TableGauges,
-    /// How large the tables are that stand in for the store.
-    #[cfg(feature = "metrics")]
-    local_tables: Mutex<Option<Box<SizesFn>>>,
     /// The second in which the metrics were last brought up to date.
     #[cfg(feature = "metrics")]
     updated_at: std::sync::atomic::AtomicU64,
 }
-
-/// Says how large tables are.
-#[cfg(feature = "metrics")]
-type SizesFn = dyn Fn() -> [u64; 3] + Send + Sync;
 
 impl Observer {
     pub(crate) fn new(set: &Arc<RuleSet>, before: Option<&Self>) -> Self {
@@ -88,19 +78,8 @@ impl Observer {
             #[cfg(feature = "metrics")]
             check_duration: before.map_or_else(Default::default, |it| it.check_duration.clone()),
             #[cfg(feature = "metrics")]
-            tables: Default::default(),
-            #[cfg(feature = "metrics")]
-            local_tables: Default::default(),
-            #[cfg(feature = "metrics")]
             updated_at: std::sync::atomic::AtomicU64::new(0),
         }
-    }
-
-    /// Says how large the tables are that stand in for the store. The last limiter of these rules says it: one that is
-    /// made on the way to another one is gone.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn set_local_tables(&self, sizes: Box<SizesFn>) {
-        *lock(&self.local_tables) = Some(sizes);
     }
 
     /// Whether it does anything.
@@ -316,11 +295,6 @@ impl Observer {
         {
             return;
         }
-        let local = lock(&self.local_tables).as_ref().map(|sizes| sizes());
-        let [keys, bytes, last_seen] = local.unwrap_or_default();
-        let top_keys = self.rules.iter().filter_map(|it| it.top_keys_before());
-        let top_keys = top_keys.map(|keys| keys.bytes() as u64).sum();
-        self.tables.show([keys, bytes, last_seen, top_keys]);
         for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
             if let Some(metrics) = observer.metrics_before() {
                 metrics.counters.publish();

@@ -42,7 +42,7 @@ impl SpaceSaving {
     }
 
     /// Its memory, without labels.
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(test)]
     pub(super) const BYTES: usize = SETS * size_of::<Set>();
 
     /// Counts a request of a key, which is not 0. Returns how often it came, at most.

@@ -156,7 +156,7 @@ impl TopKeys {
     }
 
     /// Its memory: fixed, except for the labels.
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let recent = lock(&self.0);
         let lists = [&recent.current, &recent.previous].into_iter();

@@ -113,17 +113,6 @@ impl Fallback {
             .map_or(0, |units| units.load(Ordering::Relaxed))
     }
 
-    /// How many keys the shares have, in how many bytes, and the bytes of what was last seen.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn sizes(&self) -> [u64; 3] {
-        let local = self.local();
-        // A rule set has fewer than 65 536 rules.
-        let rules = 0..local.rules().rules().len() as u16;
-        let used = rules.filter_map(|rule| local.usage(rule));
-        let (keys, bytes) = used.fold((0, 0), |sum, it| (sum.0 + it.keys, sum.1 + it.bytes));
-        [keys, bytes, self.last_seen.bytes()]
-    }
-
     /// The shares and caps in memory.
     pub(crate) fn local(&self) -> Arc<dyn RuleStore> {
         Arc::clone(&lock(&self.shares).store)

@@ -72,13 +72,6 @@ impl LastSeen {
         }
     }
 
-    /// Its memory, once anything was written.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn bytes(&self) -> u64 {
-        let cells = self.seen.as_ref().and_then(|it| it.cells.get());
-        cells.map_or(0, SeqCells::bytes) as u64
-    }
-
     /// Where the state of a check is, what stands for its key there, and what its rule is known by.
     fn place(&self, check: &Check) -> Option<(&Seen, Fingerprint, u64)> {
         let id = (*self.ids.get(usize::from(check.rule()))?)?;
