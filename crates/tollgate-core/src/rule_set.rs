@@ -239,59 +239,51 @@ impl Rule {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RuleChange {
-    /// The rule is new.
-    Added(Rule),
-    /// The rule is gone.
-    Removed(Rule),
-    /// The rule differs.
-    #[non_exhaustive]
-    Changed {
-        /// As it was.
-        before: Box<Rule>,
-        /// As it is.
-        after: Box<Rule>,
-    },
-}
-
-impl RuleChange {
-    /// The name of the rule.
-    #[must_use]
-    pub fn rule(&self) -> &str {
-        match self {
-            Self::Added(rule) | Self::Removed(rule) => rule.name(),
-            Self::Changed { after, .. } => after.name(),
-        }
-    }
+pub struct RuleChange {
+    /// As it was; `None`: the rule is new.
+    pub before: Option<Rule>,
+    /// As it is; `None`: the rule is gone.
+    pub after: Option<Rule>,
 }
 
 impl RuleSet {
     /// What differs from the rule set `before`: changed and added rules in the order of this one, then those that are gone.
     #[must_use]
     pub fn changes_from(&self, before: &Self) -> Vec<RuleChange> {
-        let here = self
-            .given()
+        Self::changes(Some(before), Some(self))
+    }
+
+    /// The same of rules that there may be none of.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn changes(before: Option<&Self>, after: Option<&Self>) -> Vec<RuleChange> {
+        let of = |rules: Option<&Self>, name| rules.and_then(|it| it.given_as(name)).cloned();
+        let here = after
+            .map_or(&[][..], Self::given)
             .iter()
-            .filter_map(|after| match before.given_as(after.name()) {
-                Some(before) if before == after => None,
-                Some(before) => Some(RuleChange::Changed {
-                    before: Box::new(before.clone()),
-                    after: Box::new(after.clone()),
-                }),
-                None => Some(RuleChange::Added(after.clone())),
+            .map(|after| RuleChange {
+                before: of(before, after.name()),
+                after: Some(after.clone()),
             });
-        let gone = before.given().iter();
-        let gone = gone.filter(|rule| self.given_as(rule.name()).is_none());
-        here.chain(gone.cloned().map(RuleChange::Removed)).collect()
+        let gone = before
+            .map_or(&[][..], Self::given)
+            .iter()
+            .map(|before| RuleChange {
+                before: Some(before.clone()),
+                after: of(after, before.name()),
+            });
+        let here = here.filter(|it| it.before != it.after);
+        here.chain(gone.filter(|it| it.after.is_none())).collect()
     }
 }
 
 impl fmt::Display for RuleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Added(rule) => write!(f, "{}: added, {}", rule.name(), Numbers(rule)),
-            Self::Removed(rule) => write!(f, "{}: removed, {}", rule.name(), Numbers(rule)),
-            Self::Changed { before, after } => write_change(f, before, after),
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => write_change(f, before, after),
+            (None, Some(rule)) => write!(f, "{}: added, {}", rule.name(), Numbers(rule)),
+            (Some(rule), None) => write!(f, "{}: removed, {}", rule.name(), Numbers(rule)),
+            (None, None) => Ok(()),
         }
     }
 }

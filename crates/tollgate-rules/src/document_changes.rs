@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use tollgate_core::{Quota, RuleSet, types::RuleChange};
+use tollgate_core::{Quota, RuleSet};
 
 use crate::{
     audit::Author,
@@ -184,16 +184,7 @@ pub(crate) fn document_changes(before: &RuleDocument, after: &RuleDocument) -> V
 /// The same, however many lines it takes.
 pub(crate) fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
     let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
-    let changes = match (old.rules(), new.rules()) {
-        (Some(old), Some(new)) => new.changes_from(&old),
-        // There were none, or none are left of these.
-        (old, new) => {
-            let [old, new] =
-                [&old, &new].map(|rules| rules.iter().flat_map(RuleSet::given).cloned());
-            let removed = old.map(RuleChange::Removed);
-            removed.chain(new.map(RuleChange::Added)).collect()
-        }
-    };
+    let changes = RuleSet::changes(old.rules().as_ref(), new.rules().as_ref());
     let mut lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let fields = field_changes(&old, &new);
     // What they are is said now.
