@@ -24,8 +24,6 @@ use crate::{error::did_you_mean, time::Tick};
 /// How long a window of [`Quota::calendar`](crate::Quota::calendar) lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CalendarUnit {
-    /// From minute 0 of the zone's clocks.
-    Hour,
     /// From midnight: 23 to 25 hours where clocks are changed.
     Day,
     /// From Monday, or another [day](crate::Quota::week_from).
@@ -72,8 +70,7 @@ const QUARTER: u64 = 900 * SECOND;
 
 impl CalendarUnit {
     /// All of them, with their names.
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
-        (Self::Hour, "hour"),
+    pub(crate) const ALL: [(Self, &'static str); 4] = [
         (Self::Day, "day"),
         (Self::Week, "week"),
         (Self::Month, "month"),
@@ -89,7 +86,6 @@ impl CalendarUnit {
     /// The longest that a window usually lasts, in seconds.
     pub(crate) const fn seconds(self) -> u64 {
         match self {
-            Self::Hour => 3_600,
             Self::Day => 86_400,
             Self::Week => 7 * 86_400,
             Self::Month => 31 * 86_400,
@@ -398,7 +394,6 @@ impl CalendarWindows {
         };
         let day = local.date();
         let (first, next) = match self.calendar.unit {
-            CalendarUnit::Hour => return self.hour(now),
             CalendarUnit::Day => (day, day.tomorrow().ok()?),
             CalendarUnit::Week => {
                 let behind = i64::from(day.weekday().to_monday_zero_offset())
@@ -436,29 +431,5 @@ impl CalendarWindows {
         let day = i8::try_from(self.calendar.from_day).unwrap_or(1);
         let day = day.clamp(1, month.days_in_month());
         date(month.year(), month.month(), day)
-    }
-
-    /// By the clocks of the zone. A change by half an hour begins a window.
-    fn hour(&self, now: i64) -> Option<(i64, i64)> {
-        const HOUR: i64 = 3_600;
-        let offset_at = |second: i64| {
-            let at = Timestamp::from_second(second).ok()?;
-            Some(i64::from(self.zone.to_offset(at).seconds()))
-        };
-        let cuts = |second: &i64| {
-            let offsets = offset_at(second - 1).zip(offset_at(*second));
-            offsets.is_some_and(|(before, after)| (after - before) % HOUR != 0)
-        };
-        let (at, offset) = (Timestamp::from_second(now).ok()?, offset_at(now)?);
-        let begin = (now + offset).div_euclid(HOUR) * HOUR - offset;
-        let after_now = at + jiff::Span::new().seconds(1);
-        let last = self.zone.preceding(after_now).next();
-        let next = self.zone.following(at).next();
-        let [last, next] =
-            [last, next].map(|it| it.map(|it| it.timestamp().as_second()).filter(cuts));
-        Some((
-            last.map_or(begin, |last| last.max(begin)),
-            next.map_or(begin + HOUR, |next| next.min(begin + HOUR)),
-        ))
     }
 }

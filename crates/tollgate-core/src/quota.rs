@@ -138,7 +138,7 @@ impl Quota {
         Self::new(AlgorithmKind::FixedWindow, limit, period)
     }
 
-    /// `limit` units in each hour, day, week, month or year of a calendar: from midnight in [a time zone](Self::zone), UTC by default.
+    /// `limit` units in each day, week, month or year of a calendar: from midnight in [a time zone](Self::zone), UTC by default.
     /// A month has 28 to 31 days, and a day 23 to 25 hours where clocks are changed. Otherwise it is a
     /// [fixed window](crate::algorithm::fixed_window).
     ///

@@ -40,10 +40,10 @@ local function is_same(one, other)
   return one == other or one >= 2^52 and other >= 2^52 and one % 262144 == other % 262144
 end
 
--- How many windows of a calendar have ended from one end to another: by what an hour, a day, a week, a month or a year lasts.
+-- How many windows of a calendar have ended from one end to another: by what a day, a week, a month or a year lasts.
 local function windows_between(lengths, from, to)
-  local quarters, usual = lengths % 65536, 4
-  for _, length in ipairs({ 96, 672, 2922, 35064 }) do
+  local quarters, usual = lengths % 65536, 96
+  for _, length in ipairs({ 672, 2922, 35064 }) do
     if quarters > length * 0.8 then usual = length end
   end
   usual = (to - from) / (usual * 900000000)

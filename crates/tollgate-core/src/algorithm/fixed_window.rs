@@ -10,7 +10,7 @@
 //!
 //! units are admitted. A window of an hour begins on the hour and one of a day at midnight, UTC, in every process. One of a week
 //! begins on Thursdays at midnight, UTC, because the epoch was a Thursday; one of 30 days at no date of a calendar. Those of a
-//! calendar begin with a month, a week, a day or an hour of a time zone, whatever its length.
+//! calendar begin with a month, a week or a day of a time zone, whatever its length.
 //!
 //! # Worst case
 //!

@@ -46,7 +46,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
     let (number, unit) = rate.split_at(slash);
     let (limit, unit) = (units(&number.trimmed())?, unit.split_at(1).1.trimmed());
     let Some(calendar) = unit_of(unit.text) else {
-        let message = "is not a unit of a calendar; write hour, day, week, month or year";
+        let message = "is not a unit of a calendar; write day, week, month or year";
         return Err(Wrong::unknown(
             &unit,
             message,
@@ -120,8 +120,8 @@ fn unit_of(word: &str) -> Option<CalendarUnit> {
         "y" | "years" => return Some(CalendarUnit::Year),
         _ => {}
     }
-    // A week, a day and an hour have the names that they have as periods.
-    let name = UNITS[..3].iter().find(|(names, _)| names.contains(&word));
+    // A week and a day have the names that they have as periods.
+    let name = UNITS[..2].iter().find(|(names, _)| names.contains(&word));
     let word = name.map_or(word, |(names, _)| names[1]);
     let unit = CalendarUnit::ALL.iter().find(|(_, name)| *name == word);
     unit.map(|(unit, _)| *unit)
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_form_is_read_and_printed_again() {
-        use CalendarUnit::{Day, Hour, Month, Week, Year};
+        use CalendarUnit::{Day, Month, Week, Year};
         let of = Quota::calendar;
         for (text, quota, printed) in [
             ("100/month", of(100, Month), "calendar 100/month"),
@@ -142,9 +142,9 @@ mod tests {
             ("calendar 7/d", of(7, Day), "calendar 7/day"),
             ("7/day UTC", of(7, Day), "calendar 7/day"),
             (
-                "7/h asia/kathmandu",
-                of(7, Hour).zone("Asia/Kathmandu"),
-                "calendar 7/hour Asia/Kathmandu",
+                "7/d asia/kathmandu",
+                of(7, Day).zone("Asia/Kathmandu"),
+                "calendar 7/day Asia/Kathmandu",
             ),
             (
                 "7/w from Sunday",
@@ -170,7 +170,7 @@ mod tests {
         for (text, part, right) in [
             ("calendar", "", "calendar 100/month"),
             ("calendar 100", "100", "calendar 100/month"),
-            ("calendar 100/min", "min", "hour, day, week, month or year"),
+            ("calendar 100/min", "min", "day, week, month or year"),
             ("calendar 100/mnoth", "mnoth", "month"),
             ("0/month", "0/month", "at least 1"),
             ("5/month Zurich", "Zurich", "Europe/Zurich"),

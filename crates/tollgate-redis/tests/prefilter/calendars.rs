@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{
     Decision, MINUTE, Quota, Rule, Source,
-    calendar::CalendarUnit::{Day, Hour, Month},
+    calendar::CalendarUnit::{Day, Month, Week},
     journal::Window,
 };
 use tollgate_test_servers::{
@@ -26,7 +26,7 @@ async fn a_process_alone_counts_a_calendar_exactly_to_both_ends_of_its_windows()
     for (name, quota) in [
         ("month", Quota::calendar(LIMIT, Month).zone("Europe/Zurich")),
         ("day", Quota::calendar(LIMIT, Day).zone("America/New_York")),
-        ("hour", Quota::calendar(LIMIT, Hour).zone("Asia/Kathmandu")),
+        ("week", Quota::calendar(LIMIT, Week).zone("Asia/Kathmandu")),
     ] {
         let service = Service::start(&server.url()).await;
         let rule = Rule::new(name, quota).consistency(eventual(UNREPORTED));

@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_micros(1);
 fn quotas() -> Vec<Quota> {
     vec![
         Quota::fixed_window(10, SECOND),
-        Quota::calendar(10, CalendarUnit::Hour).zone("Asia/Kathmandu"),
+        Quota::calendar(10, CalendarUnit::Day).zone("Asia/Kathmandu"),
         Quota::calendar(10, CalendarUnit::Month).zone("Europe/Zurich"),
         Quota::sliding_window(10, SECOND),
         Quota::sliding_window(100, MINUTE),
@@ -427,7 +427,7 @@ pub async fn a_client_that_costs_90_times_its_estimate_uses_what_the_quota_allow
             minutes + 1,
         ),
         (Quota::fixed_window(a_minute, MINUTE), minutes + 1),
-        (Quota::calendar(60 * a_minute, CalendarUnit::Hour), 120),
+        (Quota::calendar(1_440 * a_minute, CalendarUnit::Day), 2_880),
         (Quota::sliding_window(a_minute, MINUTE), minutes + 1),
     ];
     for (number, (quota, quotas)) in cases.into_iter().enumerate() {

@@ -181,7 +181,7 @@ fn leases_of_windows_are_granted_by_the_script_as_by_the_state_machine() {
         Quota::sliding_window(100, SECOND),
         Quota::fixed_window(100_000, Duration::from_secs(60)),
         Quota::sliding_window(9_973, Duration::from_secs(60)),
-        Quota::calendar(500, CalendarUnit::Hour),
+        Quota::calendar(500, CalendarUnit::Day),
     ]);
     assert_eq!(none, [0, 0]);
 }

@@ -78,11 +78,6 @@ impl Range {
             Family::SlidingWindow,
             Family::Calendar,
         ]);
-        let unit = self.calendar.calendar_of().map(|calendar| calendar.unit());
-        if unit == Some(CalendarUnit::Hour) {
-            // Hours of Lord Howe that are cut in two, where clocks are changed, count as one.
-            self.calendar = Quota::calendar(1, CalendarUnit::Hour);
-        }
         self.limit = self.limit.min(1_000_000);
         self.debt = 1 + numbers.below(3 * self.limit);
         self.is_calendar_only = true;
@@ -193,8 +188,8 @@ impl Range {
 }
 
 fn calendar(limit: u64, numbers: &mut Numbers) -> Quota {
-    use CalendarUnit::{Day, Hour, Month, Week, Year};
-    let quota = Quota::calendar(limit, numbers.of(&[Hour, Day, Week, Month, Year]));
+    use CalendarUnit::{Day, Month, Week, Year};
+    let quota = Quota::calendar(limit, numbers.of(&[Day, Week, Month, Year]));
     let quota = quota.zone(numbers.of(&["UTC", "Europe/Zurich", "Australia/Lord_Howe"]));
     match quota.calendar_of().map(|calendar| calendar.unit()) {
         Some(Month) => quota.from_day(1 + numbers.below(31) as u8),
