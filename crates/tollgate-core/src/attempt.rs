@@ -19,6 +19,7 @@ use crate::{
     check::Check,
     checks::Checks,
     decision::{Decision, Outcome, Reason},
+    key::Key,
     limiter::Limiter,
     observe,
     rule::Rule,
@@ -40,6 +41,81 @@ impl Limiter {
             deadline: None,
             has_room: true,
         }
+    }
+
+    /// Takes the units of one check of the rule with this name as soon as they are there, at the rule's fixed cost:
+    /// [`acquire_within`](Self::acquire_within) in short. The decision may be a denial: when the unit does not come in time, and at
+    /// once where a rule denies while its store fails. A loop that only repeats it would spin then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_core::{Clock, Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = [Rule::new("provider", Quota::per_second(10).burst(1))];
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let limiter = Limiter::new(store, rules)?;
+    /// for _ in 0..3 {
+    ///     let decision = limiter.wait("provider", &Key::shared(), Duration::from_secs(1)).await?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There is no rule of this name, or those of [`acquire_within`](Self::acquire_within). Nothing was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`acquire_within`](Self::acquire_within).
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire_within`](Self::acquire_within).
+    pub async fn wait(
+        &self,
+        rule: &str,
+        key: &Key,
+        at_most: Duration,
+    ) -> Result<Decision, WaitError> {
+        let check = self.check(rule, key)?;
+        self.acquire_within(&[check], at_most).await
+    }
+
+    /// Takes the units as soon as they are there, and waits for them for at most `patience`, in the order of arrival
+    /// among those that wait for the same rules and keys. In memory, so it does when a ticket or a reset brings units back;
+    /// on a remote store it takes them when they have refilled.
+    ///
+    /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
+    /// once, or if the cost can never fit. When [slots](crate::Quota::concurrent) come back is not known: it waits for one until
+    /// `patience` is over. Where rules [wait](crate::Rule::wait), those that do not deny at once.
+    ///
+    /// # Errors
+    ///
+    /// It would have to wait, and the queue of a rule is [full](crate::Rule::max_waiting), or too many requests wait
+    /// on this limiter: at most 16 384 wait in all, and at most 8 192 of them behind others, or more
+    /// where the rule says so. Or `patience` ran out before the
+    /// front of the queue was reached. Nothing was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue; where the store is remote, units may have been taken.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its timer enabled, when there is something to wait for.
+    pub async fn acquire_within(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+    ) -> Result<Decision, WaitError> {
+        let started = observe::Timer::start();
+        let decision = self.attempt(checks).within(patience).run().await?;
+        self.report(checks, &decision, started, "");
+        Ok(decision)
     }
 }
 
@@ -180,7 +256,7 @@ impl<'a> Attempt<'a> {
     pub async fn run(self) -> Result<Decision, WaitError> {
         let (limiter, checks) = (self.limiter, self.checks);
         let patience = self.patience.unwrap_or(Duration::MAX);
-        let timer = Timer::start(limiter, checks);
+        let timer = WaitTimer::start(limiter, checks);
         let result = acquire_in_queue(limiter, checks, patience, &timer).await;
         match &result {
             Ok(decision) => timer.ended(decision),
@@ -225,7 +301,7 @@ impl Waiting {
             decision,
             place,
         } = self;
-        let timer = Timer::start(&limiter, &checks).waits();
+        let timer = WaitTimer::start(&limiter, &checks).waits();
         let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
         let first = Some((decision, place));
         let started = match acquire_by_rules(&limiter, &checks, at_most, first, &timer).await {
@@ -241,7 +317,7 @@ impl Waiting {
 
     /// The caller has no room for it: it passes if it need not wait any more, or else is denied.
     pub async fn give_up(self) -> Decision {
-        let timer = Timer::start(&self.limiter, &self.checks).waits();
+        let timer = WaitTimer::start(&self.limiter, &self.checks).waits();
         drop(self.place);
         let decision = match self.decision.is_allowed() || self.decision.verdicts().is_empty() {
             true => turn_away(&self.limiter, &self.checks).await,
@@ -265,14 +341,14 @@ async fn turn_away(limiter: &Limiter, checks: &[Check]) -> Decision {
 }
 
 /// The time since an acquire began. It tells operators that the acquire waits, from when it first sleeps.
-struct Timer<'a> {
+struct WaitTimer<'a> {
     start: Instant,
     limiter: &'a Limiter,
     checks: &'a [Check],
     waiting: OnceLock<observe::Waiting>,
 }
 
-impl<'a> Timer<'a> {
+impl<'a> WaitTimer<'a> {
     fn start(limiter: &'a Limiter, checks: &'a [Check]) -> Self {
         Self {
             start: Instant::now(),
@@ -314,7 +390,7 @@ async fn acquire_in_queue(
     limiter: &Limiter,
     checks: &[Check],
     patience: Duration,
-    timer: &Timer<'_>,
+    timer: &WaitTimer<'_>,
 ) -> Result<Decision, WaitError> {
     if let Some(denied) = limiter.blocked(checks) {
         return Ok(denied);
@@ -416,7 +492,7 @@ impl Release {
     }
 
     /// Ends when it is time to ask again, and at `patience` at the latest.
-    async fn wait(&self, patience: Duration, timer: &Timer<'_>) {
+    async fn wait(&self, patience: Duration, timer: &WaitTimer<'_>) {
         let mut released = pin!(self.waiter.released());
         // Slots of other processes may come back sooner, without a notice.
         let poll_every = self.poll_every;
@@ -438,7 +514,7 @@ async fn acquire_by_rules(
     checks: &[Check],
     patience: Duration,
     mut first: Option<(Decision, Option<Ticket>)>,
-    timer: &Timer<'_>,
+    timer: &WaitTimer<'_>,
 ) -> Result<Decision, WaitError> {
     let rules = limiter.rules().rules();
     let waits_for_slots = limiter.waits_for_slots(checks);
@@ -508,7 +584,7 @@ async fn acquire_by_rules(
 }
 
 /// Whether the front of the queue is reached before the patience runs out.
-async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &Timer<'_>) -> bool {
+async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &WaitTimer<'_>) -> bool {
     // Made when it is polled: an acquire that does not wait needs no runtime with a timer.
     let mut timeout = pin!(async { timer.sleep_until(patience).await });
     poll_fn(|cx| match permit.poll_front(cx.waker()) {

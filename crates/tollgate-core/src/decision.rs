@@ -665,10 +665,7 @@ impl Decision {
     /// The time to wait until all rules pass; `None` if all pass already, if one never will, or if the time is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.retry() {
-            Retry::After(delay) => Some(delay),
-            Retry::Now | Retry::Unknown | Retry::Never => None,
-        }
+        self.retry().delay().filter(|delay| !delay.is_zero())
     }
 
     /// The time of the decision: by the store's clock, or by this process's where the store failed. 0 if the checks were a mistake,

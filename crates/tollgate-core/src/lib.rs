@@ -167,8 +167,6 @@ pub mod sync;
 mod ticket;
 mod time;
 mod variable_quota;
-#[cfg(feature = "tokio")]
-mod wait;
 mod wait_queue;
 
 pub use self::{

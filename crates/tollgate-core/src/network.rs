@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    hash::{Hash, Hasher},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
@@ -101,12 +100,6 @@ impl PartialEq for Network {
 }
 
 impl Eq for Network {}
-
-impl Hash for Network {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.address(), self.prefix()).hash(state);
-    }
-}
 
 /// A CIDR, or a whole address: `2001:db8:1:2::/64`, `192.0.2.1`.
 impl fmt::Display for Network {

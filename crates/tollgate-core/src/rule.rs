@@ -226,7 +226,6 @@ impl Rule {
         self.settings.thresholds.iter().map(|(name, _)| &**name)
     }
 
-    /// Its thresholds, each with its name.
     /// The units that a request costs where nothing computes them: 1 by default, and at least that.
     pub fn cost(self, units: u64) -> Self {
         self.with(|settings| settings.cost = units)
@@ -372,7 +371,6 @@ impl Rule {
         self.with(|settings| settings.denies_unwritten = true)
     }
 
-    /// How its usage is written, if it is.
     /// Whether its usage is written to a [ledger](Self::durable).
     #[must_use]
     pub fn is_durable(&self) -> bool {
@@ -401,7 +399,6 @@ impl Rule {
         self.with(|settings| settings.daily_usage = NameFn::new(account))
     }
 
-    /// How its clients are called in [daily usage](Self::daily_usage).
     /// Whether it counts [usage by client and day](Self::daily_usage).
     #[must_use]
     pub fn has_daily_usage(&self) -> bool {

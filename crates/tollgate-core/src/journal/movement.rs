@@ -114,11 +114,9 @@ impl DurableRules {
     /// A charge that was noted as usage was paid from the balance of the key.
     pub(crate) fn paid(&self, check: &Check, units: u64) {
         let (units, now) = (i64::try_from(units).unwrap_or(i64::MAX), self.clock.now());
-        let back = Hold::of_store(
-            check.with_cost(units as u64),
-            crate::algorithm::Taken::new(now, now),
-        );
-        self.settled_by_window(&back, Settlement::Cancel);
+        if self.journal.is_attached() {
+            self.add(check, now, -units, now);
+        }
         self.note(check, now, -units, MovementKind::Credits);
     }
 

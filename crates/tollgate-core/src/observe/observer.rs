@@ -473,27 +473,22 @@ pub struct Timer {
 #[cfg(feature = "metrics")]
 const ONE_IN: u32 = 16;
 
+#[cfg(feature = "metrics")]
+thread_local! {
+    static COUNT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 impl Timer {
     /// Starts now.
     #[inline]
-    #[cfg(feature = "metrics")]
     pub fn start() -> Self {
-        use std::cell::Cell;
-        thread_local! {
-            static COUNT: Cell<u32> = const { Cell::new(0) };
-        }
-        let count = COUNT.get();
-        COUNT.set(count.wrapping_add(1));
         Self {
-            start: count.is_multiple_of(ONE_IN).then(now),
+            #[cfg(feature = "metrics")]
+            start: COUNT
+                .replace(COUNT.get().wrapping_add(1))
+                .is_multiple_of(ONE_IN)
+                .then(now),
         }
-    }
-
-    /// Starts now.
-    #[inline]
-    #[cfg(not(feature = "metrics"))]
-    pub fn start() -> Self {
-        Self {}
     }
 
     /// The time since the start, if this decision is timed.
