@@ -338,11 +338,7 @@ impl PartialEq for CalendarWindows {
     }
 }
 
-impl fmt::Debug for CalendarWindows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.calendar.fmt(f)
-    }
-}
+crate::debug_fields!(CalendarWindows, it => calendar: it.calendar);
 
 impl CalendarWindows {
     /// When the window of `now` is over: later than `now`, but at the end of time.

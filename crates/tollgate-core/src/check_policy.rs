@@ -126,8 +126,8 @@ pub enum OnStoreError {
     ///
     /// A share starts with 1/N (rounded up) of the usage that the store last reported to this process for the key, less
     /// what has refilled since: evenly in a bucket, at the end of a window. When the store is back, it continues from its own
-    /// state. Neither side is credited with usage of the other;
-    /// [`Limiter::admitted_in_fallback`](crate::Limiter::admitted_in_fallback) counts the units admitted in between.
+    /// state. Neither side is credited with usage of the other; the metric `tollgate_units_admitted_in_fallback_total` counts the
+    /// units admitted in between.
     ///
     /// # Accuracy
     ///

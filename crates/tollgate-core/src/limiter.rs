@@ -875,18 +875,6 @@ impl Limiter {
         self.shared.store.reset(checks)
     }
 
-    /// The units of the rule with this name that this limiter and its clones have let through while the store failed: by
-    /// a share or a cap, or because the rule says to let pass then. The store does not learn of them. It only grows.
-    ///
-    /// # Errors
-    ///
-    /// There is no rule of this name.
-    pub fn admitted_in_fallback(&self, rule: &str) -> Result<u64, UnknownName> {
-        let index = self.index(rule)?;
-        let fallback = self.shared.fallback.as_ref();
-        Ok(fallback.map_or(0, |fallback| fallback.admitted_in_fallback(index)))
-    }
-
     /// What its [durable](Rule::durable) rules have to tell a ledger. Those of limiters that replace it tell the same one.
     #[doc(hidden)]
     #[must_use]

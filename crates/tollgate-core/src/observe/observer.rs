@@ -263,17 +263,14 @@ impl Observer {
 
     fn log_keyless(&self, rule: u16, reason: &'static str) {
         #[cfg(feature = "tracing")]
-        if let Some((rule, _)) = self.rule(usize::from(rule)) {
+        if let Some((rule, observer)) = self.rule(usize::from(rule)) {
             events::record_on_span("denied", Some(rule.name()), Some(reason));
+            if events::is_denial_logged()
+                && let Some(one_in) = observer.logs_denial(events::second())
+            {
+                events::keyless(rule, one_in);
+            }
         }
-        #[cfg(feature = "tracing")]
-        if events::is_denial_logged()
-            && let Some((rule, observer)) = self.rule(usize::from(rule))
-            && let Some(one_in) = observer.logs_denial(events::second())
-        {
-            events::keyless(rule, one_in);
-        }
-        #[cfg(not(feature = "tracing"))]
         let _ = (rule, reason);
     }
 }

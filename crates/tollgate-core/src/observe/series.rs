@@ -72,10 +72,10 @@ impl Kind {
         match verdict.outcome() {
             // Its queue has denied the request, whatever fits by now, and whether the store answers.
             Outcome::Allow | Outcome::Failed if waits && turned_away.is_some() => turned_away,
+            Outcome::Allow if !decision.is_allowed() => Some(Self::Withheld),
             Outcome::Allow if verdict.is_degraded() => Some(Self::Degraded),
-            Outcome::Allow if decision.is_allowed() && verdict.is_repeat() => Some(Self::Repeated),
-            Outcome::Allow if decision.is_allowed() => Some(Self::Allowed),
-            Outcome::Allow => Some(Self::Withheld),
+            Outcome::Allow if verdict.is_repeat() => Some(Self::Repeated),
+            Outcome::Allow => Some(Self::Allowed),
             Outcome::Deny if turned_away.is_some() => turned_away,
             Outcome::Deny => Some(match verdict.retry() {
                 _ if verdict.is_blocked() => Self::DeniedBlocked,

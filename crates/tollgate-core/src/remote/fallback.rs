@@ -24,7 +24,7 @@ use crate::{
         instance_count::InstanceCount,
         rule_store::{RuleStore, Store},
     },
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{Mutex, lock},
     ticket::holds_and_places,
     time::Clock,
     variable_quota::Part,
@@ -39,8 +39,6 @@ pub(crate) struct Fallback {
     store: MemoryStore,
     shares: Mutex<Shares>,
     last_seen: LastSeen,
-    /// By rule, the units that passed while the store failed.
-    admitted_in_fallback: Box<[Arc<AtomicU64>]>,
     rules: Arc<RuleSet>,
 }
 
@@ -71,19 +69,12 @@ impl Fallback {
                 (store.build(), InstanceCount::new(instances))
             }
         };
-        let admitted = |rule: &Rule| {
-            let before = before?;
-            let index = before.rules.position(rule.name())?;
-            before.admitted_in_fallback.get(index).cloned()
-        };
         let local = rules.given().iter().map(|rule| {
             let of_least = local_rule(rule, instances.least(), None);
             local_rule(rule, instances.counted(), Some(&of_least))
         });
         // State is found by the rules' names.
         let local = store.bind(Arc::new(RuleSet::new(local)?))?;
-        let counters = rules.rules().iter();
-        let counters = counters.map(|rule| admitted(rule).unwrap_or_default());
         Ok(Self {
             shares: Mutex::new(Shares {
                 instances,
@@ -91,7 +82,6 @@ impl Fallback {
             }),
             store,
             last_seen: LastSeen::new(rules, before.map(|it| &it.last_seen)),
-            admitted_in_fallback: counters.collect(),
             rules: Arc::clone(rules),
         })
     }
@@ -104,13 +94,6 @@ impl Fallback {
     /// The least number of instances, as it was given.
     pub(crate) fn least_instances(&self) -> NonZeroU32 {
         lock(&self.shares).instances.least()
-    }
-
-    /// The units of the rule at this index that passed while the store failed.
-    pub(crate) fn admitted_in_fallback(&self, rule: usize) -> u64 {
-        self.admitted_in_fallback
-            .get(rule)
-            .map_or(0, |units| units.load(Ordering::Relaxed))
     }
 
     /// The shares and caps in memory.
@@ -222,14 +205,6 @@ impl Fallback {
         }
         decision.conclude(enforced);
         if decision.is_allowed() {
-            for (check, verdict) in checks.iter().zip(decision.verdicts()) {
-                if verdict.source() == Source::Fallback
-                    && verdict.outcome() == Outcome::Allow
-                    && let Some(units) = self.admitted_in_fallback.get(verdict.rule())
-                {
-                    units.fetch_add(check.cost(), Ordering::Relaxed);
-                }
-            }
             decision.set_slots(HeldSlots::both(decision.take_slots(), slots));
         } else {
             decision.set_slots(None);

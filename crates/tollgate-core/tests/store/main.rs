@@ -39,6 +39,17 @@ fn at_once<T>(answer: Step<T>) -> T {
     answer.ready().expect("it answers at once")
 }
 
+/// The units of a rule that passed while the store failed.
+fn admitted_in_fallback(limiter: &Limiter, rule: &str) -> u64 {
+    let counts = limiter.counts().into_iter();
+    let counts = counts
+        .filter(|it| it.rule == rule)
+        .flat_map(|it| it.requests);
+    let passed = counts.filter(|it| matches!(it.decision, "allowed" | "degraded"));
+    let passed = passed.filter(|it| it.source == "fallback");
+    passed.map(|it| it.units).sum()
+}
+
 /// The units that are left, where the store answers at once.
 fn left(limiter: &Limiter, rule: &str, who: &str) -> u64 {
     at_once(limiter.peek(&[check(limiter, rule, who, 0)])).verdicts()[0].remaining()
