@@ -41,12 +41,12 @@ pub enum RuleErrorKind {
     Idempotency,
     /// Whom the rule counts: its extractor.
     Key,
-    /// The rules do not fit together, or a setting of a layer cannot work.
+    /// The rules do not fit together, a setting of a layer cannot work, or there is no rule or plan of a name.
     RuleSet,
     /// The rules do not fit to those that other limiters and layers have on the same store: a name is in use with another
     /// quota.
     Conflict,
-    /// The store cannot serve the rule.
+    /// The store cannot serve the rule, or does not decide at once.
     Store,
     /// As many different quotas as there are numbers were brought along by checks of a rule: the rule's own quota is left.
     TooManyQuotas,
@@ -69,6 +69,31 @@ impl RuleError {
             kind,
             message: message.into(),
         }
+    }
+
+    /// There is no `what` of this name; `known` are those that there are.
+    pub fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        // There may be thousands.
+        let mut known: Vec<_> = known.into_iter().collect();
+        let meant = did_you_mean(name, known.iter().copied());
+        let more = known.len().saturating_sub(MOST_NAMES);
+        known.truncate(MOST_NAMES);
+        let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
+        let mut message = match &known[..] {
+            [] => format!("unknown {what} {name:?}; there is none"),
+            [only] => format!("unknown {what} {name:?}; expected {only}"),
+            _ => format!(
+                "unknown {what} {name:?}; expected one of {}",
+                known.join(", ")
+            ),
+        };
+        if more > 0 {
+            message.push_str(&format!(" and {more} more"));
+        }
+        if let Some(meant) = meant {
+            message.push_str(&format!("; did you mean {meant:?}?"));
+        }
+        Self::general(RuleErrorKind::RuleSet, message)
     }
 
     /// What the mistake is about.
@@ -105,88 +130,6 @@ impl fmt::Display for RuleError {
 crate::debug_fields!(RuleError as Display);
 
 impl Error for RuleError {}
-
-/// A call to a limiter that names something its rule set does not have.
-#[derive(Clone, PartialEq, Eq)]
-pub struct UnknownName {
-    message: String,
-}
-
-impl UnknownName {
-    /// There is no `what` of this name; `known` are those that there are.
-    pub fn new<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        // There may be thousands.
-        let mut known: Vec<_> = known.into_iter().collect();
-        let meant = did_you_mean(name, known.iter().copied());
-        let more = known.len().saturating_sub(MOST_NAMES);
-        known.truncate(MOST_NAMES);
-        let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
-        let mut message = match &known[..] {
-            [] => format!("unknown {what} {name:?}; there is none"),
-            [only] => format!("unknown {what} {name:?}; expected {only}"),
-            _ => format!(
-                "unknown {what} {name:?}; expected one of {}",
-                known.join(", ")
-            ),
-        };
-        if more > 0 {
-            message.push_str(&format!(" and {more} more"));
-        }
-        if let Some(meant) = meant {
-            message.push_str(&format!("; did you mean {meant:?}?"));
-        }
-        Self { message }
-    }
-}
-
-impl fmt::Display for UnknownName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-// As it is displayed: it comes out of `main`.
-crate::debug_fields!(UnknownName as Display);
-
-impl Error for UnknownName {}
-
-impl From<UnknownName> for RuleError {
-    fn from(unknown: UnknownName) -> Self {
-        Self::general(RuleErrorKind::RuleSet, unknown.message)
-    }
-}
-
-/// Why a limiter cannot decide without waiting.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TryAcquireError {
-    /// There is no rule of this name.
-    UnknownRule(UnknownName),
-    /// The store does not decide at once.
-    WouldWait,
-}
-
-impl From<UnknownName> for TryAcquireError {
-    fn from(unknown: UnknownName) -> Self {
-        Self::UnknownRule(unknown)
-    }
-}
-
-impl fmt::Display for TryAcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownRule(unknown) => unknown.fmt(f),
-            Self::WouldWait => f.write_str(
-                "this store does not decide at once; use `acquire` and await its answer",
-            ),
-        }
-    }
-}
-
-// As it is displayed: it comes out of `main`.
-crate::debug_fields!(TryAcquireError as Display);
-
-impl Error for TryAcquireError {}
 
 /// A store that could not carry out a command outside of a decision, such as a reset.
 ///
@@ -270,23 +213,6 @@ impl Error for StoreError {
     }
 }
 
-// Why a quota is refused.
-
-/// Numbers that make no quota: which, and what would be right.
-#[derive(Clone, PartialEq, Eq)]
-pub struct QuotaError(pub(crate) String);
-
-impl fmt::Display for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-// As it is displayed: it comes out of `main`.
-crate::debug_fields!(QuotaError as Display);
-
-impl std::error::Error for QuotaError {}
-
 // The known name that a misspelt one probably stands for.
 
 /// The one of `known` that `word` probably misspells, if any is close: at most a third of its letters differ. Case does
@@ -330,11 +256,11 @@ mod tests {
 
     #[test]
     fn an_error_that_comes_out_of_main_is_printed_as_it_is_displayed() {
-        let unknown = UnknownName::new("rule", "a", ["b"]);
+        let unknown = RuleError::unknown("rule", "a", ["b"]);
         let rule = RuleError::new(RuleErrorKind::Cost, "api", "a cost of 0");
         let quota = crate::quota::Quota::per_second(0).validate();
         let store = StoreError::new(StoreErrorKind::Timeout, "no answer in 50 ms");
-        let errors: [(String, String); 6] = [
+        let errors: [(String, String); 5] = [
             (format!("{unknown:?}"), unknown.to_string()),
             (format!("{rule:?}"), rule.to_string()),
             (
@@ -344,10 +270,6 @@ mod tests {
                     .map_or_else(|text| format!("Err({text})"), |()| String::new()),
             ),
             (format!("{store:?}"), store.to_string()),
-            (
-                format!("{:?}", TryAcquireError::WouldWait),
-                TryAcquireError::WouldWait.to_string(),
-            ),
             (
                 format!("{:?}", crate::wait_queue::WaitError::from(unknown.clone())),
                 unknown.to_string(),

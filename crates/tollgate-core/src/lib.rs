@@ -222,7 +222,6 @@ pub mod types {
         block::ActiveBlock,
         check_policy::CheckPolicy,
         credits::Balance,
-        error::{QuotaError, TryAcquireError, UnknownName},
         key::KeyPrefix,
         limiter::Grant,
         quota::{LeakyBucketOf, TokenBucketOf},

@@ -16,7 +16,7 @@ use crate::{
     coordinator::{Ask, Coordinator},
     credits::{Balance, CreditChange},
     decision::{Decision, Outcome, Reason, Verdict},
-    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind, TryAcquireError, UnknownName},
+    error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind},
     journal::{DurableRules, Journal},
     key::{Fingerprint, Key, KeyBuf, PartKind},
     observe::{Observer, Timer, TopKey},
@@ -208,7 +208,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name.
-    pub fn check(&self, rule: &str, key: &Key) -> Result<Check, UnknownName> {
+    pub fn check(&self, rule: &str, key: &Key) -> Result<Check, RuleError> {
         let index = self.index(rule)?;
         let cost = self.rules().given()[index].fixed_cost();
         // A rule set has fewer than 65 536 rules.
@@ -216,9 +216,9 @@ impl Limiter {
     }
 
     /// The index of the rule with this name in the rule set.
-    fn index(&self, rule: &str) -> Result<usize, UnknownName> {
+    fn index(&self, rule: &str) -> Result<usize, RuleError> {
         let given = self.rules().given();
-        let unknown = || UnknownName::new("rule", rule, given.iter().map(Rule::name));
+        let unknown = || RuleError::unknown("rule", rule, given.iter().map(Rule::name));
         self.rules().given_position(rule).ok_or_else(unknown)
     }
 
@@ -227,10 +227,10 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name, or it has no plan of that name.
-    pub fn check_with_plan(&self, rule: &str, plan: &str, key: &Key) -> Result<Check, UnknownName> {
+    pub fn check_with_plan(&self, rule: &str, plan: &str, key: &Key) -> Result<Check, RuleError> {
         let check = self.check(rule, key)?;
         let rule = &self.rules().rules()[usize::from(check.rule())];
-        let unknown = || UnknownName::new("plan", plan, rule.plan_names());
+        let unknown = || RuleError::unknown("plan", plan, rule.plan_names());
         let number = rule.plan_number(plan).ok_or_else(unknown)?;
         // A rule has fewer than 65 535 plans.
         Ok(check.with_plan(number as u16))
@@ -432,7 +432,7 @@ impl Limiter {
     /// # Errors
     ///
     /// There is no rule of this name.
-    pub fn top_keys(&self, rule: &str, most: usize) -> Result<Vec<TopKey>, UnknownName> {
+    pub fn top_keys(&self, rule: &str, most: usize) -> Result<Vec<TopKey>, RuleError> {
         let index = self.index(rule)?;
         Ok(self.shared.observer.top_keys(index, most))
     }
@@ -600,19 +600,25 @@ impl Limiter {
     ///
     /// There is no rule of this name, or the store does not decide at once, in which case it was not called: use
     /// [`acquire`](Self::acquire).
-    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
+    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, RuleError> {
         let check = self.check(rule, key)?;
+        let would_wait = || {
+            RuleError::general(
+                RuleErrorKind::Store,
+                "this store does not decide at once; use `acquire` and await its answer",
+            )
+        };
         // A store that cannot fail does no I/O, and answers at once.
         if self.shared.store.can_fail() {
-            return Err(TryAcquireError::WouldWait);
+            return Err(would_wait());
         }
         if !self.shared.way.has_waits {
             let decision = self.acquire(&[check]).ready();
-            return decision.ok_or(TryAcquireError::WouldWait);
+            return decision.ok_or_else(would_wait);
         }
         let timer = Timer::start();
         let decision = self.acquire_with_patience(&[check], Duration::ZERO);
-        let decision = decision.ready().ok_or(TryAcquireError::WouldWait)?;
+        let decision = decision.ready().ok_or_else(would_wait)?;
         self.report(&[check], &decision, timer, "");
         Ok(decision)
     }
@@ -843,7 +849,7 @@ impl Limiter {
         &self,
         rule: &str,
         key: &Key,
-    ) -> Result<Step<Result<bool, StoreError>>, UnknownName> {
+    ) -> Result<Step<Result<bool, StoreError>>, RuleError> {
         let check = self.check(rule, key)?;
         Ok(self.reset_all(&[check.with_cost(1)]))
     }

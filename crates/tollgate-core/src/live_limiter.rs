@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use crate::{
     decision::Decision,
-    error::{RuleError, RuleErrorKind, TryAcquireError},
+    error::{RuleError, RuleErrorKind},
     key::Key,
     limiter::Limiter,
     rule::Rule,
@@ -113,7 +113,7 @@ impl LiveLimiter {
     /// # Errors
     ///
     /// As [`Limiter::try_acquire`].
-    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, TryAcquireError> {
+    pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, RuleError> {
         self.shared.current.load().try_acquire(rule, key)
     }
 }

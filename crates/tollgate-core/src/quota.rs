@@ -10,7 +10,7 @@ use std::{
 use crate::calendar::{Calendar, CalendarUnit, Weekday};
 use crate::{
     algorithm_kind::AlgorithmKind,
-    error::QuotaError,
+    error::{RuleError, RuleErrorKind},
     time::{HOUR, MINUTE, SECOND, Tick, micros},
 };
 
@@ -492,8 +492,9 @@ impl Quota {
     /// Says which number cannot be used, and what would be right: a limit, window, burst or capacity of zero; more than
     /// [`MAX_UNITS`]; a window above [`MAX_PERIOD`] or below a microsecond; a burst or sub-buckets on a quota that has none;
     /// numbers that could not be counted exactly.
-    pub fn validate(&self) -> Result<(), QuotaError> {
-        self.validate_numbers().map_err(QuotaError)
+    pub fn validate(&self) -> Result<(), RuleError> {
+        let error = |wrong| RuleError::general(RuleErrorKind::Quota, wrong);
+        self.validate_numbers().map_err(error)
     }
 
     fn validate_numbers(&self) -> Result<(), String> {

@@ -9,7 +9,7 @@ use crate::{
     block::Block,
     check::Check,
     decision::{Decision, Outcome},
-    error::UnknownName,
+    error::RuleError,
     held_slots::HeldSlots,
     hold::{Hold, Settlement},
     journal::DurableRules,
@@ -159,11 +159,11 @@ impl Ticket {
     /// # Errors
     ///
     /// There is no rule of this name.
-    pub fn of_rule(mut self, rule: &str) -> Result<Self, UnknownName> {
+    pub fn of_rule(mut self, rule: &str) -> Result<Self, RuleError> {
         let rules = self.store.rules();
-        let index = rules
-            .position(rule)
-            .ok_or_else(|| UnknownName::new("rule", rule, rules.given().iter().map(Rule::name)))?;
+        let index = rules.position(rule).ok_or_else(|| {
+            RuleError::unknown("rule", rule, rules.given().iter().map(Rule::name))
+        })?;
         let is_other = |hold: &Hold| usize::from(hold.check.rule()) != index;
         self.settle_as(|hold| settlement_to(hold, None).filter(|_| is_other(hold)));
         for hold in self.holds.iter_mut().filter(|hold| is_other(hold)) {

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::{
     check::Check,
-    error::UnknownName,
+    error::RuleError,
     key::Fingerprint,
     rule::{MAX_WAITING, MaxWaiting, Rule},
     sync::{AtomicU64, Mutex, Ordering, lock},
@@ -287,7 +287,7 @@ pub(crate) enum Kind {
     QueueFull(usize),
     LimiterFull(Room),
     TimedOut,
-    Unknown(UnknownName),
+    Unknown(RuleError),
 }
 
 /// The kinds of [`WaitError`].
@@ -314,8 +314,8 @@ impl WaitError {
     }
 }
 
-impl From<UnknownName> for WaitError {
-    fn from(unknown: UnknownName) -> Self {
+impl From<RuleError> for WaitError {
+    fn from(unknown: RuleError) -> Self {
         Self(Kind::Unknown(unknown))
     }
 }

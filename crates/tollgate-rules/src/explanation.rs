@@ -7,7 +7,7 @@ use tollgate::{
     Head, Key, Missing,
     key::{Extracted, KeyBuf, NoKey},
 };
-use tollgate_core::{Quota, Tick, types::UnknownName};
+use tollgate_core::{Quota, RuleError, Tick};
 
 use crate::{
     condition::Subject,
@@ -208,7 +208,7 @@ impl RuleDocument {
     /// There is no such rule, or its keys are not of this form.
     pub fn explain_key(&self, rule: &str, texts: &[&str]) -> Result<Explanation, DocumentError> {
         let Some(index) = self.names().position(|name| name == rule) else {
-            let unknown = UnknownName::new("rule", rule, self.names());
+            let unknown = RuleError::unknown("rule", rule, self.names());
             return Err(DocumentError::of_whole(rule, unknown.to_string()));
         };
         let nodes = texts

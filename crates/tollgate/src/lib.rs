@@ -209,7 +209,7 @@ pub mod error {
 
     pub use tollgate_core::{
         RuleErrorKind,
-        types::{TryAcquireError, WaitError, WaitErrorKind},
+        types::{WaitError, WaitErrorKind},
     };
 }
 

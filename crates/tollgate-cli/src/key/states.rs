@@ -8,10 +8,7 @@ use tollgate::{
     Check, Consistency, Decision, Limiter,
     decision::{Outcome, Retry, Verdict},
 };
-use tollgate_core::{
-    Tick,
-    types::{KeyPrefix, UnknownName},
-};
+use tollgate_core::{RuleError, Tick, types::KeyPrefix};
 use tollgate_ledger::Ledger;
 use tollgate_redis::{Partition, RedisStore};
 use tollgate_rules::{
@@ -166,7 +163,7 @@ fn known_rules(document: &RuleDocument, only: &[String]) -> Result<(), Failure> 
     match only.iter().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
-            let unknown = UnknownName::new("rule", name, document.names());
+            let unknown = RuleError::unknown("rule", name, document.names());
             Err(Failure::usage(format!("--rule: {unknown}")))
         }
     }

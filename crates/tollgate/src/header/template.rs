@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{RuleError, RuleSet, Tick, types::UnknownName};
+use tollgate_core::{RuleError, RuleSet, Tick};
 
 use crate::{
-    diagnostics::wrong_setting,
     header::times::{epoch_seconds, whole_seconds},
     json_text::push_text,
 };
@@ -49,8 +48,7 @@ impl Template {
                 continue;
             }
             let Some(place) = NAMES.iter().position(|known| *known == name) else {
-                let unknown = UnknownName::new("variable", name, NAMES);
-                return Err(wrong_setting(unknown.to_string()));
+                return Err(RuleError::unknown("variable", name, NAMES));
             };
             parts.push((text[begin..open].into(), place));
             from += name.len() + 1;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::Extensions;
-use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind, observe, types::UnknownName};
+use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind, observe};
 
 use crate::diagnostics;
 #[cfg(feature = "metrics")]
@@ -195,7 +195,7 @@ impl Observer {
             let plan: String = plan.chars().take(LONGEST_NAME).collect();
             diagnostics::warn(&format!(
                 "rule {name:?}: {}; the request counts against the rule's own quota, as with None",
-                UnknownName::new("plan", &plan, rule.plan_names())
+                RuleError::unknown("plan", &plan, rule.plan_names())
             ));
         }
     }
@@ -237,7 +237,7 @@ impl Observer {
     }
 
     /// A handler checks a rule that its layer does not have.
-    pub(crate) fn wrong_name(&self, unknown: &UnknownName) {
+    pub(crate) fn wrong_name(&self, unknown: &RuleError) {
         if self.of_layer.is_first(WRONG_NAME) {
             diagnostics::error(&unknown.to_string());
         }

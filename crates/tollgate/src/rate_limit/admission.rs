@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request};
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleSet, Ticket, Verdict, observe::Timer,
-    store::Checks, types::UnknownName,
+    AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleError, RuleSet, Ticket, Verdict,
+    observe::Timer, store::Checks,
 };
 
 use crate::{
@@ -261,7 +261,7 @@ impl Admission {
         let config = &*shared.config;
         let Some((number, rule)) = config.rules.for_handlers(name) else {
             let unknown =
-                UnknownName::new("rule for handlers", name, config.rules.names_for_handlers());
+                RuleError::unknown("rule for handlers", name, config.rules.names_for_handlers());
             config.rules.observer.wrong_name(&unknown);
             return Err(Denied::misconfigured());
         };

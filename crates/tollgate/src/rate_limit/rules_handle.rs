@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tollgate_core::{
-    Limiter, Quota, RuleError, RuleErrorKind,
-    types::{RuleChange, UnknownName},
-};
+use tollgate_core::{Limiter, Quota, RuleError, RuleErrorKind, types::RuleChange};
 
 use crate::{
     diagnostics::wrong_setting,
@@ -130,8 +127,7 @@ impl RulesHandle {
             let found = rules.iter().find(|it| it.settings().rule.name() == of);
             let found = found.ok_or_else(|| {
                 let names = rules.iter().map(|it| it.settings().rule.name());
-                let unknown = UnknownName::new("rule", &of, names);
-                wrong_setting(unknown.to_string())
+                RuleError::unknown("rule", &of, names)
             })?;
             if found.settings().key.is_none() {
                 return Err(RuleError::new(

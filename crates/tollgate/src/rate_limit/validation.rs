@@ -1,7 +1,7 @@
 //! Settings that cannot work: what is wrong with them, and what would be right.
 
 use http::StatusCode;
-use tollgate_core::{MINUTE, Rule, RuleError, RuleErrorKind as K, types::UnknownName};
+use tollgate_core::{MINUTE, Rule, RuleError, RuleErrorKind as K};
 
 use crate::{
     diagnostics::wrong_setting,
@@ -49,7 +49,7 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
     }
     for (_, plan) in &*request_rule.plans_by_key {
         if rule.plan_number(plan).is_none() {
-            let unknown = UnknownName::new("plan", plan, rule.plan_names());
+            let unknown = RuleError::unknown("plan", plan, rule.plan_names());
             return wrong(K::Plan, format!("plan_for_key: {unknown}"));
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
     }
     for (threshold, _) in &request_rule.challenges {
         if !rule.threshold_names().any(|name| name == &**threshold) {
-            let unknown = UnknownName::new("threshold", threshold, rule.threshold_names());
+            let unknown = RuleError::unknown("threshold", threshold, rule.threshold_names());
             return wrong(K::Plan, format!("challenge: {unknown}"));
         }
     }
