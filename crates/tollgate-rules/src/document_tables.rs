@@ -107,18 +107,20 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
     let capacity = fields.read("capacity", |node| capacity_of(reader, node));
     let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
     let retry_after = fields.duration("retry_after");
-    let priority = fields.header("priority_header", "x-priority");
+    let header = |name| fields.header(name, "x-priority");
+    let (priority, request_id) = (header("priority_header"), header("request_id_header"));
     let trusted: Option<Vec<&str>> = fields.read("trusted", |node| {
         let networks = reader.list_or_one(node).iter();
         let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
         networks.collect()
     });
     let capacity = capacity.filter(|_| reader.problems.len() == before)?;
-    if trusted.is_none() && priority.is_some() {
+    let has_header = priority.is_some() || request_id.is_some();
+    if trusted.is_none() && has_header {
         let message = "any client may write a header; add «trusted = [\"10.0.0.0/8\"]» with the networks of your gateways";
         return reader.refuse(&node.span, message);
     }
-    if trusted.is_some() && priority.is_none() {
+    if trusted.is_some() && !has_header {
         let message = "nothing is read from peers that are trusted; add «priority_header = \"x-priority\"», or remove trusted";
         return reader.refuse(&node.span, message);
     }
@@ -130,8 +132,12 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
         if let Some(least) = retry_after {
             layer = layer.retry_after(least);
         }
-        if let Some((trusted, name)) = trusted.zip(priority) {
-            layer = layer.priority_header(name.as_str(), trusted)?;
+        let trusted = trusted.unwrap_or_default();
+        if let Some(name) = priority {
+            layer = layer.priority_header(name.as_str(), &trusted)?;
+        }
+        if let Some(name) = request_id {
+            layer = layer.request_id_header(name.as_str(), &trusted)?;
         }
         Ok(layer)
     };
@@ -143,7 +149,7 @@ fn or_refuse<T>(reader: Reader<'_>, node: &Node, made: Result<T, RuleError>) -> 
         .ok()
 }
 
-/// `"adaptive"`, a number of requests in flight, or `{ least = 8, most = 500 }`.
+/// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
 fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<Capacity> {
     const MOST: u64 = 1_000_000;
     let made = match &node.value {
@@ -154,8 +160,22 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<Capacity> {
         Value::Table(_) => {
             let fields = reader.fields(node, "a capacity", "shed_capacity")?;
             let bound = |name| fields.number(name, "requests in flight", 1, MOST);
-            // At most a million.
-            Capacity::adaptive_within(bound("least")? as usize, bound("most")? as usize)
+            match (
+                bound("least"),
+                bound("most"),
+                fields.duration("worker_delay"),
+            ) {
+                // At most a million.
+                (Some(least), Some(most), None) => {
+                    Capacity::adaptive_within(least as usize, most as usize)
+                }
+                (None, None, Some(full)) => Capacity::worker_delay(full),
+                _ => {
+                    let message = "a capacity is worker_delay, or both least and most; write «{ least = 8, most = 500 }» or \
+                                   «{ worker_delay = \"50ms\" }»";
+                    return reader.refuse(&node.span, message);
+                }
+            }
         }
         _ => Capacity::in_flight(reader.number(node, "requests in flight", 1, MOST)? as usize),
     };

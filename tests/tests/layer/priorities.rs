@@ -229,6 +229,29 @@ async fn a_class_in_a_header_is_read_from_trusted_peers_only() {
 }
 
 #[tokio::test]
+async fn a_retry_gets_the_answer_of_the_first_attempt() {
+    let layer = shed(100).request_id_header("x-request-id", ["10.0.0.1"]);
+    let app = behind(layer.expect("settings"));
+    let _busy = busy(&app, 85).await;
+    let attempt = async |id: u32| {
+        let peer = PeerAddr("10.0.0.1:1000".parse().expect("an address"));
+        let request = request_for("/p3")
+            .extension(peer)
+            .header("x-request-id", id);
+        status(&app, request).await
+    };
+    let mut answers = [0, 0];
+    for id in 0..60 {
+        let first = attempt(id).await;
+        answers[usize::from(first == 200)] += 1;
+        for _ in 0..3 {
+            assert_eq!(attempt(id).await, first);
+        }
+    }
+    assert!(answers[0] > 10 && answers[1] > 10, "{answers:?}");
+}
+
+#[tokio::test]
 async fn a_route_has_a_class_of_its_own_and_new_settings_are_for_all() {
     let layer = ShedLayer::new(Capacity::in_flight(1).expect("a capacity"));
     let app = Router::new()
@@ -245,8 +268,8 @@ async fn a_route_has_a_class_of_its_own_and_new_settings_are_for_all() {
     assert_eq!(layer.requests_in_flight(), 1);
 }
 
-#[tokio::test]
-async fn a_share_of_your_own_is_a_capacity() {
+#[tokio::test(start_paused = true)]
+async fn a_share_of_your_own_and_slots_are_capacities() {
     let app = behind(ShedLayer::new(Capacity::measured(|| 1.5)).priority(|_| Priority::P1));
     assert_eq!(status(&app, request_for("/")).await, 503);
     let app = behind(ShedLayer::new(Capacity::measured(|| f64::NAN)).priority(|_| Priority::P3));
@@ -255,6 +278,28 @@ async fn a_share_of_your_own_is_a_capacity() {
     let app =
         behind(ShedLayer::new(Capacity::measured(|| f64::INFINITY)).priority(|_| Priority::P0));
     assert_eq!(status(&app, request_for("/")).await, 200);
+
+    let rule = tollgate::Rule::new("exports", tollgate::Quota::concurrent(2));
+    let limiter =
+        tollgate::Limiter::new(tollgate::MemoryStore::new(), [rule]).expect("a valid rule");
+    let key = tollgate::Key::of("all");
+    let capacity = Capacity::slots(limiter.clone(), "exports", &key).expect("it has the rule");
+    let app = behind(ShedLayer::new(capacity).priority(|_| Priority::P1));
+    assert_eq!(status(&app, request_for("/")).await, 200);
+    let taken = [
+        limiter.try_acquire("exports", &key),
+        limiter.try_acquire("exports", &key),
+    ];
+    assert_eq!(status(&app, request_for("/")).await, 200);
+    tokio::time::advance(SECOND).await;
+    assert_eq!(status(&app, request_for("/")).await, 503);
+    drop(taken);
+    assert!(Capacity::slots(limiter, "imports", &key).is_err());
+    let rate = tollgate::Rule::new("rate", tollgate::Quota::per_second(9));
+    let limiter =
+        tollgate::Limiter::new(tollgate::MemoryStore::new(), [rate]).expect("a valid rule");
+    let error = Capacity::slots(limiter, "rate", &key).expect_err("no slots");
+    assert!(error.to_string().contains("Quota::concurrent"), "{error}");
 }
 
 #[test]

@@ -1,10 +1,21 @@
 //! How much of the capacity is in use.
 
-use std::sync::Arc;
+use std::{
+    future::pending,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use tollgate_core::RuleError;
+use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
+use tollgate_core::{AlgorithmKind, Check, Decision, Key, Limiter, RuleError, Step};
 
-use crate::{diagnostics::wrong_setting, shed::adaptive::AdaptiveLimit};
+use crate::{diagnostics::wrong_setting, key::look_ups::with_timer, shed::adaptive::AdaptiveLimit};
+
+/// How long the share of slots in use is believed, and how long a store may take to tell it before another request asks.
+const SLOTS_ARE_READ_EACH: Duration = Duration::from_millis(50);
 
 /// What a service can take, and how much of it is in use.
 ///
@@ -12,7 +23,9 @@ use crate::{diagnostics::wrong_setting, shed::adaptive::AdaptiveLimit};
 /// | --- | --- | --- |
 /// | [`adaptive`](Self::adaptive) | requests in flight, against a number that is found from latency | a start: nothing to configure |
 /// | [`in_flight`](Self::in_flight) | requests in flight, against your number | a service whose limit is known, from a load test |
-/// | [`measured`](Self::measured) | what your function says | processor time, the delay of tokio's workers, the depth of a queue |
+/// | [`worker_delay`](Self::worker_delay) | the time until a ready task is polled | handlers that compute |
+/// | [`slots`](Self::slots) | the slots of a rule that are taken | a limit that several processes share |
+/// | [`measured`](Self::measured) | what your function says | processor time, the depth of a queue |
 ///
 /// A request is in flight from its arrival until its response body has ended or is dropped.
 #[derive(Clone)]
@@ -68,6 +81,51 @@ impl Capacity {
         )))))
     }
 
+    /// The time until a task that is ready is polled by tokio's workers: `full` and more is all of the capacity.
+    ///
+    /// A task of the layer measures it each 10 ms, from the first request on, and ends with the layer. It needs a tokio runtime with its
+    /// timer; without one nothing is shed.
+    ///
+    /// # Errors
+    ///
+    /// Less than a millisecond, which timers do not measure.
+    pub fn worker_delay(full: Duration) -> Result<Self, RuleError> {
+        if full < Duration::from_millis(1) {
+            return Err(wrong_setting(format!(
+                "a delay of {full:?} is less than timers can tell: take at least 1 ms, such as 50 ms"
+            )));
+        }
+        let delay = Arc::new(WorkerDelay::default());
+        Ok(Self::measured(move || {
+            delay.get().as_secs_f64() / full.as_secs_f64()
+        }))
+    }
+
+    /// The share of a key's slots that is in use under a rule of [`Quota::concurrent`](tollgate_core::Quota::concurrent), by this limiter.
+    ///
+    /// A request reads the last known number and waits for nothing. At most each 50 ms one request asks for the next; through Redis
+    /// that needs a tokio runtime. While the store does not answer, the last number stands.
+    ///
+    /// # Errors
+    ///
+    /// A rule that the limiter does not have, or that is not about slots.
+    pub fn slots(limiter: Limiter, rule: &str, key: &Key) -> Result<Self, RuleError> {
+        let check = limiter.check(rule, key)?.with_cost(0);
+        let quota = limiter.rules().rules()[usize::from(check.rule())].quota();
+        if quota.algorithm() != AlgorithmKind::Concurrent {
+            return Err(wrong_setting(format!(
+                "rule {rule:?} is {quota}, whose use says nothing of what runs now: name a rule of slots, as Quota::concurrent(100)"
+            )));
+        }
+        let slots = Arc::new(SlotsInUse {
+            limiter,
+            check,
+            asked_at: Mutex::new(None),
+            share: AtomicU64::new(0),
+        });
+        Ok(Self::measured(move || slots.share()))
+    }
+
     /// A share that you measure: 0 is idle, 1 and more is full. Called for each request, so it should read a number and not make
     /// one. Not a number is 0.
     pub fn measured(share: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
@@ -85,3 +143,122 @@ impl Capacity {
 }
 
 tollgate_core::debug_fields!(Capacity, it => limit: it.limit());
+
+/// The last known share of the slots of one key.
+struct SlotsInUse {
+    limiter: Limiter,
+    check: Check,
+    asked_at: Mutex<Option<Instant>>,
+    /// The bits of an `f64`.
+    share: AtomicU64,
+}
+
+impl SlotsInUse {
+    fn share(self: &Arc<Self>) -> f64 {
+        if let Ok(mut asked_at) = self.asked_at.try_lock()
+            && asked_at.is_none_or(|at| at.elapsed() >= SLOTS_ARE_READ_EACH)
+        {
+            *asked_at = Some(Instant::now());
+            drop(asked_at);
+            self.ask();
+        }
+        f64::from_bits(self.share.load(Ordering::Relaxed))
+    }
+
+    fn ask(self: &Arc<Self>) {
+        match self.limiter.peek(&[self.check]) {
+            Step::Ready(decision) => self.answered(&decision),
+            Step::Wait(decision) => {
+                let slots = Arc::clone(self);
+                if let Ok(runtime) = Handle::try_current() {
+                    drop(runtime.spawn(async move { slots.answered(&decision.await) }));
+                }
+            }
+        }
+    }
+
+    fn answered(&self, decision: &Decision) {
+        let verdict = decision.verdicts().first();
+        if let Some(verdict) = verdict.filter(|it| it.knows_remaining()) {
+            let rule = &self.limiter.rules().rules()[verdict.rule()];
+            let limit = rule.quota_of(verdict.plan()).limit();
+            let used = limit.saturating_sub(verdict.remaining());
+            let share = used as f64 / limit.max(1) as f64;
+            self.share.store(share.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// How often it is measured. A timer of tokio is late by up to a millisecond by itself.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The delay, measured by a task that ends with this value.
+#[derive(Debug, Default)]
+struct WorkerDelay {
+    /// In microseconds: a mean that gives the newest measurement a quarter.
+    micros: AtomicU64,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+impl WorkerDelay {
+    fn get(self: &Arc<Self>) -> Duration {
+        // Its runtime may have ended. Without one, nothing is measured.
+        if let Ok(mut task) = self.task.try_lock()
+            && task.as_ref().is_none_or(AbortHandle::is_finished)
+        {
+            self.micros.store(0, Ordering::Relaxed);
+            let measuring = |runtime: Handle| runtime.spawn(measure(Arc::downgrade(self)));
+            *task = Handle::try_current()
+                .ok()
+                .map(|runtime| measuring(runtime).abort_handle());
+        }
+        Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for WorkerDelay {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+async fn measure(delay: Weak<WorkerDelay>) {
+    if with_timer(|| tokio::time::sleep(INTERVAL)).is_err() {
+        // A task that has ended would be started again by each request.
+        pending::<()>().await;
+    }
+    loop {
+        let due = Instant::now() + INTERVAL;
+        tokio::time::sleep_until(due).await;
+        let late = due.elapsed().saturating_sub(Duration::from_millis(1));
+        let Some(delay) = delay.upgrade() else { return };
+        let late = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+        let before = delay.micros.load(Ordering::Relaxed);
+        delay
+            .micros
+            .store(before - before / 4 + late / 4, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{runtime::Builder, task::yield_now};
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_without_a_timer_is_asked_once_and_sheds_nothing() {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let delay = Arc::new(WorkerDelay::default());
+        runtime.block_on(async {
+            assert_eq!(delay.get(), Duration::ZERO);
+            yield_now().await;
+            yield_now().await;
+        });
+        let task = delay.task.lock().expect("no panic");
+        assert!(task.as_ref().is_some_and(|task| !task.is_finished()));
+    }
+}

@@ -73,6 +73,22 @@ impl ShedLayer {
         Ok(self.with(|shedder| shedder.trusted_field = Some(field)))
     }
 
+    /// Reads an id that the retries of a request keep from this header field of requests from these peers, as
+    /// [`priority_header`](Self::priority_header) reads the class. A retry within the minute gets the answer of the first attempt
+    /// while the load is the same, so that retries do not raise the share of requests that get through.
+    ///
+    /// # Errors
+    ///
+    /// As [`priority_header`](Self::priority_header).
+    pub fn request_id_header<N: ToString>(
+        self,
+        name: &str,
+        peers: impl IntoIterator<Item = N>,
+    ) -> Result<Self, RuleError> {
+        let field = TrustedField::new(name, peers)?;
+        Ok(self.with(|shedder| shedder.request_id = Some(field)))
+    }
+
     /// The same layer for a route whose requests all have this class: it shares capacity and settings.
     ///
     /// ```

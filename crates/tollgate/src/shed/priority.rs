@@ -59,7 +59,7 @@ impl Priority {
     }
 }
 
-/// The field in which peers in some networks, gateways and services of your own, say the class of a request.
+/// A field that only peers in some networks may set: gateways and services of your own.
 #[derive(Clone, Debug)]
 pub(super) struct TrustedField {
     name: HeaderName,
@@ -82,7 +82,7 @@ impl TrustedField {
         }
         let wrong = match peers.everybody() {
             Some(everybody) => {
-                format!("{everybody} is every client: each could choose its own class")
+                format!("{everybody} is every client: each could choose its own answer")
             }
             None if peers.is_empty() => {
                 "no peer is trusted, so the field would never be read".to_owned()
@@ -102,5 +102,11 @@ impl TrustedField {
             None => Priority::of_value(value.as_bytes()),
             Some(_) => Priority::P3,
         })
+    }
+
+    /// The value that a trusted peer has given.
+    pub(super) fn value<'a>(&self, head: &Head<'a>) -> Option<&'a [u8]> {
+        let value = head.headers.get(&self.name)?;
+        self.peers.trust(peer(head)).then(|| value.as_bytes())
     }
 }

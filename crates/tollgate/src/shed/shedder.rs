@@ -24,6 +24,7 @@ use crate::{
 
 /// How long the pressure takes to fall from full to nothing.
 const FALL: f64 = 2_000_000.0;
+const MINUTE: Tick = 60_000_000;
 
 /// The settings of a layer, its signal, and what it has seen of late.
 #[derive(Clone)]
@@ -33,6 +34,7 @@ pub(super) struct Shedder {
     pub(super) thresholds: [f64; 4],
     pub(super) priority: Arc<dyn Fn(&Head<'_>) -> Priority + Send + Sync>,
     pub(super) trusted_field: Option<TrustedField>,
+    pub(super) request_id: Option<TrustedField>,
     pub(super) retry_after: Duration,
     pub(super) protocol: Protocol,
     pub(super) clock: Clock,
@@ -66,6 +68,7 @@ impl Shedder {
             thresholds: [f64::INFINITY, 0.9, 0.8, 0.7],
             priority: Arc::new(Priority::by_method),
             trusted_field: None,
+            request_id: None,
             retry_after: Duration::from_secs(2),
             protocol: Protocol::Auto,
             clock: Clock::system(),
@@ -95,10 +98,7 @@ impl Shedder {
                 let now = self.clock.now();
                 // What decides says nothing of the jitter: those that are shed have small draws.
                 // Once: one that another overtakes has no second chance to be shed.
-                let hash = *drawn.get_or_insert_with(|| {
-                    self.secret
-                        .hash_one(self.draws.fetch_add(1, Ordering::Relaxed))
-                });
+                let hash = *drawn.get_or_insert_with(|| self.draw(head, now));
                 let [draw, jitter] = [hash >> 32, hash & u64::from(u32::MAX)]
                     .map(|bits| bits as f64 / 2_f64.powi(32));
                 if self.is_shed(priority, load, draw, now) {
@@ -144,6 +144,16 @@ impl Shedder {
         let pressure = self.pressure.raise(load, now);
         let threshold = self.thresholds[priority as usize];
         load >= 1.0 || draw < (pressure - threshold) / (1.0 - threshold)
+    }
+
+    /// At random. The same for the retries of a request within a minute, where a trusted peer has given its id.
+    fn draw(&self, head: &Head<'_>, now: Tick) -> u64 {
+        match self.request_id.as_ref().and_then(|it| it.value(head)) {
+            Some(id) => self.secret.hash_one((now / MINUTE, id)),
+            None => self
+                .secret
+                .hash_one(self.draws.fetch_add(1, Ordering::Relaxed)),
+        }
     }
 }
 
