@@ -191,7 +191,8 @@ async fn a_handlers_ticket_has_a_cost_and_is_settled_to_what_was_used() {
     let handler = |admission: Admission, body: String| async move {
         let key = Key::of("ann");
         if body == "words" {
-            return admission.acquire_cost("words", 20, &key).await.map(|_| ());
+            let words = admission.acquire_cost_ticket("words", 20, &key);
+            return words.await.map(drop);
         }
         let max_tokens = body.parse().expect("a number");
         let ticket = admission

@@ -42,9 +42,7 @@ const FEW_RULES: usize = 16;
 
 impl Named {
     pub(super) fn new(rules: &RuleSet) -> Self {
-        let policies = PerQuota::new(rules, |rule, quota| {
-            HeaderValue::from_str(&policy(rule, quota)?).ok()
-        });
+        let policies = PerQuota::new(rules);
         let mut usual: Box<[usize]> = (0..rules.rules().len())
             .filter(|rule| rules.enforces(*rule) && rules.rules()[*rule].quota().has_state())
             .collect();
@@ -52,11 +50,10 @@ impl Named {
             usual = Box::default();
         }
         let mut joined = Line::new();
-        for policy in usual
-            .iter()
-            .filter_map(|rule| policies.find(*rule, 0)?.as_ref())
-        {
-            push_policy(&mut joined, policy.as_bytes());
+        for rule in &usual {
+            if let Some(Some(policy)) = policies.find_or_make(rules, *rule, 0, policy) {
+                push_policy(&mut joined, policy);
+            }
         }
         let usual_policies = field_value(&joined);
         let prefix = |rule: &Rule| {
@@ -168,17 +165,19 @@ impl Parts {
     ) -> Option<HeaderValue> {
         let mut line = Line::new();
         for status in statuses {
-            match self.policies.find(status.rule, status.plan) {
-                Some(Some(policy)) => push_policy(&mut line, policy.as_bytes()),
-                Some(None) => {}
+            let (rule, plan) = (status.rule, status.plan);
+            let brought;
+            let policy = match self.policies.find_or_make(rules, rule, plan, policy) {
+                Some(policy) => policy.as_ref(),
                 // The request has brought its quota along.
                 None => {
-                    let rule = rules.rules().get(status.rule);
-                    let policy = rule.and_then(|rule| policy(rule, &rule.quota_under(status.plan)));
-                    if let Some(policy) = policy {
-                        push_policy(&mut line, policy.as_bytes());
-                    }
+                    let rule = rules.rules().get(rule);
+                    brought = rule.and_then(|rule| policy(rule, &rule.quota_under(plan)));
+                    brought.as_ref()
                 }
+            };
+            if let Some(policy) = policy {
+                push_policy(&mut line, policy);
             }
         }
         field_value(&line)
@@ -186,7 +185,7 @@ impl Parts {
 }
 
 /// The policy of one quota; `None` if its name is not a valid string.
-fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
+fn policy(rule: &Rule, quota: &Quota) -> Option<HeaderValue> {
     let mut line = Line::new();
     line.push(string(rule.name())?.as_bytes());
     line.push(b";q=");
@@ -205,10 +204,10 @@ fn policy(rule: &Rule, quota: &Quota) -> Option<String> {
         line.push(b";w=");
         push_integer(&mut line, whole_seconds(quota.window()));
     }
-    String::from_utf8(line.to_vec()).ok()
+    field_value(&line)
 }
 
-fn push_policy(line: &mut Line, policy: &[u8]) {
+fn push_policy(line: &mut Line, policy: &HeaderValue) {
     separate(line);
-    line.push(policy);
+    line.push(policy.as_bytes());
 }

@@ -85,29 +85,14 @@ impl InnerQuota {
     }
 }
 
-/// A value for each quota of a rule set: by rule, then by plan.
+/// A value for each quota of a rule set, by rule, then by plan: made when it is first asked for, since few rules of thousands deny.
 #[derive(Debug)]
-pub(crate) struct PerQuota<T>(Box<[Box<[T]>]>);
+pub(crate) struct PerQuota<T>(Box<[Box<[OnceLock<T>]>]>);
 
 impl<T> PerQuota<T> {
-    pub(crate) fn new(rules: &RuleSet, make: impl Fn(&Rule, &Quota) -> T) -> Self {
-        let of_rule = |rule: &Rule| {
-            let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
-            quotas.map(|quota| make(rule, quota)).collect()
-        };
+    pub(crate) fn new(rules: &RuleSet) -> Self {
+        let of_rule = |rule: &Rule| (0..rule.quotas()).map(|_| OnceLock::new()).collect();
         Self(rules.rules().iter().map(of_rule).collect())
-    }
-
-    /// The value of this rule's plan; `None` if a request has brought its quota along.
-    pub(crate) fn find(&self, rule: usize, plan: usize) -> Option<&T> {
-        self.0.get(rule)?.get(plan)
-    }
-}
-
-impl<T> PerQuota<OnceLock<T>> {
-    /// Values that are made when they are first asked for: few rules of thousands deny.
-    pub(crate) fn on_demand(rules: &RuleSet) -> Self {
-        Self::new(rules, |_, _| OnceLock::new())
     }
 
     /// The value of this rule's plan, of the rules that these were made for; `None` if a request has brought its quota along.
@@ -118,7 +103,7 @@ impl<T> PerQuota<OnceLock<T>> {
         plan: usize,
         make: impl FnOnce(&Rule, &Quota) -> T,
     ) -> Option<&T> {
-        let value = self.find(rule, plan)?;
+        let value = self.0.get(rule)?.get(plan)?;
         let rule = rules.rules().get(rule)?;
         Some(value.get_or_init(|| make(rule, rule.quota_of(plan))))
     }

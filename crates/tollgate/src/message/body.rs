@@ -188,14 +188,7 @@ impl<B: Default> Default for MessageBody<B> {
 
 impl<B> fmt::Debug for MessageBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.counter.as_ref().map(|counter| match counter.state {
-            State::Counting => "counting",
-            State::Waiting(_) => "waiting",
-            State::Ended => "ended",
-        });
-        f.debug_struct("MessageBody")
-            .field("state", &state.unwrap_or("unlimited"))
-            .finish_non_exhaustive()
+        f.debug_struct("MessageBody").finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,7 @@ use tollgate_core::{Decision, Key, Reason, store::Checks};
 
 use crate::{
     head::Head,
-    message::error::{MessageLimitError, MessageLimitErrorKind},
+    message::error::MessageLimitError,
     rate_limit::{
         config::Config,
         deny::{denial, response},
@@ -65,12 +65,8 @@ impl Call {
             &decision,
             &self.found,
         );
-        let kind = match decision.reason() {
-            Some(Reason::StoreFailed) | None => MessageLimitErrorKind::StoreFailed,
-            Some(Reason::Blocked) => MessageLimitErrorKind::Blocked,
-            Some(_) => MessageLimitErrorKind::Exceeded,
-        };
-        let error = MessageLimitError::new(kind, decision.retry_after());
+        let reason = decision.reason().unwrap_or(Reason::StoreFailed);
+        let error = MessageLimitError::new(reason, decision.retry_after());
         #[cfg(feature = "tonic")]
         let error = error.with_status(tonic::Status::from_header_map(&self.trailers(&decision)));
         let before = std::mem::replace(&mut *self.end(), End::Denied(Arc::new(decision)));

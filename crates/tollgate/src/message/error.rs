@@ -2,33 +2,23 @@
 
 use std::{error::Error, fmt, time::Duration};
 
+use tollgate_core::Reason;
+
 /// The error that a handler gets in place of the next message of a stream that exceeds a limit.
 ///
 /// The client gets the denial whatever the handler does with the error. With the feature `tonic` the error's source is the
 /// [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) that the client gets, and tonic passes that to handlers.
 pub struct MessageLimitError {
-    kind: MessageLimitErrorKind,
+    reason: Reason,
     retry_after: Option<Duration>,
     #[cfg(feature = "tonic")]
     status: Option<Box<tonic::Status>>,
 }
 
-/// The kinds of [`MessageLimitError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MessageLimitErrorKind {
-    /// The messages exceed a limit, and did not get through the queue in time.
-    Exceeded,
-    /// A rule [blocks](crate::decision::Reason::Blocked) the client.
-    Blocked,
-    /// The store failed, and a rule has [`OnStoreError::Deny`](crate::OnStoreError::Deny).
-    StoreFailed,
-}
-
 impl MessageLimitError {
-    pub(super) fn new(kind: MessageLimitErrorKind, retry_after: Option<Duration>) -> Self {
+    pub(super) fn new(reason: Reason, retry_after: Option<Duration>) -> Self {
         Self {
-            kind,
+            reason,
             retry_after,
             #[cfg(feature = "tonic")]
             status: None,
@@ -42,10 +32,10 @@ impl MessageLimitError {
         self
     }
 
-    /// What went wrong.
+    /// Why the stream was cut off.
     #[must_use]
-    pub fn kind(&self) -> MessageLimitErrorKind {
-        self.kind
+    pub fn reason(&self) -> Reason {
+        self.reason
     }
 
     /// When the next message would pass; `None` if a wait does not help, or is not known.
@@ -57,10 +47,10 @@ impl MessageLimitError {
 
 impl fmt::Display for MessageLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            MessageLimitErrorKind::Exceeded => "the stream has more messages than the limit allows",
-            MessageLimitErrorKind::Blocked => "the client is blocked",
-            MessageLimitErrorKind::StoreFailed => "the store of the limit on messages failed",
+        f.write_str(match self.reason {
+            Reason::Blocked => "the client is blocked",
+            Reason::StoreFailed => "the store of the limit on messages failed",
+            _ => "the stream has more messages than the limit allows",
         })
     }
 }

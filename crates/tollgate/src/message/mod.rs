@@ -140,8 +140,5 @@ mod layer;
 mod service;
 
 pub use self::{
-    body::MessageBody,
-    error::{MessageLimitError, MessageLimitErrorKind},
-    layer::MessageLimitLayer,
-    service::MessageLimit,
+    body::MessageBody, error::MessageLimitError, layer::MessageLimitLayer, service::MessageLimit,
 };

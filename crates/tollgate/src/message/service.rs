@@ -81,9 +81,9 @@ where
         } else {
             match config.settings.protocol.of(&head) {
                 WireProtocol::Http => Ok(None),
-                WireProtocol::GrpcWeb { .. } => {
+                protocol @ WireProtocol::GrpcWeb { .. } => {
                     config.rules.observer.untranslated_grpc_web();
-                    Err(grpc_web_is_not_translated(&head))
+                    Err(grpc_web_is_not_translated(&head, protocol))
                 }
                 WireProtocol::Grpc => (config.rules.collect(&head, false, &mut checks))
                     .map_err(|refusal| reject(config, &head, &refusal)),

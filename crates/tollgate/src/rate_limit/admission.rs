@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request};
 use tollgate_core::{
-    AlgorithmKind, Check, Decision, Key, Outcome, Rule, RuleError, RuleSet, Ticket, Verdict,
-    observe::Timer, store::Checks,
+    Check, Decision, Key, Outcome, Rule, RuleError, RuleSet, Ticket, Verdict, observe::Timer,
+    store::Checks,
 };
 
 use crate::{
@@ -72,21 +72,10 @@ impl<'a> RuleVerdict<'a> {
         self.rule.plan_name(self.verdict.plan())
     }
 
-    /// The algorithm.
-    #[must_use]
-    pub fn algorithm(&self) -> AlgorithmKind {
-        self.rule.quota_under(self.verdict.plan()).algorithm()
-    }
-
     /// The limit in units.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.rule.quota_under(self.verdict.plan()).limit()
-    }
-
-    /// The rule.
-    pub fn rule(&self) -> &'a Rule {
-        self.rule
     }
 }
 
@@ -184,17 +173,6 @@ impl Admission {
         Ok(decision)
     }
 
-    /// [`acquire`](Self::acquire) at another cost in units. Its denial counts "units", unless the rule
-    /// [names them](crate::Rule::unit).
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_cost(&self, rule: &str, cost: u64, key: &Key) -> Result<Decision, Denied> {
-        let (_, decision) = self.check(rule, Some(cost), key).await?;
-        Ok(decision)
-    }
-
     /// As [`acquire`](Self::acquire), but returns a ticket that can refund the units. It also holds the slots of a rule with
     /// [slots](crate::Quota::concurrent): they are free once it is settled, cancelled or dropped.
     ///
@@ -214,7 +192,8 @@ impl Admission {
         Ok(limiter.ticket(&[check], &decision))
     }
 
-    /// [`acquire_ticket`](Self::acquire_ticket) at another cost in units: reserve what the body asks for, and settle what it took.
+    /// [`acquire_ticket`](Self::acquire_ticket) at another cost in units: reserve what the body asks for, and settle what it took. Its
+    /// denial counts "units", unless the rule [names them](crate::Rule::unit).
     ///
     /// ```
     /// # #[cfg(not(feature = "axum"))] fn main() {}

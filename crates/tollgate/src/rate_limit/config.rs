@@ -70,7 +70,7 @@ impl Config {
                 settings.denied_status,
             )),
             attach_decision,
-            has_entries: attach_decision || rules.counts_settled || rules.has_challenges(),
+            has_entries: attach_decision || rules.counts_settled || rules.has_challenges,
             shows_quota,
             acts_on_responses: shows_quota
                 || attach_decision

@@ -135,18 +135,12 @@ impl Inspection {
         let policies = settings.policies.as_ref();
         let policy = policies.map_or(CheckPolicy::default(), |policies| policies.of(head));
         let mut key = KeyBuf::new();
-        let missing = match extractor.extract(head, &mut key) {
-            Extracted::Key => None,
-            Extracted::Nothing(why) => Some(why),
-            Extracted::Later(answer) => match answer.await {
-                Ok(found) => {
-                    key = found;
-                    None
-                }
-                Err(why) => Some(why),
-            },
+        let extracted = match extractor.extract(head, &mut key) {
+            Extracted::Key => Ok(()),
+            Extracted::Nothing(why) => Err(why),
+            Extracted::Later(answer) => answer.await.map(|found| key = found),
         };
-        if let Some(why) = missing {
+        if let Err(why) = extracted {
             match self.rules.without_key(number, &why, policy) {
                 _ if limit.is_none() => return RuleEffect::Unlimited,
                 WithoutKey::Skip => return RuleEffect::SkipsMissingKey,

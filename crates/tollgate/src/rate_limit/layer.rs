@@ -94,12 +94,7 @@ impl RateLimitLayer {
     /// ```
     pub fn key_of<'a>(&self, rule: &str, head: impl Into<Head<'a>>) -> Option<Key> {
         let mut key = KeyBuf::new();
-        let config = self.config.load();
-        match config
-            .rules
-            .extractor(rule)?
-            .extract(&head.into(), &mut key)
-        {
+        match self.extract(rule, &head.into(), &mut key)? {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) | Extracted::Later(_) => None,
         }
@@ -131,18 +126,17 @@ impl RateLimitLayer {
     /// ```
     pub async fn look_up_key_of<'a>(&self, rule: &str, head: impl Into<Head<'a>>) -> Option<Key> {
         let mut key = KeyBuf::new();
-        let extracted = {
-            let config = self.config.load();
-            config
-                .rules
-                .extractor(rule)?
-                .extract(&head.into(), &mut key)
-        };
+        let extracted = self.extract(rule, &head.into(), &mut key)?;
         match extracted {
             Extracted::Key => Some(key.into()),
             Extracted::Nothing(_) => None,
             Extracted::Later(answer) => answer.await.ok().map(Key::from),
         }
+    }
+
+    fn extract(&self, rule: &str, head: &Head<'_>, key: &mut KeyBuf) -> Option<Extracted> {
+        let config = self.config.load();
+        Some(config.rules.extractor(rule)?.extract(head, key))
     }
 
     /// The configuration that its services share.

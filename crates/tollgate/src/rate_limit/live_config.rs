@@ -2,7 +2,6 @@
 //! configuration for each way in which clones of a layer were configured.
 
 use std::{
-    fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
@@ -40,7 +39,15 @@ impl LiveConfig {
         let rules = RequestRules::new(Arc::clone(&store), rules)?;
         let config = Config::new(rules, Settings::default());
         // With the limiter that keeps the names in use.
-        let rules = LayerRules::new(store, accepts, config.rules.clone());
+        let state = State {
+            rules: config.rules.clone(),
+            followers: Vec::new(),
+        };
+        let rules = Arc::new(LayerRules {
+            store,
+            accepts,
+            state: Mutex::new(state),
+        });
         Ok(Self::following(
             &mut rules.lock(),
             Arc::clone(&rules),
@@ -56,7 +63,9 @@ impl LiveConfig {
             limiter,
             rules,
         });
-        state.add(Arc::downgrade(&live));
+        // Those of layers that were configured further are gone.
+        state.followers.retain(|other| other.strong_count() > 0);
+        state.followers.push(Arc::downgrade(&live));
         live
     }
 
@@ -146,13 +155,7 @@ impl LiveConfig {
 /// Whether a layer takes these rules.
 pub(crate) type Accepts = fn(&[RequestRule]) -> Result<(), RuleError>;
 
-/// The rules that take the place of a layer's.
-pub(crate) enum NewRules {
-    List(Vec<RequestRule>),
-    /// Made of those in force, while they are locked.
-    Edit(Box<EditFn>),
-}
-
+/// Makes the rules that take the place of a layer's of those in force, while they are locked.
 pub(crate) type EditFn = dyn FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, RuleError>;
 
 /// The rules of a layer on their store, and the configurations that follow them: one for each way in which clones of the
@@ -164,36 +167,15 @@ pub(crate) struct LayerRules {
 }
 
 /// The rules in force, and who follows them.
-pub(crate) struct State {
+struct State {
     /// With the limiter that keeps the names in use.
     rules: RequestRules,
     followers: Vec<Weak<LiveConfig>>,
 }
 
-impl State {
-    /// Adds a configuration with the rules in force.
-    pub(crate) fn add(&mut self, follower: Weak<LiveConfig>) {
-        // Those of layers that were configured further are gone.
-        self.followers.retain(|other| other.strong_count() > 0);
-        self.followers.push(follower);
-    }
-}
-
 impl LayerRules {
-    /// `rules` have the limiter that keeps the names in use.
-    pub(crate) fn new(store: Arc<dyn Store>, accepts: Accepts, rules: RequestRules) -> Arc<Self> {
-        Arc::new(Self {
-            store,
-            accepts,
-            state: Mutex::new(State {
-                rules,
-                followers: Vec::new(),
-            }),
-        })
-    }
-
     /// While it is held, no rules are replaced.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
@@ -204,7 +186,7 @@ impl LayerRules {
 
     /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
     pub(crate) fn replace_all(
-        parts: Vec<(Arc<Self>, NewRules)>,
+        parts: Vec<(Arc<Self>, Box<EditFn>)>,
     ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
         // Two replacements that meet take their locks in one order.
         let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -215,7 +197,7 @@ impl LayerRules {
                 "the rules of one layer are replaced twice in one step; give all of its rules once",
             ));
         }
-        let (layers, news): (Vec<Arc<Self>>, Vec<NewRules>) = parts.into_iter().unzip();
+        let (layers, edits): (Vec<Arc<Self>>, Vec<_>) = parts.into_iter().unzip();
         let mut states: Vec<(usize, MutexGuard<'_, State>)> = order
             .into_iter()
             .map(|part| (part, layers[part].lock()))
@@ -226,11 +208,8 @@ impl LayerRules {
         };
 
         let (mut lists, mut sets, mut changes) = (Vec::new(), Vec::new(), Vec::new());
-        for ((layer, new), (_, state)) in layers.iter().zip(news).zip(&states) {
-            let list = match new {
-                NewRules::List(list) => list,
-                NewRules::Edit(edit) => edit(state.rules.list())?,
-            };
+        for ((layer, edit), (_, state)) in layers.iter().zip(edits).zip(&states) {
+            let list = edit(state.rules.list())?;
             (layer.accepts)(&list)?;
             let set = RequestRules::rule_set(&list)?;
             changes.push(set.changes_from(state.rules.set()));
@@ -265,11 +244,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for LiveConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.load().fmt(f)
-    }
-}
+tollgate_core::debug_fields!(LiveConfig, it => config: it.load());
 
 #[cfg(test)]
 mod tests {
@@ -324,10 +299,9 @@ mod tests {
             }
             for limit in 2..=LAST {
                 let part = |at: usize, name| {
-                    (
-                        Arc::clone(live[at].rules()),
-                        NewRules::List(vec![named(name, limit)]),
-                    )
+                    let list = vec![named(name, limit)];
+                    let edit: Box<EditFn> = Box::new(move |_| Ok(list));
+                    (Arc::clone(live[at].rules()), edit)
                 };
                 LayerRules::replace_all(vec![part(0, "outer"), part(1, "inner")])
                     .expect("valid rules");

@@ -1,6 +1,6 @@
 //! The rules of a layer on their store: a request's checks from its head.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -21,7 +21,7 @@ use crate::{
     },
     observe::Observer,
     rate_limit::{request_id::identify, route_index::RouteIndex, validation::validate},
-    rule::{ChallengeFn, KeyPlanFn, Missing, RequestRule, RequestSettings, SlowDenials},
+    rule::{KeyPlanFn, Missing, RequestRule, RequestSettings, SlowDenials},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -45,8 +45,8 @@ pub(crate) struct RequestRules {
     pub(crate) counts_settled: bool,
     /// Whether there are rules for handlers.
     pub(crate) is_checked_in_handler: bool,
-    /// By threshold, what may answer above it in the place of the service.
-    challenges: Arc<[(u16, Arc<ChallengeFn>)]>,
+    /// Whether any rule may answer in the place of the service.
+    pub(crate) has_challenges: bool,
 }
 
 /// A rule that counts requests: not one that is off or for handlers. With what is known before there is a request.
@@ -159,7 +159,7 @@ impl RequestRules {
                 &limiter,
                 before.map(|before| &*before.observer),
             )),
-            challenges: challenges(&list, limiter.rules()),
+            has_challenges: any(|rule| !rule.challenges.is_empty()),
             limiter,
             look_up_deadline: look_ups::DEADLINE,
             counts_settled: any(|rule| {
@@ -459,25 +459,18 @@ impl RequestRules {
         }
     }
 
-    /// Whether any rule may answer in the place of the service.
-    #[inline]
-    pub(crate) fn has_challenges(&self) -> bool {
-        !self.challenges.is_empty()
-    }
-
     /// The answer of the first challenge to an admitted request that is above its threshold.
     pub(crate) fn challenge(
         &self,
         head: &Head<'_>,
         decision: &Decision,
     ) -> Option<Response<Bytes>> {
-        let above = decision
-            .verdicts()
-            .iter()
-            .filter(|verdict| verdict.outcome() == Outcome::Deny);
-        above.into_iter().find_map(|verdict| {
-            let mut challenges = self.challenges.iter();
-            let (_, answer) = challenges.find(|(of, _)| usize::from(*of) == verdict.rule())?;
+        let denied = decision.verdicts().iter();
+        let mut denied = denied.filter(|verdict| verdict.outcome() == Outcome::Deny);
+        denied.find_map(|verdict| {
+            let threshold = self.set().rules().get(verdict.rule())?.name();
+            let mut challenges = self.all().flat_map(|rule| &rule.challenges);
+            let (_, answer) = challenges.find(|(of, _)| **of == *threshold)?;
             answer(head, verdict)
         })
     }
@@ -723,11 +716,7 @@ impl Collecting<'_> {
     }
 }
 
-impl fmt::Debug for RequestRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.list.iter()).finish()
-    }
-}
+tollgate_core::debug_fields!(RequestRules, it => list: it.list);
 
 /// A check of a rule, of no key yet.
 pub(super) fn unkeyed(rule: u16, cost: u64) -> Check {
@@ -778,16 +767,6 @@ impl PlansByKey {
             Some(rule.plan_number(&name)? as u16)
         })
     }
-}
-
-/// The challenges of rules, by threshold. Their thresholds are there: the rules were validated.
-fn challenges(list: &[RequestRule], rules: &RuleSet) -> Arc<[(u16, Arc<ChallengeFn>)]> {
-    let all = list.iter().flat_map(|rule| &rule.settings().challenges);
-    all.filter_map(|(threshold, answer)| {
-        // A rule set has fewer than 65 536 rules.
-        Some((rules.position(threshold)? as u16, Arc::clone(answer)))
-    })
-    .collect()
 }
 
 /// What stands for the keys with plans of their own, by rule; empty if no rule has any. Their plans are there: the rules were

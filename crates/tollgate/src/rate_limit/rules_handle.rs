@@ -1,15 +1,12 @@
 //! Replacing the rules of a layer while requests are served.
 
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use tollgate_core::{Limiter, Quota, RuleError, RuleErrorKind, types::RuleChange};
 
 use crate::{
     diagnostics::wrong_setting,
-    rate_limit::live_config::{LayerRules, NewRules},
+    rate_limit::live_config::{EditFn, LayerRules},
     rule::{KeyedRule, RequestRule, RequestSettings},
 };
 
@@ -62,8 +59,7 @@ impl RulesHandle {
         &self,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Vec<RuleChange>, RuleError> {
-        let rules = NewRules::List(rules.into_iter().map(Into::into).collect());
-        let changes = LayerRules::replace_all(vec![(self.upgrade()?, rules)])?;
+        let changes = LayerRules::replace_all(vec![(self.upgrade()?, by_these(rules))])?;
         Ok(changes.into_iter().flatten().collect())
     }
 
@@ -89,10 +85,8 @@ impl RulesHandle {
     pub fn replace_all<'a>(
         layers: impl IntoIterator<Item = (&'a Self, impl IntoIterator<Item: KeyedRule>)>,
     ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
-        let parts = layers.into_iter().map(|(handle, rules)| {
-            let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-            Ok((handle.upgrade()?, NewRules::List(rules)))
-        });
+        let parts = layers.into_iter();
+        let parts = parts.map(|(handle, rules)| Ok((handle.upgrade()?, by_these(rules))));
         LayerRules::replace_all(parts.collect::<Result<Vec<_>, RuleError>>()?)
     }
 
@@ -157,8 +151,7 @@ impl RulesHandle {
         &self,
         edit: impl FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, RuleError> + 'static,
     ) -> Result<(), RuleError> {
-        let edit = NewRules::Edit(Box::new(edit));
-        LayerRules::replace_all(vec![(self.upgrade()?, edit)]).map(drop)
+        LayerRules::replace_all(vec![(self.upgrade()?, Box::new(edit))]).map(drop)
     }
 
     /// The limiter in force: the layer's budgets, for code outside of requests. `None` if the layer is gone.
@@ -176,6 +169,12 @@ impl RulesHandle {
     }
 }
 
+/// Puts these rules in the place of all.
+fn by_these(rules: impl IntoIterator<Item: KeyedRule>) -> Box<EditFn> {
+    let rules = rules.into_iter().map(Into::into).collect();
+    Box::new(move |_| Ok(rules))
+}
+
 fn preview_name(rule: &str) -> String {
     format!("{rule}-preview")
 }
@@ -190,12 +189,4 @@ fn without_preview<'a>(
     others.cloned()
 }
 
-impl fmt::Debug for RulesHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limiter = self.limiter();
-        let rules = limiter.as_ref().map(Limiter::rules);
-        f.debug_struct("RulesHandle")
-            .field("rules", &rules)
-            .finish()
-    }
-}
+tollgate_core::debug_fields!(RulesHandle, it => limiter: it.limiter());

@@ -1,9 +1,6 @@
 //! The configuration of a service.
 
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use tollgate_core::striped::Handle;
 
@@ -56,8 +53,4 @@ impl Clone for ServiceConfig {
     }
 }
 
-impl fmt::Debug for ServiceConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.live.fmt(f)
-    }
-}
+tollgate_core::debug_fields!(ServiceConfig, it => live: it.live);

@@ -14,7 +14,7 @@ use crate::{
     head::Head,
     header::name::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK, GRPC_STATUS, GRPC_STATUS_DETAILS},
     key::{NoKey, service_and_method},
-    protocol::{Protocol, WireProtocol},
+    protocol::WireProtocol,
     rejection::{
         denial::Denial,
         details::{DenialDetails, Exceeded, Message, any, retry_info},
@@ -110,16 +110,11 @@ impl Responses {
 }
 
 /// The response to a request in gRPC-Web that reached a limit on messages without being translated to gRPC.
-pub(crate) fn grpc_web_is_not_translated(head: &Head<'_>) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    let fields = response.headers_mut();
-    let text = Protocol::Grpc.of(head) == (WireProtocol::GrpcWeb { text: true });
-    fields.insert(
-        CONTENT_TYPE,
-        content_type(head, WireProtocol::GrpcWeb { text }),
-    );
-    insert_status(fields, UNIMPLEMENTED);
-    response
+pub(crate) fn grpc_web_is_not_translated(
+    head: &Head<'_>,
+    protocol: WireProtocol,
+) -> Response<Bytes> {
+    trailers_only(head, protocol, UNIMPLEMENTED)
 }
 
 /// The response to a call that is shed: `UNAVAILABLE`, with a pushback. `protocol` is gRPC or gRPC-Web.
@@ -128,13 +123,19 @@ pub(crate) fn unavailable(
     protocol: WireProtocol,
     wait: Duration,
 ) -> Response<Bytes> {
+    let mut response = trailers_only(head, protocol, UNAVAILABLE);
+    if let Some(millis) = millis(wait) {
+        let fields = response.headers_mut();
+        fields.insert(GRPC_RETRY_PUSHBACK, HeaderValue::from(millis));
+    }
+    response
+}
+
+fn trailers_only(head: &Head<'_>, protocol: WireProtocol, status: Status) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, content_type(head, protocol));
-    insert_status(fields, UNAVAILABLE);
-    if let Some(millis) = millis(wait) {
-        fields.insert(GRPC_RETRY_PUSHBACK, HeaderValue::from(millis));
-    }
+    insert_status(fields, status);
     response
 }
 

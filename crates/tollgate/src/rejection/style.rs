@@ -1,9 +1,6 @@
 //! The style of rejections, and the response in the protocol of the request.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -116,9 +113,9 @@ pub(crate) struct Responses {
     /// That of an exceeded quota.
     pub(super) status: StatusCode,
     /// The body of a denial by one quota, with this status.
-    pub(super) bodies: PerQuota<OnceLock<OpenBody>>,
+    pub(super) bodies: PerQuota<OpenBody>,
     /// The `QuotaFailure` of a denial by one quota.
-    pub(super) failures: PerQuota<OnceLock<Message>>,
+    pub(super) failures: PerQuota<Message>,
 }
 
 impl Responses {
@@ -127,8 +124,8 @@ impl Responses {
         Self {
             rejection,
             status,
-            bodies: PerQuota::on_demand(rules),
-            failures: PerQuota::on_demand(rules),
+            bodies: PerQuota::new(rules),
+            failures: PerQuota::new(rules),
         }
     }
 

@@ -130,13 +130,19 @@ impl Shedder {
 
     /// The share of the capacity that is in use, without this request.
     fn load(&self, in_flight: usize) -> f64 {
-        match (&self.capacity.0, self.capacity.limit()) {
-            (Signal::Measured(share), _) => match share() {
-                share if share.is_nan() => 0.0,
-                share => share.clamp(0.0, 1e6),
-            },
-            (_, limit) => in_flight as f64 / limit.unwrap_or(1) as f64,
-        }
+        let limit = match &self.capacity.0 {
+            Signal::InFlight(limit) => *limit,
+            Signal::Adaptive(limit) => limit.get(),
+            Signal::Measured(share) => {
+                let share = share();
+                return if share.is_nan() {
+                    0.0
+                } else {
+                    share.clamp(0.0, 1e6)
+                };
+            }
+        };
+        in_flight as f64 / limit as f64
     }
 
     /// From the threshold to full, the share of a class that is shed grows with the pressure.

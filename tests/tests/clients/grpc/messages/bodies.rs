@@ -10,8 +10,9 @@ use http_body_util::{BodyExt, StreamBody};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
     MINUTE, Missing, OnStoreError,
+    decision::Reason,
     key::constant,
-    message::{MessageBody, MessageLimitError, MessageLimitErrorKind, MessageLimitLayer},
+    message::{MessageBody, MessageLimitError, MessageLimitLayer},
     rejection::Protocol,
 };
 use tollgate_conformance::SwitchedStore;
@@ -90,7 +91,7 @@ async fn a_handler_reads_an_error_in_place_of_the_denied_message() {
     // Two messages, and a prefix that is not whole.
     assert_eq!((bytes.len(), end), (2 * 5 + 4, true));
     let limit: &MessageLimitError = error.downcast_ref().expect("it says why");
-    assert_eq!(limit.kind(), MessageLimitErrorKind::Exceeded);
+    assert_eq!(limit.reason(), Reason::Quota);
     assert_eq!(limit.retry_after(), Some(MINUTE));
     // tonic hands this to its handlers.
     assert_eq!(Status::from_error(error).code(), Code::ResourceExhausted);
@@ -107,7 +108,7 @@ async fn a_handler_reads_that_the_store_failed() {
     let reads = |request: Request<MessageBody<Body>>| async move {
         let error = request.into_body().collect().await.expect_err("it failed");
         let limit: &MessageLimitError = error.downcast_ref().expect("it says why");
-        assert_eq!(limit.kind(), MessageLimitErrorKind::StoreFailed);
+        assert_eq!(limit.reason(), Reason::StoreFailed);
         assert_eq!(limit.retry_after(), None);
         let text = limit.to_string();
         assert_eq!(text, "the store of the limit on messages failed");
