@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate replay /var/log/nginx/access.log.1 --rules limits.toml
   tollgate replay access.log.2.gz access.log.1 --rules limits.toml --against new.toml
-  tollgate replay access.log --rules limits.toml --lower
+  tollgate replay access.log --rules limits.toml --lower --svg lower.svg
   tollgate replay app.log --rules limits.toml --format json --field request_uri=req.url --field duration_ms=took
   tollgate replay access.log --rules limits.toml \\
     --format '$remote_addr [$time_local] \"$request\" $status $request_time \"$http_x_api_key\"'
@@ -45,6 +45,10 @@ pub(crate) struct ReplayArgs {
     /// Says how far each limit could go down before it denies anybody: by tens of percent, each rule as if it were alone.
     #[arg(long)]
     pub(crate) lower: bool,
+
+    /// Draws what lower limits would deny into this file.
+    #[arg(long, value_name = "FILE", requires = "lower")]
+    pub(crate) svg: Option<PathBuf>,
 
     /// The format of the lines: combined (nginx, Apache), common, alb, envoy, json, or a log_format of nginx. Default: found out.
     #[arg(long, value_name = "FORMAT")]

@@ -15,7 +15,7 @@ use crate::{
         line_format::LineFormat,
         reading::{LogFile, Reading, read},
         replay_args::ReplayArgs,
-        replay_report::{Reporting, STEPS},
+        replay_report::{Reporting, STEPS, picture},
         trial::{Trial, TrialResult},
     },
     report::{Failure, Report},
@@ -75,6 +75,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
         )));
     }
     let lower = results.split_off(tried);
+    if let Some(path) = &args.svg {
+        let failed = |wrong| Failure::failed(format!("--svg {}: {wrong}", path.display()));
+        fs::write(path, picture(&results[0], &lower)).map_err(failed)?;
+    }
     let reporting = Reporting {
         args,
         files: &files,

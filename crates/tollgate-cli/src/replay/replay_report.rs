@@ -1,4 +1,4 @@
-//! What a replay has shown: tables and JSON.
+//! What a replay has shown: tables, JSON, a picture.
 
 use std::{
     collections::BTreeSet,
@@ -176,14 +176,24 @@ fn time(at: Tick) -> String {
     report::time(UNIX_EPOCH + Duration::from_micros(at))
 }
 
+/// Each enforced rule, with what becomes of its requests at each step.
+fn by_step<'a>(
+    result: &'a TrialResult,
+    lower: &'a [TrialResult],
+) -> impl Iterator<Item = (&'a str, Vec<&'a RuleResult>)> {
+    let enforced = result.rules.iter().filter(|rule| rule.mode == "enforced");
+    enforced.map(|rule| {
+        let steps = lower.iter().flat_map(|step| &step.rules);
+        let steps = steps.filter(|step| step.rule == rule.rule);
+        (&*rule.rule, steps.collect())
+    })
+}
+
 fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
     let mut table = Table::new(
         "rule | denies nobody down to | the limit then | #denied at 80 % | #50 % | #20 % | #10 %",
     );
-    let enforced = result.rules.iter().filter(|rule| rule.mode == "enforced");
-    for rule in enforced.map(|rule| &rule.rule) {
-        let steps = lower.iter().flat_map(|step| &step.rules);
-        let steps: Vec<&RuleResult> = steps.filter(|step| step.rule == *rule).collect();
+    for (rule, steps) in by_step(result, lower) {
         let harmless = steps.iter().take_while(|step| step.denied == 0).count();
         let (down_to, limit) = match harmless.checked_sub(1) {
             None => ("it denies as it is".to_owned(), String::new()),
@@ -191,10 +201,55 @@ fn lower_table(result: &TrialResult, lower: &[TrialResult]) -> Table {
         };
         let [eighty, fifty, twenty, ten] =
             [2, 5, 8, 9].map(|step: usize| steps[step].denied.to_string());
-        table.row([rule.clone(), down_to, limit, eighty, fifty, twenty, ten]);
+        table.row([rule.to_owned(), down_to, limit, eighty, fifty, twenty, ten]);
     }
     table
 }
 
 /// The parts of its limits that each rule is tried with, in percent.
 pub(crate) const STEPS: [u32; 10] = [100, 90, 80, 70, 60, 50, 40, 30, 20, 10];
+
+const COLOURS: [&str; 6] = [
+    "#0b6bcb", "#d1495b", "#2e8540", "#8a5cd1", "#b36b00", "#00798c",
+];
+
+/// A line for each rule: the share of its requests that is denied, by step.
+pub(crate) fn picture(result: &TrialResult, lower: &[TrialResult]) -> String {
+    let share = |step: &RuleResult| step.denied as f64 / step.requests.max(1) as f64;
+    let shares = by_step(result, lower)
+        .flat_map(|(_, steps)| steps)
+        .map(share);
+    // A picture of nothing has a scale as well.
+    let most = shares.fold(0.01, f64::max);
+    let x = |step: usize| 60 + 560 * step / (STEPS.len() - 1);
+    let (mut lines, mut legend) = (String::new(), 350);
+    for part in 0..=4 {
+        let (y, percent) = (320 - 70 * part, most * f64::from(part) * 25.0);
+        lines += &format!(
+            "<path d=\"M60 {y}H620\" stroke=\"#ddd\"/><text x=\"4\" y=\"{y}\">{percent:.2} %</text>\n"
+        );
+    }
+    for (step, percent) in STEPS.iter().enumerate() {
+        let x = x(step);
+        lines += &format!("<text x=\"{x}\" y=\"340\" text-anchor=\"middle\">{percent} %</text>\n");
+    }
+    for ((rule, steps), colour) in by_step(result, lower).zip(COLOURS.iter().cycle()) {
+        let points = steps.iter().enumerate().map(|(step, it)| {
+            let y = 320.0 - 280.0 * share(it) / most;
+            format!("{},{y:.1} ", x(step))
+        });
+        let points: String = points.collect();
+        let rule = rule.replace('&', "&amp;").replace('<', "&lt;");
+        legend += 18;
+        lines += &format!(
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n<text x=\"60\" y=\"{legend}\" \
+             fill=\"{colour}\">{rule}</text>\n"
+        );
+    }
+    let height = legend + 20;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#333\" viewBox=\"0 0 660 {height}\">\n\
+         <rect width=\"660\" height=\"{height}\" fill=\"#fff\"/>\n<text x=\"60\" y=\"22\" font-size=\"14\">Requests denied, by the part of \
+         the limit that is left</text>\n{lines}</svg>\n"
+    )
+}

@@ -416,12 +416,18 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown() {
     // With a value it counts.
     let ran = run(&["key:tenant=acme"]);
     ran.assert(0, &["tenants"]).lacks(&["limits.toml: tenants"]);
-    let ran = run(&["key:tenant", "--against", "tight.toml", "--lower"]);
+    let lower = ["--lower", "--svg", "lower.svg"];
+    let ran = run(&[&["key:tenant", "--against", "tight.toml"], &lower[..]].concat());
     assert_harmless(ran.assert(
         1,
         &["tight.toml", "sliding_window 2/min", "80 %", "a.log:3"],
     ));
     ran.lacks(&["key-4711"]);
+    let picture = fs::read_to_string(program.folder().join("lower.svg")).expect("a picture");
+    assert!(
+        picture.starts_with("<svg") && picture.contains("polyline") && picture.contains(">api<"),
+        "{picture}"
+    );
     // A rule may be called as one that blocks.
     let tight = rules("header:user-agent", "sliding_window 2/min");
     let blocked = tight.replace("\"api\"", "\"api:blocked\"");
