@@ -35,14 +35,13 @@ pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
     let requests = args.requests()?;
     let target = Arc::new(Target::find(args).await?);
     let (start, mut running) = (Instant::now() + TIMER, JoinSet::new());
-    for number in 0..requests {
+    for (number, client) in (0..requests).zip(args.clients()) {
         let due = start + args.due(number);
         // A timer is up to a millisecond late.
         sleep_until(due - TIMER).await;
         while Instant::now() < due {
             yield_now().await;
         }
-        let client = (number % u64::from(args.keys.unwrap_or(1))) as u32;
         let target = Arc::clone(&target);
         let own = args.key_of(client);
         running.spawn(async move {
@@ -144,7 +143,7 @@ fn report(
         }
     }
     let [allowed, denied, failed] = kinds;
-    // Of one client. None has more requests than the first.
+    // Of the client that comes most often.
     let answered = done.iter().filter(|done| done.answer.kind != Kind::Failed);
     let of_first = answered.filter(|done| done.client == 0);
     let sent: Vec<Sent> = of_first

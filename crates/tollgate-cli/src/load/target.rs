@@ -1,7 +1,8 @@
-//! Which requests are sent, the server that is asked, and what it says.
+//! Which requests are sent and when, the server that is asked, and what it says.
 
 use std::{
     error::Error,
+    iter,
     net::SocketAddr,
     time::{Duration, UNIX_EPOCH},
 };
@@ -24,7 +25,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   tollgate load http://127.0.0.1:3000/search --rate 60 --burst 100
-  tollgate load http://127.0.0.1:3000/search --rate 200 --keys 50 --key-header x-api-key
+  tollgate load http://127.0.0.1:3000/search --rate 200 --keys 50 --skew 1.1 --key-header x-api-key
+  tollgate load http://127.0.0.1:3000/search --rate 10 --to 100 --seconds 30
   tollgate load http://127.0.0.1:8080/ --rate 60 --denied 503     # nginx, unless limit_req_status says otherwise
 
 Requests are sent when they are due, whether or not others were answered. A time counts from when the request was due, so that a
@@ -40,20 +42,28 @@ pub(crate) struct LoadArgs {
     pub(crate) url: String,
 
     /// Requests a second.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10.0)]
-    pub(crate) rate: f64,
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0, value_parser = parse_number)]
+    rate: f64,
+
+    /// Requests a second at the end: the rate goes there evenly. Default: as at the start.
+    #[arg(long, value_name = "NUMBER", value_parser = parse_number)]
+    to: Option<f64>,
 
     /// Requests at once, before the others.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    pub(crate) burst: u64,
+    burst: u64,
 
     /// How long.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
 
-    /// How many clients there are, each with a key of its own in a header. They come in turn.
+    /// How many clients there are, each with a key of its own in a header.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) keys: Option<u32>,
+
+    /// How unequal they are, alike in each run: the n-th comes in proportion to 1 / n^SKEW; 0: all as often.
+    #[arg(long, value_name = "SKEW", default_value_t = 1.0, value_parser = parse_number)]
+    skew: f64,
 
     /// The header with the key.
     #[arg(long, value_name = "NAME", default_value = "x-api-key")]
@@ -87,8 +97,9 @@ pub(crate) struct LoadArgs {
 impl LoadArgs {
     /// How many requests are sent: at once, and after that.
     pub(crate) fn requests(&self) -> Result<u64, Failure> {
-        // A product that is whole but for rounding is whole; one that is no number is 0.
-        let after = (self.rate * self.seconds as f64 + 1e-9) as u64;
+        let mean = f64::midpoint(self.rate, self.to.unwrap_or(self.rate));
+        // A product that is whole but for rounding is whole.
+        let after = (mean * self.seconds as f64 + 1e-9) as u64;
         match self.burst.saturating_add(after) {
             number @ 1..=MOST => Ok(number),
             number => Err(Failure::usage(format!(
@@ -99,10 +110,33 @@ impl LoadArgs {
 
     /// When the request with this number is due, from 0.
     pub(crate) fn due(&self, number: u64) -> Duration {
-        match number.saturating_sub(self.burst) {
-            0 => Duration::ZERO,
-            after => Duration::from_secs_f64(after as f64 / self.rate),
-        }
+        let after = match number.saturating_sub(self.burst) {
+            0 => return Duration::ZERO,
+            after => after as f64,
+        };
+        // By then, `rate · t + growth · t² / 2` requests are due.
+        let growth = (self.to.unwrap_or(self.rate) - self.rate) / self.seconds as f64;
+        let then = (self.rate * self.rate + 2.0 * growth * after)
+            .max(0.0)
+            .sqrt();
+        Duration::from_secs_f64(2.0 * after / (self.rate + then))
+    }
+
+    /// Whose request is next, from 0. The first client comes most often.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = u32> {
+        let clients = 1..=self.keys.unwrap_or(1);
+        // The sums of their shares, up to each.
+        let sums = clients.scan(0.0, |sum, client| {
+            *sum += f64::from(client).powf(-self.skew);
+            Some(*sum)
+        });
+        let sums: Vec<f64> = sums.collect();
+        let total = sums.last().copied().unwrap_or_default();
+        let mut random = fastrand::Rng::with_seed(1);
+        iter::repeat_with(move || {
+            let at = random.f64() * total;
+            sums.partition_point(|sum| *sum <= at) as u32
+        })
     }
 
     /// The headers of all requests.
@@ -119,6 +153,12 @@ impl LoadArgs {
         let value = HeaderValue::try_from(format!("load-{}", client + 1)).ok()?;
         Some((self.key_header.clone(), value))
     }
+}
+
+fn parse_number(text: &str) -> Result<f64, &'static str> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| *number >= 0.0);
+    number.ok_or("it is a number from 0 on")
 }
 
 /// How long an answer may take.
@@ -295,7 +335,50 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Command, FromArgMatches as _};
+
     use super::*;
+
+    fn args(text: &str) -> LoadArgs {
+        let command = LoadArgs::augment_args(Command::new("load"));
+        let words = ["load", "http://127.0.0.1/"].into_iter();
+        let matches = command.get_matches_from(words.chain(text.split(' ')));
+        LoadArgs::from_arg_matches(&matches).expect("arguments")
+    }
+
+    #[test]
+    fn requests_are_due_as_the_rate_says() {
+        for (text, requests, due) in [
+            ("--rate 20 --burst 5", 205, [(4, 0), (5, 0), (105, 5)]),
+            // A quarter of them in the first half.
+            ("--rate 0 --to 100", 500, [(0, 0), (125, 5), (500, 10)]),
+            ("--rate 100 --to 0", 500, [(0, 0), (375, 5), (500, 10)]),
+        ] {
+            let args = args(text);
+            assert_eq!(args.requests().ok(), Some(requests), "{text}");
+            for (number, seconds) in due {
+                let due = Duration::from_secs(seconds);
+                assert_eq!(args.due(number), due, "{text}: {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn clients_come_as_the_skew_says() {
+        // 6 : 3 : 2.
+        for (text, shares) in [
+            ("--keys 3", [60_000, 30_000, 20_000]),
+            ("--keys 2 --skew 0", [55_000, 55_000, 0]),
+        ] {
+            let mut counts = [0_u32; 3];
+            for client in args(text).clients().take(110_000) {
+                counts[client as usize] += 1;
+            }
+            for (count, share) in counts.into_iter().zip(shares) {
+                assert!(count.abs_diff(share) < 1_000, "{text}: {counts:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_denial_says_when_to_come_back_in_seconds_or_as_a_date() {
