@@ -8,6 +8,7 @@ use tollgate_core::Tick;
 
 use crate::{
     audit::Author,
+    format::Format,
     node::{Name, Node, Value, table},
     term::Term,
 };
@@ -143,6 +144,27 @@ impl OperatorEntry {
     #[must_use]
     pub fn kind(&self) -> EntryKind {
         self.kind
+    }
+
+    /// The lines to add to a document, with the key as it was given.
+    #[must_use]
+    pub fn text(&self, format: Format) -> String {
+        let (list, node) = (["overrides", "switches"][self.kind as usize], &self.node);
+        // What JSON writes of a text or a list is TOML and YAML as well.
+        match format {
+            Format::Toml => {
+                let lines = node
+                    .fields()
+                    .iter()
+                    .map(|(name, node)| match node.text_of("hash") {
+                        Some(hash) => format!("{} = {{ hash = \"{hash}\" }}\n", name.text),
+                        None => format!("{} = {}\n", name.text, node.value),
+                    });
+                format!("[[{list}]]\n{}", lines.collect::<String>())
+            }
+            Format::Yaml => format!("{list}:\n  - {}\n", node.value),
+            Format::Json => format!("\"{list}\": [{}]\n", node.value),
+        }
     }
 
     /// As it is set.

@@ -83,7 +83,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
         let entry = limit_of(&explained.rule, &blocked.client.key, "none");
-        let (entry, changes) = before.preview(entry, &args.until)?;
+        let (entry, changes) = change.preview(entry, &args.until, document, before.stored.now)?;
         lines.extend(changes);
         lines.extend(routes.get(&explained.rule).cloned());
         entries.push(entry);

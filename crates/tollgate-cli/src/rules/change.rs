@@ -1,11 +1,16 @@
 //! `tollgate rules override`, `switch`, `end` and `clear`: what operators set in all processes.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
-use clap::Args;
+use clap::{Arg, Args, builder::ArgPredicate};
 use serde_json::json;
+use tollgate::clock::Clock;
 use tollgate_rules::{
-    Author, OperatorEntry,
+    Author, Format, OperatorEntry, RuleDocument,
     operators::{EntryKind, EntryStatus, StoredRules},
     redis::{PushError, PushErrorKind},
 };
@@ -13,7 +18,7 @@ use tollgate_rules::{
 use crate::{
     args::{BecauseArgs, RedisArgs, UntilArgs, YesArgs},
     report::{self, Failure, Report},
-    rule_args::{BoundNames, SharedRules},
+    rule_args::{self, BoundNames, SharedRules},
     rules::show::{described, is_set},
 };
 
@@ -21,15 +26,19 @@ pub(crate) const OVERRIDE_EXAMPLES: &str = "\
 Examples:
   tollgate rules override search-per-key acme-key-1 200% --until 2026-12-04T18:00:00Z --because 'ticket 4711'
   tollgate rules override search-per-key acme-key-1 '500/s burst 1000' --until 3d --because 'launch week'
+  tollgate rules override search-per-key acme-key-1 200% --because contract --file limits.toml
 
-It lies beside the pushed rules, and stays in force when others are pushed.";
+It lies beside the pushed rules, and stays in force when others are pushed. With --file it prints the lines to add to
+that file.";
 
 pub(crate) const SWITCH_EXAMPLES: &str = "\
 Examples:
   tollgate rules switch '*' 50% --until 2h --because 'the database is slow'
   tollgate rules switch search-per-key shadow --until 2026-12-04T18:00:00Z --because 'ticket 4711'
+  tollgate rules switch search-per-key off --because 'ticket 4711' --file limits.toml
 
-It lies beside the pushed rules, and stays in force when others are pushed.";
+It lies beside the pushed rules, and stays in force when others are pushed. With --file it prints the lines to add to
+that file.";
 
 pub(crate) const END_EXAMPLES: &str = "\
 Examples:
@@ -54,6 +63,27 @@ pub(crate) struct ChangeArgs {
     pub(crate) bound: BoundNames,
 }
 
+/// What is set, where and until when.
+#[derive(Args, Debug)]
+struct SetArgs {
+    #[command(flatten)]
+    until: UntilArgs,
+
+    #[command(flatten)]
+    change: ChangeArgs,
+
+    /// Where a service has its rules from a file: prints the lines to add to this file or folder, and asks no Redis.
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+}
+
+/// An argument about Redis, which `--file` does without.
+pub(crate) fn unless_file(arg: Arg) -> Arg {
+    arg.required(false)
+        .required_unless_present("file")
+        .default_value_if("file", ArgPredicate::IsPresent, "")
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct OverrideArgs {
     /// The name of the rule.
@@ -70,10 +100,7 @@ pub(crate) struct OverrideArgs {
     hashed: bool,
 
     #[command(flatten)]
-    until: UntilArgs,
-
-    #[command(flatten)]
-    change: ChangeArgs,
+    set: SetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -85,10 +112,7 @@ pub(crate) struct SwitchArgs {
     to: String,
 
     #[command(flatten)]
-    until: UntilArgs,
-
-    #[command(flatten)]
-    change: ChangeArgs,
+    set: SetArgs,
 }
 
 #[derive(Args, Debug)]
@@ -111,12 +135,11 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
             OperatorEntry::limit_of_hash(&*args.rule, hash, &*args.limit)
         }
     };
-    set(&args.change, &args.until, entry).await
+    set(&args.set, entry).await
 }
 
 pub(crate) async fn switch(args: &SwitchArgs) -> Result<Report, Failure> {
-    let entry = OperatorEntry::switch(&*args.rule, &*args.to);
-    set(&args.change, &args.until, entry).await
+    set(&args.set, OperatorEntry::switch(&*args.rule, &*args.to)).await
 }
 
 /// A limit of a client whose parts have tabs between them.
@@ -126,13 +149,20 @@ pub(crate) fn limit_of(rule: &str, key: &str, limit: &str) -> OperatorEntry {
     parts.fold(entry, OperatorEntry::and_key)
 }
 
-async fn set(
-    change: &ChangeArgs,
-    until: &UntilArgs,
-    entry: OperatorEntry,
-) -> Result<Report, Failure> {
+async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
+    let change = &args.change;
+    if let Some(path) = &args.file {
+        let bindings = (change.bound).bindings(change.redis.secret.find()?.as_ref())?;
+        let document = rule_args::document(path, &bindings)?;
+        let now = report::then(Clock::system().now(), Duration::ZERO);
+        let (entry, changes) = change.preview(entry, &args.until, &document, now)?;
+        let text = entry.text(Format::of_path(path).unwrap_or(Format::Toml));
+        let json = json!({ "lines": text, "changes": changes });
+        return Ok(Report::verbatim(text, json));
+    }
     let before = change.before().await?;
-    let (entry, lines) = before.preview(entry, until)?;
+    let StoredRules { document, now, .. } = &before.stored;
+    let (entry, lines) = change.preview(entry, &args.until, document, *now)?;
     let mut report = before.set(&[entry], &lines).await?;
     let revision = &report.json["revision"];
     report.text += &format!("\n`tollgate rules end {revision}` ends it");
@@ -189,7 +219,7 @@ impl ChangeArgs {
         let author = self.because.author()?;
         let shared = SharedRules::new(&self.redis, &self.bound)?;
         let stored = shared.stored().await?.ok_or_else(|| {
-            Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. A service that reads a file has overrides and switches in it")
+            Failure::failed("there are no rules in Redis yet; `tollgate rules push` puts some there. Services that read a file: --file")
         })?;
         Ok(Before {
             args: self,
@@ -198,23 +228,25 @@ impl ChangeArgs {
             stored,
         })
     }
-}
 
-impl Before<'_> {
     /// An entry with its reason and its end, and what it changes.
     pub(crate) fn preview(
         &self,
         entry: OperatorEntry,
         until: &UntilArgs,
+        document: &RuleDocument,
+        now: SystemTime,
     ) -> Result<(OperatorEntry, Vec<String>), Failure> {
-        let mut entry = entry.because(self.args.because.because.trim());
-        if let Some(until) = until.time(self.stored.now)? {
+        let mut entry = entry.because(self.because.because.trim());
+        if let Some(until) = until.time(now)? {
             entry = entry.until(until);
         }
-        let lines = self.stored.document.preview(entry.clone());
+        let lines = document.preview(entry.clone());
         Ok((entry, lines.map_err(Failure::mistakes)?))
     }
+}
 
+impl Before<'_> {
     /// Says what will be done, and asks.
     pub(crate) fn ask(&self, lines: &[String]) -> Result<(), Failure> {
         self.args.yes.ask(&format!(

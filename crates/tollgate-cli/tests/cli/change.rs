@@ -131,7 +131,7 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_the_question() {
+fn what_is_wrong_is_said_before_the_question_and_a_file_gets_lines() {
     let server = RedisServer::start(&[]);
     let program = Program::on(&server, RULES);
     program
@@ -180,6 +180,17 @@ fn what_is_wrong_is_said_before_the_question() {
     let hashed = [&hashed[..], &["--because", "abuse", "--yes"]].concat();
     program.run(&hashed).assert(0, &["revision 2"]);
     program.run(&["rules", "show"]).assert(0, &["9f86d081"]);
+
+    // No Redis is asked, and the lines are right.
+    let files = Program::new().file("limits.toml", RULES);
+    let add = "tollgate rules override search-per-key 'acme \"1\"' 200% --because 'ticket 4711' --file limits.toml";
+    let added = files.shell(&format!(
+        "{add} && {add} >> limits.toml && tollgate rules check limits.toml"
+    ));
+    added.assert(
+        0,
+        &["[[overrides]]\nrule = \"search-per-key\"\n", "no mistakes"],
+    );
 }
 
 #[test]
