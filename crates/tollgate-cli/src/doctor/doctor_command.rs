@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use redis::{Value, from_redis_value_ref};
 use serde_json::json;
+use tollgate::clock::Clock;
+use tollgate_core::Tick;
 use tollgate_redis::{Place, Secret};
 
 use crate::{
@@ -15,7 +17,7 @@ use crate::{
         namespace::instances,
         server_info::ServerInfo,
     },
-    report::{Failure, Report},
+    report::{self, Failure, Report},
     rule_args::RuleArgs,
 };
 
@@ -40,6 +42,10 @@ pub(crate) struct DoctorArgs {
 }
 
 const SLOTS: u32 = 16_384;
+/// How often a server is asked for the time: the quickest answer is taken.
+const ROUNDS: usize = 10;
+/// A clock that is off by more microseconds is noted.
+const OFF: Tick = 100_000;
 
 /// What is known before anything is asked.
 struct Patient<'a> {
@@ -133,6 +139,7 @@ impl Patient<'_> {
             }
         }
         access(server, namespace, parts, found).await;
+        clock(server, found).await;
         instances(server, namespace, self.secret.as_ref(), found).await;
     }
 }
@@ -191,4 +198,60 @@ fn range_of(range: &[Value], asked: &str) -> Option<(u32, Place)> {
     }
     let port = u16::try_from(number(primary.get(1)?)?).ok()?;
     Some((number(last)? - number(first)? + 1, Place::Tcp(host, port)))
+}
+
+/// Asks for the time. A server that does not say it has no finding here: each right is looked at already.
+async fn clock(server: &mut Server, found: &mut Findings) {
+    let (clock, mut rounds) = (Clock::system(), Vec::new());
+    while rounds.len() < ROUNDS {
+        let before = clock.now();
+        // Not asked again: it may be one that is silent.
+        let Ok((seconds, micros)) = server.ask::<(u64, u64)>(&["TIME"]).await else {
+            break;
+        };
+        let took = clock.now() - before;
+        let there = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        rounds.push((took, before + took / 2, there));
+    }
+    if let Some((took, here, there)) = rounds.into_iter().min() {
+        compare(here, there, took / 2, found);
+    }
+}
+
+/// Compares the two clocks at one moment, which is known up to `uncertain`.
+fn compare(here: Tick, there: Tick, uncertain: Tick, found: &mut Findings) {
+    let (offset, way) = match there >= here {
+        true => (there - here, "ahead of"),
+        false => (here - there, "behind"),
+    };
+    let [off, may_be] =
+        [offset, uncertain].map(|micros| report::duration(Duration::from_micros(micros)));
+    let says = format!("the server is {off} {way} this machine, give or take {may_be}");
+    let remedy = "keep both on NTP without steps (chronyc tracking): a step of the server's clock locks clients out or lets them in, and \
+                  `until` of overrides is by the clocks of the services";
+    match offset > OFF + uncertain {
+        true => found.warning("clock", format!("{says}\n{remedy}")),
+        false => found.fine("clock", says),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_off_by_more_than_is_uncertain() {
+        let here = 10_000_000;
+        for (offset, uncertain, level) in [
+            (100_000, 1_000, Level::Fine),
+            (102_000, 1_000, Level::Warning),
+            (150_000, 60_000, Level::Fine),
+        ] {
+            for there in [here + offset, here - offset] {
+                let mut found = Findings::default();
+                compare(here, there, uncertain, &mut found);
+                assert_eq!(found.all[0].level, level);
+            }
+        }
+    }
 }

@@ -65,7 +65,14 @@ fn servers_of_each_version_are_well_when_they_are_set_up_well() {
     ] {
         let server = RedisServer::start_program(&program, WELL);
         let findings = Findings::of(&Program::on(&server, RULES), 0);
-        for check in ["role", "memory", "eviction", "persistence", "access"] {
+        for check in [
+            "role",
+            "memory",
+            "eviction",
+            "persistence",
+            "access",
+            "clock",
+        ] {
             findings.assert("ok", check, &[]);
         }
         findings.assert("note", "instances", &["no process", "shop"]);
