@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, Request, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, request::Parts};
 use jiff::{Span, SpanRelativeTo, Timestamp, Unit};
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::key::PeerAddr;
@@ -374,6 +374,28 @@ pub(crate) fn parse_header(header: &str) -> Result<(HeaderName, HeaderValue), Fa
     let value = HeaderValue::from_bytes(value.trim().as_bytes());
     let control = "a value has no control characters, such as line feeds";
     Ok((header, value.map_err(|_| wrong(control))?))
+}
+
+/// A URL that can be asked; `example` is one that is right.
+pub(crate) fn parse_url(url: &str, example: &str) -> Result<Uri, Failure> {
+    let wrong = |why: &str| {
+        let url = report::line(url, 200);
+        Failure::usage(format!("{url}: {why}; write it as {example}"))
+    };
+    let uri = url.parse::<Uri>().map_err(|_| wrong("it is no URL"))?;
+    if uri.scheme_str() != Some("http") {
+        return Err(wrong(
+            "only http is spoken; ask the service behind its proxy",
+        ));
+    }
+    match uri.authority() {
+        Some(it) if it.as_str().contains('@') => Err(wrong("it has a user")),
+        // Only what is no number of a port follows the host then.
+        Some(it) if it.port_u16().is_none() && it.as_str() != it.host() => {
+            Err(wrong("its port is not a number from 1 to 65535"))
+        }
+        _ => Ok(uri),
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod replay;
 mod report;
 mod rule_args;
 mod rules;
+mod top;
 
 use std::{
     io::{self, Write as _},
@@ -65,6 +66,8 @@ enum Command {
     Load(load::LoadArgs),
     /// What is wrong with a Redis for this use, and what to do about it.
     Doctor(doctor::DoctorArgs),
+    /// Which keys come most often: one look at a service.
+    Top(top::TopArgs),
     /// Prints completions for a shell.
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completions(CompletionsArgs),
@@ -115,6 +118,7 @@ async fn report(arguments: Arguments) -> Result<Report, Failure> {
         Command::Replay(args) => replay::run(&args),
         Command::Load(args) => load::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,
+        Command::Top(args) => top::run(&args).await,
         Command::Completions(args) => {
             let (mut command, mut text) = (Arguments::command(), Vec::new());
             generate(args.shell, &mut command, "tollgate", &mut text);

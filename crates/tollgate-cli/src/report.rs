@@ -1,7 +1,9 @@
 //! What a command has to say: text, tables and times for people, JSON for programs; or why it has nothing to say; and an exit code.
 
 use std::{
+    error::Error,
     fmt::Display,
+    iter,
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -326,6 +328,13 @@ impl Failure {
     pub(crate) fn mistakes(wrong: DocumentError) -> Self {
         Self::refused(Self::from(wrong).message)
     }
+}
+
+/// An error with its causes.
+pub(crate) fn causes(wrong: &(dyn Error + 'static)) -> String {
+    let causes = iter::successors(Some(wrong), |&wrong| wrong.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
 }
 
 /// Rules that a command needs, and that cannot be read.

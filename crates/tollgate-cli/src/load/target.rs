@@ -18,8 +18,8 @@ use hyper_util::{
 use tokio::{net::lookup_host, sync::Semaphore, time::timeout};
 
 use crate::{
-    args::parse_header,
-    report::{self, Failure},
+    args::{parse_header, parse_url},
+    report::{Failure, causes},
 };
 
 const EXAMPLES: &str = "\
@@ -198,7 +198,7 @@ pub(crate) enum Kind {
 impl Target {
     /// Finds the server, which is on this machine unless it is said to be one's own.
     pub(crate) async fn find(args: &LoadArgs) -> Result<Self, Failure> {
-        let uri = uri(&args.url)?;
+        let uri = parse_url(&args.url, "http://127.0.0.1:3000/search")?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let found = lookup_host((host, uri.port_u16().unwrap_or(80))).await;
         let found = found.map_err(|why| Failure::failed(format!("{}: {why}", args.url)))?;
@@ -286,37 +286,6 @@ impl Target {
                 .collect(),
         })
     }
-}
-
-/// A URL that can be asked.
-fn uri(url: &str) -> Result<Uri, Failure> {
-    let wrong = |why: &str| {
-        let url = report::line(url, 200);
-        Failure::usage(format!(
-            "{url}: {why}; write it as http://127.0.0.1:3000/search"
-        ))
-    };
-    let uri = url.parse::<Uri>().map_err(|_| wrong("it is no URL"))?;
-    if uri.scheme_str() != Some("http") {
-        return Err(wrong(
-            "only http is spoken; ask the service behind its proxy",
-        ));
-    }
-    match uri.authority() {
-        Some(it) if it.as_str().contains('@') => Err(wrong("it has a user")),
-        // Only what is no number of a port follows the host then.
-        Some(it) if it.port_u16().is_none() && it.as_str() != it.host() => {
-            Err(wrong("its port is not a number from 1 to 65535"))
-        }
-        _ => Ok(uri),
-    }
-}
-
-/// An error with its causes.
-fn causes(wrong: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(wrong), |&wrong| wrong.source());
-    let causes: Vec<_> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
 }
 
 /// Seconds, or a date on the clock of the server.

@@ -11,3 +11,4 @@ mod load;
 mod replay;
 mod rules;
 mod support;
+mod top;
