@@ -18,7 +18,8 @@ use crate::{
 /// A [`Limiter`] whose rules can be replaced while it is in use.
 ///
 /// Cheap to clone; clones share everything. Each call uses one snapshot of the rules, from its first rule to its last:
-/// [`replace`](Self::replace) swaps one pointer, and no call waits for it. Units that were used stay used.
+/// [`replace`](Self::replace) swaps one pointer, and no call waits for it. Units that were used stay used, but
+/// where the algorithm is another.
 ///
 /// ```
 /// use tollgate_core::{Key, LiveLimiter, MINUTE, MemoryStore, Quota, Rule};
@@ -183,13 +184,13 @@ impl Replacement {
 
 impl Limiter {
     /// Ties rules to a store in the place of those of other limiters, which may have other quotas under the same names: for
-    /// a reload. Used units stay used.
+    /// a reload. Used units stay used, but where the algorithm is another.
     ///
     /// Either all goes well, or nothing changes. Afterwards the replaced limiters and their clones no longer hold their
     /// names. The new limiter takes over the leases of rules that have not changed; those of other rules go back. Where the
     /// replaced limiters are still asked, they decide by their own rules on the same state, and what their tickets give back is
     /// [converted](crate::algorithm::Algorithm::refund_converted): drop them soon. Make the new one before the old one is
-    /// dropped; the state is then carried over whatever happens.
+    /// dropped; the state is then carried over.
     ///
     /// ```
     /// use tollgate_core::{Key, Limiter, MINUTE, MemoryStore, Quota, Rule};

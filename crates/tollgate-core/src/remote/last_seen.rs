@@ -119,7 +119,8 @@ impl LastSeen {
         let Some(line) = seen.cells.get().map(|cells| cells.line(0, key)) else {
             return;
         };
-        let _claim = line.get(key, id).map(|_| lock(&seen.claims));
+        // One that is being claimed has its cell still.
+        let _claim = (!line.is_empty()).then(|| lock(&seen.claims));
         let Some(words) = line.get(key, id) else {
             return;
         };

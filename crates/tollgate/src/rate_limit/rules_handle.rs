@@ -16,7 +16,7 @@ use crate::{
 /// rules, from its first check to its last header field: one in flight ends by the rules that it began with, and settles
 /// against them. No request waits or fails.
 ///
-/// Used units stay used.
+/// Used units stay used, but where the algorithm is another.
 ///
 /// Cheap to clone. A handle does not keep the layer's rule names in use.
 ///
