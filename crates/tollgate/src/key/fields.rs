@@ -140,8 +140,8 @@ pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
 /// [`header("authorization")`](crate::key::header()), each of these spellings has a budget of its own. A token counts as it is written, and
 /// Basic credentials by what they encode.
 ///
-/// A scheme without credentials is no key. Several fields, and credentials with parameters, which have many spellings, are
-/// [`NoKey::Ambiguous`]: count these by what their check has found.
+/// A scheme without credentials is no key. Several fields, and credentials with parameters (`token=s`), which have many spellings,
+/// are [`NoKey::Ambiguous`]: count these by what their check has found.
 ///
 /// The key has two parts of [`PartKind::HEADER`]: `authorization`, and the credentials. A client can invent them: in front of
 /// authentication, add a rule by [`client_ip`](crate::key::client_ip()); behind it, count by an
@@ -175,8 +175,10 @@ fn in_one_spelling(credentials: &[u8]) -> Result<Vec<u8>, NoKey> {
     let space = credentials.iter().position(u8::is_ascii_whitespace);
     let (scheme, token) = credentials.split_at(space.ok_or(NoKey::Absent)?);
     let token = token.trim_ascii();
-    let is_of_parameters = |b: &u8| b.is_ascii_whitespace() || b",\"".contains(b);
-    if token.iter().any(is_of_parameters) {
+    let is_of_parameters = |b: &u8| b.is_ascii_whitespace() || b",\"=".contains(b);
+    // A token has `=` at its end only.
+    let mut inside = token.iter().rev().skip_while(|&&b| b == b'=');
+    if inside.any(is_of_parameters) {
         return Err(NoKey::Ambiguous);
     }
     let scheme = scheme.to_ascii_lowercase();
@@ -216,7 +218,14 @@ mod tests {
         for absent in ["", "Bearer", "Bearer  "] {
             assert_eq!(one(absent), Err(NoKey::Absent), "{absent}");
         }
-        for ambiguous in ["Bearer a b", "Bearer a,b", "Digest username=\"ann\""] {
+        for ambiguous in [
+            "Bearer a b",
+            "Bearer a,b",
+            "Bearer a,",
+            "Digest username=\"ann\"",
+            "Token token=s",
+            "token TOKEN=s==",
+        ] {
             assert_eq!(one(ambiguous), Err(NoKey::Ambiguous), "{ambiguous}");
         }
     }
