@@ -6,6 +6,7 @@ use tollgate_tests::{
     app::{behind, layer, per_minute},
     events::Events,
 };
+use tracing::Level;
 
 fn from(peer: &str, field: Option<&'static str>) -> Parts {
     let peer = format!("{peer}:40000").parse().expect("an address");
@@ -22,6 +23,27 @@ fn resolved(client: &ClientIp, head: &Parts) -> String {
 
 fn behind_ten() -> ClientIp {
     client_ip().trusted_proxies(["10.0.0.0/8"])
+}
+
+#[test]
+fn an_untrusted_peer_with_the_header_is_reported_once() {
+    for (client, field) in [
+        (behind_ten().x_forwarded_for(), "x-forwarded-for"),
+        (behind_ten().forwarded(), "forwarded"),
+        (behind_ten().single_header("x-real-ip"), "x-real-ip"),
+    ] {
+        let events = Events::listen();
+        // Clones count together: a layer has one of them for each service.
+        for client in [client.clone(), client] {
+            for peer in ["172.17.0.1", "172.17.0.2"] {
+                assert_eq!(resolved(&client, &from(peer, Some(field))), peer);
+            }
+        }
+        let warnings = events.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let text = format!("172.17.0.1 sends {field} and is not trusted");
+        assert!(warnings[0].contains(&text), "{warnings:?}");
+    }
 }
 
 #[tokio::test]

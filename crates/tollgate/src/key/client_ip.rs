@@ -3,7 +3,10 @@
 use std::{
     borrow::Cow,
     net::{IpAddr, SocketAddr},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
 };
 
 use http::{HeaderName, header};
@@ -37,8 +40,8 @@ use crate::{
 /// part of [`PartKind::ADDRESS`]: family, prefix length, network. With the default prefixes it equals
 /// [`Key::of(address)`](tollgate_core::Key::of), with others `Key::of` a [`Network`] with the same prefixes.
 ///
-/// The first request of a process with `X-Forwarded-For` or `Forwarded` from a peer that is not trusted is an event at warn level, also
-/// where no proxy is configured. There, fields are looked at in the first 1 000 requests.
+/// The first request with `X-Forwarded-For` or `Forwarded` from a peer that is not trusted is an event at warn level. Where no proxy is
+/// configured, that is once in a process, and fields are looked at in the first 1 000 requests.
 ///
 /// Without a peer address there is no key ([`NoKey::Misconfigured`]): see [`PeerAddr`](crate::key::PeerAddr).
 pub fn client_ip() -> ClientIp {
@@ -49,6 +52,7 @@ pub fn client_ip() -> ClientIp {
         ipv4_prefix: 32,
         ipv6_prefix: 64,
         mistake: None,
+        reported: Arc::default(),
     }
 }
 
@@ -64,6 +68,8 @@ pub struct ClientIp {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
     mistake: Option<String>,
+    /// Whether an untrusted peer was reported, where a header is read. Clones share it.
+    reported: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
@@ -112,8 +118,8 @@ impl ClientIp {
     /// assert_eq!(behind_nginx.resolve(&head).unwrap().to_string(), "192.0.2.1");
     /// ```
     ///
-    /// The first request of a process with the header, with `X-Forwarded-For` or with `Forwarded` from an untrusted peer is an event at
-    /// warn level with the peer's address: if that is your proxy, all its clients share one budget.
+    /// The first request with the header, with `X-Forwarded-For` or with `Forwarded` from an untrusted peer is an event at warn level
+    /// with the peer's address: if that is your proxy, all its clients share one budget.
     pub fn trusted_proxies<P: ToString>(mut self, proxies: impl IntoIterator<Item = P>) -> Self {
         for proxy in proxies {
             if let Err(mistake) = self.proxies.add(&proxy.to_string()) {
@@ -306,12 +312,13 @@ impl ClientIp {
         })
     }
 
-    /// Reports once in a process that an untrusted peer sends what a proxy sends: a client that invents it, or a proxy that is not
-    /// configured.
+    /// Reports once that an untrusted peer sends what a proxy sends: a client that invents it, or a proxy that is not configured.
     fn report_untrusted(&self, head: &Head<'_>) {
-        let left = LOOKS_LEFT.load(Ordering::Relaxed);
-        // Documents read the keys of overrides from heads without fields, which no proxy sends.
-        if left == 0 || head.headers.is_empty() {
+        let reported = match self.source {
+            Source::Peer => &REPORTED,
+            _ => &*self.reported,
+        };
+        if reported.load(Ordering::Relaxed) {
             return;
         }
         let names = [
@@ -321,13 +328,9 @@ impl ClientIp {
         ];
         let mut names = names.into_iter().flatten();
         let Some(name) = names.find(|name| head.headers.contains_key(name)) else {
-            if matches!(self.source, Source::Peer) {
-                // Threads may count one request for two.
-                LOOKS_LEFT.store(left - 1, Ordering::Relaxed);
-            }
             return;
         };
-        if LOOKS_LEFT.swap(0, Ordering::Relaxed) == 0 {
+        if reported.swap(true, Ordering::Relaxed) {
             return;
         }
         let peer = with_peer(head, |peer| peer.ip().to_canonical().to_string());
@@ -367,10 +370,17 @@ impl ClientIp {
 /// How many requests are still looked at for a proxy where none is configured: one in front of a service shows in the first.
 static LOOKS_LEFT: AtomicU32 = AtomicU32::new(1_000);
 
+/// Whether one was found so.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
         if matches!(self.source, Source::Peer) {
-            if LOOKS_LEFT.load(Ordering::Relaxed) > 0 {
+            let left = LOOKS_LEFT.load(Ordering::Relaxed);
+            // Documents read the keys of overrides from heads without fields, which no proxy sends.
+            if left > 0 && !head.headers.is_empty() {
+                // Threads may count one request for two.
+                LOOKS_LEFT.store(left - 1, Ordering::Relaxed);
                 self.report_untrusted(head);
             }
             let add = |peer: &SocketAddr| self.network(peer.ip()).add_to(key, PartKind::ADDRESS);
