@@ -19,7 +19,7 @@
 //! | [`grpc_service()`], [`grpc_method()`] | the service and the method of a gRPC call |
 //! | [`metadata("tenant")`](metadata()) | an entry of a gRPC call's metadata, binary ones decoded |
 //! | `matched_path()`, `path_parameter("id")` | axum's route and its parameters, with the feature `axum` |
-//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure computes: `Some(Key::of(head.uri.host()?))`, say |
+//! | [`computed(\|head\| ..)`](computed()) | the [`Key`](tollgate_core::Key) that a closure computes: `Some(Key::of(&head.extensions.get::<Claims>()?.user))`, say |
 //! | [`look_up(\|head\| async ..)`](look_up()) | a value that a future finds |
 //! | [`constant("all")`](constant()) | all requests together, or a tag inside of a tuple |
 //! | `(a, b)`, up to six | the combination of all |
@@ -98,7 +98,7 @@
 //! ```
 //!
 //! The list is read from the right up to the first address that is not a trusted proxy, so entries that a client adds have no
-//! effect. [`ClientIp::address`] returns the same address for your logs, and [`ClientIp::resolve`] its network, as the rule counts it. The first header of a process from an untrusted peer is an event at
+//! effect. [`ClientIp::address`] returns the same address for your logs, and [`ClientIp::resolve`] its network, as the rule counts it. The first header from an untrusted peer is an event at
 //! warn level: "172.17.0.1 sends x-forwarded-for and is not trusted".
 //!
 //! ## IPv6
