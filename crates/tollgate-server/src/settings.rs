@@ -9,7 +9,7 @@ use std::{
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use tollgate::header::HeaderStyle;
+use tollgate::{header::HeaderStyle, siblings::network};
 use tollgate_redis::{Keys, Partition, Secret};
 use toml::Spanned;
 
@@ -347,22 +347,10 @@ impl RedisSettings {
 
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
-    let network = |text: &String| {
-        let address = text.parse::<IpAddr>().map(IpNet::from);
-        let network: IpNet = text.parse().or(address).map_err(|_| {
-            D::Error::custom(format!(
-                "{text:?} is no network; write \"10.0.0.0/8\" or \"192.0.2.7\""
-            ))
-        })?;
-        match network.trunc() == network {
-            true => Ok(network),
-            false => Err(D::Error::custom(format!(
-                "{text:?} names a host of a network; write {:?}",
-                network.trunc().to_string()
-            ))),
-        }
-    };
-    texts.iter().map(network).collect()
+    let networks = texts
+        .iter()
+        .map(|text| network(text).map_err(D::Error::custom));
+    networks.collect()
 }
 
 fn drain() -> u64 {

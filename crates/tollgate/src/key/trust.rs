@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::key::extractor_fn::exactly_one;
 
@@ -179,24 +179,24 @@ pub(crate) fn hop(hops: usize, entries: impl Iterator<Item = Entry>) -> Option<I
     }
 }
 
-/// A network, from `10.0.0.0/8` or from a single address.
+/// A network, from `10.0.0.0/8` or from a single address. An IPv4-mapped one becomes IPv4, as the addresses that it is compared with.
 ///
 /// # Errors
 ///
 /// A sentence that repeats the text and says what would be right.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let single = || text.parse::<IpAddr>().map(IpNet::from);
-    let network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| {
+    let mut network = text.parse::<IpNet>().or_else(|_| single()).map_err(|_| {
         format!(
             "{text:?} is not a network: take an address or a CIDR, as in \"10.0.0.0/8\", \"192.0.2.1\" or \"2001:db8::/32\""
         )
     })?;
     if let IpNet::V6(v6) = network
-        && v6.addr().to_ipv4_mapped().is_some()
+        && let Some(v4) = v6.addr().to_ipv4_mapped()
+        && let Some(length) = v6.prefix_len().checked_sub(96)
+        && let Ok(v4) = Ipv4Net::new(v4, length)
     {
-        return Err(format!(
-            "{text:?} is IPv4 in the form of IPv6: take it as IPv4, as in \"10.0.0.0/8\""
-        ));
+        network = v4.into();
     }
     let meant = network.trunc();
     // A prefix of 0 covers all addresses, which `validate` rejects.

@@ -247,6 +247,12 @@ mod tests {
         ] {
             assert!(read_entry(line).is_err(), "{line}");
         }
+        // As a socket of both families prints it.
+        let mapped = read_entry("::ffff:203.0.113.9");
+        assert!(matches!(
+            mapped,
+            Ok(Some((Entry::Network(IpNet::V4(_)), _)))
+        ));
         for key in [
             "192",
             "1.2",
