@@ -10,12 +10,15 @@ use std::{
 };
 
 use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
-use tollgate_core::{AlgorithmKind, Check, Decision, Key, Limiter, RuleError, Step};
+use tollgate_core::{AlgorithmKind, Check, Decision, Key, Limiter, Pending, RuleError, Step};
 
 use crate::{diagnostics::wrong_setting, key::look_ups::with_timer, shed::adaptive::AdaptiveLimit};
 
-/// How long the share of slots in use is believed, and how long a store may take to tell it before another request asks.
+/// How long the share of slots in use is believed.
 const SLOTS_ARE_READ_EACH: Duration = Duration::from_millis(50);
+
+/// How long a store may take to tell it before another request asks.
+const SLOTS_ARE_TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a service can take, and how much of it is in use.
 ///
@@ -104,7 +107,7 @@ impl Capacity {
     /// The share of a key's slots that is in use under a rule of [`Quota::concurrent`](tollgate_core::Quota::concurrent), by this limiter.
     ///
     /// A request reads the last known number and waits for nothing. At most each 50 ms one request asks for the next; through Redis
-    /// that needs a tokio runtime. While the store does not answer, the last number stands.
+    /// that needs a tokio runtime. While the store does not answer, the last number stands, and it is asked again each second.
     ///
     /// # Errors
     ///
@@ -120,7 +123,7 @@ impl Capacity {
         let slots = Arc::new(SlotsInUse {
             limiter,
             check,
-            asked_at: Mutex::new(None),
+            asked: Mutex::default(),
             share: AtomicU64::new(0),
         });
         Ok(Self::measured(move || slots.share()))
@@ -148,32 +151,52 @@ tollgate_core::debug_fields!(Capacity, it => limit: it.limit());
 struct SlotsInUse {
     limiter: Limiter,
     check: Check,
-    asked_at: Mutex<Option<Instant>>,
+    asked: Mutex<Asked>,
     /// The bits of an `f64`.
     share: AtomicU64,
 }
 
+#[derive(Default)]
+struct Asked {
+    at: Option<Instant>,
+    /// The task that waits for an answer.
+    waiting: Option<AbortHandle>,
+}
+
 impl SlotsInUse {
     fn share(self: &Arc<Self>) -> f64 {
-        if let Ok(mut asked_at) = self.asked_at.try_lock()
-            && asked_at.is_none_or(|at| at.elapsed() >= SLOTS_ARE_READ_EACH)
-        {
-            *asked_at = Some(Instant::now());
-            drop(asked_at);
-            self.ask();
+        if self.is_due() {
+            match self.limiter.peek(&[self.check]) {
+                Step::Ready(decision) => self.answered(&decision),
+                Step::Wait(decision) => self.wait_for(decision),
+            }
         }
         f64::from_bits(self.share.load(Ordering::Relaxed))
     }
 
-    fn ask(self: &Arc<Self>) {
-        match self.limiter.peek(&[self.check]) {
-            Step::Ready(decision) => self.answered(&decision),
-            Step::Wait(decision) => {
-                let slots = Arc::clone(self);
-                if let Ok(runtime) = Handle::try_current() {
-                    drop(runtime.spawn(async move { slots.answered(&decision.await) }));
-                }
-            }
+    /// Whether this request asks. A question that nobody has answered in time is given up, so that no late answer counts.
+    fn is_due(&self) -> bool {
+        let Ok(mut asked) = self.asked.try_lock() else {
+            return false;
+        };
+        let waiting = asked.waiting.as_ref().filter(|it| !it.is_finished());
+        let pause = waiting.map_or(SLOTS_ARE_READ_EACH, |_| SLOTS_ARE_TOLD_WITHIN);
+        if asked.at.is_some_and(|at| at.elapsed() < pause) {
+            return false;
+        }
+        if let Some(waiting) = waiting {
+            waiting.abort();
+        }
+        asked.at = Some(Instant::now());
+        true
+    }
+
+    fn wait_for(self: &Arc<Self>, decision: Pending<Decision>) {
+        if let Ok(runtime) = Handle::try_current() {
+            let slots = Arc::clone(self);
+            let task = runtime.spawn(async move { slots.answered(&decision.await) });
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.waiting = Some(task.abort_handle());
         }
     }
 
@@ -245,9 +268,36 @@ async fn measure(delay: Weak<WorkerDelay>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{runtime::Builder, task::yield_now};
+    use tokio::{runtime::Builder, task::yield_now, time::advance};
+    use tollgate_core::{MemoryStore, Quota, Rule};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_is_asked_again_for_slots_when_it_has_answered_or_after_a_second() {
+        let rule = Rule::new("exports", Quota::concurrent(2));
+        let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("a valid rule");
+        let check = limiter
+            .check("exports", &Key::shared())
+            .expect("it is there");
+        let slots = Arc::new(SlotsInUse {
+            limiter,
+            check,
+            asked: Mutex::default(),
+            share: AtomicU64::new(0),
+        });
+        assert!(slots.is_due() && !slots.is_due());
+        slots.wait_for(Pending::new(pending()));
+        advance(Duration::from_millis(999)).await;
+        assert!(!slots.is_due());
+        advance(Duration::from_millis(1)).await;
+        assert!(slots.is_due());
+        // The late one holds nothing any more.
+        yield_now().await;
+        assert_eq!(Arc::strong_count(&slots), 1);
+        advance(SLOTS_ARE_READ_EACH).await;
+        assert!(slots.is_due());
+    }
 
     #[test]
     fn a_runtime_without_a_timer_is_asked_once_and_sheds_nothing() {
