@@ -84,7 +84,8 @@ impl Headers {
             return;
         };
         let delta = whole_seconds(closest.lasts);
-        let from = response_time(map, decided);
+        let from = self.has_moments.then(|| response_time(map, decided));
+        let from = from.unwrap_or_default();
         if self.style.has(HeaderStyle::DRAFT_7) || self.style.has(HeaderStyle::DRAFT_6) {
             write_policies(map, rules, statuses);
         }

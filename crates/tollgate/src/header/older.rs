@@ -19,7 +19,7 @@ use crate::header::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
         X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
     },
-    quota_status::{InnerQuota, QuotaStatus},
+    quota_status::QuotaStatus,
     structured::{Line, field_value, push_integer, separate},
     times::whole_seconds,
 };
@@ -81,6 +81,23 @@ pub(super) fn write_dictionary(map: &mut HeaderMap, status: &QuotaStatus) {
     push_integer(&mut line, reset);
     if let Some(value) = field_value(&line) {
         let _ = map.try_insert(RATELIMIT, value);
+    }
+}
+
+/// The numbers that an inner limiter has written; `None` for a missing or invalid one.
+#[derive(Clone, Copy, Debug)]
+struct InnerQuota {
+    remaining: Option<u64>,
+    reset: Option<u64>,
+}
+
+impl InnerQuota {
+    /// Whether it has fewer units left, or as many for at least the same time. An invalid number does not count.
+    fn leaves_less(self, remaining: u64, reset: u64) -> bool {
+        self.remaining.is_some_and(|written| {
+            written < remaining
+                || written == remaining && self.reset.is_none_or(|written| written >= reset)
+        })
     }
 }
 

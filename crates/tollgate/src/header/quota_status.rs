@@ -1,4 +1,4 @@
-//! Numbers of a quota: for a client, as an inner limiter has written them, and a value for each quota of a rule set.
+//! Numbers of a quota for a client, and a value for each quota of a rule set.
 
 use std::{cmp::Reverse, sync::OnceLock, time::Duration};
 
@@ -65,23 +65,6 @@ fn lasts(verdict: &Verdict) -> Duration {
     match verdict.retry() {
         Retry::After(delay) => delay,
         _ => verdict.reset_after(),
-    }
-}
-
-/// The numbers found there; `None` for a missing or invalid one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InnerQuota {
-    pub(super) remaining: Option<u64>,
-    pub(super) reset: Option<u64>,
-}
-
-impl InnerQuota {
-    /// Whether it has fewer units left, or as many for at least the same time. An invalid number does not count.
-    pub(super) fn leaves_less(self, remaining: u64, reset: u64) -> bool {
-        self.remaining.is_some_and(|written| {
-            written < remaining
-                || written == remaining && self.reset.is_none_or(|written| written >= reset)
-        })
     }
 }
 
