@@ -106,7 +106,7 @@ where
     let checks = checks.map_err(ClientRateLimitError::no_checks)?;
     let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
     let body = ReplayBody::new(body, most).await;
-    let again = most.and_then(|_| Some((head.clone(), body.again()?)));
+    let again = body.again().map(|again| (head.clone(), again));
     let request = Request::from_parts(head, body);
 
     let permit = acquire(limit, &partition, &checks, deadline).await?;
