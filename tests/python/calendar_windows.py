@@ -2,7 +2,7 @@
 
 import json
 import sys
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from calendar import monthrange
 from zoneinfo import ZoneInfo, reset_tzpath
 
@@ -39,19 +39,5 @@ for name in ZONES:
         months = (date(year, month, min(first, monthrange(year, month)[1])) for year in YEARS for month in range(1, 13))
         say(f"calendar 9/month {name} from {first}", (start(day, zone) for day in months))
     say(f"calendar 9/year {name}", (start(date(year, 1, 1), zone) for year in YEARS))
-    # By the clocks on the walls; a change by half an hour begins another.
-    at, hours = int(datetime(2011, 1, 1, tzinfo=timezone.utc).timestamp()), []
-    last = int(datetime(2012, 1, 1, tzinfo=timezone.utc).timestamp())
-
-    def offset(second):
-        return int(datetime.fromtimestamp(second, zone).utcoffset().total_seconds())
-
-    before = offset(at - 60)
-    while at < last:
-        now = offset(at)
-        if (at + now) % 3600 == 0 or (now - before) % 3600 != 0:
-            hours.append(at)
-        before, at = now, at + 60 * (15 if at % 900 == 0 and offset(at + 900) == now else 1)
-    say(f"calendar 9/hour {name}", hours)
 
 json.dump(windows, sys.stdout)

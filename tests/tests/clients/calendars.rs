@@ -13,8 +13,8 @@ async fn windows_begin_and_end_as_zoneinfo_has_them() {
     const SECOND: u64 = 1_000_000;
     let told = python("calendar_windows.py", &Value::Null).await;
     let told: Vec<(String, Vec<u64>)> = serde_json::from_value(told).expect("quotas and times");
-    // Ten zones: days, weeks from two days, months from three, years, hours.
-    assert_eq!(told.len(), 10 * 8);
+    // Ten zones: days, weeks from two days, months from three, years.
+    assert_eq!(told.len(), 10 * 7);
     for (text, begins) in told {
         let quota: Quota = text.parse().expect("a quota");
         let windows = FixedWindow::new(&quota).expect("a window");
