@@ -11,9 +11,7 @@ const EVERY: u64 = 4_900_000;
 
 /// The latest texts, as numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Scrapes {
-    all: VecDeque<Scrape>,
-}
+pub(crate) struct Scrapes(VecDeque<Scrape>);
 
 /// Sums by name, and by the label that matters.
 #[derive(Debug, Default)]
@@ -76,21 +74,21 @@ impl Scrape {
 impl Scrapes {
     /// Whether to read the metrics again.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        let last = self.all.back();
+        let last = self.0.back();
         last.is_none_or(|last| now < last.at || now - last.at >= EVERY)
     }
 
     pub(crate) fn add(&mut self, at: u64, text: &str) {
-        self.all.push_back(Scrape::parse(at, text));
+        self.0.push_back(Scrape::parse(at, text));
         let is_old = |scrape: &Scrape| scrape.at.saturating_add(KEPT) < at || scrape.at > at;
-        while self.all.front().is_some_and(is_old) {
-            self.all.pop_front();
+        while self.0.front().is_some_and(is_old) {
+            self.0.pop_front();
         }
     }
 
     /// By label, how much a counter has grown in ten seconds.
     fn growth(&self, name: &'static str) -> HashMap<&str, f64> {
-        let (Some(first), Some(last)) = (self.all.front(), self.all.back()) else {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
             return HashMap::new();
         };
         let mut growth: HashMap<&str, f64> = last.of(name).collect();
@@ -145,13 +143,15 @@ impl Scrapes {
 
     /// What the page shows. `null`: the application gives no metrics.
     pub(crate) fn shown(&self) -> Value {
-        let Some(last) = self.all.back() else {
+        let Some(last) = self.0.back() else {
             return Value::Null;
         };
         let decided = self.growth(CHECK).get("+Inf").copied().unwrap_or_default();
         let calls = self.growth(CALLS).get("requests").copied();
-        let redis = last.of(BREAKER).map(|(_, share)| share).reduce(f64::min);
-        let redis = redis.map(|breaker| {
+        // There is a gauge from the first time on that a breaker opens, and of servers that have left it is NaN.
+        let shares = last.of(BREAKER).map(|(_, share)| share);
+        let breaker = shares.fold(1.0, f64::min);
+        let redis = last.of(CALLS).next().map(|_| {
             json!({
                 "calls_per_request": (decided > 0.0).then(|| calls.unwrap_or_default() / decided),
                 "deadline_misses": self.deadline_misses(),
@@ -176,9 +176,7 @@ mod tests {
             let calls = format!(
                 "{CALLS}{{for=\"requests\"}} {all}\n{ERRORS}{{error=\"expired\"}} {fast}\n"
             );
-            buckets.concat()
-                + &calls
-                + &format!("{BREAKER}{{node=\"a\"}} 1\n{NEAR}{{rule=\"a\"}} {all}\n")
+            buckets.concat() + &calls + &format!("{NEAR}{{rule=\"a\"}} {all}\n")
         };
         let mut scrapes = Scrapes::default();
         assert_eq!(scrapes.shown(), Value::Null);
