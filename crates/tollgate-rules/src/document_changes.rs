@@ -170,9 +170,10 @@ const COMPUTED: &[&str] = &[
     "description",
 ];
 
-/// What differs from the document before, a line for each rule, override and switch. No key is part of it.
+/// What differs from the document before, a line for each rule, override and switch. It goes to logs: no key is part of it, and no
+/// field of a rule that may have one.
 pub(crate) fn document_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
-    let mut lines = all_changes(before, after);
+    let mut lines = changes(before, after, &|of, _, _| format!("{of} has changed"));
     if lines.len() > MOST {
         let more = lines.len() - MOST;
         lines.truncate(MOST);
@@ -181,12 +182,19 @@ pub(crate) fn document_changes(before: &RuleDocument, after: &RuleDocument) -> V
     lines
 }
 
-/// The same, however many lines it takes.
+/// The same with the fields of rules as they are written, for who may read the documents, and however many lines it takes.
 pub(crate) fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<String> {
+    changes(before, after, &|of, old, new| format!("{of} {old} → {new}"))
+}
+
+/// What to say of a field of a rule that is written otherwise: its name, and both values.
+type OfField<'a> = &'a dyn Fn(&str, &str, &str) -> String;
+
+fn changes(before: &RuleDocument, after: &RuleDocument, of_field: OfField<'_>) -> Vec<String> {
     let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
     let changes = RuleSet::changes(old.rules().as_ref(), new.rules().as_ref());
     let mut lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
-    let fields = field_changes(&old, &new);
+    let fields = field_changes(&old, &new, of_field);
     // What they are is said now.
     let is_known = |line: &str| {
         let name = line.strip_suffix(": other settings");
@@ -227,7 +235,11 @@ pub(crate) fn all_changes(before: &RuleDocument, after: &RuleDocument) -> Vec<St
 }
 
 /// By rule, its fields that are written otherwise, a line each.
-fn field_changes<'a>(old: &Unlike<'_>, new: &Unlike<'a>) -> BTreeMap<&'a str, Vec<String>> {
+fn field_changes<'a>(
+    old: &Unlike<'_>,
+    new: &Unlike<'a>,
+    of_field: OfField<'_>,
+) -> BTreeMap<&'a str, Vec<String>> {
     let old_rules: HashMap<_, _> = old.rules.iter().map(|rule| (&*rule.name, *rule)).collect();
     let tree = |rule: &RuleEntry| Format::Json.parse(&rule.written, &Problems::default());
     let field = |rule: &Node, name: &str| {
@@ -242,7 +254,7 @@ fn field_changes<'a>(old: &Unlike<'_>, new: &Unlike<'a>) -> BTreeMap<&'a str, Ve
         let fields = fields.filter(|field| !COMPUTED.contains(field));
         let lines = fields.filter_map(|of| {
             let (old, new) = (field(&old, of), field(&new, of));
-            (old != new).then(|| format!("{name}: {of} {old} → {new}"))
+            (old != new).then(|| format!("{name}: {}", of_field(of, &old, &new)))
         });
         (name, lines.collect::<Vec<_>>())
     });

@@ -123,7 +123,8 @@ impl RuleText {
         self.read(bindings).map(|(document, _)| document)
     }
 
-    /// What differs from another text, a line each: rules, groups, overrides and switches. No key of a client is part of it.
+    /// What differs from another text, a line each: rules, groups, overrides and switches. No key of an override is part of it, but what
+    /// conditions compare with is.
     ///
     /// ```
     /// use tollgate_rules::{Bindings, Format, RuleText};

@@ -107,11 +107,17 @@ async fn changes_of_one_process_are_recorded_with_their_author() {
             "all rules: shadow"
         ]
     );
+    // Of a condition only that it has changed.
+    let when = format!("when = {{ header = {{ name = 'x-api-key', equals = '{KEY}' }} }}\n");
+    alice
+        .replace(limits("fixed_window 3/h") + &when, Format::Toml)
+        .expect("valid");
+    assert!(kept.last().ends_with("api: when has changed"));
     assert!(alice.set(OperatorEntry::switch("api", "offf")).is_err());
     let last = kept.all().pop().expect("there is one");
     assert_eq!(
         (last.kind, last.before, last.after),
-        (AuditKind::Rejected, 2, 2)
+        (AuditKind::Rejected, 3, 3)
     );
     assert!(last.lines[0].contains("did you mean \"off\"?"), "{last}");
     alice.clear().expect("valid");
