@@ -272,10 +272,9 @@ impl RedisRules {
     ) -> Result<u64, PushError> {
         let changed = change.await;
         if let Err(wrong) = &changed
-            && wrong.kind() == PushErrorKind::Document
+            && !wrong.mistakes.is_empty()
         {
-            let lines = wrong.to_string();
-            let lines = lines.lines().take(20).map(str::to_owned).collect();
+            let lines = wrong.mistakes.clone();
             let record = AuditRecord::new(AuditKind::Rejected, author.clone(), lines);
             // Who asks for the change is told anyway.
             let _ = self.add_record(&record).await;

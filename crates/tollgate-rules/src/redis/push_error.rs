@@ -10,6 +10,8 @@ use crate::document_error::DocumentError;
 pub struct PushError {
     kind: PushErrorKind,
     message: String,
+    /// What is wrong with a document, for the audit: without the pieces of it that an error shows, which may have keys in them.
+    pub(crate) mistakes: Vec<String>,
 }
 
 /// What a [`PushError`] is about.
@@ -31,6 +33,7 @@ impl PushError {
         Self {
             kind,
             message: message.into(),
+            mistakes: Vec::new(),
         }
     }
 
@@ -43,7 +46,12 @@ impl PushError {
 
 impl From<DocumentError> for PushError {
     fn from(wrong: DocumentError) -> Self {
-        Self::new(PushErrorKind::Document, wrong.to_string())
+        let mistakes = wrong.mistakes().iter().take(20);
+        let mistakes = mistakes.map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
+        Self {
+            mistakes: mistakes.collect(),
+            ..Self::new(PushErrorKind::Document, wrong.to_string())
+        }
     }
 }
 

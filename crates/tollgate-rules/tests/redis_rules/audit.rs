@@ -16,6 +16,11 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
     redis.set(&[raised], &bindings, &bob).await.expect("pushed");
     let wrong = OperatorEntry::limit("api", KEY, "500/hh");
     assert!(redis.set(&[wrong], &bindings, &bob).await.is_err());
+    // Its lines are shown to who pushes, and are in no record.
+    let when = format!("when = {{ header = {{ name = 'x-a', equals = '{KEY}', equal = 1 }} }}");
+    let wrong = limits(&format!("1/h'\n{when} # '"));
+    let refused = redis.push(wrong, &bindings, &bob).await;
+    says(refused.expect_err("it is wrong"), KEY);
     let off = OperatorEntry::switch("api", "off").because("it was wrong");
     set(&redis, off).await.expect("pushed");
 
@@ -35,11 +40,12 @@ async fn pushes_that_were_accepted_or_refused_are_in_a_capped_stream() {
         "{rejected}"
     );
     says(rejected, "\"hh\" is not a unit of time");
+    says(&words[3], "limits.toml:6: unknown field \"equal\"");
     assert_eq!(
-        words[3],
+        words[4],
         "accepted, revision 2 → 3, by alice, because: ticket 4711: all rules: off (it was wrong)"
     );
-    assert_eq!(records[3].kind, AuditKind::Accepted);
+    assert_eq!(records[4].kind, AuditKind::Accepted);
     let all = dump(&server);
     assert!(!all.contains(KEY), "{all}");
 
