@@ -60,7 +60,7 @@ pub struct RuleDocument {
     /// Its table `shed`, which was read once.
     pub(crate) shed: Option<Node>,
     /// What operators set that does not go with the document, and why.
-    pub(crate) unfit: Vec<(OperatorEntry, String)>,
+    pub(crate) unfit: Vec<(Arc<OperatorEntry>, String)>,
 }
 
 /// An entry that goes with a document.
@@ -156,14 +156,26 @@ impl RuleDocument {
 
     /// With what operators set beside the document. What does not go with it is kept apart.
     pub(crate) fn beside(mut self, set: &OperatorEntries) -> Self {
+        if set.all.is_empty() {
+            return self;
+        }
         let by_name = self.by_name();
-        let read = set.all.iter().map(|entry| self.read(&by_name, entry));
-        let read: Vec<_> = read.collect();
-        for (entry, read) in set.all.iter().zip(read) {
+        let read = set.all.iter();
+        let read: Vec<_> = read
+            .map(|entry| self.read(&by_name, entry, false))
+            .collect();
+        for (set, read) in set.all.iter().zip(read) {
+            let set = Arc::new(set.clone());
             match read {
-                Ok(FittingEntry::Override(entry)) => self.rules[entry.rule].overrides.push(entry),
-                Ok(FittingEntry::Switch(entry)) => self.switches.push(entry),
-                Err(problem) => self.unfit.push((entry.clone(), problem)),
+                Ok(FittingEntry::Override(mut entry)) => {
+                    entry.set = Some(set);
+                    self.rules[entry.rule].overrides.push(entry);
+                }
+                Ok(FittingEntry::Switch(mut entry)) => {
+                    entry.set = Some(set);
+                    self.switches.push(entry);
+                }
+                Err(problem) => self.unfit.push((set, problem)),
             }
         }
         self
@@ -174,7 +186,7 @@ impl RuleDocument {
         self.names().zip(0..).collect()
     }
 
-    /// Reads what an operator set.
+    /// Reads what an operator set, or is to set now: then names that no rule has are compared with those of the rules.
     ///
     /// # Errors
     ///
@@ -183,20 +195,26 @@ impl RuleDocument {
         &self,
         by_name: &HashMap<&str, usize>,
         set: &OperatorEntry,
+        is_new: bool,
     ) -> Result<FittingEntry, String> {
         read_alone(|reader| {
             let named = |node: &Node| {
                 let name = reader.text(node, "the name of a rule")?;
                 let found = by_name.get(name).copied();
-                found.or_else(|| reader.unknown(node, "rule", name, self.names()))
+                found.or_else(|| match is_new {
+                    true => reader.unknown(node, "rule", name, self.names()),
+                    false => {
+                        let message = format!("there is no rule {name:?} any more");
+                        reader.refuse(&node.span, message)
+                    }
+                })
             };
             if set.kind == EntryKind::Switch {
-                let mut entry = Switch::read(reader, &set.node, self.rules.len(), named)?;
-                entry.set = Some(Arc::new(set.clone()));
+                let entry = Switch::read(reader, &set.node, self.rules.len(), named)?;
                 return Some(FittingEntry::Switch(entry));
             }
             let has_secret = self.hash_key.is_some();
-            let mut entry = Override::read(reader, &set.node, &self.rules, has_secret, named)?;
+            let entry = Override::read(reader, &set.node, &self.rules, has_secret, named)?;
             let rule = &self.rules[entry.rule];
             let (name, now) = (&rule.name, rule.key.form());
             // A hash of a key of another form would never be met.
@@ -204,7 +222,6 @@ impl RuleDocument {
                 let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
                 return reader.refuse(&(0..0), message);
             }
-            entry.set = Some(Arc::new(set.clone()));
             Some(FittingEntry::Override(entry))
         })
     }
@@ -215,7 +232,7 @@ impl RuleDocument {
     ///
     /// It does not go with the document, or has ended.
     pub(crate) fn read_new(&self, set: &OperatorEntry, now: Tick) -> Result<FittingEntry, String> {
-        let read = self.read(&self.by_name(), set)?;
+        let read = self.read(&self.by_name(), set, true)?;
         match set.end() > now {
             true => Ok(read),
             false => Err(format!("it would have ended already{}", set.term())),

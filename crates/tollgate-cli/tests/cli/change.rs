@@ -79,11 +79,14 @@ fn what_operators_set_is_asked_for_shown_and_ended_and_a_push_leaves_it() {
     let push = ["rules", "push", "other.toml"];
     other.run(&push).assert(
         0,
-        &["no longer fits: 3, search-per-key: 200%", "unknown rule"],
+        &[
+            "no longer fits: 3, search-per-key: 200%",
+            "there is no rule",
+        ],
     );
     other
         .run(&["rules", "show"])
-        .assert(0, &["3 is not in force: unknown rule"]);
+        .assert(0, &["3 is not in force: there is no rule"]);
 
     let because = ["--because", "well again", "--yes"];
     let clear = [&["rules", "clear"], &because[..]].concat();

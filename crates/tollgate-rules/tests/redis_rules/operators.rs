@@ -60,7 +60,7 @@ async fn a_push_leaves_in_force_what_operators_set_and_what_no_longer_fits_waits
         let rule = format!("name = '{name}'\nlimit = 'fixed_window 40/h'\nby = '{by}'\n");
         RuleText::new(format!("version = 1\n[[rules]]\n{rule}"), Format::Toml)
     };
-    let gone = "unknown rule \"api\"; expected new";
+    let gone = "there is no rule \"api\" any more";
     for (text, problem) in [
         (other("api", "client_ip"), "counts by client_ip now"),
         (other("new", "constant"), gone),
