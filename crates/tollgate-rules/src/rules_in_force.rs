@@ -59,6 +59,8 @@ pub(crate) struct State {
     since: Tick,
     /// When the rules in force were computed: entries that expire later are in force.
     pub(crate) computed: Tick,
+    /// The store has refused the rules without those that have expired since.
+    is_end_refused: bool,
     /// Without what is looked up when it is asked for.
     status: RulesStatus,
 }
@@ -120,6 +122,7 @@ impl RulesInForce {
                 of_source,
                 since: now,
                 computed: now,
+                is_end_refused: false,
                 status,
                 text,
             }),
@@ -280,10 +283,12 @@ impl RulesInForce {
                     record = Some(state.record(AuditKind::Expired, author, before, lines));
                 }
                 Err(wrong) => {
-                    tracing::error!(
-                        target: "tollgate",
-                        "what has expired stays in force until the store takes the rules without it: {wrong}"
-                    );
+                    if !std::mem::replace(&mut state.is_end_refused, true) {
+                        tracing::error!(
+                            target: "tollgate",
+                            "what has expired stays in force until the store takes the rules without it: {wrong}"
+                        );
+                    }
                     return Some(AGAIN);
                 }
             }
@@ -443,6 +448,7 @@ impl State {
             .map_err(|wrong| DocumentError::of_whole("the rules", wrong.to_string()))?;
         self.status.took = Duration::from_micros(crate::term::now().saturating_sub(begun));
         self.computed = now;
+        self.is_end_refused = false;
         Ok(changes)
     }
 }
