@@ -292,21 +292,18 @@ pub(crate) fn read_plans<'a>(
 }
 
 pub(crate) fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
-    match &node.value {
-        Value::Integer(_) => {
-            let status = reader.number(node, "a status for requests without a key", 400, 599)?;
-            StatusCode::from_u16(status as u16)
-                .ok()
-                .map(Missing::Reject)
-        }
-        Value::Text(text) if MISSING.iter().any(|(name, _)| name == text) => {
-            reader.word(node, "missing", MISSING)
-        }
-        _ => reader.expected(
-            node,
-            "\"shared\", \"skip\" or a status as 401, without quotes",
-        ),
+    if matches!(node.value, Value::Integer(_)) {
+        let status = reader.number(node, "a status for requests without a key", 400, 599)?;
+        let status = StatusCode::from_u16(status as u16).ok();
+        return status.map(Missing::Reject);
     }
+    let found = MISSING.iter().find_map(|(name, missing)| {
+        matches!(&node.value, Value::Text(text) if text == name).then_some(*missing)
+    });
+    found.or_else(|| {
+        let what = "\"shared\", \"skip\" or a status as 401 without quotes";
+        reader.expected(node, what)
+    })
 }
 
 /// A number of requests.
