@@ -185,7 +185,7 @@ impl ListFile {
         runtime: Option<&Handle>,
     ) -> Result<Self, String> {
         // Looked up before it is read, so that no change is missed in between.
-        let changes = FileChanges::new(path);
+        let changes = runtime.map(|runtime| (runtime, FileChanges::new(path)));
         let shared = Arc::new(Shared {
             list: list.clone(),
             path: path.to_owned(),
@@ -201,7 +201,7 @@ impl ListFile {
                 let _ = spawn_blocking(move || shared.read_again()).await;
             }
         };
-        let task = runtime.map(|runtime| runtime.spawn(follow(changes)));
+        let task = changes.map(|(runtime, changes)| runtime.spawn(follow(changes)));
         Ok(Self { shared, task })
     }
 
