@@ -62,7 +62,7 @@ function list() {
   });
   const columns = ['Rule', 'Limit', 'Mode', '#Checks a second', '#Denied now', '#Checks, 1 h', '#Denied, 1 h', '#Share', '#Near limit, 10 s', ''];
   parts.list.replaceChildren(shown.length ? table(`${many(shown.length, 'rule')}. What a shadow denies is what it would deny.`, columns, shown)
-    : h('p', { class: 'muted' }, state.rules.length ? 'No rule has such a name.' : 'The console was given no layer and no limiter.'));
+    : h('p', { class: 'muted' }, state.rules.length ? 'No rule has such a name.' : 'The console was given no layer.'));
 }
 
 function fill(row) {
