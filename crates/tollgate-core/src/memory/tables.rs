@@ -85,15 +85,20 @@ impl Tables {
             }
             it.unused.is_none_or(|unused| unused.fresh_at > now)
         });
+        let all = tables.values().filter_map(|it| it.unused);
+        if all.map(|it| it.bytes).sum::<usize>() <= self.bytes_per_rule {
+            return;
+        }
         let unused = tables.iter();
         let unused = unused.filter_map(|(name, it)| Some((it.unused?, name.clone())));
         let mut unused: Vec<_> = unused.collect();
         unused.sort_unstable_by_key(|(it, _)| Reverse(it.fresh_at));
         let mut bytes = 0;
         for (index, (it, name)) in unused.iter().enumerate() {
-            bytes += it.bytes;
-            if bytes > self.bytes_per_rule && index > 0 {
+            if bytes + it.bytes > self.bytes_per_rule && index > 0 {
                 tables.remove(name);
+            } else {
+                bytes += it.bytes;
             }
         }
     }

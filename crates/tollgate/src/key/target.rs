@@ -1,19 +1,21 @@
 //! What a request is for as the key: its method, and its path with what is in it.
 
+use std::fmt::Debug;
 #[cfg(feature = "axum")]
-use std::task::{Context, Poll, Waker};
-use std::{borrow::Cow, fmt::Debug};
+use std::{
+    borrow::Cow,
+    task::{Context, Poll, Waker},
+};
 
 #[cfg(feature = "axum")]
 use axum::extract::RawPathParams;
 use tollgate_core::PartKind;
 
-use crate::{
-    head::Head,
-    key::{
-        extractor::{KeyExtractor, NoKey},
-        extractor_fn::{Plus, decoded, exactly_one, named, part},
-    },
+#[cfg(feature = "axum")]
+use crate::head::Head;
+use crate::key::{
+    extractor::{KeyExtractor, NoKey},
+    extractor_fn::{Plus, decoded, exactly_one, named, part},
 };
 
 /// Counts by the request's method; mostly a part of a tuple. The key has one part of [`PartKind::METHOD`].
