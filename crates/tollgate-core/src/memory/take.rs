@@ -183,8 +183,10 @@ impl Several<'_> {
             self.verdicts[first.index] = verdict;
             self.take(rest)
         })?;
-        if slots.is_some() {
-            self.slots = HeldSlots::both(self.slots.take(), slots);
+        match A::HOLDS_SLOTS {
+            true => self.slots = HeldSlots::both(self.slots.take(), slots),
+            // There are none, which the compiler does not know.
+            false => mem::forget(slots),
         }
         Some(())
     }

@@ -31,18 +31,7 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    /// The request is settled now if there will be no frame: a server drops the body then, and does not poll it.
-    pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self
-    where
-        B: Body,
-    {
-        let at_end = match at_end {
-            Some(AtEnd::Settle(settlement)) if body.is_end_stream() => {
-                settlement.settle(None::<&Result<Frame<B::Data>, B::Error>>);
-                None
-            }
-            at_end => at_end,
-        };
+    pub(crate) fn inner(body: B, at_end: Option<AtEnd>) -> Self {
         Self {
             kind: Kind::Inner { body, at_end },
         }
@@ -57,12 +46,7 @@ impl<B> ResponseBody<B> {
 
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self {
-            kind: Kind::Inner {
-                body: B::default(),
-                at_end: None,
-            },
-        }
+        Self::inner(B::default(), None)
     }
 }
 

@@ -162,6 +162,7 @@ where
                             let (mut parts, body) = response.into_parts();
                             let at_end = admitted.on_response(&mut parts);
                             *this.admitted = None;
+                            let at_end = at_end.and_then(|it| it.unless_ended(&body));
                             let body = ResponseBody::inner(body, at_end);
                             Ok(Response::from_parts(parts, body))
                         }

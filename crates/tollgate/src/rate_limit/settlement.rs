@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use http::{HeaderMap, StatusCode};
-use http_body::Frame;
+use http_body::{Body, Frame};
 use smallvec::SmallVec;
 use tollgate_core::{
     Decision,
@@ -157,6 +157,20 @@ pub(crate) enum AtEnd {
     Settle(Box<TrailersSettlement>),
     /// The request is no longer in flight.
     Leave(Place),
+}
+
+impl AtEnd {
+    /// What is left to do with this body. The request is settled now if there will be no frame: a server drops the body then, and
+    /// does not poll it.
+    pub(crate) fn unless_ended<B: Body>(self, body: &B) -> Option<Self> {
+        match self {
+            Self::Settle(settlement) if body.is_end_stream() => {
+                settlement.settle(None::<&Result<Frame<B::Data>, B::Error>>);
+                None
+            }
+            at_end => Some(at_end),
+        }
+    }
 }
 
 /// A place among the requests in flight, which is free when this is dropped.

@@ -62,7 +62,6 @@ impl<F> ShedFuture<F> {
 impl<F, RB, E> Future for ShedFuture<F>
 where
     F: Future<Output = Result<Response<RB>, E>>,
-    RB: http_body::Body,
 {
     type Output = Result<Response<ResponseBody<RB>>, E>;
 

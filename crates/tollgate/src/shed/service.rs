@@ -52,7 +52,6 @@ impl<S: tonic::server::NamedService> tonic::server::NamedService for Shed<S> {
 impl<S, B, RB> Service<Request<B>> for Shed<S>
 where
     S: Service<Request<B>, Response = Response<RB>> + Clone,
-    RB: http_body::Body,
 {
     type Response = Response<ResponseBody<RB>>;
     type Error = S::Error;
