@@ -427,7 +427,7 @@ pub async fn a_client_that_costs_90_times_its_estimate_uses_what_the_quota_allow
             minutes + 1,
         ),
         (Quota::fixed_window(a_minute, MINUTE), minutes + 1),
-        (Quota::calendar(1_440 * a_minute, CalendarUnit::Day), 2_880),
+        (Quota::calendar(60 * a_minute, CalendarUnit::Day), 120),
         (Quota::sliding_window(a_minute, MINUTE), minutes + 1),
     ];
     for (number, (quota, quotas)) in cases.into_iter().enumerate() {
