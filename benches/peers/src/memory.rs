@@ -55,7 +55,7 @@ pub(crate) fn per_key(print: &mut dyn FnMut(Row)) {
 
 /// Allocations that our layer adds to each allowed request of a service without a body.
 pub(crate) fn per_request(print: &mut dyn FnMut(Row)) {
-    let bare = allocations(Bare::<()>::new());
+    let bare = allocations(Bare::<String>::new());
     for (rules, headers, what) in [
         (
             1,
@@ -74,7 +74,7 @@ pub(crate) fn per_request(print: &mut dyn FnMut(Row)) {
         ),
     ] {
         let layer = layer(WIDE, rules, headers).expect("valid rules");
-        let added = allocations(layer.layer(Bare::<()>::new())) - bare;
+        let added = allocations(layer.layer(Bare::<String>::new())) - bare;
         let row = Row::alone(what, "", added);
         print(if headers == HeaderStyle::NONE {
             row.gate_on_ours(0.0)
