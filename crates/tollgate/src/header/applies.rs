@@ -1,15 +1,12 @@
 //! Which responses have quota fields.
 
-use std::{
-    sync::LazyLock,
-    time::{Duration, SystemTime},
-};
-
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, DATE, EXPIRES, LAST_MODIFIED},
 };
 use tollgate_core::Clock;
+
+use crate::header::times::http_date;
 
 /// Whether a response may have quota fields.
 ///
@@ -111,14 +108,10 @@ fn is_heuristically_cacheable(status: StatusCode) -> bool {
     )
 }
 
-/// For responses without a `Date`, which the server adds later.
-static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::system);
-
-/// Whether a time lies in the future of a response. What is no date has passed (RFC 9111 §5.3).
+/// Whether a time lies in the future of a response, whose `Date` the server may add later. What is no date has passed (RFC 9111 §5.3).
 fn is_later(expires: &HeaderValue, date: Option<&HeaderValue>) -> bool {
-    let read = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?.trim()).ok();
-    let now = || SystemTime::UNIX_EPOCH + Duration::from_micros(CLOCK.now());
-    read(expires).is_some_and(|expires| expires > date.and_then(read).unwrap_or_else(now))
+    let now = || Clock::system().now();
+    http_date(expires).is_some_and(|it| it > date.and_then(http_date).unwrap_or_else(now))
 }
 
 #[cfg(test)]

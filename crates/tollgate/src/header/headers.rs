@@ -1,14 +1,15 @@
 //! The header fields of a rule set.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 use tollgate_core::{RuleSet, Tick, Verdict};
 
 use crate::header::{
     named::Named,
-    older::{DRAFT_6, X_RATELIMIT, write_dictionary, write_policies},
-    quota_status::{QuotaStatus, Standings},
+    older::{DRAFT_6, X_RATELIMIT, write_dictionary, write_policies, write_triple},
+    quota_status::QuotaStatus,
     style::HeaderStyle,
     template::{Template, Values},
     times::{epoch_seconds, response_time, whole_seconds},
@@ -68,7 +69,7 @@ impl Headers {
         if self.has_single {
             let statuses = QuotaStatus::all(verdicts, rules);
             let statuses = statuses.filter(|status| !status.is_of_slots);
-            self.write_single(map, rules, &statuses.collect::<Standings>(), decided);
+            self.write_single(map, rules, &statuses.collect::<SmallVec<[_; 4]>>(), decided);
         }
     }
 
@@ -80,7 +81,11 @@ impl Headers {
         statuses: &[QuotaStatus],
         decided: Option<Tick>,
     ) {
-        let Some(closest) = QuotaStatus::closest_to_its_limit(statuses) else {
+        // A denial first, then the fewest units left, then the longest reset.
+        let closest = statuses
+            .iter()
+            .min_by_key(|status| (!status.denied, status.remaining, Reverse(status.lasts)));
+        let Some(closest) = closest else {
             return;
         };
         let delta = whole_seconds(closest.lasts);
@@ -93,12 +98,17 @@ impl Headers {
             write_dictionary(map, closest);
         }
         if self.style.has(HeaderStyle::DRAFT_6) {
-            DRAFT_6.write(map, closest, delta);
+            write_triple(map, &DRAFT_6, closest, delta);
         }
         if self.style.has(HeaderStyle::X_RATELIMIT_EPOCH) {
-            X_RATELIMIT.write(map, closest, epoch_seconds(from, closest.lasts));
+            write_triple(
+                map,
+                &X_RATELIMIT,
+                closest,
+                epoch_seconds(from, closest.lasts),
+            );
         } else if self.style.has(HeaderStyle::X_RATELIMIT_DELTA) {
-            X_RATELIMIT.write(map, closest, delta);
+            write_triple(map, &X_RATELIMIT, closest, delta);
         }
         for (name, template) in &*self.own {
             // One of the style, or an inner limiter's, stays: no two of these can be compared.
@@ -106,7 +116,7 @@ impl Headers {
                 continue;
             }
             let quota = (closest.rule, closest.plan, closest.remaining);
-            let values = Values::new(rules, Some(quota), Some(closest.lasts), from);
+            let values = Values::new(rules, Some(quota), None, Some(closest.lasts), from);
             let text = template.text(&values);
             if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
                 let _ = map.try_insert(name, value);

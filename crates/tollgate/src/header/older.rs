@@ -63,13 +63,17 @@ fn limits(value: &HeaderValue) -> impl Iterator<Item = u64> {
         .filter_map(|policy| policy.split(';').next()?.trim().parse().ok())
 }
 
-/// Writes the field, unless an inner limiter has written one with fewer remaining units.
+/// Writes the field, unless an inner limiter has written one that leaves less.
 pub(super) fn write_dictionary(map: &mut HeaderMap, status: &QuotaStatus) {
     let reset = whole_seconds(status.lasts);
-    if map
-        .get(RATELIMIT)
-        .is_some_and(|value| read_dictionary(value).leaves_less(status.remaining, reset))
-    {
+    let written = |name: &str| {
+        let mut members = map.get(RATELIMIT)?.to_str().ok()?.split(',');
+        members.find_map(|member| {
+            let (key, number) = member.split_once('=')?;
+            (key.trim() == name).then(|| number.trim().parse().ok())?
+        })
+    };
+    if leaves_less([written("remaining"), written("reset")], status, reset) {
         return;
     }
     let mut line = Line::new();
@@ -84,76 +88,34 @@ pub(super) fn write_dictionary(map: &mut HeaderMap, status: &QuotaStatus) {
     }
 }
 
-/// The numbers that an inner limiter has written; `None` for a missing or invalid one.
-#[derive(Clone, Copy, Debug)]
-struct InnerQuota {
-    remaining: Option<u64>,
-    reset: Option<u64>,
+/// Whether the remaining units and the reset that an inner limiter has written are fewer, or as many for at least the same time. A
+/// missing or invalid number does not count.
+fn leaves_less(written: [Option<u64>; 2], status: &QuotaStatus, reset: u64) -> bool {
+    written[0].is_some_and(|remaining| {
+        remaining < status.remaining
+            || remaining == status.remaining && written[1].is_none_or(|written| written >= reset)
+    })
 }
 
-impl InnerQuota {
-    /// Whether it has fewer units left, or as many for at least the same time. An invalid number does not count.
-    fn leaves_less(self, remaining: u64, reset: u64) -> bool {
-        self.remaining.is_some_and(|written| {
-            written < remaining
-                || written == remaining && self.reset.is_none_or(|written| written >= reset)
-        })
+/// The fields for the limit, the remaining units and the reset.
+pub(super) static DRAFT_6: [HeaderName; 3] =
+    [RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET];
+
+pub(super) static X_RATELIMIT: [HeaderName; 3] =
+    [X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET];
+
+/// Writes all three, unless an inner limiter has written what leaves less.
+pub(super) fn write_triple(
+    map: &mut HeaderMap,
+    names: &[HeaderName; 3],
+    status: &QuotaStatus,
+    reset: u64,
+) {
+    let written = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
+    if leaves_less([written(&names[1]), written(&names[2])], status, reset) {
+        return;
     }
-}
-
-fn read_dictionary(value: &HeaderValue) -> InnerQuota {
-    let member = |name: &str| {
-        value.to_str().ok()?.split(',').find_map(|member| {
-            let (key, number) = member.split_once('=')?;
-            (key.trim() == name).then(|| number.trim().parse().ok())?
-        })
-    };
-    InnerQuota {
-        remaining: member("remaining"),
-        reset: member("reset"),
-    }
-}
-
-/// The names of the three.
-#[derive(Debug)]
-pub(super) struct Triple {
-    limit: HeaderName,
-    remaining: HeaderName,
-    reset: HeaderName,
-}
-
-pub(super) static DRAFT_6: Triple = Triple {
-    limit: RATELIMIT_LIMIT,
-    remaining: RATELIMIT_REMAINING,
-    reset: RATELIMIT_RESET,
-};
-
-pub(super) static X_RATELIMIT: Triple = Triple {
-    limit: X_RATELIMIT_LIMIT,
-    remaining: X_RATELIMIT_REMAINING,
-    reset: X_RATELIMIT_RESET,
-};
-
-impl Triple {
-    /// Writes all three, unless an inner limiter has written fewer remaining units.
-    pub(super) fn write(&self, map: &mut HeaderMap, status: &QuotaStatus, reset: u64) {
-        if self.read(map).leaves_less(status.remaining, reset) {
-            return;
-        }
-        for (name, number) in [
-            (&self.limit, status.limit),
-            (&self.remaining, status.remaining),
-            (&self.reset, reset),
-        ] {
-            let _ = map.try_insert(name, HeaderValue::from(number.min(MAX_UNITS)));
-        }
-    }
-
-    fn read(&self, map: &HeaderMap) -> InnerQuota {
-        let number = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
-        InnerQuota {
-            remaining: number(&self.remaining),
-            reset: number(&self.reset),
-        }
+    for (name, number) in names.iter().zip([status.limit, status.remaining, reset]) {
+        let _ = map.try_insert(name, HeaderValue::from(number.min(MAX_UNITS)));
     }
 }

@@ -1,11 +1,8 @@
 //! Numbers of a quota for a client, and a value for each quota of a rule set.
 
-use std::{cmp::Reverse, sync::OnceLock, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
-use smallvec::SmallVec;
 use tollgate_core::{Outcome, Quota, Retry, Rule, RuleSet, Verdict};
-
-pub(super) type Standings = SmallVec<[QuotaStatus; 4]>;
 
 /// The status of one quota for a client.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +12,9 @@ pub(super) struct QuotaStatus {
     pub(super) denied: bool,
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    /// How long `remaining` is valid: the draft's effective window.
+    /// How long `remaining` is valid: the draft's effective window. After a denial, and if less is left than the request cost, the
+    /// time until the same request passes, so that `Retry-After` is never earlier, even if cheaper requests would still pass.
+    /// Otherwise the time until the quota is full.
     pub(super) lasts: Duration,
     /// Whether the units are slots: requests give them back when they end, so that no time is known.
     pub(super) is_of_slots: bool,
@@ -37,7 +36,10 @@ impl QuotaStatus {
             denied: verdict.outcome() == Outcome::Deny,
             limit,
             remaining: verdict.remaining(),
-            lasts: lasts(verdict),
+            lasts: match verdict.retry() {
+                Retry::After(delay) => delay,
+                _ => verdict.reset_after(),
+            },
             is_of_slots: verdict.is_of_slots(),
         })
     }
@@ -47,24 +49,6 @@ impl QuotaStatus {
         verdicts
             .iter()
             .filter_map(|verdict| Self::of(verdict, rules))
-    }
-
-    /// The one for fields that report one rule: a denial first, then the fewest units left, then the longest reset. Such fields
-    /// need a time.
-    pub(super) fn closest_to_its_limit(statuses: &[Self]) -> Option<&Self> {
-        statuses
-            .iter()
-            .min_by_key(|status| (!status.denied, status.remaining, Reverse(status.lasts)))
-    }
-}
-
-/// After a denial, and if less is left than the request cost: the time until the same request passes, so that `Retry-After` is
-/// never earlier, even if cheaper requests would still pass. Otherwise: the time until the quota is full.
-#[inline]
-fn lasts(verdict: &Verdict) -> Duration {
-    match verdict.retry() {
-        Retry::After(delay) => delay,
-        _ => verdict.reset_after(),
     }
 }
 

@@ -87,17 +87,13 @@ impl BitOr for HeaderStyle {
 
 impl fmt::Debug for HeaderStyle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NONE {
-            return f.write_str("NONE");
+        let styles = Self::NAMES
+            .into_iter()
+            .filter(|(style, _)| self.has(*style));
+        let names: Vec<_> = styles.map(|(_, name)| name).collect();
+        match names.is_empty() {
+            true => f.write_str("NONE"),
+            false => f.write_str(&names.join(" | ")),
         }
-        let mut first = true;
-        for (style, name) in Self::NAMES {
-            if self.has(style) {
-                f.write_str(if first { "" } else { " | " })?;
-                f.write_str(name)?;
-                first = false;
-            }
-        }
-        Ok(())
     }
 }

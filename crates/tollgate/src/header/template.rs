@@ -20,7 +20,6 @@ const NAMES: [&str; 8] = [
     "reset",
     "reset_at",
 ];
-const REASON: usize = 1;
 const NUMBERS: usize = 2;
 
 /// A text with variables, such as `{limit};window={window}`.
@@ -83,10 +82,11 @@ impl Template {
 }
 
 impl Values {
-    /// Of a rule, its plan and what is left, and of a time from then until something is.
+    /// Of a rule, its plan and what is left, of why a request was denied, and of a time from then until something is.
     pub(crate) fn new(
         rules: &RuleSet,
         quota: Option<(usize, usize, u64)>,
+        reason: Option<&str>,
         reset: Option<Duration>,
         from: Tick,
     ) -> Self {
@@ -102,7 +102,7 @@ impl Values {
         let text = |number: Option<u64>| number.map(|number| number.to_string());
         Self([
             found.map(|(rule, _)| rule.name().to_owned()),
-            None,
+            reason.map(str::to_owned),
             text(limit),
             text(window.map(whole_seconds)),
             text(left),
@@ -110,11 +110,5 @@ impl Values {
             text(reset.map(whole_seconds)),
             text(reset_at),
         ])
-    }
-
-    /// With why a request was denied.
-    pub(crate) fn with_reason(mut self, reason: Option<&str>) -> Self {
-        self.0[REASON] = reason.map(str::to_owned);
-        self
     }
 }

@@ -47,14 +47,16 @@ pub(crate) fn write_retry_after(map: &mut HeaderMap, delay: Duration) {
 /// From when a response's times count, by its own clock: its `Date`, or when it was `decided` by the clock of this machine, where the
 /// server adds the `Date` later; by default now. The store's clock may be minutes off.
 pub(crate) fn response_time(map: &HeaderMap, decided: Option<Tick>) -> Tick {
-    let date = || {
-        let date = map.get(DATE)?.to_str().ok()?;
-        let since = httpdate::parse_http_date(date).ok()?;
-        u64::try_from(since.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
-    };
     // A date says nothing of the part of its second: the last one is not too early.
-    let latest = date().map(|date| date.saturating_add(999_999));
+    let date = map.get(DATE).and_then(http_date);
+    let latest = date.map(|date| date.saturating_add(999_999));
     latest.or(decided).unwrap_or_else(|| Clock::system().now())
+}
+
+/// `None`: it is no date (RFC 9110 §5.6.7) since 1970.
+pub(super) fn http_date(value: &HeaderValue) -> Option<Tick> {
+    let date = httpdate::parse_http_date(value.to_str().ok()?.trim()).ok()?;
+    u64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
 }
 
 /// The end of a time from `now`, in whole seconds since the Unix epoch, rounded up.

@@ -20,7 +20,7 @@ use crate::{
     rate_limit::{
         decide::is_preflight, deny::reject, live_config::LiveConfig, service_config::ServiceConfig,
     },
-    rejection::grpc_web_is_not_translated,
+    rejection::{UNIMPLEMENTED, trailers_only},
 };
 
 /// Limits the messages that clients of `S` send. Made by [`MessageLimitLayer`](crate::message::MessageLimitLayer).
@@ -83,7 +83,7 @@ where
                 WireProtocol::Http => Ok(None),
                 protocol @ WireProtocol::GrpcWeb { .. } => {
                     config.rules.observer.untranslated_grpc_web();
-                    Err(grpc_web_is_not_translated(&head, protocol))
+                    Err(trailers_only(&head, protocol, UNIMPLEMENTED, None))
                 }
                 WireProtocol::Grpc => (config.rules.collect(&head, false, &mut checks))
                     .map_err(|refusal| reject(config, &head, &refusal)),

@@ -123,15 +123,17 @@ impl<'a> Denial<'a> {
         self.hide_quota
     }
 
-    /// The rule and the plan of the only quota that the request exceeds, if it costs what others do. The body is the same each time.
+    /// The rule and the plan of the only quota that the request exceeds, if it costs what others do: all denials by it have one body,
+    /// but for the retry time.
     pub(super) fn only_quota(&self) -> Option<(usize, usize)> {
         let mut exceeded = self.exceeded();
-        match (self.reason, exceeded.next(), exceeded.next()) {
-            (Reason::Quota | Reason::Slots, Some(only), None) if !self.in_units => {
-                Some((only.rule(), only.plan()))
-            }
-            _ => None,
-        }
+        let only = exceeded.next().filter(|_| exceeded.next().is_none())?;
+        let is_usual = match self.reason {
+            Reason::Quota => !only.is_of_slots(),
+            Reason::Slots => only.is_of_slots(),
+            _ => false,
+        };
+        (is_usual && !self.in_units && !self.hide_quota).then(|| (only.rule(), only.plan()))
     }
 
     pub(super) fn exceeded(&self) -> impl Iterator<Item = &'a Verdict> {

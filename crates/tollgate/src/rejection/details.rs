@@ -3,22 +3,10 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
 use smallvec::SmallVec;
-use tollgate_core::{AlgorithmKind, Quota, Reason, Retry, Rule};
+use tollgate_core::{AlgorithmKind, Quota, Reason, Retry};
 
 use crate::{header::unit_of, key::NoKey, rejection::denial::Denial};
-
-/// The details of a denial for a response body, without the retry time. Nothing about the client; with a hidden quota, nothing
-/// about the rules.
-#[derive(Debug)]
-pub(super) struct DenialDetails<'a> {
-    /// `None`: it is hidden.
-    pub(super) reason: Option<Reason>,
-    pub(super) status: StatusCode,
-    pub(super) exceeded: SmallVec<[Exceeded<'a>; 2]>,
-    no_key: Option<String>,
-}
 
 /// A policy that the request exceeds.
 #[derive(Clone, Copy, Debug)]
@@ -67,102 +55,69 @@ impl Exceeded<'_> {
     }
 }
 
-impl<'a> DenialDetails<'a> {
-    pub(super) fn of(denial: &Denial<'a>) -> Self {
-        let mut details = Self {
-            reason: denial.shown_reason(),
-            status: denial.status(),
-            exceeded: SmallVec::new(),
-            no_key: None,
-        };
+/// What a body says of a denial besides the retry time. Nothing about the client; with a hidden quota, nothing about the rules.
+impl<'a> Denial<'a> {
+    /// The policies that the request exceeds.
+    pub(super) fn shown_policies(&self) -> SmallVec<[Exceeded<'a>; 2]> {
         // What else is used up does not matter to who is blocked.
-        if denial.hides_quota() || denial.reason() == Reason::Blocked {
-            return details;
+        if self.hide_quota || self.reason == Reason::Blocked {
+            return SmallVec::new();
         }
-        let rules = denial.rules().rules();
-        details.exceeded = denial
-            .exceeded()
-            .filter_map(|verdict| {
-                let rule = rules.get(verdict.rule())?;
-                Some(Exceeded {
-                    name: rule.name(),
-                    quota: rule.quota_under(verdict.plan()),
-                    unit: match denial.in_units {
-                        true => rule.unit_name().unwrap_or("units"),
-                        false => unit_of(rule),
-                    },
-                    never: verdict.retry() == Retry::Never,
-                })
-            })
-            .collect();
-        // Clients learn nothing about the set-up.
-        details.no_key = denial.no_key().map(|why| match why {
-            NoKey::Misconfigured(_) => "the service cannot tell who is asking".to_owned(),
-            NoKey::LookUpFailed => "the service cannot tell who is asking at present".to_owned(),
-            why => why.to_string(),
-        });
-        details
-    }
-
-    /// The details of a denial by this quota alone.
-    pub(super) fn used_up(rule: &'a Rule, quota: &Quota, status: StatusCode) -> Self {
-        Self {
-            reason: Some(match quota.algorithm() {
-                AlgorithmKind::Concurrent => Reason::Slots,
-                _ => Reason::Quota,
-            }),
-            status,
-            exceeded: SmallVec::from_iter([Exceeded {
+        let (rules, in_units) = (self.rules.rules(), self.in_units);
+        let policies = self.exceeded().filter_map(|verdict| {
+            let rule = rules.get(verdict.rule())?;
+            Some(Exceeded {
                 name: rule.name(),
-                quota: *quota,
-                unit: unit_of(rule),
-                never: false,
-            }]),
-            no_key: None,
-        }
+                quota: rule.quota_under(verdict.plan()),
+                unit: match in_units {
+                    true => rule.unit_name().unwrap_or("units"),
+                    false => unit_of(rule),
+                },
+                never: verdict.retry() == Retry::Never,
+            })
+        });
+        policies.collect()
     }
 
     /// Whether the request exceeds a quota, as opposed to a failed store or a missing key.
     pub(super) fn is_quota(&self) -> bool {
-        matches!(
-            self.reason,
-            Some(
-                Reason::Quota
-                    | Reason::Never
-                    | Reason::Slots
-                    | Reason::QueueFull
-                    | Reason::WaitExpired
-            )
+        !matches!(
+            self.shown_reason(),
+            None | Some(Reason::StoreFailed | Reason::NoKey | Reason::Blocked)
         )
     }
 
     /// The reason for programs, where the policies do not tell it.
     pub(super) fn reason_word(&self) -> Option<&'static str> {
-        let reason = self.reason.filter(|reason| {
-            matches!(
-                reason,
-                Reason::Slots | Reason::QueueFull | Reason::WaitExpired | Reason::Blocked
-            )
-        });
-        reason.map(Reason::as_str)
+        use Reason::{Blocked, QueueFull, Slots, WaitExpired};
+
+        let reason = self.shown_reason()?;
+        matches!(reason, Slots | QueueFull | WaitExpired | Blocked).then(|| reason.as_str())
     }
 
     /// A title of a few words.
     pub(super) fn title(&self) -> &'static str {
-        if self.is_quota() {
-            "Quota exceeded"
-        } else {
-            self.status.canonical_reason().unwrap_or("Refused")
+        match self.is_quota() {
+            true => "Quota exceeded",
+            false => self.status.canonical_reason().unwrap_or("Refused"),
         }
     }
 
     /// Sentences for people; `None` if the status says it all.
     pub(super) fn detail(&self) -> Option<String> {
-        if let Some(why) = &self.no_key {
-            return Some(why.clone());
+        if let Some(why) = self.no_key.filter(|_| !self.hide_quota) {
+            return Some(match why {
+                // Clients learn nothing about the set-up.
+                NoKey::Misconfigured(_) => "the service cannot tell who is asking".to_owned(),
+                NoKey::LookUpFailed => {
+                    "the service cannot tell who is asking at present".to_owned()
+                }
+                why => why.to_string(),
+            });
         }
-        let mut sentences: Vec<_> = self.exceeded.iter().map(Exceeded::sentence).collect();
-        match self.reason {
+        let policies = self.shown_policies();
+        let mut sentences: Vec<_> = policies.iter().map(Exceeded::sentence).collect();
+        match self.shown_reason() {
             Some(Reason::QueueFull) => sentences.push("The queue is full.".to_owned()),
             Some(Reason::WaitExpired) => sentences.push("The time to wait is over.".to_owned()),
             _ => {}
@@ -306,10 +261,14 @@ mod tests {
             (Quota::fixed_window(1, SECOND), "batches", "1 batch per 1 s"),
             (Quota::concurrent(1), "requests", "1 request at once"),
         ] {
-            let rule = Rule::new("api", quota).unit(unit);
-            let details = DenialDetails::used_up(&rule, &quota, StatusCode::TOO_MANY_REQUESTS);
+            let policy = Exceeded {
+                name: "api",
+                quota,
+                unit,
+                never: false,
+            };
             let sentence = format!("Policy \"api\" allows {words}.");
-            assert_eq!(details.detail(), Some(sentence));
+            assert_eq!(policy.sentence(), sentence);
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::{
     protocol::WireProtocol,
     rejection::{
         denial::Denial,
-        details::{DenialDetails, Exceeded, Message, any, retry_info},
-        style::Responses,
+        details::{Exceeded, Message, any, retry_info},
+        http::Responses,
     },
 };
 
@@ -32,11 +32,13 @@ const MAX_QUOTA_FAILURE: usize = 2_560;
 
 /// A status with its message, whose characters need no percent-encoding: printable ASCII without `%`.
 #[derive(Clone, Copy, Debug)]
-struct Status(u8, &'static str);
+pub(crate) struct Status(u8, &'static str);
 
 const EXCEEDED: Status = Status(8, "rate limit exceeded");
-const UNAVAILABLE: Status = Status(14, "service unavailable");
-const UNIMPLEMENTED: Status = Status(
+/// That of a call that is shed, and of a failure on our side.
+pub(crate) const UNAVAILABLE: Status = Status(14, "service unavailable");
+/// That of a request in gRPC-Web that reached a limit on messages without being translated to gRPC.
+pub(crate) const UNIMPLEMENTED: Status = Status(
     12,
     "gRPC-Web is not translated to gRPC in front of the limit on messages",
 );
@@ -86,9 +88,14 @@ impl Responses {
             status = status.message(3, &any(RETRY_INFO, &retry_info(wait)));
         }
         if !denial.hides_quota() {
-            status = match self.prepared_failure(denial) {
+            let make = || quota_failure(&denial.shown_policies());
+            let prepared = denial.only_quota().and_then(|(rule, plan)| {
+                let make = |_: &Rule, _: &Quota| make();
+                self.failures.find_or_make(denial.rules, rule, plan, make)
+            });
+            status = match prepared {
                 Some(failure) => status.and(failure),
-                None => status.and(&quota_failure(&DenialDetails::of(denial).exceeded)),
+                None => status.and(&make()),
             };
             status = status.message(3, &any(ERROR_INFO, &error_info(denial)));
         }
@@ -97,45 +104,22 @@ impl Responses {
         HeaderValue::from_maybe_shared(Bytes::from(encoded))
             .unwrap_or_else(|_| HeaderValue::from_static(""))
     }
-
-    /// The prepared `QuotaFailure`, for a denial by one quota.
-    fn prepared_failure(&self, denial: &Denial<'_>) -> Option<&Message> {
-        let (rule, plan) = denial.only_quota()?;
-        let make = |rule: &Rule, quota: &Quota| {
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            quota_failure(&DenialDetails::used_up(rule, quota, status).exceeded)
-        };
-        self.failures.find_or_make(denial.rules(), rule, plan, make)
-    }
 }
 
-/// The response to a request in gRPC-Web that reached a limit on messages without being translated to gRPC.
-pub(crate) fn grpc_web_is_not_translated(
+/// A response that is only a status, with a pushback if the client may retry after a time. `protocol` is gRPC or gRPC-Web.
+pub(crate) fn trailers_only(
     head: &Head<'_>,
     protocol: WireProtocol,
+    status: Status,
+    wait: Option<Duration>,
 ) -> Response<Bytes> {
-    trailers_only(head, protocol, UNIMPLEMENTED)
-}
-
-/// The response to a call that is shed: `UNAVAILABLE`, with a pushback. `protocol` is gRPC or gRPC-Web.
-pub(crate) fn unavailable(
-    head: &Head<'_>,
-    protocol: WireProtocol,
-    wait: Duration,
-) -> Response<Bytes> {
-    let mut response = trailers_only(head, protocol, UNAVAILABLE);
-    if let Some(millis) = millis(wait) {
-        let fields = response.headers_mut();
-        fields.insert(GRPC_RETRY_PUSHBACK, HeaderValue::from(millis));
-    }
-    response
-}
-
-fn trailers_only(head: &Head<'_>, protocol: WireProtocol, status: Status) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, content_type(head, protocol));
     insert_status(fields, status);
+    if let Some(millis) = wait.and_then(millis) {
+        fields.insert(GRPC_RETRY_PUSHBACK, HeaderValue::from(millis));
+    }
     response
 }
 
@@ -253,11 +237,6 @@ fn content_type(head: &Head<'_>, protocol: WireProtocol) -> HeaderValue {
 /// Whether the client accepts the text form of gRPC-Web, if it says so.
 fn wants_text(head: &Head<'_>) -> Option<bool> {
     let accept = head.headers.get(ACCEPT)?.to_str().ok()?;
-    if accept.contains("application/grpc-web-text") {
-        Some(true)
-    } else if accept.contains("application/grpc-web") {
-        Some(false)
-    } else {
-        None
-    }
+    let is_text = accept.contains("application/grpc-web-text");
+    (is_text || accept.contains("application/grpc-web")).then_some(is_text)
 }

@@ -1,25 +1,58 @@
-//! Denials over HTTP.
+//! Denials over HTTP, and their bodies.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, Version,
+    HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Clock, Quota, Reason, Rule};
+use tollgate_core::{Clock, Quota, Reason, Rule, RuleSet};
 
 use crate::{
-    header::template::Values,
+    header::{PerQuota, template::Values, whole_seconds},
+    json_text::{JsonObject, push_list, push_text},
+    protocol::WireProtocol,
     rejection::{
-        bodies::{OpenBody, json, problem, text},
         denial::Denial,
-        details::DenialDetails,
-        style::{Responses, Style},
+        details::Message,
+        style::{Rejection, Style},
     },
 };
 
+/// Rejections for one rule set, prepared once.
+#[derive(Debug)]
+pub(crate) struct Responses {
+    rejection: Rejection,
+    /// That of an exceeded quota.
+    status: StatusCode,
+    /// The body of a denial by one quota, with this status.
+    bodies: PerQuota<OpenBody>,
+    /// The `QuotaFailure` of a denial by one quota.
+    pub(super) failures: PerQuota<Message>,
+}
+
 impl Responses {
+    /// Prepares responses. `status` is that of an exceeded quota.
+    pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
+        Self {
+            rejection,
+            status,
+            bodies: PerQuota::new(rules),
+            failures: PerQuota::new(rules),
+        }
+    }
+
+    /// The response, without `Retry-After` and the quota's fields.
+    pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
+        match protocol {
+            WireProtocol::Http => self.http(denial),
+            _ => self.grpc(denial, protocol),
+        }
+    }
+
     /// The response, without `Retry-After` and the quota's fields. A HEAD request gets no body.
-    pub(super) fn http(&self, denial: &Denial<'_>) -> Response<Bytes> {
+    fn http(&self, denial: &Denial<'_>) -> Response<Bytes> {
         let mut response = match &self.rejection.0 {
             Style::Custom(respond) => respond(denial),
             style => self.built_in(style, denial),
@@ -40,7 +73,7 @@ impl Responses {
         // with the others.
         let is_http1 = denial.head().version < Version::HTTP_2;
         let mut headers = HeaderMap::with_capacity(if is_http1 { 6 } else { 7 });
-        if let Some(media_type) = media_type(style) {
+        if let Some(media_type) = format(style).0 {
             headers.insert(CONTENT_TYPE, media_type);
         }
         const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -54,47 +87,134 @@ impl Responses {
         if let Style::Template(template) = &self.rejection.0 {
             let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
             let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
-            let values = Values::new(denial.rules(), quota, wait, Clock::system().now());
-            let values = values.with_reason(denial.shown_reason().map(Reason::as_str));
+            let reason = denial.shown_reason().map(Reason::as_str);
+            let values = Values::new(denial.rules, quota, reason, wait, Clock::system().now());
             return template.json(&values).into();
         }
-        match (self.prepared_body(denial), opener(&self.rejection.0)) {
-            (Some(prepared), _) => prepared.close(wait),
-            (None, Some(open)) => open(&DenialDetails::of(denial)).close(wait),
-            (None, None) => Bytes::new(),
+        let Some(open) = format(&self.rejection.0).1 else {
+            return Bytes::new();
+        };
+        let quota = denial.only_quota().filter(|_| denial.status == self.status);
+        let prepared = quota.and_then(|(rule, plan)| {
+            let make = |_: &Rule, _: &Quota| open(denial);
+            self.bodies.find_or_make(denial.rules, rule, plan, make)
+        });
+        match prepared {
+            Some(prepared) => prepared.close(wait),
+            None => open(denial).close(wait),
         }
     }
-
-    /// The prepared body, for a denial by one quota.
-    fn prepared_body(&self, denial: &Denial<'_>) -> Option<&OpenBody> {
-        let is_usual = denial.status() == self.status && !denial.hides_quota();
-        let open = opener(&self.rejection.0).filter(|_| is_usual)?;
-        let (rule, plan) = denial.only_quota()?;
-        let make =
-            |rule: &Rule, quota: &Quota| open(&DenialDetails::used_up(rule, quota, self.status));
-        self.bodies.find_or_make(denial.rules(), rule, plan, make)
-    }
 }
 
-/// The function that makes the body, if there is one.
-fn opener(style: &Style) -> Option<fn(&DenialDetails<'_>) -> OpenBody> {
-    match style {
-        Style::Problem => Some(problem),
-        Style::Json => Some(json),
-        Style::Text => Some(text),
-        Style::Empty | Style::Template(_) | Style::Custom(_) => None,
-    }
-}
+type Opener = fn(&Denial<'_>) -> OpenBody;
 
-fn media_type(style: &Style) -> Option<HeaderValue> {
+/// The media type of a built-in style, and the function that opens its body.
+fn format(style: &Style) -> (Option<HeaderValue>, Option<Opener>) {
     // Constants, because a conversion at run time validates each byte.
     const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
     const JSON: HeaderValue = HeaderValue::from_static("application/json");
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
     match style {
-        Style::Problem => Some(PROBLEM),
-        Style::Json | Style::Template(_) => Some(JSON),
-        Style::Text => Some(TEXT),
-        Style::Empty | Style::Custom(_) => None,
+        Style::Problem => (Some(PROBLEM), Some(problem)),
+        Style::Json => (Some(JSON), Some(json)),
+        Style::Text => (Some(TEXT), Some(text)),
+        Style::Template(_) => (Some(JSON), None),
+        Style::Empty | Style::Custom(_) => (None, None),
     }
+}
+
+/// A body without its end, the retry time. The rest is the same for each denial by a quota, and is prepared once.
+#[derive(Debug)]
+enum OpenBody {
+    /// A JSON object with a member or more, without its closing brace.
+    Object(String),
+    /// Sentences, without the line feed.
+    Text(String),
+}
+
+impl OpenBody {
+    /// The complete body, with the retry time if there is one: in an object as `retry_after_ms`, in text in seconds as in
+    /// `Retry-After`. Both are rounded up.
+    fn close(&self, wait: Option<Duration>) -> Bytes {
+        let mut digits = itoa::Buffer::new();
+        let parts = match (self, wait) {
+            (Self::Object(begun), None) => [begun, "}", "", ""],
+            (Self::Object(begun), Some(wait)) => {
+                let millis = digits.format(whole_millis(wait));
+                [begun, ",\"retry_after_ms\":", millis, "}"]
+            }
+            (Self::Text(begun), None) => [begun, "\n", "", ""],
+            (Self::Text(begun), Some(wait)) => {
+                let seconds = digits.format(whole_seconds(wait));
+                [begun, " Try again in ", seconds, " s.\n"]
+            }
+        };
+        // It has the exact capacity, so that `Bytes` takes it without a copy.
+        parts.concat().into()
+    }
+}
+
+/// Rounded up and capped.
+fn whole_millis(wait: Duration) -> u64 {
+    let millis = wait.as_secs().saturating_mul(1_000);
+    millis.saturating_add(u64::from(wait.subsec_micros().div_ceil(1_000)))
+}
+
+/// The type that the `RateLimit` drafts ask IANA to register.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+fn problem(denial: &Denial<'_>) -> OpenBody {
+    let mut body = JsonObject::new();
+    let problem_type = match denial.is_quota() {
+        true => QUOTA_EXCEEDED,
+        false => "about:blank",
+    };
+    body.text("type", problem_type);
+    body.text("title", denial.title());
+    body.number("status", u64::from(denial.status.as_u16()));
+    if let Some(detail) = denial.detail() {
+        body.text("detail", &detail);
+    }
+    let policies = denial.shown_policies();
+    if !policies.is_empty() {
+        // The draft's name, whose hyphens contradict RFC 9457.
+        body.member("violated-policies", |json| {
+            push_list(json, &policies, |json, policy| push_text(json, policy.name));
+        });
+    }
+    if let Some(reason) = denial.reason_word() {
+        body.text("reason", reason);
+    }
+    OpenBody::Object(body.open())
+}
+
+fn json(denial: &Denial<'_>) -> OpenBody {
+    let mut body = JsonObject::new();
+    let error = match denial.shown_reason() {
+        None => "refused",
+        Some(Reason::Quota) => "rate_limit_exceeded",
+        Some(Reason::Never) => "cost_too_high",
+        Some(Reason::Slots) => "too_many_at_once",
+        Some(Reason::QueueFull) => "too_many_waiting",
+        Some(Reason::WaitExpired) => "waited_too_long",
+        Some(Reason::NoKey) => "no_key",
+        Some(Reason::Blocked) => "blocked",
+        Some(_) => "unavailable",
+    };
+    body.text("error", error);
+    let detail = denial.detail();
+    body.text("message", detail.as_deref().unwrap_or(denial.title()));
+    if let Some(policy) = denial.shown_policies().first() {
+        body.text("rule", policy.name);
+    }
+    OpenBody::Object(body.open())
+}
+
+fn text(denial: &Denial<'_>) -> OpenBody {
+    let mut text = format!("{}.", denial.title());
+    if let Some(detail) = denial.detail() {
+        text.push(' ');
+        text.push_str(&detail);
+    }
+    OpenBody::Text(text)
 }

@@ -138,7 +138,6 @@
 //! assert_eq!(format!("{rejection:?}"), "Rejection::custom");
 //! ```
 
-mod bodies;
 mod denial;
 mod details;
 mod grpc;
@@ -149,7 +148,8 @@ mod tests;
 
 pub use self::denial::Denial;
 pub(crate) use self::{
-    grpc::{grpc_web_is_not_translated, unavailable},
-    style::{Rejection, Responses},
+    grpc::{UNAVAILABLE, UNIMPLEMENTED, trailers_only},
+    http::Responses,
+    style::Rejection,
 };
 pub use crate::protocol::Protocol;

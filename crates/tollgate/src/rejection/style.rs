@@ -3,14 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
-use tollgate_core::{RuleError, RuleSet};
+use http::Response;
+use tollgate_core::RuleError;
 
-use crate::{
-    header::{PerQuota, template::Template},
-    protocol::WireProtocol,
-    rejection::{bodies::OpenBody, denial::Denial, details::Message},
-};
+use crate::{header::template::Template, rejection::denial::Denial};
 
 /// The response to a denial. See the [module documentation](crate::rejection).
 #[must_use]
@@ -103,37 +99,5 @@ impl fmt::Debug for Rejection {
             Style::Template(_) => "Rejection::json_template",
             Style::Custom(_) => "Rejection::custom",
         })
-    }
-}
-
-/// Rejections for one rule set, prepared once.
-#[derive(Debug)]
-pub(crate) struct Responses {
-    pub(super) rejection: Rejection,
-    /// That of an exceeded quota.
-    pub(super) status: StatusCode,
-    /// The body of a denial by one quota, with this status.
-    pub(super) bodies: PerQuota<OpenBody>,
-    /// The `QuotaFailure` of a denial by one quota.
-    pub(super) failures: PerQuota<Message>,
-}
-
-impl Responses {
-    /// Prepares responses. `status` is that of an exceeded quota.
-    pub(crate) fn new(rejection: Rejection, rules: &RuleSet, status: StatusCode) -> Self {
-        Self {
-            rejection,
-            status,
-            bodies: PerQuota::new(rules),
-            failures: PerQuota::new(rules),
-        }
-    }
-
-    /// The response, without `Retry-After` and the quota's fields.
-    pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
-        match protocol {
-            WireProtocol::Http => self.http(denial),
-            _ => self.grpc(denial, protocol),
-        }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     header::times::write_retry_after,
     protocol::WireProtocol,
     rate_limit::{Refund, ResponseBody, settlement::AtEnd},
-    rejection::unavailable,
+    rejection::{UNAVAILABLE, trailers_only},
     shed::shedder::InFlight,
 };
 
@@ -98,7 +98,7 @@ const PROBLEM: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-ty
 pub(super) fn answer(head: &Head<'_>, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
     let mut response = match protocol {
         WireProtocol::Http => problem(head),
-        grpc => unavailable(head, grpc, wait),
+        grpc => trailers_only(head, grpc, UNAVAILABLE, Some(wait)),
     };
     write_retry_after(response.headers_mut(), wait);
     response.extensions_mut().insert(Refund);
