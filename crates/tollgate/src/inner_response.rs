@@ -17,18 +17,7 @@ pub struct InnerResponse<'a> {
     headers: Option<&'a HeaderMap>,
     trailers: Option<&'a HeaderMap>,
     is_error: bool,
-    is_grpc: bool,
-}
-
-/// What is known of a response when its head is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// All that rules look at.
-    All,
-    /// The trailers will tell the gRPC status.
-    ButTrailers,
-    /// The gRPC status is in the body, in the encoding of gRPC-Web.
-    ButWebTrailers,
+    protocol: WireProtocol,
 }
 
 impl<'a> InnerResponse<'a> {
@@ -39,7 +28,7 @@ impl<'a> InnerResponse<'a> {
             headers: Some(headers),
             trailers: None,
             is_error: false,
-            is_grpc: protocol.of_response(headers) != WireProtocol::Http,
+            protocol: protocol.of_response(headers),
         }
     }
 
@@ -50,7 +39,7 @@ impl<'a> InnerResponse<'a> {
             headers: None,
             trailers: None,
             is_error: true,
-            is_grpc: false,
+            protocol: WireProtocol::Http,
         }
     }
 
@@ -63,15 +52,10 @@ impl<'a> InnerResponse<'a> {
         }
     }
 
-    /// What its head tells.
-    pub(crate) fn known(&self, protocol: Protocol) -> Known {
-        match self.headers.filter(|_| self.is_grpc) {
-            Some(headers) if self.grpc_status().is_none() => match protocol.of_response(headers) {
-                WireProtocol::GrpcWeb { .. } => Known::ButWebTrailers,
-                _ => Known::ButTrailers,
-            },
-            _ => Known::All,
-        }
+    /// The protocol in whose trailers the gRPC status will be, if there is none in the head.
+    pub(crate) fn awaits_trailers(&self) -> Option<WireProtocol> {
+        let has_all = self.protocol == WireProtocol::Http || self.grpc_status().is_some();
+        (!has_all).then_some(self.protocol)
     }
 
     /// The HTTP status; 500 for an error. That of a gRPC call is nearly always 200.
@@ -109,7 +93,7 @@ impl<'a> InnerResponse<'a> {
         self.is_error
             || self.status.is_client_error()
             || self.status.is_server_error()
-            || (self.is_grpc && self.grpc_status() != Some(0))
+            || (self.protocol != WireProtocol::Http && self.grpc_status() != Some(0))
     }
 }
 

@@ -14,7 +14,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    inner_response::{InnerResponse, Known},
+    inner_response::InnerResponse,
+    protocol::WireProtocol,
     rate_limit::{admission::Admission, config::Config},
 };
 
@@ -73,16 +74,16 @@ impl Settlement {
     ) -> (RuleIndices, Option<AtEnd>) {
         let protocol = self.config.settings.protocol;
         let seen = InnerResponse::of(status, headers, protocol);
-        let known = seen.known(protocol);
-        if known == Known::All {
+        let Some(trailers) = seen.awaits_trailers() else {
             return (self.settle(&seen), slots.map(AtEnd::Release));
-        }
+        };
         let rules = &self.config.rules;
         let by_response = self.checks.iter().map(|check| check.rule());
         let changed = by_response
             .filter(|rule| rules.settles_by_response(*rule))
             .collect();
-        if known == Known::ButWebTrailers {
+        // The body has them, in the encoding of gRPC-Web.
+        if matches!(trailers, WireProtocol::GrpcWeb { .. }) {
             return (changed, slots.map(AtEnd::Release));
         }
         let settlement = TrailersSettlement {
