@@ -126,7 +126,6 @@ impl ClientIp {
                 self.record_mistake(mistake);
             }
         }
-        self.refuse_two_trusts();
         self
     }
 
@@ -144,7 +143,6 @@ impl ClientIp {
             ));
         } else {
             self.hops = Some(proxies);
-            self.refuse_two_trusts();
         }
         self
     }
@@ -243,15 +241,6 @@ impl ClientIp {
         }
     }
 
-    fn header(&self) -> Option<HeaderName> {
-        Some(match &self.source {
-            Source::Peer => return None,
-            Source::XForwardedFor => X_FORWARDED_FOR,
-            Source::Forwarded => header::FORWARDED,
-            Source::SingleHeader(name) => name.clone(),
-        })
-    }
-
     fn network(&self, address: IpAddr) -> Network {
         Network::of(address)
             .ipv4_prefix(self.ipv4_prefix)
@@ -321,12 +310,11 @@ impl ClientIp {
         if reported.load(Ordering::Relaxed) {
             return;
         }
-        let names = [
-            Some(X_FORWARDED_FOR),
-            Some(header::FORWARDED),
-            self.header(),
-        ];
-        let mut names = names.into_iter().flatten();
+        let own = match &self.source {
+            Source::SingleHeader(name) => name.clone(),
+            _ => X_FORWARDED_FOR,
+        };
+        let mut names = [X_FORWARDED_FOR, header::FORWARDED, own].into_iter();
         let Some(name) = names.find(|name| head.headers.contains_key(name)) else {
             return;
         };
@@ -352,14 +340,6 @@ impl ClientIp {
             );
         }
         self
-    }
-
-    fn refuse_two_trusts(&mut self) {
-        if self.hops.is_some() && !self.proxies.networks.is_empty() {
-            self.record_mistake(
-                "client_ip() takes trusted_proxies(..) or hops(..), not both".to_owned(),
-            );
-        }
     }
 
     fn record_mistake(&mut self, mistake: String) {
@@ -419,6 +399,9 @@ impl KeyExtractor for ClientIp {
         }
         let trusts_proxies = !self.proxies.is_empty();
         let mistake = match &self.source {
+            _ if self.hops.is_some() && !self.proxies.networks.is_empty() => {
+                "client_ip() takes trusted_proxies(..) or hops(..), not both"
+            }
             Source::Peer if trusts_proxies || self.hops.is_some() => {
                 "client_ip() has trusted proxies, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"

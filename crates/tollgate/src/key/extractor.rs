@@ -82,11 +82,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
             Extracted::Key => Extracted::Key,
             Extracted::Nothing(why) => {
                 key.truncate(start);
-                let second = self.second.extract(head, key);
-                if !matches!(second, Extracted::Key) {
-                    key.truncate(start);
-                }
-                keep_reason(why, second)
+                keep_reason(why, self.second.extract(head, key))
             }
             Extracted::Later(first) => {
                 key.truncate(start);

@@ -18,8 +18,8 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct ExtractorFn<F> {
     subject_type: &'static str,
-    extract: F,
-    mistake: Option<String>,
+    /// Or what is wrong with its name.
+    extract: Result<F, String>,
 }
 
 pub(crate) fn extractor<F>(subject_type: &'static str, extract: F) -> ExtractorFn<F>
@@ -28,8 +28,7 @@ where
 {
     ExtractorFn {
         subject_type,
-        extract,
-        mistake: None,
+        extract: Ok(extract),
     }
 }
 
@@ -65,12 +64,9 @@ where
     N: AsRef<str> + Clone + Send + Sync + 'static,
     F: for<'h> Fn(&Head<'h>, &N) -> Result<Cow<'h, [u8]>, NoKey> + Clone + Send + Sync + 'static,
 {
-    let mistake = name.as_ref().err().cloned();
-    let extract = move |head: &Head<'_>, key: &mut KeyBuf| {
-        let wrong = |mistake: &String| NoKey::Misconfigured(mistake.clone().into());
-        let found = name.as_ref().map_err(wrong);
-        match found.and_then(|name| Ok((name, find(head, name)?))) {
-            Ok((name, value)) if !value.is_empty() => {
+    let extract = name.map(|name| {
+        move |head: &Head<'_>, key: &mut KeyBuf| match find(head, &name) {
+            Ok(value) if !value.is_empty() => {
                 key.push(kind, name.as_ref());
                 key.push(kind, value);
                 Extracted::Key
@@ -78,11 +74,10 @@ where
             Ok(_) => Extracted::Nothing(NoKey::Absent),
             Err(why) => Extracted::Nothing(why),
         }
-    };
+    });
     ExtractorFn {
         subject_type,
         extract,
-        mistake,
     }
 }
 
@@ -100,7 +95,10 @@ where
     F: Fn(&Head<'_>, &mut KeyBuf) -> Extracted + Send + Sync + 'static,
 {
     fn extract(&self, head: &Head<'_>, key: &mut KeyBuf) -> Extracted {
-        (self.extract)(head, key)
+        match &self.extract {
+            Ok(extract) => extract(head, key),
+            Err(mistake) => Extracted::Nothing(NoKey::Misconfigured(mistake.clone().into())),
+        }
     }
 
     fn subject_type(&self) -> Cow<'static, str> {
@@ -108,7 +106,7 @@ where
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.mistake.clone().map_or(Ok(()), Err)
+        self.extract.as_ref().map(drop).map_err(String::clone)
     }
 }
 

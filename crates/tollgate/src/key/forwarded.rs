@@ -22,9 +22,9 @@ pub(crate) fn entries(headers: &HeaderMap) -> impl Iterator<Item = Entry> {
         let read = left.and_then(|_| elements(line.as_bytes()));
         let broken = read.is_none().then_some(Entry::Broken);
         let elements = read.unwrap_or_default().into_iter().rev();
-        broken
-            .into_iter()
-            .chain(elements.map(|element| element.and_then(node).into()))
+        let nodes = elements.map(|element| element.and_then(node));
+        let entries = nodes.map(|node| node.map_or(Entry::Unreadable, Entry::Address));
+        broken.into_iter().chain(entries)
     })
 }
 
@@ -34,83 +34,59 @@ type Line<'a> = SmallVec<[Option<&'a [u8]>; 8]>;
 /// Parses a line; `None` if it violates RFC 7239 §4. Spaces around `;` are accepted.
 fn elements(line: &[u8]) -> Option<Line<'_>> {
     let mut elements = Line::default();
-    let mut reader = Reader { rest: line };
+    let mut rest = line;
     loop {
         if elements.len() == 2 * MAX_ENTRIES {
             elements.drain(..MAX_ENTRIES);
         }
-        elements.push(reader.element()?);
-        match reader.byte() {
+        let (element, behind) = element(rest)?;
+        elements.push(element);
+        match behind.split_first() {
             None => return Some(elements),
-            Some(b',') => {}
+            Some((b',', behind)) => rest = behind,
             Some(_) => return None,
         }
     }
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
+/// The value of `for` in the first element, which ends before a comma or with the line, and what is behind it.
+fn element(mut rest: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let mut found = None;
+    loop {
+        let (name, behind) = token(rest.trim_ascii_start());
+        rest = behind;
+        if !name.is_empty() {
+            let (value, behind) = value(rest.strip_prefix(b"=")?)?;
+            if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
+                return None;
+            }
+            rest = behind.trim_ascii_start();
+        }
+        match rest.strip_prefix(b";") {
+            Some(behind) => rest = behind,
+            None => return Some((found, rest)),
+        }
+    }
 }
 
-impl<'a> Reader<'a> {
-    /// The value of `for` in the next element, which ends before a comma or with the line.
-    fn element(&mut self) -> Option<Option<&'a [u8]>> {
-        let mut found = None;
-        loop {
-            self.skip_spaces();
-            let name = self.token();
-            if !name.is_empty() {
-                if self.byte() != Some(b'=') {
-                    return None;
-                }
-                let value = self.value()?;
-                if name.eq_ignore_ascii_case(b"for") && found.replace(value).is_some() {
-                    return None;
-                }
-                self.skip_spaces();
-            }
-            match self.rest.first() {
-                Some(b';') => self.rest = &self.rest[1..],
-                _ => return Some(found),
-            }
+/// A token or the content of a quoted string, and what is behind it.
+fn value(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let Some(quoted) = text.strip_prefix(b"\"") else {
+        return Some(token(text)).filter(|(token, _)| !token.is_empty());
+    };
+    let mut at = 0;
+    loop {
+        match quoted.get(at)? {
+            b'"' => return Some((&quoted[..at], &quoted[at + 1..])),
+            b'\\' => at += 2,
+            _ => at += 1,
         }
     }
+}
 
-    /// A token or the content of a quoted string.
-    fn value(&mut self) -> Option<&'a [u8]> {
-        let Some(quoted) = self.rest.strip_prefix(b"\"") else {
-            return Some(self.token()).filter(|token| !token.is_empty());
-        };
-        let mut at = 0;
-        loop {
-            match quoted.get(at)? {
-                b'"' => break,
-                b'\\' => at += 2,
-                _ => at += 1,
-            }
-        }
-        self.rest = &quoted[at + 1..];
-        Some(&quoted[..at])
-    }
-
-    fn token(&mut self) -> &'a [u8] {
-        let end = self.rest.iter().position(|&b| !is_token(b));
-        let (token, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-        self.rest = rest;
-        token
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(byte)
-    }
-
-    fn skip_spaces(&mut self) {
-        while let [b' ' | b'\t', rest @ ..] = self.rest {
-            self.rest = rest;
-        }
-    }
+fn token(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&b| !is_token(b));
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 /// `tchar` of RFC 9110 §5.6.2.

@@ -1,6 +1,6 @@
 //! Entries in lists of proxies, how proxies spell addresses, and which proxies are trusted.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
@@ -25,12 +25,6 @@ pub(crate) enum Entry {
     Broken,
 }
 
-impl From<Option<IpAddr>> for Entry {
-    fn from(address: Option<IpAddr>) -> Self {
-        address.map_or(Self::Unreadable, Self::Address)
-    }
-}
-
 /// The entries of all lines of `X-Forwarded-For`, from the last one of the last line on.
 pub(crate) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Entry> {
     let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
@@ -38,7 +32,7 @@ pub(crate) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Entry
     entries.map(|entry| match entry.trim_ascii() {
         _ if entry.len() > MAX_ENTRY_BYTES => Entry::Broken,
         name if name == SOCKET.as_bytes() => Entry::Socket,
-        _ => address(entry).into(),
+        _ => address(entry).map_or(Entry::Unreadable, Entry::Address),
     })
 }
 
@@ -71,28 +65,18 @@ pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
 }
 
 fn with_port(text: &str) -> Option<IpAddr> {
-    if let Some(text) = text.strip_prefix('[') {
-        let (address, port) = text.split_once(']')?;
-        let ends_well = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
-        return address
-            .parse::<Ipv6Addr>()
-            .ok()
-            .filter(|_| ends_well)
-            .map(IpAddr::V6);
-    }
-    let (address, ends_well) = match text.split_once(':') {
-        Some((address, port)) => (address, is_port(port)),
-        None => (text, true),
+    let in_brackets = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let bare = match in_brackets {
+        Some(text) => text.parse().ok().map(IpAddr::V6),
+        None => text.parse().ok().map(IpAddr::V4),
     };
-    address
-        .parse::<Ipv4Addr>()
-        .ok()
-        .filter(|_| ends_well)
-        .map(IpAddr::V4)
-}
-
-fn is_port(text: &str) -> bool {
-    (1..=5).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+    // A zone id is none of ours.
+    let with_port = || {
+        text.parse::<SocketAddr>()
+            .ok()
+            .filter(|_| !text.contains('%'))
+    };
+    bare.or_else(|| Some(with_port()?.ip()))
 }
 
 /// How many entries of a list are read, from the right.

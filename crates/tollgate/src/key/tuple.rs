@@ -8,7 +8,7 @@ use crate::{
     head::Head,
     key::{
         extractor::{Extracted, KeyExtractor},
-        look_ups::{Found, LookUps},
+        look_ups::LookUps,
     },
 };
 
@@ -52,7 +52,9 @@ fn in_order(extractors: &[&dyn KeyExtractor], head: &Head<'_>, key: &mut KeyBuf)
         }
         return found;
     }
-    for (i, extractor) in extractors.iter().enumerate() {
+    // What stands before each look-up. All is read from the head now, because it is gone when they end.
+    let (mut look_ups, mut before) = (LookUps::default(), Vec::new());
+    for extractor in extractors {
         let start = key.len();
         match extractor.extract(head, key) {
             Extracted::Key => {}
@@ -62,32 +64,20 @@ fn in_order(extractors: &[&dyn KeyExtractor], head: &Head<'_>, key: &mut KeyBuf)
             }
             Extracted::Later(later) => {
                 key.truncate(start);
-                return with_look_up(std::mem::take(key), later, &extractors[i + 1..], head);
+                look_ups.push(before.len(), later);
+                before.push(std::mem::take(key));
             }
         }
     }
-    Extracted::Key
-}
-
-/// Reads everything else from the head now, because it is gone when the look-up ends.
-fn with_look_up(
-    before: KeyBuf,
-    later: Pending<Found>,
-    after: &[&dyn KeyExtractor],
-    head: &Head<'_>,
-) -> Extracted {
-    let (mut look_ups, mut rest) = (LookUps::default(), KeyBuf::new());
-    look_ups.push(0, later);
-    match in_order(after, head, &mut rest) {
-        Extracted::Key => {}
-        Extracted::Nothing(why) => return Extracted::Nothing(why),
-        // It has taken the rest along.
-        Extracted::Later(later) => look_ups.push(1, later),
+    if before.is_empty() {
+        return Extracted::Key;
     }
+    let rest = std::mem::take(key);
     Extracted::Later(Pending::new(async move {
-        let mut key = before;
+        let mut key = KeyBuf::new();
         // Of several without a key, the first says why: that does not depend on timing.
-        for (_, found) in look_ups.of_one_key().await {
+        for (index, found) in look_ups.of_one_key().await {
+            key.append(&before[index]);
             key.append(&found?);
         }
         key.append(&rest);

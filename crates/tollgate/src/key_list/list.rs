@@ -30,6 +30,7 @@ pub struct KeyList {
     shared: Arc<Shared>,
 }
 
+#[derive(Default)]
 struct Shared {
     name: Arc<str>,
     set: ArcSwap<Set>,
@@ -43,7 +44,12 @@ struct Shared {
 impl KeyList {
     /// An empty list with this name, for messages.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self::with_hash(name.into(), None)
+        let shared = Shared {
+            name: name.into(),
+            ..Shared::default()
+        };
+        let shared = Arc::new(shared);
+        Self { shared }
     }
 
     /// An empty list of hashes, so that who reads the list does not have the keys. `hash` makes one of a key, with a secret and for
@@ -62,20 +68,13 @@ impl KeyList {
         name: impl Into<Arc<str>>,
         hash: impl Fn(&str) -> u128 + Send + Sync + 'static,
     ) -> Self {
-        Self::with_hash(name.into(), Some(Box::new(hash)))
-    }
-
-    fn with_hash(name: Arc<str>, hash: Option<Box<HashFn>>) -> Self {
         let shared = Shared {
-            name,
-            set: ArcSwap::default(),
-            hasher: RandomState::default(),
-            hash,
-            is_reported: AtomicBool::new(false),
+            name: name.into(),
+            hash: Some(Box::new(hash)),
+            ..Shared::default()
         };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let shared = Arc::new(shared);
+        Self { shared }
     }
 
     /// Its name.
@@ -126,18 +125,15 @@ impl KeyList {
             return Ok(self.shared.hasher.hash_one(key.as_bytes()));
         }
         let is_hash = key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        // It may be a key, so the message does not repeat it.
-        u128::from_str_radix(key, 16)
-            .ok()
-            .filter(|_| is_hash)
-            .map(folded)
-            .ok_or_else(|| {
-                format!(
-                    "this is no network and not the hash of a key, which has 32 hexadecimal digits: \
-                     `tollgate key hash {} KEY` makes it",
-                    self.name()
-                )
-            })
+        match u128::from_str_radix(key, 16) {
+            Ok(hash) if is_hash => Ok(folded(hash)),
+            // It may be a key, so the message does not repeat it.
+            _ => Err(format!(
+                "this is no network and not the hash of a key, which has 32 hexadecimal digits: \
+                 `tollgate key hash {} KEY` makes it",
+                self.name()
+            )),
+        }
     }
 
     /// Whether it has the one part of this key, or networks that hold all addresses of it.
