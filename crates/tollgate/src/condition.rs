@@ -49,8 +49,7 @@ pub fn method_in(
     }
     let routes = Routes::of_methods(Methods::any_of(&methods));
     let holds = move |head: &Head<'_>| methods.contains(head.method);
-    let condition = KnownCondition::new(routes, holds);
-    condition.with_mistake(mistake).into_fn()
+    KnownCondition::new(routes, mistake, holds).into_fn()
 }
 
 /// Why no request has one of these methods.
@@ -91,8 +90,7 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
         let rest = head.uri.path().strip_prefix(&*prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let condition = KnownCondition::new(routes, holds);
-    condition.with_mistake(mistake).into_fn()
+    KnownCondition::new(routes, mistake, holds).into_fn()
 }
 
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
@@ -157,9 +155,8 @@ pub fn in_list(
     list: &KeyList,
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (mistake, list) = (by.validate().err(), list.clone());
-    let condition =
-        KnownCondition::new(Routes::any(), move |head| list.has(&by, head) == Some(true));
-    condition.with_mistake(mistake).into_fn()
+    let holds = move |head: &Head<'_>| list.has(&by, head) == Some(true);
+    KnownCondition::new(Routes::any(), mistake, holds).into_fn()
 }
 
 /// The request matched this route of axum's router: `/items/{id}`.
@@ -177,8 +174,7 @@ pub fn route_is(route: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send +
         None => Routes::any(),
     };
     let holds = move |head: &Head<'_>| PathOf::Route.path(head).is_some_and(|path| *path == *route);
-    let condition = KnownCondition::new(routes, holds);
-    condition.with_mistake(mistake).into_fn()
+    KnownCondition::new(routes, mistake, holds).into_fn()
 }
 
 /// Either condition is `true`.
@@ -187,7 +183,10 @@ pub fn any_of(
     other: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (one, other) = (KnownCondition::of(one), KnownCondition::of(other));
-    one.or(other).into_fn()
+    let routes = one.routes.or(&other.routes);
+    let mistake = one.mistake.or(other.mistake);
+    let (one, other) = (one.holds, other.holds);
+    KnownCondition::new(routes, mistake, move |head| one(head) || other(head)).into_fn()
 }
 
 /// The condition is `false`.
@@ -196,8 +195,7 @@ pub fn not(
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let KnownCondition { holds, mistake, .. } = KnownCondition::of(condition);
     // Without its routes: it is true outside of them.
-    let not = KnownCondition::new(Routes::any(), move |head| !holds(head));
-    not.with_mistake(mistake).into_fn()
+    KnownCondition::new(Routes::any(), mistake, move |head| !holds(head)).into_fn()
 }
 
 #[cfg(test)]

@@ -42,19 +42,14 @@ struct Probe(Arc<Mutex<Option<KnownCondition>>>);
 impl KnownCondition {
     pub(crate) fn new(
         routes: Routes,
+        mistake: Option<impl Into<Arc<str>>>,
         holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
             routes,
             holds: Arc::new(holds),
-            mistake: None,
+            mistake: mistake.map(Into::into),
         }
-    }
-
-    /// It, unless there is a mistake in it or in what it is made of.
-    pub(crate) fn with_mistake(mut self, mistake: Option<impl Into<Arc<str>>>) -> Self {
-        self.mistake = self.mistake.or(mistake.map(Into::into));
-        self
     }
 
     /// The condition of a closure: of one of ours, what is known; any other may be true anywhere.
@@ -62,11 +57,14 @@ impl KnownCondition {
     where
         F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
-        let known = (&condition as &dyn Any).downcast_ref::<KnownFn>();
-        match known.and_then(Probe::condition_of) {
-            Some(known) => known,
-            None => Self::new(Routes::any(), condition),
+        let probe = Probe::default();
+        if let Some(known) = (&condition as &dyn Any).downcast_ref::<KnownFn>() {
+            let (mut head, ()) = http::Request::new(()).into_parts();
+            head.extensions.insert(probe.clone());
+            known(&Head::from(&head));
         }
+        let found = (probe.0.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        found.unwrap_or_else(|| Self::new(Routes::any(), None::<String>, condition))
     }
 
     /// The condition as a closure.
@@ -79,26 +77,6 @@ impl KnownCondition {
             }
         });
         known
-    }
-
-    /// Either is true.
-    pub(crate) fn or(self, other: Self) -> Self {
-        let (one, two) = (self.holds, other.holds);
-        Self::new(self.routes.or(&other.routes), move |head| {
-            one(head) || two(head)
-        })
-        .with_mistake(self.mistake.or(other.mistake))
-    }
-}
-
-impl Probe {
-    fn condition_of(known: &KnownFn) -> Option<KnownCondition> {
-        let probe = Self::default();
-        let (mut head, ()) = http::Request::new(()).into_parts();
-        head.extensions.insert(probe.clone());
-        known(&Head::from(&head));
-        let mut found = probe.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.take()
     }
 }
 
@@ -142,18 +120,15 @@ impl CheckPolicies {
     }
 
     pub(crate) fn validate(&self, rule: &Rule) -> Result<(), RuleError> {
-        for (_, answer) in &self.store_errors {
-            if *answer == rule.store_error_answer() {
-                continue;
-            }
-            CheckPolicy::default()
-                .on_store_error(*answer)
-                .map_err(|wrong| {
-                    let message = format!("on_store_error_when: {wrong}");
-                    RuleError::new(RuleErrorKind::Mode, rule.name(), message)
-                })?;
-        }
-        Ok(())
+        let mut answers = self.store_errors.iter().map(|(_, answer)| *answer);
+        let wrong = answers.find_map(|answer| match answer == rule.store_error_answer() {
+            true => None,
+            false => CheckPolicy::default().on_store_error(answer).err(),
+        });
+        wrong.map_or(Ok(()), |wrong| {
+            let message = format!("on_store_error_when: {wrong}");
+            Err(RuleError::new(RuleErrorKind::Mode, rule.name(), message))
+        })
     }
 }
 
@@ -182,12 +157,12 @@ pub fn words_are(
             }) && of_head.next().is_none()
         })
     };
-    KnownCondition::new(routes, holds).into_fn()
+    KnownCondition::new(routes, None::<String>, holds).into_fn()
 }
 
 /// The path matches this pattern: as [`path`](crate::condition::path()), of a pattern that was made before.
 pub fn path_matches(pattern: PathPattern) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let routes = Routes::of_path(pattern.shape(PathOf::Whole));
     let holds = move |head: &Head<'_>| pattern.matches(head);
-    KnownCondition::new(routes, holds).into_fn()
+    KnownCondition::new(routes, None::<String>, holds).into_fn()
 }

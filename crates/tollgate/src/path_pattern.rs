@@ -1,12 +1,14 @@
 //! Paths with parameters, as axum's router matches them.
 
-use std::{borrow::Cow, cmp::Ordering, fmt, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
-use tollgate_core::{RuleError, RuleErrorKind};
+use tollgate_core::RuleError;
 
-use crate::routes::{PathOf, PathShape, Segment, whole_path};
-
-use crate::head::Head;
+use crate::{
+    diagnostics::wrong_setting,
+    head::Head,
+    routes::{PathOf, PathShape, Segment, whole_path},
+};
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
@@ -27,7 +29,7 @@ use crate::head::Head;
 /// assert_eq!(users.parameter(&head, "rest").as_deref(), Some("a/b"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PathPattern {
     text: Arc<str>,
     parts: Arc<[Part]>,
@@ -54,10 +56,8 @@ impl PathPattern {
     ///
     /// A text that is not a pattern. The error says what would be right.
     pub fn new(text: &str) -> Result<Self, RuleError> {
-        let parts = Self::parts(text).map_err(|wrong| {
-            let message = format!("{text:?} is not a path: {wrong}");
-            RuleError::general(RuleErrorKind::RuleSet, message)
-        })?;
+        let parts = Self::parts(text)
+            .map_err(|wrong| wrong_setting(format!("{text:?} is not a path: {wrong}")))?;
         Ok(Self {
             text: text.into(),
             parts: parts.into(),
@@ -66,7 +66,8 @@ impl PathPattern {
 
     fn parts(text: &str) -> Result<Vec<Part>, String> {
         let segments = text.split('/').skip(1);
-        let parts: Vec<Part> = segments.map(Part::new).collect::<Result<_, _>>()?;
+        let parts: Option<Vec<Part>> = segments.map(Part::new).collect();
+        let parts = parts.ok_or(PARAMETERS)?;
         let is_catch_all = |part: &Part| matches!(part, Part::CatchAll { .. });
         if parts.iter().rev().skip(1).any(is_catch_all) {
             return Err(PARAMETERS.to_owned());
@@ -179,33 +180,24 @@ impl PathPattern {
     }
 }
 
-impl fmt::Debug for PathPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.text, f)
-    }
-}
-
 impl Part {
-    fn new(segment: &str) -> Result<Self, String> {
-        let wrong = || Err(PARAMETERS.to_owned());
-        let (prefix, parameter) = unescaped(segment);
+    /// `None`: a parameter is written in another way.
+    fn new(segment: &str) -> Option<Self> {
+        let (prefix, parameter) = unescaped(segment)?;
         let Some(parameter) = parameter else {
-            return prefix.map(Self::Literal).map_or_else(wrong, Ok);
+            return Some(Self::Literal(prefix));
         };
-        let (Some(prefix), Some(inner)) = (prefix, parameter.strip_suffix('}')) else {
-            return wrong();
-        };
+        let inner = parameter.strip_suffix('}')?;
         let name = inner.strip_prefix('*').unwrap_or(inner);
         // Other routers write patterns and marks next to a name, and a dollar in front of it.
         let is_other = name.contains(['{', '}', '*', ':', '?', '<', '(', ' ']);
         if name.is_empty() || is_other || name.ends_with("...") || prefix.ends_with('$') {
-            return wrong();
+            return None;
         }
         let name = name.to_owned();
         match inner.starts_with('*') {
-            false => Ok(Self::Parameter { prefix, name }),
-            true if prefix.is_empty() => Ok(Self::CatchAll { name }),
-            true => wrong(),
+            false => Some(Self::Parameter { prefix, name }),
+            true => prefix.is_empty().then_some(Self::CatchAll { name }),
         }
     }
 
@@ -287,8 +279,8 @@ fn escaped(text: &str) -> String {
 }
 
 /// The text of a segment up to its parameter, in which braces are doubled, and what follows the brace that opens the parameter.
-/// `None` in place of the text: a brace that closes nothing.
-fn unescaped(segment: &str) -> (Option<String>, Option<&str>) {
+/// `None`: a brace closes nothing.
+fn unescaped(segment: &str) -> Option<(String, Option<&str>)> {
     let mut text = String::new();
     let mut rest = segment;
     while let Some(at) = rest.find(['{', '}']) {
@@ -300,12 +292,11 @@ fn unescaped(segment: &str) -> (Option<String>, Option<&str>) {
                 text.push_str(brace);
                 rest = behind;
             }
-            None if brace == "{" => return (Some(text), Some(behind)),
-            None => return (None, None),
+            None => return (brace == "{").then_some((text, Some(behind))),
         }
     }
     text.push_str(rest);
-    (Some(text), None)
+    Some((text, None))
 }
 
 #[cfg(test)]
