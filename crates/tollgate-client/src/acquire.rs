@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{Ticket, observe::Timer, store::Checks};
+use tollgate_core::{Ticket, observe::Timer};
 
 use crate::{
     client_limit::RequestLimit,
@@ -22,10 +22,9 @@ use crate::{
 pub(crate) async fn acquire<'a>(
     limit: Option<&RequestLimit>,
     partition: &'a Partition,
-    checks: &Checks,
     deadline: Instant,
 ) -> Result<Permit<'a>, ClientRateLimitError> {
-    let Some(limit) = limit.filter(|_| !checks.is_empty()) else {
+    let Some(limit) = limit else {
         if let Some(permit) = partition.try_acquire() {
             return Ok(permit);
         }
@@ -39,13 +38,13 @@ pub(crate) async fn acquire<'a>(
     };
     loop {
         if partition.closed_until().is_none() {
-            let units = wait_for_units(limit, checks, deadline).await?;
+            let units = wait_for_units(limit, deadline).await?;
             if let Some(permit) = take_with(partition, units) {
                 return Ok(permit);
             }
         }
         let head = partition.wait(deadline).await.map_err(server_limit)?;
-        if let Some(permit) = take_at_head(limit, checks, partition, &head, deadline).await? {
+        if let Some(permit) = take_at_head(limit, partition, &head, deadline).await? {
             return Ok(permit);
         }
         // The client's own limit is empty. Leave the head of the server's queue, which would block requests with other keys,
@@ -56,39 +55,39 @@ pub(crate) async fn acquire<'a>(
 /// Waits in the queue of the client's limit.
 async fn wait_for_units(
     limit: &RequestLimit,
-    checks: &Checks,
     deadline: Instant,
 ) -> Result<Ticket, ClientRateLimitError> {
     let max_wait = deadline.saturating_duration_since(Instant::now());
     let no_room = |wait| ClientRateLimitError::new(ClientRateLimitErrorKind::ClientLimit, wait);
-    let decision = limit.limiter.acquire_within(checks, max_wait).await;
+    let RequestLimit { limiter, checks } = limit;
+    let decision = limiter.acquire_within(checks, max_wait).await;
     let decision = decision.map_err(|_| no_room(None))?;
     if !decision.is_allowed() {
         return Err(no_room(decision.retry_after()));
     }
-    Ok(limit.limiter.ticket(checks, &decision).cancel_on_drop())
+    Ok(limiter.ticket(checks, &decision).cancel_on_drop())
 }
 
 /// At the head of the server's queue: takes what the client's limit has now, or `None` if it has nothing.
 async fn take_at_head<'a>(
     limit: &RequestLimit,
-    checks: &Checks,
     partition: &'a Partition,
     head: &QueueHead<'_>,
     deadline: Instant,
 ) -> Result<Option<Permit<'a>>, ClientRateLimitError> {
+    let RequestLimit { limiter, checks } = limit;
     loop {
         // The denial is reported by the queue where it waits next.
         let started = Timer::start();
         // What does not fit now waits there as well: here a delay would hold up requests with other keys.
-        let attempt = limit.limiter.attempt(checks).within(Duration::ZERO);
+        let attempt = limiter.attempt(checks).within(Duration::ZERO);
         let decision = attempt.decide().await;
         if !decision.is_allowed() {
             return Ok(None);
         }
         let units = attempt.ticket(&decision);
         if let Some(permit) = take_with(partition, units) {
-            limit.limiter.report(checks, &decision, started, "");
+            limiter.report(checks, &decision, started, "");
             return Ok(Some(permit));
         }
         head.opened(deadline).await.map_err(server_limit)?;

@@ -19,13 +19,8 @@ pub(crate) const COUNTED_AFTER: Duration = Duration::from_secs(5);
 /// The budgets of a partition, and the requests that the server may not have counted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
-    /// When the requests in flight were sent, by number.
-    in_flight: BTreeMap<u64, Instant>,
-    /// The number of requests in flight that the server may not have counted: those from `counted` on. Kept as a number,
-    /// because each request needs it.
-    uncounted: u64,
-    /// The server has counted the requests with numbers below this one.
-    counted: u64,
+    /// When the requests in flight that the server may not have counted were sent, by number.
+    uncounted: BTreeMap<u64, Instant>,
     /// The number of the next request.
     sent: u64,
     budgets: SmallVec<[Budget; 2]>,
@@ -70,8 +65,7 @@ impl Budgets {
             }
         }
         let others = self.uncounted(now);
-        self.in_flight.insert(number, now);
-        self.uncounted += 1;
+        self.uncounted.insert(number, now);
         self.sent += 1;
         Ok(InFlight { number, others })
     }
@@ -125,10 +119,7 @@ impl Budgets {
 
     /// The request has ended.
     pub(crate) fn on_end(&mut self, request: &InFlight) {
-        let was_in_flight = self.in_flight.remove(&request.number).is_some();
-        if was_in_flight && request.number >= self.counted {
-            self.uncounted -= 1;
-        }
+        self.uncounted.remove(&request.number);
     }
 
     /// When the server opens again, if it is closed now.
@@ -142,19 +133,17 @@ impl Budgets {
 
     #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.uncounted.len()
     }
 
     /// The number of requests in flight that the server may not have counted yet.
     fn uncounted(&mut self, now: Instant) -> u64 {
-        // Visits each request once.
-        while let Some((number, sent)) = self.in_flight.range(self.counted..).next()
-            && now.duration_since(*sent) >= COUNTED_AFTER
+        while let Some(earliest) = self.uncounted.first_entry()
+            && now.duration_since(*earliest.get()) >= COUNTED_AFTER
         {
-            self.counted = number + 1;
-            self.uncounted -= 1;
+            earliest.remove();
         }
-        self.uncounted
+        self.uncounted.len() as u64
     }
 
     fn find(&self, name: Option<u64>) -> Option<&Budget> {
@@ -163,22 +152,11 @@ impl Budgets {
 
     /// Replaces a budget or adds it, evicting the one that matters least.
     fn set(&mut self, budget: Budget) {
-        if let Some(known) = self
-            .budgets
-            .iter_mut()
-            .find(|known| known.name == budget.name)
-        {
-            *known = budget;
-            return;
-        }
+        self.budgets.retain(|known| known.name != budget.name);
         if self.budgets.len() >= MOST {
-            let least = self
-                .budgets
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, known)| (known.left == 0, known.until))
-                .map(|(place, _)| place);
-            if let Some(place) = least {
+            let known = self.budgets.iter().enumerate();
+            let least = known.min_by_key(|(_, known)| (known.left == 0, known.until));
+            if let Some((place, _)) = least {
                 self.budgets.swap_remove(place);
             }
         }
@@ -191,34 +169,6 @@ impl Budgets {
 pub(crate) struct Cooldown {
     pub(crate) asked: Duration,
     pub(crate) jitter: Duration,
-}
-
-impl Cooldown {
-    /// Adds up to `percent`; `chance`, from 0 to 1, is the share of it.
-    ///
-    /// The jitter extends the wait neither beyond `longest` nor beyond `room`, the time that the rejected request may still
-    /// wait, so that it can be retried. If the wait itself exceeds `room`, `room` does not matter.
-    pub(crate) fn new(
-        asked: Duration,
-        percent: u8,
-        longest: Duration,
-        room: Duration,
-        chance: f64,
-    ) -> Self {
-        let most = asked
-            .saturating_mul(u32::from(percent))
-            .checked_div(100)
-            .unwrap_or_default()
-            .min(longest.saturating_sub(asked));
-        let most = match room.checked_sub(asked) {
-            Some(room) => most.min(room),
-            None => most,
-        };
-        Self {
-            asked,
-            jitter: most.mul_f64(chance.clamp(0.0, 1.0)),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -265,37 +215,5 @@ mod tests {
                 prop_assert_eq!(budgets.uncounted(now), fresh.count() as u64);
             }
         }
-    }
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn jitter(asked: Duration, room: Duration, chance: f64) -> Duration {
-        Cooldown::new(asked, 10, 600 * SECOND, room, chance).jitter
-    }
-
-    #[test]
-    fn up_to_the_percent_is_added() {
-        for (chance, expected) in [(0.0, 0), (0.5, 500), (1.0, 1_000)] {
-            let jitter = jitter(10 * SECOND, 60 * SECOND, chance);
-            assert_eq!(jitter, Duration::from_millis(expected));
-        }
-    }
-
-    #[test]
-    fn no_cooldown_exceeds_the_longest() {
-        let room = 3_600 * SECOND;
-        assert_eq!(jitter(600 * SECOND, room, 1.0), Duration::ZERO);
-        assert_eq!(jitter(580 * SECOND, room, 1.0), 20 * SECOND);
-    }
-
-    #[test]
-    fn jitter_leaves_time_to_retry_the_rejected_request() {
-        assert_eq!(jitter(100 * SECOND, 100 * SECOND, 1.0), Duration::ZERO);
-        assert_eq!(jitter(100 * SECOND, 104 * SECOND, 0.5), 2 * SECOND);
-    }
-
-    #[test]
-    fn a_wait_beyond_the_room_gets_its_full_jitter() {
-        assert_eq!(jitter(100 * SECOND, 99 * SECOND, 1.0), 10 * SECOND);
     }
 }

@@ -15,11 +15,11 @@ pub(crate) struct ClientLimit {
     checks: Arc<ChecksFn>,
 }
 
-/// The same for one request: the rules that are in force when it begins.
+/// What one request counts against, by the rules that are in force when it begins.
 pub(crate) struct RequestLimit {
     /// It does not keep its rule names in use: requests in flight hold it.
     pub(crate) limiter: Limiter,
-    checks: Arc<ChecksFn>,
+    pub(crate) checks: Checks,
 }
 
 impl ClientLimit {
@@ -31,10 +31,7 @@ impl ClientLimit {
         C: IntoIterator<Item = Check>,
         E: Into<BoxError>,
     {
-        let own = limiter.limiter();
-        if let Some(rule) = own.rules().rules().iter().find(|rule| rule.has_slots()) {
-            return Err(refuse_slots(rule));
-        }
+        refuse_slots(limiter.limiter().rules().rules())?;
         Ok(Self {
             limiter,
             checks: Arc::new(move |limiter, head| match checks(limiter, head) {
@@ -44,38 +41,31 @@ impl ClientLimit {
         })
     }
 
-    /// The limit of a request that begins now.
-    pub(crate) fn of_request(&self) -> RequestLimit {
-        RequestLimit {
-            limiter: self.limiter.limiter().unregistered(),
-            checks: Arc::clone(&self.checks),
-        }
-    }
-}
-
-impl RequestLimit {
-    pub(crate) fn checks(&self, head: &Parts) -> Result<Checks, BoxError> {
-        let checks = (self.checks)(&self.limiter, head)?;
-        match checks.iter().find_map(|check| self.rule_of_slots(check)) {
-            Some(rule) => Err(refuse_slots(rule).into()),
-            None => Ok(checks),
-        }
-    }
-
-    fn rule_of_slots(&self, check: &Check) -> Option<&Rule> {
-        let rule = self.limiter.rules().rules().get(usize::from(check.rule()));
-        rule.filter(|rule| rule.has_slots())
+    /// The limit of a request that begins now. `None`: it counts against nothing.
+    pub(crate) fn of_request(&self, head: &Parts) -> Result<Option<RequestLimit>, BoxError> {
+        let limiter = self.limiter.limiter().unregistered();
+        let checks = (self.checks)(&limiter, head)?;
+        let rules = limiter.rules().rules();
+        refuse_slots(
+            checks
+                .iter()
+                .flat_map(|check| rules.get(usize::from(check.rule()))),
+        )?;
+        Ok((!checks.is_empty()).then_some(RequestLimit { limiter, checks }))
     }
 }
 
 /// The layer counts requests when they are sent. Their slots would be free again while they run.
-fn refuse_slots(rule: &Rule) -> RuleError {
-    RuleError::new(
-        RuleErrorKind::Quota,
-        rule.name(),
-        "the layer does not see when a response has been read, so it cannot hold slots; put this rule into a limiter of its \
-         own, acquire it around the call, and hold the ticket until the work is done, or take tower's ConcurrencyLimit",
-    )
+fn refuse_slots<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Result<(), RuleError> {
+    match rules.into_iter().find(|rule| rule.has_slots()) {
+        None => Ok(()),
+        Some(rule) => Err(RuleError::new(
+            RuleErrorKind::Quota,
+            rule.name(),
+            "the layer does not see when a response has been read, so it cannot hold slots; put this rule into a limiter of its \
+             own, acquire it around the call, and hold the ticket until the work is done, or take tower's ConcurrencyLimit",
+        )),
+    }
 }
 
 tollgate_core::debug_fields!(ClientLimit, it => limiter: it.limiter);

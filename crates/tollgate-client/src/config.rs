@@ -1,6 +1,6 @@
 //! The settings of a layer, the state that its services share, and the host that a request is for.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use tower::{
     util::rng::{HasherRng, Rng},
 };
 
-use crate::{advice::ServerLimits, budgets::Cooldown, partitions::Partitions};
+use crate::{advice::ServerLimits, budgets::Cooldown, partition::Partitions};
 
 /// Longer than any process runs, and within the range of every clock.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
@@ -36,11 +36,11 @@ pub(crate) struct Config {
     pub(crate) read_limits: Option<Arc<LimitsFn>>,
 }
 
-impl Config {
-    pub(crate) fn new() -> Self {
+impl Default for Config {
+    fn default() -> Self {
         Self {
             partitions: Arc::default(),
-            partition_of: Arc::new(|head| authority_of(head).into_owned()),
+            partition_of: Arc::new(authority_of),
             max_wait: Duration::from_secs(30),
             max_retry_after: Duration::from_secs(600),
             retries: 4,
@@ -56,18 +56,20 @@ impl Config {
             read_limits: None,
         }
     }
+}
 
+impl Config {
     /// The cooldown of a server that asks for this wait in response to a request that may wait until `deadline`.
+    ///
+    /// The jitter extends it neither beyond the longest wait nor beyond the deadline, so that the rejected request can be retried. If
+    /// the wait itself ends after the deadline, that does not matter.
     pub(crate) fn cooldown(&self, asked: Duration, deadline: Instant) -> Cooldown {
+        let most = asked * u32::from(self.jitter_percent) / 100;
+        let most = most.min(self.max_retry_after.saturating_sub(asked));
         let room = deadline.saturating_duration_since(Instant::now());
-        let chance = HasherRng::new().next_f64();
-        Cooldown::new(
-            asked,
-            self.jitter_percent,
-            self.max_retry_after,
-            room,
-            chance,
-        )
+        let most = room.checked_sub(asked).unwrap_or(most).min(most);
+        let jitter = most.mul_f64(HasherRng::new().next_f64());
+        Cooldown { asked, jitter }
     }
 
     /// The deadline of a request that arrives now.
@@ -77,12 +79,12 @@ impl Config {
 }
 
 tollgate_core::debug_fields!(Config, it =>
-    partitions: it.partitions, max_wait: it.max_wait, max_retry_after: it.max_retry_after, retries: it.retries
+    max_wait: it.max_wait, max_retry_after: it.max_retry_after, retries: it.retries
 );
 
 /// The host and port of the URI, or else of the `Host` header, in lower case, without the scheme's default port. Empty if
 /// there is neither.
-pub(crate) fn authority_of(head: &Parts) -> Cow<'_, str> {
+pub(crate) fn authority_of(head: &Parts) -> String {
     let host_header = || head.headers.get(header::HOST)?.to_str().ok();
     let authority = match head.uri.authority() {
         Some(authority) => authority.as_str(),
@@ -95,11 +97,7 @@ pub(crate) fn authority_of(head: &Parts) -> Cow<'_, str> {
         _ => "",
     };
     let host = host.strip_suffix(default_port).unwrap_or(host);
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        Cow::Owned(host.to_ascii_lowercase())
-    } else {
-        Cow::Borrowed(host)
-    }
+    host.to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -108,17 +106,39 @@ mod tests {
 
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The longest of two hundred jitters.
+    fn longest(asked: Duration, room: Duration) -> Duration {
+        let (config, deadline) = (Config::default(), Instant::now() + room);
+        let jitters = (0..200).map(|_| config.cooldown(asked, deadline).jitter);
+        jitters.max().unwrap_or_default()
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_jitter_of_a_cooldown_ends_with_the_time_of_its_request() {
-        let (config, asked) = (Config::new(), Duration::from_secs(100));
-        let longest = |room| {
-            let deadline = Instant::now() + room;
-            let jitter = (0..100).map(|_| config.cooldown(asked, deadline).jitter);
-            jitter.max()
-        };
-        assert_eq!(longest(asked), Some(Duration::ZERO));
-        // Of a hundred at random one is in the later half of the ten percent.
-        assert!(longest(2 * asked) > Some(asked / 20));
+    async fn up_to_the_percent_is_added() {
+        let longest = longest(10 * SECOND, 60 * SECOND);
+        assert!(longest > SECOND / 2 && longest <= SECOND, "{longest:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_cooldown_exceeds_the_longest() {
+        let room = 3_600 * SECOND;
+        assert_eq!(longest(600 * SECOND, room), Duration::ZERO);
+        let at_the_end = longest(580 * SECOND, room);
+        assert!(at_the_end > 10 * SECOND && at_the_end <= 20 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jitter_leaves_time_to_retry_the_rejected_request() {
+        assert_eq!(longest(100 * SECOND, 100 * SECOND), Duration::ZERO);
+        let at_the_end = longest(100 * SECOND, 104 * SECOND);
+        assert!(at_the_end > 2 * SECOND && at_the_end <= 4 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_beyond_the_room_gets_its_full_jitter() {
+        assert!(longest(100 * SECOND, 99 * SECOND) > 5 * SECOND);
     }
 
     fn of(uri: &str, host: Option<&str>) -> String {
@@ -127,7 +147,7 @@ mod tests {
             request = request.header("host", host);
         }
         let head = request.body(()).expect("a request").into_parts().0;
-        authority_of(&head).into_owned()
+        authority_of(&head)
     }
 
     #[test]

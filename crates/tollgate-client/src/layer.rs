@@ -20,7 +20,7 @@ use crate::{
 ///
 /// See the [crate documentation](crate).
 #[must_use = "a layer limits nothing until a service is wrapped in it"]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClientRateLimitLayer {
     config: Arc<Config>,
     /// It keeps the names of the client's own rules in use.
@@ -30,10 +30,7 @@ pub struct ClientRateLimitLayer {
 impl ClientRateLimitLayer {
     /// Obeys server limits, retries up to four times, and waits for at most 30 seconds.
     pub fn new() -> Self {
-        Self {
-            config: Arc::new(Config::new()),
-            limit: None,
-        }
+        Self::default()
     }
 
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
@@ -231,16 +228,14 @@ impl ClientRateLimitLayer {
     }
 }
 
-impl Default for ClientRateLimitLayer {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<S> Layer<S> for ClientRateLimitLayer {
     type Service = ClientRateLimit<S>;
 
     fn layer(&self, inner: S) -> ClientRateLimit<S> {
-        ClientRateLimit::new(inner, Arc::clone(&self.config), self.limit.clone())
+        ClientRateLimit {
+            inner,
+            config: Arc::clone(&self.config),
+            limit: self.limit.clone(),
+        }
     }
 }

@@ -217,7 +217,6 @@ mod layer;
 #[cfg(feature = "tonic")]
 mod over_channel;
 mod partition;
-mod partitions;
 mod replay_body;
 mod retry;
 mod service;

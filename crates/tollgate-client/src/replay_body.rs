@@ -24,14 +24,8 @@ const MOST_FRAMES: usize = 1_024;
 pub struct ReplayBody<B> {
     kept: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
-    /// What comes behind.
-    rest: Rest<B>,
-}
-
-enum Rest<B> {
-    Body(Pin<Box<B>>),
-    Error(BoxError),
-    Nothing,
+    /// What comes behind, if anything does: the rest of the body, or the error in its place.
+    rest: Option<Result<Pin<Box<B>>, BoxError>>,
 }
 
 impl<B: Body<Error: Into<BoxError>>> ReplayBody<B> {
@@ -50,7 +44,7 @@ impl<B: Body<Error: Into<BoxError>>> ReplayBody<B> {
             let frame = match next {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 Poll::Ready(Some(Err(error))) => {
-                    this.rest = Rest::Error(error.into());
+                    this.rest = Some(Err(error.into()));
                     return this;
                 }
                 Poll::Ready(None) => return this,
@@ -65,22 +59,22 @@ impl<B: Body<Error: Into<BoxError>>> ReplayBody<B> {
             }
         }
         if !body.is_end_stream() || limit.is_none_or(|limit| bytes > limit) {
-            this.rest = Rest::Body(body);
+            this.rest = Some(Ok(body));
         }
         this
     }
 
     /// The same from its beginning, if all of it is kept.
     pub(crate) fn again(&self) -> Option<Self> {
-        matches!(self.rest, Rest::Nothing)
-            .then(|| Self::kept(self.kept.clone(), self.trailers.clone()))
+        let is_whole = self.rest.is_none();
+        is_whole.then(|| Self::kept(self.kept.clone(), self.trailers.clone()))
     }
 
     fn kept(kept: VecDeque<Bytes>, trailers: Option<HeaderMap>) -> Self {
         Self {
             kept,
             trailers,
-            rest: Rest::Nothing,
+            rest: None,
         }
     }
 }
@@ -101,22 +95,18 @@ impl<B: Body<Error: Into<BoxError>>> Body for ReplayBody<B> {
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         match &mut this.rest {
-            Rest::Body(body) => body.as_mut().poll_frame(cx).map(|next| {
+            Some(Ok(body)) => body.as_mut().poll_frame(cx).map(|next| {
                 let next = next?.map_err(Into::into);
                 Some(next.map(|frame| frame.map_data(|mut it| it.copy_to_bytes(it.remaining()))))
             }),
-            rest => Poll::Ready(match std::mem::replace(rest, Rest::Nothing) {
-                Rest::Error(error) => Some(Err(error)),
-                _ => None,
-            }),
+            rest => Poll::Ready(rest.take().and_then(Result::err).map(Err)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         let has_ended = match &self.rest {
-            Rest::Body(body) => body.is_end_stream(),
-            Rest::Error(_) => false,
-            Rest::Nothing => true,
+            Some(Ok(body)) => body.is_end_stream(),
+            rest => rest.is_none(),
         };
         has_ended && self.kept.is_empty() && self.trailers.is_none()
     }
@@ -124,7 +114,7 @@ impl<B: Body<Error: Into<BoxError>>> Body for ReplayBody<B> {
     fn size_hint(&self) -> SizeHint {
         let kept: u64 = self.kept.iter().map(|data| data.len() as u64).sum();
         let rest = match &self.rest {
-            Rest::Body(body) => body.size_hint(),
+            Some(Ok(body)) => body.size_hint(),
             _ => SizeHint::with_exact(0),
         };
         let mut hint = SizeHint::new();

@@ -80,6 +80,7 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
     use super::*;
+    use crate::advice::ServerLimits;
 
     fn advice(fields: &[(&'static str, &'static str)]) -> ServerAdvice {
         let fields = fields.iter().map(|(name, value)| {
@@ -92,14 +93,15 @@ mod tests {
         ServerAdvice::read(
             StatusCode::TOO_MANY_REQUESTS,
             &headers,
+            ServerLimits::new(),
             0,
             Duration::from_secs(600),
-            &Config::new().limit_statuses,
+            &Config::default().limit_statuses,
         )
     }
 
     fn config() -> Config {
-        Config::new()
+        Config::default()
     }
 
     #[tokio::test(start_paused = true)]

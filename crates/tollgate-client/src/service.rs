@@ -6,16 +6,16 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use http_body::Body;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::{Pending, store::Checks};
+use tollgate_core::Pending;
 use tower::BoxError;
 use tower_service::Service;
 
 use crate::{
     acquire::acquire,
-    advice::ServerAdvice,
+    advice::{ServerAdvice, ServerLimits},
     client_limit::{ClientLimit, RequestLimit},
     config::Config,
     error::ClientRateLimitError,
@@ -29,21 +29,13 @@ use crate::{
 /// See the [crate documentation](crate).
 #[derive(Clone, Debug)]
 pub struct ClientRateLimit<S> {
-    inner: S,
-    config: Arc<Config>,
+    pub(crate) inner: S,
+    pub(crate) config: Arc<Config>,
     /// It keeps the names of the client's own rules in use. Requests in flight do not hold it.
-    limit: Option<ClientLimit>,
+    pub(crate) limit: Option<ClientLimit>,
 }
 
 impl<S> ClientRateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>, limit: Option<ClientLimit>) -> Self {
-        Self {
-            inner,
-            config,
-            limit,
-        }
-    }
-
     /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
@@ -70,8 +62,10 @@ where
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        let limit = self.limit.as_ref().map(ClientLimit::of_request);
-        Pending::new(respond(ready, request, Arc::clone(&self.config), limit))
+        let (head, body) = request.into_parts();
+        let limit = self.limit.as_ref();
+        let limit = limit.map_or(Ok(None), |limit| limit.of_request(&head));
+        Pending::new(respond(ready, head, body, Arc::clone(&self.config), limit))
     }
 }
 
@@ -87,53 +81,49 @@ pub type ResponseFuture<RB> = Pending<Result<Response<RB>, BoxError>>;
 /// Sends a request with the service that was polled ready, and retries it.
 pub(crate) async fn respond<S, B, RB>(
     mut ready: S,
-    request: Request<B>,
+    head: Parts,
+    body: B,
     config: Arc<Config>,
-    limit: Option<RequestLimit>,
+    limit: Result<Option<RequestLimit>, BoxError>,
 ) -> Result<Response<RB>, BoxError>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
     S::Error: Into<BoxError>,
     B: Body<Error: Into<BoxError>>,
 {
-    let limit = limit.as_ref();
-    let deadline = config.deadline();
-    let (head, body) = request.into_parts();
+    let limit = limit.map_err(ClientRateLimitError::no_checks)?;
+    let (limit, deadline) = (limit.as_ref(), config.deadline());
     let partition = config
         .partitions
         .find_or_insert((config.partition_of)(&head));
-    let checks = limit.map_or_else(|| Ok(Checks::new()), |limit| limit.checks(&head));
-    let checks = checks.map_err(ClientRateLimitError::no_checks)?;
     let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
     let body = ReplayBody::new(body, most).await;
     let again = body.again().map(|again| (head.clone(), again));
-    let request = Request::from_parts(head, body);
+    let mut request = Request::from_parts(head, body);
 
-    let permit = acquire(limit, &partition, &checks, deadline).await?;
+    let mut permit = acquire(limit, &partition, deadline).await?;
     config.retry_budget.deposit();
-    let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
-
-    let Some((head, again)) = again else {
-        return Ok(response);
-    };
     let mut retries = Retries::new(config.retries);
-    while let Some(at) = retries.next(&config, &advice, deadline)
-        && let Some(body) = again.again()
-    {
+    loop {
+        let (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
+        let Some((head, again)) = &again else {
+            return Ok(response);
+        };
+        let at = retries.next(&config, &advice, deadline);
+        let Some((at, body)) = at.and_then(|at| Some((at, again.again()?))) else {
+            return Ok(response);
+        };
         sleep_until(at).await;
         // If anything prevents the retry from here on, the caller gets the response that there is.
         let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|ready| ready.is_ok()));
         if timeout_at(deadline, is_ready).await != Ok(true) {
             return Ok(response);
         }
-        let Ok(permit) = acquire(limit, &partition, &checks, deadline).await else {
+        let Ok(next) = acquire(limit, &partition, deadline).await else {
             return Ok(response);
         };
-        drop(response);
-        let request = Request::from_parts(head.clone(), body);
-        (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
+        (permit, request) = (next, Request::from_parts(head.clone(), body));
     }
-    Ok(response)
 }
 
 /// Sends a request, and applies what the server says about its limits.
@@ -151,10 +141,9 @@ where
     let response = ready.call(request).await.map_err(Into::into)?;
     let (status, headers) = (response.status(), response.headers());
     let (now, longest) = (config.clock.now(), config.max_retry_after);
-    let mut advice = ServerAdvice::read(status, headers, now, longest, &config.limit_statuses);
-    if let Some(read_limits) = &config.read_limits {
-        advice.add(read_limits(status, headers), longest);
-    }
+    let own = config.read_limits.as_ref();
+    let own = own.map_or_else(ServerLimits::new, |read| read(status, headers));
+    let advice = ServerAdvice::read(status, headers, own, now, longest, &config.limit_statuses);
     let cooldown = advice
         .retry_after
         .map(|asked| config.cooldown(asked, deadline));

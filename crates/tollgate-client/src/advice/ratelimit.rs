@@ -38,10 +38,7 @@ fn budget(item: &Item, policies: &List) -> Option<AdvisedBudget> {
     }
     let reset = item.params.get("t").and_then(integer);
     let reset = reset.or_else(|| policy?.params.get("w").and_then(integer))?;
-    let partition = match item.params.get("pk") {
-        Some(BareItem::ByteSequence(partition)) => Some(partition),
-        _ => None,
-    };
+    let partition = item.params.get("pk").and_then(BareItem::as_byte_sequence);
     Some(AdvisedBudget {
         name: AdvisedBudget::hash_of((name, partition)),
         left,
@@ -93,19 +90,15 @@ fn field<T: FieldType>(headers: &HeaderMap, name: &str) -> Option<T> {
 
 /// An integer of at least 0.
 fn integer(item: &BareItem) -> Option<u64> {
-    match item {
-        BareItem::Integer(integer) => u64::try_from(i64::from(*integer)).ok(),
-        _ => None,
-    }
+    u64::try_from(i64::from(item.as_integer()?)).ok()
 }
 
 /// The text of a string or a token: a later draft may turn one into the other.
 fn text(item: &BareItem) -> Option<&str> {
-    match item {
-        BareItem::String(string) => Some(string.as_str()),
-        BareItem::Token(token) => Some(token.as_str()),
-        _ => None,
-    }
+    let token = || Some(item.as_token()?.as_str());
+    item.as_string()
+        .map(|string| string.as_str())
+        .or_else(token)
 }
 
 #[cfg(test)]

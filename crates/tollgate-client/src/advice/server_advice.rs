@@ -18,8 +18,6 @@ use crate::advice::{
 pub(crate) struct ServerAdvice {
     /// Whether the request was rejected for now.
     pub(crate) rejected: bool,
-    /// Whether its status may be that of a rejection.
-    may_reject: bool,
     /// The wait that the server asks for, if it is not zero.
     pub(crate) retry_after: Option<Duration>,
     /// The server's budgets.
@@ -29,23 +27,28 @@ pub(crate) struct ServerAdvice {
 }
 
 impl ServerAdvice {
-    /// Reads the head of a response received at `now`. Caps each wait at `longest`. `limits` are the statuses of rejections; of others
-    /// than 429 and 503 only those that say when to come back.
+    /// Reads the head of a response received at `now`, with what the application reads in its `own` fields. Caps each wait at
+    /// `longest`. `limits` are the statuses of rejections; of others than 429 and 503 only those that say when to come back.
     pub(crate) fn read(
         status: StatusCode,
         headers: &HeaderMap,
+        own: ServerLimits,
         now: Tick,
         longest: Duration,
         limits: &[StatusCode],
     ) -> Self {
         let now = date_of(headers).unwrap_or(now);
         let grpc = GrpcStatus::read(headers);
-        let mut budgets = if is_cached(headers) {
-            Budgets::new()
-        } else {
-            budgets(headers, now)
-        };
-        let is_empty = budgets.iter().any(|budget| budget.left == 0);
+        let mut budgets = Budgets::new();
+        if !is_cached(headers) {
+            // Those in the newest style that can be parsed, and those of providers.
+            budgets = ratelimit::read(headers);
+            if budgets.is_empty() {
+                budgets.extend(read_triple(headers, now));
+            }
+            budgets.extend(read_provider(headers, now));
+        }
+        let is_empty = |budgets: &Budgets| budgets.iter().any(|budget| budget.left == 0);
         let may_reject = limits.contains(&status) || is_block(status, headers);
         let says_so = matches!(
             status,
@@ -54,47 +57,35 @@ impl ServerAdvice {
         let retry_after = match &grpc {
             _ if may_reject => read_retry_after(headers, now).or_else(|| {
                 // Of another status a reset says what it says of an answer that was given.
-                let is_unknown = says_so && grpc.is_none() && !is_empty;
+                let is_unknown = says_so && grpc.is_none() && !is_empty(&budgets);
                 is_unknown.then(|| reset_alone(headers, now))?
             }),
             Some(grpc) => grpc.wait,
             None => None,
         };
-        let retry_after = retry_after
-            .filter(|wait| !wait.is_zero())
-            .map(|wait| wait.min(longest));
-        let rejected = may_reject && (says_so || is_empty || retry_after.is_some());
-        budgets.sort_by_key(|budget| budget.left);
-        budgets.truncate(MOST);
+        let [retry_after, own_wait] = [retry_after, own.retry_after].map(|wait| {
+            let wait = wait.filter(|wait| !wait.is_zero());
+            wait.map(|wait| wait.min(longest))
+        });
         for budget in &mut budgets {
-            budget.reset = budget.reset.min(longest);
             // `Retry-After` takes precedence over the draft's field, whichever is longer.
             if let (0, Some(wait)) = (budget.left, retry_after) {
                 budget.reset = wait;
             }
         }
+        budgets.extend(own.budgets);
+        let says_when = is_empty(&budgets) || retry_after.is_some();
+        budgets.sort_by_key(|budget| budget.left);
+        budgets.truncate(MOST);
+        for budget in &mut budgets {
+            budget.reset = budget.reset.min(longest);
+        }
         Self {
-            rejected,
-            may_reject,
-            retry_after,
+            rejected: own_wait.is_some() || may_reject && (says_so || says_when),
+            retry_after: retry_after.max(own_wait),
             budgets,
             grpc,
         }
-    }
-
-    /// Adds what the application has read.
-    pub(crate) fn add(&mut self, read: ServerLimits, longest: Duration) {
-        if let Some(wait) = read.retry_after.filter(|wait| !wait.is_zero()) {
-            self.rejected = true;
-            self.retry_after = self.retry_after.max(Some(wait.min(longest)));
-        }
-        for mut budget in read.budgets {
-            self.rejected |= self.may_reject && budget.left == 0;
-            budget.reset = budget.reset.min(longest);
-            self.budgets.push(budget);
-        }
-        self.budgets.sort_by_key(|budget| budget.left);
-        self.budgets.truncate(MOST);
     }
 
     /// Whether the same request may succeed later.
@@ -109,16 +100,6 @@ impl ServerAdvice {
             .or_else(|| empty.map(|budget| budget.reset).max())
             .filter(|wait| !wait.is_zero())
     }
-}
-
-/// The budgets in the newest style that can be parsed, and those of providers.
-fn budgets(headers: &HeaderMap, now: Tick) -> Budgets {
-    let mut all = ratelimit::read(headers);
-    if all.is_empty() {
-        all.extend(read_triple(headers, now));
-    }
-    all.extend(read_provider(headers, now));
-    all
 }
 
 /// Whether a client is blocked for a time, as tollgate says it: a status that means "never" otherwise, a problem and when to come back.
@@ -162,7 +143,7 @@ mod tests {
         }
         let response = response.body(()).unwrap();
         let (status, headers) = (response.status(), response.headers());
-        ServerAdvice::read(status, headers, NOW, LONGEST, &LIMITS)
+        ServerAdvice::read(status, headers, ServerLimits::new(), NOW, LONGEST, &LIMITS)
     }
 
     fn lefts(advice: &ServerAdvice) -> Vec<(u64, u64)> {
@@ -348,7 +329,7 @@ mod tests {
                 }
             }
             let (status, headers) = (response.status(), response.headers());
-            let advice = ServerAdvice::read(status, headers, now, LONGEST, &LIMITS);
+            let advice = ServerAdvice::read(status, headers, ServerLimits::new(), now, LONGEST, &LIMITS);
             prop_assert!(advice.wait().is_none_or(|wait| wait <= LONGEST));
             prop_assert!(advice.budgets.len() <= MOST);
             prop_assert!(advice.budgets.iter().all(|budget| budget.reset <= LONGEST));

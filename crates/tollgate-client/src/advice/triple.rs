@@ -38,12 +38,9 @@ const OTHER_UNITS: [&str; 7] = ["token", "byte", "char", "credit", "point", "cos
 
 /// The budgets in pairs of fields whose names differ in `remaining` and `reset` alone.
 pub(crate) fn read_provider(headers: &HeaderMap, now: Tick) -> Budgets {
-    let names = headers.keys().map(http::HeaderName::as_str);
-    let names = names.filter(|name| is_about_limits(name) && !FAMILIES.contains(name));
-    let budgets = names.take(MOST_FIELDS);
-    budgets
-        .filter_map(|name| budget(headers, name, now))
-        .collect()
+    let names = limit_fields(headers).filter(|name| !FAMILIES.contains(name));
+    let budgets = names.filter_map(|name| budget(headers, name, now));
+    budgets.collect()
 }
 
 /// The budget of a field with what remains, and the field with its reset.
@@ -74,9 +71,7 @@ fn first(list: &str) -> &str {
 
 /// The latest reset of a response that was rejected and does not say what is left.
 pub(crate) fn reset_alone(headers: &HeaderMap, now: Tick) -> Option<Duration> {
-    let names = headers.keys().map(http::HeaderName::as_str);
-    let names = names.filter(|name| is_about_limits(name)).take(MOST_FIELDS);
-    let resets = names.filter_map(|name| {
+    let resets = limit_fields(headers).filter_map(|name| {
         let remaining = partner(name, "reset", "remaining")?;
         let is_alone = !headers.contains_key(&*remaining);
         let text = text(headers, name).filter(|_| is_alone)?;
@@ -86,8 +81,11 @@ pub(crate) fn reset_alone(headers: &HeaderMap, now: Tick) -> Option<Duration> {
     resets.max()
 }
 
-fn is_about_limits(name: &str) -> bool {
-    name.contains("ratelimit") || name.contains("rate-limit")
+/// The names of fields about limits.
+fn limit_fields(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let names = headers.keys().map(http::HeaderName::as_str);
+    let names = names.filter(|name| name.contains("ratelimit") || name.contains("rate-limit"));
+    names.take(MOST_FIELDS)
 }
 
 /// The name with another word in the place of one.
