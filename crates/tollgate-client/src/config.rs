@@ -71,11 +71,6 @@ impl Config {
         let jitter = most.mul_f64(HasherRng::new().next_f64());
         Cooldown { asked, jitter }
     }
-
-    /// The deadline of a request that arrives now.
-    pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.max_wait.min(MAX_DURATION)
-    }
 }
 
 tollgate_core::debug_fields!(Config, it =>

@@ -58,16 +58,12 @@ impl ClientRateLimitError {
 
 impl fmt::Display for ClientRateLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use ClientRateLimitErrorKind::{ClientLimit, NoChecks, ServerLimit};
+
         f.write_str(match self.kind {
-            ClientRateLimitErrorKind::ServerLimit => {
-                "the server asks for a longer wait than max_wait"
-            }
-            ClientRateLimitErrorKind::ClientLimit => {
-                "the client's own limit has no room within max_wait"
-            }
-            ClientRateLimitErrorKind::NoChecks => {
-                "the request has no checks for the client's own limit"
-            }
+            ServerLimit => "the server asks for a longer wait than max_wait",
+            ClientLimit => "the client's own limit has no room within max_wait",
+            NoChecks => "the request has no checks for the client's own limit",
         })?;
         match self.retry_after {
             Some(wait) => write!(f, "; try again in {:.1} s", wait.as_secs_f64()),

@@ -114,7 +114,7 @@ impl ClientRateLimitLayer {
     ///
     /// It does not limit how long the server takes to respond: put a timeout around the client for that.
     pub fn max_wait(self, max_wait: Duration) -> Self {
-        self.with(|config| config.max_wait = max_wait)
+        self.with(|config| config.max_wait = max_wait.min(MAX_DURATION))
     }
 
     /// The longest wait that the layer accepts from a server. Default: ten minutes. If a server asks for more, the layer tries

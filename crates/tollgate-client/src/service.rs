@@ -92,7 +92,7 @@ where
     B: Body<Error: Into<BoxError>>,
 {
     let limit = limit.map_err(ClientRateLimitError::no_checks)?;
-    let (limit, deadline) = (limit.as_ref(), config.deadline());
+    let (limit, deadline) = (limit.as_ref(), Instant::now() + config.max_wait);
     let partition = config
         .partitions
         .find_or_insert((config.partition_of)(&head));

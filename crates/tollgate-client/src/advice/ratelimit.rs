@@ -17,9 +17,7 @@ pub(crate) fn read(headers: &HeaderMap) -> Budgets {
 
 /// The budgets of a list of them. A member without a name, `r` or a window is ignored.
 fn list(headers: &HeaderMap) -> Budgets {
-    let Some(budgets) = field::<List>(headers, "ratelimit") else {
-        return Budgets::new();
-    };
+    let budgets = field::<List>(headers, "ratelimit").unwrap_or_default();
     let policies = field::<List>(headers, "ratelimit-policy").unwrap_or_default();
     items(&budgets)
         .filter_map(|item| budget(item, &policies))
