@@ -16,8 +16,7 @@ local function open(check, moves, now)
   if not raw then return balance end
   if raw.err then return nil, raw end
   if #raw < 17 or unpack('<B', raw) ~= 24 then return nil, { err = 'WRONGTYPE' } end
-  local _
-  _, balance.units, balance.ends = unpack('<Bdd', raw)
+  balance.units, balance.ends = unpack('<dd', raw, 2)
   if balance.ends <= now then balance.units = 0 end
   balance.raw = raw
   return balance

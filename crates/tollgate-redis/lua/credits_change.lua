@@ -34,8 +34,7 @@ if raw then
   if #raw < 17 or #raw % 24 ~= 17 or unpack('<B', raw) ~= 24 then
     return redis.error_reply('ERR the value of the key is no balance of tollgate')
   end
-  local _
-  _, units, ends = unpack('<Bdd', raw)
+  units, ends = unpack('<dd', raw, 2)
   if ends <= now then units = 0 end
   for place = 18, #raw, 24 do
     local grant = sub(raw, place, place + 23)

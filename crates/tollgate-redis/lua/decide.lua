@@ -123,278 +123,263 @@ while true do
     out[n + 4], out[n + 5], out[n + 6] = 0, 0, 0
     count_for_block = count_for_block or step_of('blocks')
   end
-  if what == 4 and alg > 19 then
-    local done = try('DEL', KEYS[key])
-    if done == 0 or done == 1 then
-      left, wrote = done, true
-    else
-      local code = refusal(done.err, wrote)
-      if not code then return done end
+  -- 2: its state. `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
+  -- overflow bucket too.
+  local raw, gone, notify
+  if read ~= nil then
+    raw, read = read, nil
+  elseif what < 8 then
+    raw = try('GET', KEYS[key])
+  else
+    local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
+    local moves = what % 32 >= 16
+    notify = what >= 32 and 1
+    what = what % 8
+    if what > 1 and overflow > 0 then
+      -- Units that would be fresh by now were counted in a state of their own, which has expired.
+      local _, fresh_at = unpack('<dd', check, 35)
+      if fresh_at <= now then overflow = 0 end
+    end
+    repeat
+      raw = try('GET', KEYS[key])
+      if not raw and other > 0 then
+        raw = try('GET', KEYS[other])
+        if not moves then key = other elseif raw then gone = other end
+      end
+      local again = not raw and overflow > 0
+      if again then
+        key, other, overflow, notify = overflow, overflow_other, 0, notify and 2
+      end
+    until not again
+    if notify == 2 then
+      -- An earlier check of this request may have taken from the same overflow bucket.
+      for place = 1, size do
+        if group[place].key == key and group[place].state then raw = group[place].state end
+      end
+    end
+  end
+  -- A bucket of all clients blocks nobody, and knows no ids.
+  if notify == 2 then setting, id = nil, nil end
+  if raw and not raw.err and #raw > 10 and unpack('<B', raw) == 31 then
+    local length = 11 + 17 * unpack('<H', raw, 10)
+    if length <= #raw then
+      ids, raw = sub(raw, 1, length), sub(raw, length + 1)
+      if unpack('<d', ids, 2) <= now then ids = nil end
+      if raw == '' then raw = false end
+      notify = notify == 2 and notify or nil
+    end
+  end
+  if raw and not raw.err and #raw > 19 and unpack('<B', raw) == 23 then
+    local length = 20 + 10 * unpack('<I2', raw, 19)
+    if length <= #raw then
+      prefix, raw = sub(raw, 1, length), sub(raw, length + 1)
+      -- Where the rule does not block any more.
+      if not setting and unpack('<d', prefix, 2) <= now then prefix = nil end
+      if raw == '' then raw = false end
+    end
+  end
+  inner = raw
+  if failed then raw = failed end
+  if id and what < 2 and ids_of('look', ids, id, now, period, free) then is_repeat, cost = true, 0 end
+  -- Whether what stands before the state has changed, and has to be written.
+  local is_changed = false
+  -- The leases of a window follow its state.
+  local leases
+  if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
+  if balance and what == 3 and not (raw and raw.err) then
+    -- A charge is taken from there when nothing is left of the quota.
+    local fate, left = step(raw, first, limit, third, now, 0)
+    local pays = fate == -3 and 0 or math.min(cost - math.max(left, 0), balance.units)
+    local done = pays > 0 and keep_balance(balance, balance.units - pays, now, margin)
+    if done and done.err then raw = done elseif done then cost, wrote, paid = cost - pays, true, pays end
+  end
+  -- 3: the decision.
+  if what == 4 then
+    -- A reset keeps the leases and drops everything else.
+    local _
+    if alg == 17 and raw and #raw == 49 then
+      _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what)
+    elseif leases then
+      window_leases = window_leases or step_of('window leases')
+      _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
+    end
+    state, ttl, leases, left, prefix, ids = state or '', ttl or 0, nil, (raw or prefix or ids) and 1 or 0, nil, nil
+  -- A failed GET returns a table with `err`. Of a string, `err` is nil.
+  elseif raw and raw.err then
+    retry = -3
+    if not string.find(raw.err, 'WRONGTYPE', 1, true) then
+      -- The server refused the read, as for a user without the permission.
+      local code = refusal(raw.err, wrote)
+      if not code then return raw end
       retry, left = -3, code
     end
-  else
-    -- 2: its state. `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
-    -- overflow bucket too.
-    local raw, gone, notify
-    if read ~= nil then
-      raw, read = read, nil
-    elseif what < 8 then
-      raw = try('GET', KEYS[key])
+  elseif what > 4 or what == 3 and alg > 16 and unpack('<d', check, 51) > 0 then
+    if what == 7 and not (granted or waits and alg == 17) then
+      retry = 0
+    elseif alg == 17 then
+      local at_most = what == 3 and unpack('<d', check, 51)
+      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, at_most or granted)
     else
-      local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
-      local moves = what % 32 >= 16
-      notify = what >= 32 and 1
-      what = what % 8
-      if what > 1 and overflow > 0 then
-        -- Units that would be fresh by now were counted in a state of their own, which has expired.
-        local _, fresh_at = unpack('<dd', check, 35)
-        if fresh_at <= now then overflow = 0 end
-      end
-      repeat
-        raw = try('GET', KEYS[key])
-        if not raw and other > 0 then
-          raw = try('GET', KEYS[other])
-          if not moves then key = other elseif raw then gone = other end
-        end
-        local again = not raw and overflow > 0
-        if again then
-          key, other, overflow, notify = overflow, overflow_other, 0, notify and 2
-        end
-      until not again
-      if notify == 2 then
-        -- An earlier check of this request may have taken from the same overflow bucket.
-        for place = 1, size do
-          if group[place].key == key and group[place].state then raw = group[place].state end
-        end
-      end
-    end
-    -- A bucket of all clients blocks nobody, and knows no ids.
-    if notify == 2 then setting, id = nil, nil end
-    if raw and not raw.err and #raw > 10 and unpack('<B', raw) == 31 then
-      local length = 11 + 17 * unpack('<H', raw, 10)
-      if length <= #raw then
-        ids, raw = sub(raw, 1, length), sub(raw, length + 1)
-        if unpack('<d', ids, 2) <= now then ids = nil end
-        if raw == '' then raw = false end
-        notify = notify == 2 and notify or nil
-      end
-    end
-    if raw and not raw.err and #raw > 19 and unpack('<B', raw) == 23 then
-      local length = 20 + 10 * unpack('<I2', raw, 19)
-      if length <= #raw then
-        prefix, raw = sub(raw, 1, length), sub(raw, length + 1)
-        -- Where the rule does not block any more.
-        if not setting and unpack('<d', prefix, 2) <= now then prefix = nil end
-        if raw == '' then raw = false end
-      end
-    end
-    inner = raw
-    if failed then raw = failed end
-    if id and what < 2 and ids_of('look', ids, id, now, period, free) then is_repeat, cost = true, 0 end
-    -- Whether what stands before the state has changed, and has to be written.
-    local is_changed = false
-    -- The leases of a window follow its state.
-    local leases
-    if raw and #raw == 53 and (alg == 18 or alg == 19) then raw, leases = sub(raw, 1, 37), sub(raw, 38) end
-    if balance and what == 3 and not (raw and raw.err) then
-      -- A charge is taken from there when nothing is left of the quota.
-      local fate, left = step(raw, first, limit, third, now, 0)
-      local pays = fate == -3 and 0 or math.min(cost - math.max(left, 0), balance.units)
-      local done = pays > 0 and keep_balance(balance, balance.units - pays, now, margin)
-      if done and done.err then raw = done elseif done then cost, wrote, paid = cost - pays, true, pays end
-    end
-    -- 3: the decision.
-    if what == 4 then
-      -- A reset keeps the leases and drops everything else.
-      local _
-      if alg == 17 and raw and #raw == 49 then
-        _, _, _, state, ttl = step(raw, first, limit, third, now, 0, what)
-      elseif leases then
-        window_leases = window_leases or step_of('window leases')
-        _, _, _, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
-      end
-      state, ttl, leases, left, prefix, ids = state or '', ttl or 0, nil, (raw or prefix or ids) and 1 or 0, nil, nil
-    -- A failed GET returns a table with `err`. Of a string, `err` is nil.
-    elseif raw and raw.err then
-      retry = -3
-      if not string.find(raw.err, 'WRONGTYPE', 1, true) then
-        -- The server refused the read, as for a user without the permission.
-        local code = refusal(raw.err, wrote)
-        if not code then return raw end
-        retry, left = -3, code
-      end
-    elseif what > 4 then
-      if what == 7 and not (granted or waits and alg == 17) then
-        retry = 0
-      elseif alg == 17 then
-        retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, granted)
-      else
-        window_leases = window_leases or step_of('window leases')
-        retry, left, reset, state, ttl =
-          window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
-        if what > 5 then leases = nil end
-      end
-    elseif what < 2 then
-      retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
-      if retry == -1 and left <= 0 and cost == 0 and alg > 16 and alg < 22 then
-        -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
-        local _, other
-        again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
-        if other then
-          local _, first0, limit0, third0 = unpack('<BddI4', raw)
-          if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
-            local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit, 9)
-            if later ~= -1 then again = later end
-          end
-        end
-      end
-      if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then
-        if not write then reset_of, state_ttl, write = step_of('write') end
-        reset = reset_of(step, raw, first, limit, third, now, reset)
-      end
-      if leaves and retry ~= -1 then
-        -- A denial leaves the state to the quota that wrote it. Cut to this smaller limit, it would give away units of
-        -- the larger one, and a client that alternates between the two quotas would never run out. The quota that wrote
-        -- the state says when the units fit, and repairs it.
-        local _, first0, limit0, third0 = unpack('<BddI4', raw)
-        -- A bucket has compared the limits itself.
-        if alg < 18 or (limit0 >= limit and limit0 <= 2^53) then
-          local later, _, later_reset, repaired, repaired_ttl =
-            step(raw, first0, limit0, third0, now, cost + limit0 - limit, 9)
-          -- It fits there only through rounding, or for the burst that is larger here: nothing is taken.
-          if later == -1 then
-            state = cost + limit0 <= limit and repaired
-            ttl = repaired_ttl
-          else
-            -- Requests that wait do so by their own quota. A shadow is denied by the one that wrote the state, too.
-            if again then due = retry end
-            if not again or role > 0 then retry = later end
-            reset, state, ttl = later_reset, repaired, repaired_ttl
-          end
-        end
-      end
-      local front
-      if setting or prefix or ids or id then
-        front = { setting = setting, counts_denials = denials_count == 1, level = 0, inner = inner, reset = reset,
-          ids = ids, id = id, period = period, free = free, is_repeat = is_repeat }
-      end
-      if setting then
-        local level, ends, began, counted
-        prefix, level, ends, began, counted, front.changed = count_for_block(prefix, setting, now, 0)
-        front.level = level
-        out[n + 4], out[n + 5] = ends, counted
-        if level > 0 then
-          -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
-          out[n + 5] = -2 * level - (began and 1 or 0)
-          if cost == 0 and not is_repeat then
-            if not again or ends > again then again = ends end
-          elseif retry == -1 or retry >= 0 and retry < ends then
-            retry, again = ends, nil
-          else
-            again = nil
-          end
-          left, reset, state, leaves, due = 0, ends, nil, nil, nil
-        end
-      end
-      if balance and (retry >= 0 or retry == -2) and not (front and front.level > 0) then
-        if balance.units >= cost then
-          balance.cost, retry = cost, -2^52 - (retry >= 0 and retry or 0)
-        elseif balance.units > 0 then
-          retry = retry >= 0 and retry + 2^52 or 2^53 - 1
-        end
-      end
-      granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
-      if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
-      -- 4: one of several checks, or one that is not a plain take, is remembered.
-      if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting or id or balance then
-        if front then front.prefix = prefix end
-        local entry = { step = step, raw = raw, first = first, limit = limit, third = third, role = role, slots = slots, key = key,
-          gone = gone, state = state, ttl = ttl, notify = notify, reply = n, front = front, balance = balance }
-        group, size = group or {}, size + 1
-        group[size] = entry
-        if alg == 16 and not (front and front.level > 0) then
-          entry.check, entry.fits_in, due = check, due or retry, nil
-          if role == 0 and retry >= 0 and again then
-            local patience = unpack('<d', check, 35)
-            if retry <= patience then
-              if retry > (delay or 0) then delay = retry end
-              if again > (delay_floor or 0) then delay_floor = again end
-              retry = -2^52 - retry
-            else
-              retry = retry - patience + (leaves and 2^52 or 0)
-            end
-          end
-          -- While leases from before its requests waited are out, it cannot be charged as of later.
-          not_before = not_before or cost > 0 and raw and #raw == 49
-        end
-        denied = denied or role == 0 and (retry >= 0 or retry == -2)
-        state, notify = nil, nil
-      end
-    elseif what == 3 and alg == 17 and unpack('<d', check, 51) > 0 then
-      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, unpack('<d', check, 51))
-    elseif what == 3 and alg > 16 and unpack('<d', check, 51) > 0 then
       window_leases = window_leases or step_of('window leases')
-      retry, left, reset, state, ttl = window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
-    elseif what == 3 then
-      retry, left = step(raw, first, limit, third, now, 0)
-      if cost > left then cost = left end
-      if cost > 0 then retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost) end
-    else
-      local is_back = true
-      if id then
-        local before = ids
-        -- Its units were taken at that time.
-        ids, is_back = ids_of('forget', ids, id, now, period, free, (unpack('<d', check, 35)))
-        is_changed = ids ~= before
-        if not is_back then paid = cost end
-      end
-      if balance then
-        -- It comes back there, unless the balance has ended.
-        local units = math.min(balance.units + cost, 999999999999999)
-        local done = is_back and balance.ends > now and keep_balance(balance, units, now, margin)
-        if done and done.err then
-          local code = refusal(done.err, wrote)
-          if not code then return done end
-          retry, left = -3, code
-        elseif done then
-          wrote = true
+      retry, left, reset, state, ttl =
+        window_leases(what, check, step, alg, raw, leases, first, limit, third, now, cost)
+      if what > 5 then leases = nil end
+    end
+  elseif what < 2 then
+    retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
+    if retry == -1 and left <= 0 and cost == 0 and alg > 16 and alg < 22 then
+      -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
+      local _, other
+      again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
+      if other then
+        local _, first0, limit0, third0 = unpack('<BddI4', raw)
+        if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
+          local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit, 9)
+          if later ~= -1 then again = later end
         end
-      elseif raw and is_back then
-        -- What lapses: units of a queue with others behind them.
-        retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
-        left = retry == -1 and left or 0
       end
     end
-    if setting and retry ~= -3 and (what == 2 or what == 3) then
-      local level, ends, began, _, changed
-      prefix, level, ends, began, _, changed = count_for_block(prefix, setting, now, counts)
-      if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
-      is_changed = is_changed or changed
+    if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then
+      if not write then reset_of, state_ttl, write = step_of('write') end
+      reset = reset_of(step, raw, first, limit, third, now, reset)
     end
-    if (state or is_changed) and not write then reset_of, state_ttl, write = step_of('write') end
-    if is_changed and not state and retry ~= -3 then
-      -- The leases of a window are a part of it.
-      local _
-      if raw and not id then _, _, reset = step(raw, first, limit, third, now, 0) end
-      state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset, now), nil, 0
+    if leaves and retry ~= -1 then
+      -- A denial leaves the state to the quota that wrote it. Cut to this smaller limit, it would give away units of
+      -- the larger one, and a client that alternates between the two quotas would never run out. The quota that wrote
+      -- the state says when the units fit, and repairs it.
+      local _, first0, limit0, third0 = unpack('<BddI4', raw)
+      -- A bucket has compared the limits itself.
+      if alg < 18 or (limit0 >= limit and limit0 <= 2^53) then
+        local later, _, later_reset, repaired, repaired_ttl =
+          step(raw, first0, limit0, third0, now, cost + limit0 - limit, 9)
+        -- It fits there only through rounding, or for the burst that is larger here: nothing is taken.
+        if later == -1 then
+          state = cost + limit0 <= limit and repaired
+          ttl = repaired_ttl
+        else
+          -- Requests that wait do so by their own quota. A shadow is denied by the one that wrote the state, too.
+          if again then due = retry end
+          if not again or role > 0 then retry = later end
+          reset, state, ttl = later_reset, repaired, repaired_ttl
+        end
+      end
     end
-    -- 4: a request of its own is written.
-    if state then
-      if leases then state = kept_with(state, leases, now, raw) end
-      local failed, is_set = write(key, gone, state, ttl, prefix, ids, keeps and by_server, now, margin, wrote)
-      if failed then
-        if type(failed) == 'table' then return failed end
-        -- This check takes nothing. Others still may.
-        retry, left, reset, notify, granted, waits = -3, failed, 0, nil, false, false
-      else
+    local front
+    if setting or prefix or ids or id then
+      front = { setting = setting, counts_denials = denials_count == 1, level = 0, inner = inner, reset = reset,
+        ids = ids, id = id, period = period, free = free, is_repeat = is_repeat }
+    end
+    if setting then
+      local level, ends, began, counted
+      prefix, level, ends, began, counted, front.changed = count_for_block(prefix, setting, now, 0)
+      front.level = level
+      out[n + 4], out[n + 5] = ends, counted
+      if level > 0 then
+        -- Denied until both the block and the quota let it pass. A cost of 0 learns that nothing is left.
+        out[n + 5] = -2 * level - (began and 1 or 0)
+        if cost == 0 and not is_repeat then
+          if not again or ends > again then again = ends end
+        elseif retry == -1 or retry >= 0 and retry < ends then
+          retry, again = ends, nil
+        else
+          again = nil
+        end
+        left, reset, state, leaves, due = 0, ends, nil, nil, nil
+      end
+    end
+    if balance and (retry >= 0 or retry == -2) and not (front and front.level > 0) then
+      if balance.units >= cost then
+        balance.cost, retry = cost, -2^52 - (retry >= 0 and retry or 0)
+      elseif balance.units > 0 then
+        retry = retry >= 0 and retry + 2^52 or 2^53 - 1
+      end
+    end
+    granted, waits = retry == -1 and what == 0, retry > 0 and what == 0
+    if leases and state then state, leases = kept_with(state, leases, now, raw), nil end
+    -- 4: one of several checks, or one that is not a plain take, is remembered.
+    if more == 1 or size > 0 or what == 1 or role > 0 or alg == 16 or setting or id or balance then
+      if front then front.prefix = prefix end
+      local entry = { step = step, raw = raw, first = first, limit = limit, third = third, role = role, slots = slots, key = key,
+        gone = gone, state = state, ttl = ttl, notify = notify, reply = n, front = front, balance = balance }
+      group, size = group or {}, size + 1
+      group[size] = entry
+      if alg == 16 and not (front and front.level > 0) then
+        entry.check, entry.fits_in, due = check, due or retry, nil
+        if role == 0 and retry >= 0 and again then
+          local patience = unpack('<d', check, 35)
+          if retry <= patience then
+            if retry > (delay or 0) then delay = retry end
+            if again > (delay_floor or 0) then delay_floor = again end
+            retry = -2^52 - retry
+          else
+            retry = retry - patience + (leaves and 2^52 or 0)
+          end
+        end
+        -- While leases from before its requests waited are out, it cannot be charged as of later.
+        not_before = not_before or cost > 0 and raw and #raw == 49
+      end
+      denied = denied or role == 0 and (retry >= 0 or retry == -2)
+      state, notify = nil, nil
+    end
+  elseif what == 3 then
+    retry, left = step(raw, first, limit, third, now, 0)
+    if cost > left then cost = left end
+    if cost > 0 then retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost) end
+  else
+    local is_back = true
+    if id then
+      local before = ids
+      -- Its units were taken at that time.
+      ids, is_back = ids_of('forget', ids, id, now, period, free, (unpack('<d', check, 35)))
+      is_changed = ids ~= before
+      if not is_back then paid = cost end
+    end
+    if balance then
+      -- It comes back there, unless the balance has ended.
+      local units = math.min(balance.units + cost, 999999999999999)
+      local done = is_back and balance.ends > now and keep_balance(balance, units, now, margin)
+      if done and done.err then
+        local code = refusal(done.err, wrote)
+        if not code then return done end
+        retry, left = -3, code
+      elseif done then
         wrote = true
-        if notify and is_set and not inner and not prefix then reset = -1 - reset end
       end
+    elseif raw and is_back then
+      -- What lapses: units of a queue with others behind them.
+      retry, state, ttl, left = step_of(alg, 'refund')(raw, first, limit, third, now, cost, unpack('<dd', check, 35))
+      left = retry == -1 and left or 0
     end
-    -- Only a query is told what is owed, and not of the overflow bucket.
-    if left < -2^51 and what ~= 1 then left = 0 end
-    if notify == 2 then left = -1 - left end
   end
+  if setting and retry ~= -3 and (what == 2 or what == 3) then
+    local level, ends, began, _, changed
+    prefix, level, ends, began, _, changed = count_for_block(prefix, setting, now, counts)
+    if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
+    is_changed = is_changed or changed
+  end
+  if (state or is_changed) and not write then reset_of, state_ttl, write = step_of('write') end
+  if is_changed and not state and retry ~= -3 then
+    -- The leases of a window are a part of it.
+    local _
+    if raw and not id then _, _, reset = step(raw, first, limit, third, now, 0) end
+    state, ttl, leases, reset = inner or '', state_ttl(step, raw, inner, reset, now), nil, 0
+  end
+  -- 4: a request of its own is written.
+  if state then
+    if leases then state = kept_with(state, leases, now, raw) end
+    local failed, is_set = write(key, gone, state, ttl, prefix, ids, keeps and by_server, now, margin, wrote)
+    if failed then
+      if type(failed) == 'table' then return failed end
+      -- This check takes nothing. Others still may.
+      retry, left, reset, notify, granted, waits = -3, failed, 0, nil, false, false
+    else
+      wrote = true
+      if notify and is_set and not inner and not prefix then reset = -1 - reset end
+    end
+  end
+  -- Only a query is told what is owed, and not of the overflow bucket.
+  if left < -2^51 and what ~= 1 then left = 0 end
+  if notify == 2 then left = -1 - left end
   out[n + 1], out[n + 2], out[n + 3] = retry == -1 and again and -4 - again or retry, left, paid or balance and what == 3 and 0 or reset
   n = n + numbers
 
