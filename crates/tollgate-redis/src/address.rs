@@ -155,15 +155,8 @@ impl Login {
     }
 }
 
-/// Without the password.
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
-            .field("user", &self.user)
-            .field("password", &self.password.as_ref().map(|_| ".."))
-            .finish()
-    }
-}
+// Without the password.
+tollgate_core::debug_fields!(Login, it => user: it.user, has_password: it.password.is_some());
 
 // Reading an address.
 //
@@ -177,28 +170,6 @@ enum Form {
     Socket,
     Sentinel,
     Cluster,
-}
-
-impl Form {
-    fn of(scheme: &str) -> Parsed<Self> {
-        Ok(match scheme {
-            "redis" | "rediss" => Self::Server,
-            "unix" | "redis-unix" => Self::Socket,
-            "redis-sentinel" | "rediss-sentinel" => Self::Sentinel,
-            "redis-cluster" | "rediss-cluster" => Self::Cluster,
-            _ => {
-                // Letters alone are no password that somebody put into the wrong place.
-                let is_word = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
-                let shown = match is_word {
-                    true => format!(" {scheme:?}"),
-                    false => String::new(),
-                };
-                return wrong(format!(
-                    "the scheme{shown} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
-                ));
-            }
-        })
-    }
 }
 
 fn wrong<T>(what: impl fmt::Display) -> Parsed<T> {
@@ -222,7 +193,23 @@ impl FromStr for Address {
         if is_encrypted && !cfg!(feature = "tls") {
             return wrong("encrypted connections need the feature `tls` of tollgate-redis");
         }
-        let form = Form::of(&scheme)?;
+        let form = match &*scheme {
+            "redis" | "rediss" => Form::Server,
+            "unix" | "redis-unix" => Form::Socket,
+            "redis-sentinel" | "rediss-sentinel" => Form::Sentinel,
+            "redis-cluster" | "rediss-cluster" => Form::Cluster,
+            _ => {
+                // Letters alone are no password that somebody put into the wrong place.
+                let is_word = scheme.bytes().all(|byte| byte.is_ascii_lowercase());
+                let shown = match is_word {
+                    true => format!(" {scheme:?}"),
+                    false => String::new(),
+                };
+                return wrong(format!(
+                    "the scheme{shown} is not one of redis, unix, redis-sentinel, redis-cluster, or with rediss"
+                ));
+            }
+        };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at(end);
         if tail.ends_with("#insecure") && !tail.contains('@') {
@@ -259,16 +246,11 @@ impl Address {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let secret = || decode(value, name).map(Some);
             match (name, form) {
+                ("protocol", _) if matches!(value, "2" | "resp2") => self.without_hello = true,
+                ("protocol", _) if matches!(value, "3" | "resp3") => self.without_hello = false,
                 ("protocol", _) => {
-                    self.without_hello = match value {
-                        "3" | "resp3" => false,
-                        "2" | "resp2" => true,
-                        _ => {
-                            return wrong(format!(
-                                "the protocol {value:?} is not one of resp2 and resp3"
-                            ));
-                        }
-                    }
+                    let what = format!("the protocol {value:?} is not one of resp2 and resp3");
+                    return wrong(what);
                 }
                 ("db", Form::Socket) => self.database = database(value)?,
                 ("user", Form::Socket) => self.login.user = secret()?,
@@ -333,10 +315,8 @@ fn read_login(text: &str) -> Parsed<Login> {
         None => (text, None),
     };
     let user = (!user.is_empty()).then(|| decode(user, "user name"));
-    Ok(Login {
-        user: user.transpose()?,
-        password,
-    })
+    let user = user.transpose()?;
+    Ok(Login { user, password })
 }
 
 /// A port is never repeated in an error: where the `@` is missing it is the password.
@@ -357,13 +337,12 @@ fn place(text: &str, usual: u16) -> Parsed<Place> {
             "a host is empty; write it as redis://host:6379, or redis://:password@host:6379",
         );
     }
-    match port {
-        "" => Ok(Place::Tcp(decode(host, "host")?, usual)),
-        _ => match port.parse() {
-            Ok(port @ 1..) => Ok(Place::Tcp(decode(host, "host")?, port)),
-            _ => wrong("a port is not a number from 1 to 65535"),
-        },
-    }
+    let port = match (port, port.parse()) {
+        ("", _) => usual,
+        (_, Ok(port @ 1..)) => port,
+        _ => return wrong("a port is not a number from 1 to 65535"),
+    };
+    Ok(Place::Tcp(decode(host, "host")?, port))
 }
 
 fn database(text: &str) -> Parsed<u32> {

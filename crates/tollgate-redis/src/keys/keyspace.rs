@@ -21,7 +21,7 @@ use tollgate_core::store::Fingerprint;
 
 use crate::{
     error::SetupError,
-    keys::keys::{Keys, Name, Secret, from_hex, wrong},
+    keys::keys::{Keys, LETTERS, Name, Secret, from_hex, wrong},
 };
 
 /// The longest namespace.
@@ -218,9 +218,8 @@ impl Name {
     }
 }
 
-/// A fingerprint in base 64 with the letters that are safe in URLs, the highest bits first: 22 of them.
+/// A fingerprint in [`LETTERS`], the highest bits first: 22 of them.
 fn letters(key: Fingerprint) -> impl Iterator<Item = u8> {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     (0..22)
         .rev()
         .map(move |place| LETTERS[(key.bits() >> (6 * place)) as usize & 63])
@@ -285,22 +284,14 @@ pub(crate) fn hash_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % HASH_SLOTS as u16
 }
 
-/// The first number, in decimal digits, that is in each hash slot.
+/// The first number, in decimal digits, that is in each hash slot. This one completes them; a test says so.
+const LAST_FIRST_NUMBER: u32 = 109_757;
 static FIRST_NUMBERS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
-    let mut first = vec![None; HASH_SLOTS];
-    let mut missing = HASH_SLOTS;
-    for number in 0_u32.. {
-        let entry = &mut first[usize::from(hash_slot(number.to_string().as_bytes()))];
-        if entry.is_none() {
-            *entry = Some(number);
-            missing -= 1;
-        }
-        // Numbers of up to six digits reach every hash slot; a test says so.
-        if missing == 0 || number == 999_999 {
-            break;
-        }
+    let mut first = vec![0; HASH_SLOTS];
+    for number in (0..=LAST_FIRST_NUMBER).rev() {
+        first[usize::from(hash_slot(number.to_string().as_bytes()))] = number;
     }
-    first.into_iter().map(Option::unwrap_or_default).collect()
+    first.into()
 });
 
 /// A text in a hash slot, of digits: whatever has it for its hash tag is in that hash slot. Slow the first time.
@@ -320,27 +311,12 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-const TABLE: [u16; 256] = table();
-
-const fn table() -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-}
-
+/// Eight bits at once are divided by x^16 + x^12 + x^5 + 1.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, byte| {
-        (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)]
+        let high = (crc >> 8) ^ u16::from(*byte);
+        let high = high ^ (high >> 4);
+        (crc << 8) ^ (high << 12) ^ (high << 5) ^ high
     })
 }
 
@@ -397,7 +373,7 @@ mod tests {
 
     #[test]
     fn there_is_a_tag_for_every_slot() {
-        let mut reached: Vec<_> = (0..1_000_000_u32)
+        let mut reached: Vec<_> = (0..=LAST_FIRST_NUMBER)
             .map(|number| hash_slot(number.to_string().as_bytes()))
             .collect();
         reached.sort_unstable();

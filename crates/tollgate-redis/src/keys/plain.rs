@@ -14,35 +14,29 @@ const LONGEST: usize = 96;
 /// The keys that are remembered are this many, and up to as many again.
 const KEYS: usize = 1 << 16;
 
-/// The texts of the keys that were seen last: a check carries a fingerprint, not its key.
+/// The texts of the keys that were seen last, and of those before them: a check carries a fingerprint, not its key.
 #[derive(Default)]
-pub(crate) struct Plain(Mutex<Seen>);
-
-#[derive(Default)]
-struct Seen {
-    young: HashMap<u128, Arc<str>>,
-    old: HashMap<u128, Arc<str>>,
-}
+pub(crate) struct Plain(Mutex<[HashMap<u128, Arc<str>>; 2]>);
 
 impl Plain {
     pub(crate) fn remember(&self, fingerprint: Fingerprint, key: &KeyBuf) {
-        let mut seen = lock(&self.0);
-        if seen.young.contains_key(&fingerprint.bits()) {
+        let [last, before] = &mut *lock(&self.0);
+        if last.contains_key(&fingerprint.bits()) {
             return;
         }
-        let old = seen.old.remove(&fingerprint.bits());
-        let text = old.unwrap_or_else(|| text(key).into());
-        if seen.young.len() >= KEYS {
-            seen.old = mem::take(&mut seen.young);
+        let known = before.remove(&fingerprint.bits());
+        let text = known.unwrap_or_else(|| text(key).into());
+        if last.len() >= KEYS {
+            *before = mem::take(last);
         }
-        seen.young.insert(fingerprint.bits(), text);
+        last.insert(fingerprint.bits(), text);
     }
 
     /// `None` where it was forgotten.
     pub(crate) fn text(&self, fingerprint: Fingerprint) -> Option<Arc<str>> {
         let seen = lock(&self.0);
-        let young = seen.young.get(&fingerprint.bits());
-        young.or_else(|| seen.old.get(&fingerprint.bits())).cloned()
+        let mut texts = seen.iter().filter_map(|it| it.get(&fingerprint.bits()));
+        texts.next().cloned()
     }
 }
 
@@ -57,9 +51,8 @@ fn text(key: &KeyBuf) -> String {
         text.push_str(&kind_name(kind));
         text.push('=');
         match (kind, part) {
-            (PartKind::ADDRESS, [4, prefix, network @ ..]) if network.len() == 4 => {
-                let network: Vec<_> = network.iter().map(u8::to_string).collect();
-                text.push_str(&format!("{}/{prefix}", network.join(".")));
+            (PartKind::ADDRESS, [4, prefix, a, b, c, d]) => {
+                text.push_str(&format!("{a}.{b}.{c}.{d}/{prefix}"));
             }
             (PartKind::ADDRESS, [6, prefix, network @ ..]) if network.len() == 16 => {
                 let mut octets = [0; 16];
