@@ -38,6 +38,12 @@ impl Value {
         }
     }
 
+    /// The text behind a name, in a list of names and values, alternating.
+    pub(crate) fn text_of(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.list()?.chunks_exact(2);
+        pairs.find(|pair| pair[0].text() == Some(name))?[1].text()
+    }
+
     /// The elements of a list that does not consist of integers.
     pub(crate) fn list(&self) -> Option<&[Self]> {
         match self {
@@ -49,16 +55,12 @@ impl Value {
 
 /// The first reply in `bytes` and its length in bytes; `None` if it is not all there yet. An error of the server is a value too.
 pub(super) fn decode(bytes: &[u8]) -> Result<Option<(Value, usize)>, &'static str> {
-    let mut reader = Reader::new(bytes);
-    let read = match reader.integers() {
-        Ok(Some(integers)) => Ok(Value::Integers(integers)),
-        Ok(None) => {
-            reader = Reader::new(bytes);
-            reader.nested(0)
-        }
-        Err(stop) => Err(stop),
+    let mut reader = Reader {
+        bytes,
+        at: 0,
+        room: MOST,
     };
-    match read {
+    match reader.value(0) {
         Ok(value) => Ok(Some((value, reader.at))),
         Err(Stop::Short) if bytes.len() > LONGEST => Err("a reply is longer than 16 MiB"),
         Err(Stop::Short) => Ok(None),
@@ -96,51 +98,17 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            at: 0,
-            room: MOST,
-        }
-    }
-
-    /// Reads a list of integers, one at least. `None` if it is something else, which is to be read from its beginning.
-    fn integers(&mut self) -> Result<Option<Integers>, Stop> {
-        if self.bytes.first() != Some(&b'*') {
-            return Ok(None);
-        }
-        let count = match length(&self.line()?[1..])? {
-            None | Some(0) => return Ok(None),
-            Some(count) => self.take(count)?,
-        };
-        let mut integers = Integers::with_capacity(self.room_for(count));
-        for _ in 0..count {
-            match self.bytes.get(self.at) {
-                Some(b':') => integers.push(number(&self.line()?[1..])?),
-                Some(_) => return Ok(None),
-                None => return Err(Stop::Short),
-            }
-        }
-        Ok(Some(integers))
-    }
-
-    /// An element has three bytes at least, so that a count alone reserves nothing.
-    fn room_for(&self, count: usize) -> usize {
-        count.min((self.bytes.len() - self.at) / 3)
-    }
-
     /// The next line with its mark, without its end.
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let rest = &self.bytes[self.at..];
-        match rest.iter().position(|byte| *byte == b'\r') {
-            Some(end) => match rest.get(end + 1) {
-                Some(b'\n') if end > 0 => {
-                    self.at += end + 2;
-                    Ok(&rest[..end])
-                }
-                Some(_) => malformed("a line does not end with CR LF"),
-                None => Err(Stop::Short),
-            },
+        let end = rest.iter().position(|byte| *byte == b'\r');
+        let end = end.ok_or(Stop::Short)?;
+        match rest.get(end + 1) {
+            Some(b'\n') if end > 0 => {
+                self.at += end + 2;
+                Ok(&rest[..end])
+            }
+            Some(_) => malformed("a line does not end with CR LF"),
             None => Err(Stop::Short),
         }
     }
@@ -150,9 +118,7 @@ impl<'a> Reader<'a> {
             return malformed("a string is longer than 16 MiB");
         }
         let rest = &self.bytes[self.at..];
-        let Some((text, rest)) = rest.split_at_checked(length) else {
-            return Err(Stop::Short);
-        };
+        let (text, rest) = rest.split_at_checked(length).ok_or(Stop::Short)?;
         match rest {
             [b'\r', b'\n', ..] => {
                 self.at += length + 2;
@@ -163,28 +129,31 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes `count` values more from the room that is left.
-    fn take(&mut self, count: usize) -> Result<usize, Stop> {
-        match self.room.checked_sub(count) {
-            Some(room) => {
-                self.room = room;
-                Ok(count)
-            }
-            None => malformed("a reply has more than a million values"),
+    fn list(&mut self, count: usize, depth: u8) -> Result<Value, Stop> {
+        self.room = match self.room.checked_sub(count) {
+            Some(room) => room,
+            None => return malformed("a reply has more than a million values"),
+        };
+        // An element has three bytes at least, so that a count alone reserves nothing.
+        let most = count.min((self.bytes.len() - self.at) / 3);
+        let mut integers = Integers::with_capacity(if depth == 0 { most } else { 0 });
+        let is_integer = |reader: &Self| reader.bytes.get(reader.at) == Some(&b':');
+        while depth == 0 && integers.len() < count && is_integer(self) {
+            integers.push(number(&self.line()?[1..])?);
         }
-    }
-
-    fn list(&mut self, count: usize, depth: u8) -> Result<Vec<Value>, Stop> {
-        let count = self.take(count)?;
-        let mut values = Vec::with_capacity(self.room_for(count));
-        for _ in 0..count {
-            values.push(self.nested(depth + 1)?);
+        if count > 0 && integers.len() == count {
+            return Ok(Value::Integers(integers));
         }
-        Ok(values)
+        let mut values = Vec::with_capacity(most);
+        values.extend(integers.into_iter().map(Value::Integer));
+        while values.len() < count {
+            values.push(self.value(depth + 1)?);
+        }
+        Ok(Value::List(values))
     }
 
     /// Reads a value of any kind.
-    fn nested(&mut self, depth: u8) -> Result<Value, Stop> {
+    fn value(&mut self, depth: u8) -> Result<Value, Stop> {
         if depth > DEEPEST {
             return malformed("a reply is nested deeper than 16 levels");
         }
@@ -193,13 +162,13 @@ impl<'a> Reader<'a> {
         Ok(match mark {
             b':' => Value::Integer(number(text)?),
             b'+' => Value::Text(text.to_vec()),
-            b'-' => error(text),
+            b'-' => Value::Error(String::from_utf8_lossy(text).replace(['\r', '\n'], " ")),
             b'$' => match length(text)? {
                 Some(length) => Value::Text(self.bulk(length)?.to_vec()),
                 None => Value::Nil,
             },
             b'*' => match length(text)? {
-                Some(count) => Value::List(self.list(count, depth)?),
+                Some(count) => self.list(count, depth)?,
                 None => Value::Nil,
             },
             _ => return malformed("a reply begins with no known mark"),
@@ -207,36 +176,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn error(text: &[u8]) -> Value {
-    Value::Error(String::from_utf8_lossy(text).replace(['\r', '\n'], " "))
-}
-
 /// A length, or `None` for -1.
 fn length(text: &[u8]) -> Result<Option<usize>, Stop> {
     match number(text)? {
         -1 => Ok(None),
-        length => match usize::try_from(length) {
-            Ok(length) => Ok(Some(length)),
-            Err(_) => malformed("a length is negative"),
-        },
+        length => {
+            (usize::try_from(length).map(Some)).or_else(|_| malformed("a length is negative"))
+        }
     }
 }
 
 fn number(text: &[u8]) -> Result<i64, Stop> {
-    let (is_negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    // Below zero there is one number more than above.
-    let add = |number: i64, digit: &u8| {
-        let digit = i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
-        number
-            .checked_mul(10)?
-            .checked_add(if is_negative { -digit } else { digit })
-    };
-    match digits.iter().try_fold(0, add) {
-        Some(number) if !digits.is_empty() => Ok(number),
-        _ => malformed("an integer is no number of 64 bits"),
-    }
+    let number = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.map_or_else(|| malformed("an integer is no number of 64 bits"), Ok)
 }
