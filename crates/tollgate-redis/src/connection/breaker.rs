@@ -122,9 +122,6 @@ enum Phase {
     },
 }
 
-/// A pause is doubled once less after this time without a failure.
-const DECAY: Duration = Duration::from_secs(1);
-
 /// A pause is at least this part of the time for which it has been open.
 const PART_OF_OUTAGE: u32 = 16;
 
@@ -207,10 +204,7 @@ impl Machine {
         if *answered == self.options.probes {
             self.recent = Recent::default();
             self.row = 0;
-            self.phase = Phase::Ramping {
-                step: 0,
-                until: now.saturating_add(self.step()),
-            };
+            self.ramp(0, now);
         }
     }
 
@@ -236,49 +230,41 @@ impl Machine {
         if let Phase::Ramping { step, until } = self.phase
             && now >= until
         {
-            self.phase = if step + 1 < SHARES.len() {
-                Phase::Ramping {
-                    step: step + 1,
-                    until: now.saturating_add(self.step()),
-                }
-            } else {
-                Phase::Closed { since: now }
-            };
+            self.ramp(step + 1, now);
         }
+    }
+
+    /// Lets the share of this number through, or all.
+    fn ramp(&mut self, step: usize, now: Duration) {
+        let until = now.saturating_add(self.options.ramp / SHARES.len() as u32);
+        self.phase = match step < SHARES.len() {
+            true => Phase::Ramping { step, until },
+            false => Phase::Closed { since: now },
+        };
     }
 
     /// A part of the pause is chance, so that many processes do not come back at once.
     fn open(&mut self, now: Duration) {
         let options = &self.options;
-        let (since, pause) = match self.phase {
-            Phase::Open { since, .. } => {
-                let part = now.saturating_sub(since) / PART_OF_OUTAGE;
-                (since, self.pause.max(part))
-            }
-            // Twice the last one, halved for each time without a failure.
-            Phase::Closed { .. } | Phase::Ramping { .. } => {
-                let well = match self.phase {
+        let (since, least) = match self.phase {
+            Phase::Open { since, .. } => (since, now.saturating_sub(since) / PART_OF_OUTAGE),
+            phase => {
+                // Twice the last one, halved for each second without a failure.
+                let well = match phase {
                     Phase::Closed { since } => now.saturating_sub(since).as_secs(),
                     _ => 0,
                 };
-                let halved = 1_u32 << (well / DECAY.as_secs()).min(31);
-                self.pause = (self.pause.saturating_mul(2) / halved)
-                    .min(options.longest_pause)
-                    .max(options.pause);
-                (now, self.pause)
+                let pause = self.pause.saturating_mul(2) / (1 << well.min(31));
+                self.pause = pause.min(options.longest_pause).max(options.pause);
+                (now, Duration::ZERO)
             }
         };
-        let pause = pause.min(options.longest_pause);
+        let pause = self.pause.max(least).min(options.longest_pause);
         self.phase = Phase::Open {
             since,
             until: now.saturating_add(pause.mul_f64(1.0 + 0.5 * self.rng.f64())),
             answered: 0,
         };
-    }
-
-    /// How long each share is let through.
-    fn step(&self) -> Duration {
-        self.options.ramp / SHARES.len() as u32
     }
 }
 
@@ -420,17 +406,13 @@ impl Breaker {
     /// Something has happened.
     pub(in crate::connection) fn tell(&self, what: impl FnOnce(&mut Machine, Duration)) {
         let now = self.origin.elapsed();
-        let (from, to) = {
-            let mut machine = lock(&self.machine);
-            let from = machine.state();
-            what(&mut machine, now);
-            let to = machine.state();
-            if from != to {
-                self.word.store(u64::from(to.share()), Ordering::Relaxed);
-            }
-            (from, to)
-        };
+        let mut machine = lock(&self.machine);
+        let from = machine.state();
+        what(&mut machine, now);
+        let to = machine.state();
         if from != to {
+            self.word.store(u64::from(to.share()), Ordering::Relaxed);
+            drop(machine);
             self.changed.notify_one();
             (self.report)(to);
         }
