@@ -109,7 +109,7 @@ pub(crate) struct AnswerFuture(State);
 
 enum State {
     /// It was not queued, and this is why.
-    Refused(Option<CallError>),
+    Refused(CallError),
     Waiting(oneshot::Receiver<Answer>),
     /// It may be sent on to another server.
     Sent(Pin<Box<dyn Future<Output = Answer> + Send>>),
@@ -119,7 +119,7 @@ pub(super) type Answer = Result<Value, CallError>;
 
 impl AnswerFuture {
     pub(crate) fn refused(error: CallError) -> Self {
-        Self(State::Refused(Some(error)))
+        Self(State::Refused(error))
     }
 
     pub(super) fn sent(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
@@ -137,23 +137,17 @@ impl Future for AnswerFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
         Poll::Ready(match &mut self.get_mut().0 {
-            State::Refused(error) => {
-                Err(error.take().unwrap_or_else(|| gone("it was asked twice")))
-            }
-            State::Waiting(answer) => match ready!(Pin::new(answer).poll(cx)) {
-                Ok(answer) => answer,
-                Err(_) => Err(gone("its connection was dropped")),
-            },
+            State::Refused(error) => Err(error.clone()),
+            State::Waiting(answer) => ready!(Pin::new(answer).poll(cx)).unwrap_or_else(|_| {
+                let why = "its connection was dropped";
+                Err(CallError::new(CallErrorKind::NoAnswer, why))
+            }),
             State::Sent(answer) => ready!(answer.as_mut().poll(cx)),
         })
     }
 }
 
 tollgate_core::debug_fields!(AnswerFuture);
-
-fn gone(why: &'static str) -> CallError {
-    CallError::new(CallErrorKind::NoAnswer, why)
-}
 
 /// A call on its way.
 pub(super) struct QueuedCommand {
@@ -166,7 +160,8 @@ pub(super) struct QueuedCommand {
     /// Whether `ASKING` goes before it, each time: to a server that is about to receive its hash slot. It travels alone, because a key
     /// that is missing there would refuse all.
     pub(super) asking: bool,
-    answer: oneshot::Sender<Answer>,
+    /// `None` once it is answered.
+    answer: Option<oneshot::Sender<Answer>>,
 }
 
 /// How often a server may say that it does not know the script, and so did not run it. Then another call may bring the text; then the
@@ -179,17 +174,17 @@ impl QueuedCommand {
         !self.alone && !other.alone && self.command.goes_with(&other.command)
     }
 
-    /// Whether its caller no longer waits.
-    pub(super) fn is_dropped(&self) -> bool {
-        self.answer.is_closed()
+    pub(super) fn is_answered(&self) -> bool {
+        self.answer.is_none()
     }
 
-    pub(super) fn answer(self, answer: Result<Value, CallError>) {
+    /// Answers it, unless that was done before. Says whether it was not.
+    pub(super) fn answer(&mut self, answer: Answer) -> bool {
         // A caller that no longer waits has dropped its end.
-        let _ = self.answer.send(answer);
+        self.answer.take().map(|it| it.send(answer)).is_some()
     }
 
-    pub(super) fn fail(self, kind: CallErrorKind, message: &'static str) {
+    pub(super) fn fail(&mut self, kind: CallErrorKind, message: &'static str) {
         self.answer(Err(CallError::new(kind, message)));
     }
 
@@ -260,7 +255,7 @@ impl CommandQueue {
             deadline,
             unknown: 0,
             asking,
-            answer,
+            answer: Some(answer),
         });
         state.earliest = state.earliest.into_iter().chain([deadline]).min();
         let driver = state.driver.take();
@@ -288,7 +283,8 @@ impl CommandQueue {
             && let Some(call) = state.calls.pop_front()
         {
             match call.deadline <= now {
-                _ if call.is_dropped() => {}
+                // Its caller no longer waits.
+                _ if call.answer.as_ref().is_none_or(oneshot::Sender::is_closed) => {}
                 true => expired.push(call),
                 false => taken.push_back(call),
             }
@@ -341,16 +337,11 @@ impl CommandQueue {
 
     /// Takes nothing any more, and fails what waits: none of it was sent.
     pub(super) fn close(&self, error: &CallError) {
-        let left = {
-            let mut state = lock(&self.state);
-            let closed = state.closed.take().or_else(|| Some(error.clone()));
-            let closed = Lines {
-                closed,
-                ..Lines::default()
-            };
-            mem::replace(&mut *state, closed)
-        };
-        for call in left.calls {
+        let mut state = lock(&self.state);
+        let mut left = mem::take(&mut *state);
+        state.closed = left.closed.take().or_else(|| Some(error.clone()));
+        drop(state);
+        for mut call in left.calls {
             call.answer(Err(error.clone()));
         }
     }

@@ -10,7 +10,7 @@ use crate::connection::{
     error::{CallError, CallErrorKind, Failure, code_of},
     node::{CommandQueue, QueuedCommand},
     options::{NodeEvent, NodeOptions, Resent},
-    resp::Value,
+    resp::{Integers, Value},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
@@ -21,31 +21,27 @@ pub(super) struct Backlog {
     /// How many calls they carry.
     unanswered: usize,
     /// The first deadline of these calls, or a time before it.
-    earliest: Option<Instant>,
+    pub(super) earliest: Option<Instant>,
     /// Bytes that were written to the socket since the connection began.
-    written: u64,
+    pub(super) written: u64,
     options: NodeOptions,
     alone: RulesAlone,
-    lost: Option<Lost>,
+    /// Why the calls that are left will not be answered.
+    pub(super) lost: Option<Lost>,
+    pub(super) results: Results,
     /// Always empty; kept for its memory.
     taken: VecDeque<QueuedCommand>,
 }
 
 /// Calls that were written, or will be, as one command.
 struct SentCommand {
-    calls: SmallVec<[SentCall; 1]>,
+    /// Those whose deadline has passed are answered already. Their part of the answer will still come.
+    calls: SmallVec<[QueuedCommand; 1]>,
     /// Where it begins and ends in the bytes of the connection.
     begin: u64,
     end: u64,
     /// Where somebody wants to know how long the answer takes.
     at: Option<Instant>,
-}
-
-struct SentCall {
-    /// `None` once its deadline has passed. The answer will still come.
-    call: Option<QueuedCommand>,
-    /// How many answers to checks are its own.
-    answers: usize,
 }
 
 /// Rules whose calls go alone for a while, because they would be refused together with others: the user may not touch their keys,
@@ -78,9 +74,9 @@ impl RulesAlone {
 /// The numbers that the script returns for each check.
 const NUMBERS: usize = 3;
 
-/// What an answer says about the server.
-#[derive(Debug, Default)]
-pub(super) struct Received {
+/// What calls have shown of the server since the breaker was last told.
+#[derive(Default)]
+pub(super) struct Results {
     /// For how many calls it works.
     pub(super) answered: u32,
     /// For how many it fails.
@@ -98,6 +94,7 @@ impl Backlog {
             options: options.clone(),
             alone: RulesAlone::default(),
             lost: None,
+            results: Results::default(),
             taken: VecDeque::new(),
         }
     }
@@ -112,11 +109,6 @@ impl Backlog {
         !self.is_owed() && self.queue.len() == 0
     }
 
-    /// So many bytes have left.
-    pub(super) fn written(&mut self, bytes: usize) {
-        self.written += bytes as u64;
-    }
-
     /// How many bytes are to be written until the first command has left.
     pub(super) fn first_command(&self) -> usize {
         let end = self.sent.front().map_or(0, |first| first.end);
@@ -127,12 +119,12 @@ impl Backlog {
     /// Appends what waits to the empty `out`, those that were asked before among them; as many calls as there is room for. Those that go
     /// with one another become one command.
     ///
-    /// Calls whose deadline has passed, while this process stood still, are answered instead. Says how many.
-    pub(super) fn fill(&mut self, out: &mut Vec<u8>) -> u32 {
+    /// Calls whose deadline has passed, while this process stood still, are answered instead.
+    pub(super) fn fill(&mut self, out: &mut Vec<u8>) {
         let room = self.options.unanswered.saturating_sub(self.unanswered);
         // Outside of the lock of the queue they are answered.
         let (expired, now) = self.queue.take(room, &mut self.taken);
-        let expired = not_asked(expired);
+        self.not_asked(expired);
         let alone = self.alone.rules();
         for call in &mut self.taken {
             if call.command.rules & alone != 0 {
@@ -174,19 +166,13 @@ impl Backlog {
             Command::write_all(commands, with_body, out);
             self.push_sent(count, out.len(), now);
         }
-        expired
     }
 
     /// The first of the calls that were taken were added, as one command, to a buffer that now has `length` bytes, none of them written.
     fn push_sent(&mut self, calls: usize, length: usize, at: Option<Instant>) {
-        let calls = self.taken.drain(..calls).map(|call| {
-            self.earliest = self.earliest.into_iter().chain([call.deadline]).min();
-            SentCall {
-                answers: call.command.answers,
-                call: Some(call),
-            }
-        });
-        let calls: SmallVec<[SentCall; 1]> = calls.collect();
+        let calls: SmallVec<[_; 1]> = self.taken.drain(..calls).collect();
+        let deadlines = calls.iter().map(|call| call.deadline);
+        self.earliest = self.earliest.into_iter().chain(deadlines).min();
         self.unanswered += calls.len();
         // The command before may have been answered and be gone from the list.
         let before = self.sent.back().map_or(0, |last| last.end);
@@ -224,7 +210,7 @@ impl Backlog {
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: Value, now: Instant) -> Result<Received, Lost> {
+    pub(super) fn answer(&mut self, reply: Value, now: Instant) -> Result<(), Lost> {
         let Some(SentCommand { calls, at, .. }) = self.sent.pop_front() else {
             let why = "there was an answer without a question";
             return Err(Lost::other(why));
@@ -235,16 +221,63 @@ impl Backlog {
         }
         match reply {
             Value::Error(line) => self.refuse(calls, &line),
-            reply => Ok(hand_out(calls, reply)),
+            reply => {
+                self.hand_out(calls, reply);
+                Ok(())
+            }
         }
     }
 
-    fn refuse(&mut self, calls: SmallVec<[SentCall; 1]>, line: &str) -> Result<Received, Lost> {
+    /// Hands the answer to a command to its calls.
+    fn hand_out(&mut self, mut calls: SmallVec<[QueuedCommand; 1]>, reply: Value) {
+        if let [call] = &mut calls[..] {
+            // A call that was sent alone gets whatever reply there is.
+            self.results.answered += u32::from(call.answer(Ok(reply)));
+            return;
+        }
+        // The time, and then what the script says to each check, in order; otherwise another script has run.
+        let numbers = |call: &QueuedCommand| NUMBERS * call.command.answers;
+        let all: usize = calls.iter().map(numbers).sum();
+        let integers = match reply {
+            Value::Integers(integers) if integers.len() == 1 + all => integers,
+            _ => Integers::new(),
+        };
+        let mut begin = 1;
+        for mut call in calls {
+            let end = begin + numbers(&call);
+            let answer = match integers.first().zip(integers.get(begin..end)) {
+                Some((time, own)) => {
+                    let integers = iter::once(time).chain(own).copied();
+                    Ok(Value::Integers(integers.collect()))
+                }
+                None => Err(CallError::new(
+                    CallErrorKind::NoAnswer,
+                    "Redis answered a call with something else than the script does",
+                )),
+            };
+            begin = end;
+            // Too late is what it was counted as already.
+            self.results.answered += u32::from(call.answer(answer));
+        }
+    }
+
+    /// Answers calls that were not sent before their deadline.
+    fn not_asked(&mut self, calls: impl IntoIterator<Item = QueuedCommand>) {
+        for mut call in calls {
+            self.results.failed += 1;
+            call.fail(
+                CallErrorKind::NotSent,
+                "Redis was not free to be asked in time",
+            );
+        }
+    }
+
+    fn refuse(&mut self, calls: SmallVec<[QueuedCommand; 1]>, line: &str) -> Result<(), Lost> {
         let error = CallError::of_server(line);
         let code = code_of(line);
         let travelled_together = calls.len() > 1;
-        let mut received = Received::default();
-        for mut call in calls.into_iter().filter_map(|sent| sent.call) {
+        let mut failed = 0;
+        for mut call in calls.into_iter().filter(|call| !call.is_answered()) {
             let again = match code {
                 "NOSCRIPT" => call.is_unknown_again().then_some(Resent::WithScript),
                 // The key of another was missing while their hash slot moves.
@@ -268,7 +301,7 @@ impl Backlog {
                 self.options.tell(&NodeEvent::Resent(why));
                 self.queue.put_back(call);
             } else {
-                received.failed += u32::from(error.weighs());
+                failed += u32::from(error.weighs());
                 call.answer(Err(error.clone()));
             }
         }
@@ -277,96 +310,32 @@ impl Backlog {
             "READONLY" | "MASTERDOWN" | "NOAUTH" => {
                 Err(Lost::other(format!("the server answered {code}")))
             }
-            _ => Ok(received),
+            _ => {
+                self.results.failed += failed;
+                Ok(())
+            }
         }
     }
 
-    /// Answers the calls whose deadline has passed, and says how many. An error is one that has not left as a whole.
-    pub(super) fn expire(&mut self, now: Instant) -> (u32, Result<(), Lost>) {
-        let mut expired = not_asked(self.queue.take_expired(now));
+    /// Answers the calls whose deadline has passed. An error is one that has not left as a whole.
+    pub(super) fn expire(&mut self, now: Instant) -> Result<(), Lost> {
+        let expired = self.queue.take_expired(now);
+        self.not_asked(expired);
         self.earliest = None;
         for command in &mut self.sent {
-            for sent in &mut command.calls {
-                let Some(call) = sent.call.take_if(|call| call.deadline <= now) else {
-                    let deadline = sent.call.as_ref().map(|call| call.deadline);
-                    self.earliest = self.earliest.into_iter().chain(deadline).min();
-                    continue;
-                };
-                if command.end > self.written {
-                    sent.call = Some(call);
-                    return (expired, Err(Lost::silent()));
+            for call in command.calls.iter_mut().filter(|call| !call.is_answered()) {
+                if call.deadline > now {
+                    self.earliest = self.earliest.into_iter().chain([call.deadline]).min();
+                } else if command.end > self.written {
+                    return Err(Lost::silent());
+                } else {
+                    self.results.failed += 1;
+                    call.fail(CallErrorKind::NoAnswer, "Redis did not answer in time");
                 }
-                expired += 1;
-                call.fail(CallErrorKind::NoAnswer, "Redis did not answer in time");
             }
         }
-        (expired, Ok(()))
+        Ok(())
     }
-
-    /// The first deadline of all calls, or a time before it; `waiting` is that of those in the queue.
-    pub(super) fn first_deadline(&self, waiting: Option<Instant>) -> Option<Instant> {
-        waiting.into_iter().chain(self.earliest).min()
-    }
-
-    /// Why the calls that are left will not be answered.
-    pub(super) fn lose(&mut self, lost: Lost) {
-        self.lost.get_or_insert(lost);
-    }
-}
-
-/// Hands the answer to a command to its calls.
-fn hand_out(mut calls: SmallVec<[SentCall; 1]>, reply: Value) -> Received {
-    let mut received = Received::default();
-    if calls.len() == 1 {
-        // A call that was sent alone gets whatever reply there is.
-        if let Some(call) = calls.pop().and_then(|sent| sent.call) {
-            received.answered += 1;
-            call.answer(Ok(reply));
-        }
-        return received;
-    }
-    // The time, and then what the script says to each check, in order; otherwise another script has run.
-    let numbers = |sent: &SentCall| NUMBERS * sent.answers;
-    let all: usize = calls.iter().map(numbers).sum();
-    let integers = match &reply {
-        Value::Integers(integers) => integers.split_first(),
-        _ => None,
-    };
-    let mut answers = integers.filter(|(_, answers)| answers.len() == all);
-    for sent in calls {
-        let answer = match &mut answers {
-            Some((time, answers)) => {
-                // There are as many as all calls have.
-                let (own, rest) = answers.split_at(numbers(&sent).min(answers.len()));
-                *answers = rest;
-                let integers = iter::once(**time).chain(own.iter().copied());
-                Ok(Value::Integers(integers.collect()))
-            }
-            None => Err(CallError::new(
-                CallErrorKind::NoAnswer,
-                "Redis answered a call with something else than the script does",
-            )),
-        };
-        // Too late is what it was counted as already.
-        if let Some(call) = sent.call {
-            received.answered += 1;
-            call.answer(answer);
-        }
-    }
-    received
-}
-
-/// Answers calls that were not sent before their deadline, and says how many.
-fn not_asked(calls: impl IntoIterator<Item = QueuedCommand>) -> u32 {
-    let mut count = 0;
-    for call in calls {
-        count += 1;
-        call.fail(
-            CallErrorKind::NotSent,
-            "Redis was not free to be asked in time",
-        );
-    }
-    count
 }
 
 impl Drop for Backlog {
@@ -386,7 +355,7 @@ impl Drop for Backlog {
                 true => &unknown,
                 false => &not_sent,
             };
-            for call in command.calls.into_iter().filter_map(|sent| sent.call) {
+            for mut call in command.calls {
                 call.answer(Err(error.clone()));
             }
         }

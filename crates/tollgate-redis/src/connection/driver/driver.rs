@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    io,
+    io, mem,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::connection::{
     breaker::Breaker,
-    driver::backlog::{Backlog, Lost, LostKind},
+    driver::backlog::{Backlog, Lost, LostKind, Results},
     node::CommandQueue,
     options::NodeOptions,
     resp::decode,
@@ -88,7 +88,7 @@ impl Driver {
 
     /// The error of the calls that are left when this is dropped.
     pub(in crate::connection) fn lose(&mut self, lost: Lost) {
-        self.backlog.lose(lost);
+        self.backlog.lost.get_or_insert(lost);
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
@@ -129,31 +129,17 @@ impl Driver {
 
     /// Hands out the answers that are there, also those behind one that ends the connection.
     fn receive(&mut self) -> Result<(), Lost> {
-        let (mut answered, mut failed) = (0, 0);
         let mut end = Ok(());
         loop {
-            let reply = match decode(&self.input) {
+            match decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
-                    reply
+                    end = end.and(self.backlog.answer(reply, self.last_received));
                 }
-                Ok(None) => break,
-                Err(malformed) => {
-                    end = end.and(Err(Lost::other(malformed)));
-                    break;
-                }
-            };
-            match self.backlog.answer(reply, self.last_received) {
-                Ok(received) => {
-                    answered += received.answered;
-                    failed += received.failed;
-                }
-                Err(lost) => end = end.and(Err(lost)),
+                Ok(None) => return end,
+                Err(malformed) => return end.and(Err(Lost::other(malformed))),
             }
         }
-        self.was_of_use |= answered > 0;
-        self.breaker.record(answered, failed);
-        end
     }
 
     /// Writes what waits. While a write is under way nothing is added to it, so that what comes in the meantime goes out
@@ -164,8 +150,7 @@ impl Driver {
                 self.out.clear();
                 self.written = 0;
                 let was_owed = self.backlog.is_owed();
-                let expired = self.backlog.fill(&mut self.out);
-                self.breaker.record(0, expired);
+                self.backlog.fill(&mut self.out);
                 if self.out.is_empty() {
                     return self.flush(cx);
                 }
@@ -188,7 +173,7 @@ impl Driver {
                 Poll::Ready(written) => {
                     let length = closed_if_zero(written)?;
                     self.written += length;
-                    self.backlog.written(length);
+                    self.backlog.written += length as u64;
                 }
             }
         }
@@ -205,8 +190,8 @@ impl Driver {
     /// Sets the timer, unless it is set to an earlier time anyway. `waiting` is the first deadline of what waits.
     fn arm(&mut self, waiting: Option<Instant>) {
         let silent = (self.backlog.is_owed()).then(|| self.last_received + self.silence);
-        let deadline = self.backlog.first_deadline(waiting);
-        let next = deadline.into_iter().chain(silent).min();
+        let deadlines = waiting.into_iter().chain(self.backlog.earliest);
+        let next = deadlines.chain(silent).min();
         if let Some(at) = next.filter(|at| self.armed.is_none_or(|armed| *at < armed)) {
             self.timer.as_mut().reset(at);
             self.armed = next;
@@ -215,8 +200,7 @@ impl Driver {
 
     fn expire(&mut self) -> Result<(), Lost> {
         let now = Instant::now();
-        let (expired, end) = self.backlog.expire(now);
-        self.breaker.record(0, expired);
+        let end = self.backlog.expire(now);
         let silent = self.backlog.is_owed() && now >= self.last_received + self.silence;
         if silent || end.is_err() {
             // What the server has not read yet it should not run later.
@@ -244,7 +228,11 @@ impl Future for Driver {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
         let this = self.get_mut();
-        match this.drive(cx) {
+        let end = this.drive(cx);
+        let Results { answered, failed } = mem::take(&mut this.backlog.results);
+        this.was_of_use |= answered > 0;
+        this.breaker.record(answered, failed);
+        match end {
             Ok(()) => Poll::Pending,
             Err(lost) => {
                 this.lose(lost.clone());
