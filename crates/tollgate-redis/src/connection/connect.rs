@@ -14,6 +14,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+#[cfg(feature = "tls")]
+use crate::connection::stream::encrypt;
 use crate::{
     address::{Address, Place},
     connection::{
@@ -27,9 +29,8 @@ use crate::{
 
 /// How connections are made.
 pub(super) struct Connector {
-    connect_timeout: Duration,
-    /// Encrypted, if this is there.
-    security: Option<Security>,
+    /// Encrypted, if this is there: as it says.
+    security: Option<Option<Security>>,
     /// The name that servers show for the connection, in `CLIENT LIST` and the slow log.
     client_name: String,
     /// The number of the address of a host that is tried first: another one where the last connection was of no use.
@@ -38,7 +39,7 @@ pub(super) struct Connector {
 
 /// A connection that is logged in.
 pub(super) struct Connected {
-    pub(super) handshake: Handshake,
+    pub(super) stream: Stream,
     /// Where the server is, and as what it has introduced itself, as far as it has.
     pub(super) peer: String,
     /// The replies to the further commands, in order.
@@ -49,7 +50,6 @@ impl Connector {
     /// For the connections of a node to servers at this address.
     pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
         Self {
-            connect_timeout: options.connect_timeout(),
             security: address.is_encrypted.then(|| options.security.clone()),
             client_name: format!("tollgate:{}", options.namespace),
             first: AtomicUsize::new(0),
@@ -63,48 +63,56 @@ impl Connector {
         place: &Place,
         access: &Address,
         further: &[Vec<&str>],
+        within: Duration,
     ) -> Result<Connected, ConnectError> {
-        let failed = |error: io::Error| ConnectError::new(ConnectErrorKind::Tcp, error.to_string());
-        // Counted before the attempt, because its caller may give up meanwhile.
-        let first = self.first.fetch_add(1, Ordering::Relaxed);
-        let stream = match place {
-            Place::Tcp(host, port) => {
-                let stream = dial(host, *port, first, self.connect_timeout).await?;
-                tune(&stream).map_err(failed)?;
-                match &self.security {
-                    #[cfg(feature = "tls")]
-                    Some(security) => security.encrypt(stream, host).await?,
-                    _ => Box::new(stream),
+        let connected = async {
+            let failed =
+                |error: io::Error| ConnectError::new(ConnectErrorKind::Tcp, error.to_string());
+            // Counted before the attempt, because its caller may give up meanwhile.
+            let first = self.first.fetch_add(1, Ordering::Relaxed);
+            let stream = match place {
+                Place::Tcp(host, port) => {
+                    let stream = dial(host, *port, first, within).await?;
+                    tune(&stream).map_err(failed)?;
+                    match &self.security {
+                        #[cfg(feature = "tls")]
+                        Some(security) => encrypt(security.clone(), stream, host).await?,
+                        _ => Box::new(stream),
+                    }
                 }
+                Place::Unix(path) => unix(path).await.map_err(failed)?,
+            };
+            let mut handshake = Handshake::new(stream);
+            let name = &self.client_name;
+            let (peer, answers) = log_in(&mut handshake, place, access, name, further).await?;
+            self.first.store(first, Ordering::Relaxed);
+            if !handshake.input.is_empty() {
+                let why = "the server said more than it was asked";
+                return Err(ConnectError::new(ConnectErrorKind::Server, why));
             }
-            Place::Unix(path) => unix(path).await.map_err(failed)?,
+            Ok(Connected {
+                stream: handshake.stream,
+                peer,
+                answers,
+            })
         };
-        let mut handshake = Handshake::new(stream);
-        let name = &self.client_name;
-        let (peer, answers) = log_in(&mut handshake, place, access, name, further).await?;
-        self.first.store(first, Ordering::Relaxed);
-        Ok(Connected {
-            handshake,
-            peer,
-            answers,
+        timeout(within, connected).await.unwrap_or_else(|_| {
+            let what = format!("not ready within {within:?}");
+            Err(ConnectError::new(ConnectErrorKind::Timeout, what))
         })
     }
 
     /// Connects for questions. The answers, in order; it may take so long.
-    pub(super) async fn ask(
+    pub(super) async fn ask<const N: usize>(
         &self,
         place: &Place,
         access: &Address,
-        questions: &[Vec<&str>],
+        questions: [Vec<&str>; N],
         patience: Duration,
-    ) -> Result<Vec<HandshakeAnswer>, ConnectError> {
-        match timeout(patience, self.connect(place, access, questions)).await {
-            Ok(connected) => Ok(connected?.answers),
-            Err(_) => Err(ConnectError::new(
-                ConnectErrorKind::Timeout,
-                "no answer in time",
-            )),
-        }
+    ) -> Result<[HandshakeAnswer; N], ConnectError> {
+        let connected = self.connect(place, access, &questions, patience).await?;
+        let answers = connected.answers.try_into();
+        answers.map_err(|_| ConnectError::unresolved("it was not asked"))
     }
 }
 
@@ -117,13 +125,11 @@ async fn log_in(
     further: &[Vec<&str>],
 ) -> Result<(String, Vec<HandshakeAnswer>), ConnectError> {
     let database = access.database.to_string();
-    let library = [
-        ["LIB-NAME", "tollgate-redis"],
-        ["LIB-VER", env!("CARGO_PKG_VERSION")],
+    let version = env!("CARGO_PKG_VERSION");
+    let mut behind = vec![
+        vec!["CLIENT", "SETINFO", "LIB-NAME", "tollgate-redis"],
+        vec!["CLIENT", "SETINFO", "LIB-VER", version],
     ];
-    let mut behind: Vec<_> = library
-        .map(|[what, value]| vec!["CLIENT", "SETINFO", what, value])
-        .into();
     if access.database != 0 {
         behind.push(vec!["SELECT", &database]);
     }
@@ -161,19 +167,11 @@ async fn log_in(
     Ok((place.to_string(), answers(handshake, &behind).await?))
 }
 
-/// ` redis 7.0.15 master`, by what it has answered to `HELLO 2`: names and values, alternating.
+/// ` redis 7.0.15 master`, by what it has answered to `HELLO 2`.
 fn introduction(answer: &Value) -> String {
-    let pairs = answer.list().unwrap_or_default().chunks_exact(2);
-    let words = ["server", "version", "role"].map(|name| {
-        let mut pairs = pairs.clone();
-        let pair = pairs.find(|pair| pair[0].text() == Some(name));
-        pair.and_then(|pair| pair[1].text())
-    });
-    words
-        .iter()
-        .flatten()
-        .flat_map(|word| [" ", word])
-        .collect()
+    let words = ["server", "version", "role"].into_iter();
+    let words = words.filter_map(|name| answer.text_of(name));
+    words.flat_map(|word| [" ", word]).collect()
 }
 
 /// The answers to what is asked behind the log-in, without those that matter to nobody.
@@ -233,31 +231,31 @@ pub(super) async fn dial(
 /// Several addresses are tried one after the other, for a short time each. So one that is dead does not cost the connection; and
 /// those that were silent are tried once more for the time that is left, because a server may be far away.
 async fn first_to_accept<T, F: Future<Output = io::Result<T>>>(
-    addresses: Vec<SocketAddr>,
+    mut addresses: Vec<SocketAddr>,
     within: Duration,
     connect: impl Fn(SocketAddr) -> F,
 ) -> Result<T, String> {
     let ends = Instant::now() + within;
     let mut why = "the host has no address".to_owned();
-    let mut silent = Vec::new();
-    if addresses.len() == 1 {
-        silent = addresses;
-    } else {
-        for address in addresses {
-            match timeout(FIRST_TRY, connect(address)).await {
+    // One alone has all the time at once.
+    let rounds = if addresses.len() == 1 { 1..2 } else { 0..2 };
+    for round in rounds {
+        let mut silent = Vec::new();
+        for (left, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
+            let share = match round {
+                0 => FIRST_TRY,
+                _ => ends.saturating_duration_since(Instant::now()) / left,
+            };
+            match timeout(share, connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => why = format!("{address}: {error}"),
-                Err(_) => silent.push(address),
+                Err(_) => {
+                    why = format!("{address}: {}", io::Error::from(io::ErrorKind::TimedOut));
+                    silent.push(address);
+                }
             }
         }
-    }
-    for (left, address) in (1..=silent.len() as u32).rev().zip(&silent) {
-        let share = ends.saturating_duration_since(Instant::now()) / left;
-        match timeout(share, connect(*address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => why = format!("{address}: {error}"),
-            Err(_) => why = format!("{address}: {}", io::Error::from(io::ErrorKind::TimedOut)),
-        }
+        addresses = silent;
     }
     Err(why)
 }
@@ -338,18 +336,6 @@ impl Handshake {
             }
         }
     }
-
-    /// The stream, once nothing is unread.
-    pub(super) fn finish(self) -> Result<Stream, ConnectError> {
-        if self.input.is_empty() {
-            Ok(self.stream)
-        } else {
-            Err(ConnectError::new(
-                ConnectErrorKind::Server,
-                "the server said more than it was asked",
-            ))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -413,7 +399,7 @@ mod tests {
         let (peer, answers) = logged_in.expect("it is logged in");
         assert_eq!(peer, "cache:6379 valkey 9.1.0 master");
         assert_eq!(answers.len(), 1);
-        assert!(handshake.finish().is_ok());
+        assert!(handshake.input.is_empty());
     }
 
     const WITHIN: Duration = Duration::from_secs(2);

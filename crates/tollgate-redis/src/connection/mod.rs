@@ -22,7 +22,6 @@ pub(crate) mod command;
 mod connect;
 mod driver;
 pub(crate) mod error;
-pub(crate) mod log_in;
 pub(crate) mod node;
 pub(crate) mod options;
 pub(crate) mod resp;

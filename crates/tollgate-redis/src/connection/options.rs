@@ -1,15 +1,18 @@
 //! How a node behaves, and what it reports.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::timeout;
 
 use crate::{
-    address::Place,
+    address::{Address, Place},
     connection::{
         breaker::{BreakerOptions, BreakerState},
-        error::{ConnectErrorKind, caught_call},
-        log_in::CredentialsSource,
+        error::{ConnectError, ConnectErrorKind, caught, caught_call},
         stream::Security,
     },
+    credentials::{Credentials, CredentialsProvider},
+    error::SetupError,
 };
 
 /// How a node behaves. The defaults are for a server in the same network.
@@ -38,16 +41,16 @@ pub(crate) struct NodeOptions {
     /// In the name of the key that probes write.
     pub(crate) namespace: String,
     pub(crate) instance: String,
-    /// What decides about the hash slot of that key, where it has to be in one of a server's own.
-    pub(crate) probe_tag: Option<String>,
+    /// What decides about the hash slot of that key: in a cluster it has to be in one of the server's own.
+    pub(crate) probe_tag: String,
     /// Where servers are reached that sentinels and servers of a cluster name, if that is not where they say.
     pub(crate) address_map: Option<Arc<AddressMap>>,
     /// When calls are kept from the server.
     pub(crate) breaker: BreakerOptions,
     /// Who logs in, where it is not the address that says so.
-    pub(crate) credentials: CredentialsSource,
+    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     /// How connections are encrypted, where the address asks for it.
-    pub(crate) security: Security,
+    pub(crate) security: Option<Security>,
     /// Where events go.
     pub(crate) events: EventSink,
     /// Where the chance in pauses begins.
@@ -70,11 +73,11 @@ impl Default for NodeOptions {
             name: "redis".into(),
             namespace: "tests".to_owned(),
             instance: "one".to_owned(),
-            probe_tag: None,
+            probe_tag: "0".to_owned(),
             address_map: None,
             breaker: BreakerOptions::default(),
-            credentials: CredentialsSource::default(),
-            security: Security::default(),
+            credentials: None,
+            security: None,
             events: Arc::new(|_, _| {}),
             seed: fastrand::u64(..),
         }
@@ -82,6 +85,17 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
+    /// Refuses an address that asks for encryption, unless it is said here whom to trust.
+    pub(crate) fn check(&self, address: &Address) -> Result<(), SetupError> {
+        if address.is_encrypted && self.security.is_none() {
+            return Err(SetupError::address(
+                "an encrypted connection needs to know whom to trust; give `RedisStoreBuilder::tls` a configuration of rustls, \
+                 with the roots and the certificates that it says",
+            ));
+        }
+        Ok(())
+    }
+
     pub(super) fn tell(&self, event: &NodeEvent) {
         (self.events)(&self.name, event);
     }
@@ -101,11 +115,8 @@ impl NodeOptions {
     /// A key of the namespace, so that a user who may touch its states may touch it. No state has its name, which does not end in
     /// the number of a format.
     pub(super) fn probe_key(&self) -> String {
-        let (namespace, instance) = (&self.namespace, &self.instance);
-        match &self.probe_tag {
-            None => format!("{{{namespace}}}:probe:{instance}"),
-            Some(tag) => format!("{namespace}:{{{tag}}}:probe:{instance}"),
-        }
+        let (namespace, tag) = (&self.namespace, &self.probe_tag);
+        format!("{namespace}:{{{tag}}}:probe:{}", self.instance)
     }
 
     /// Where a server is reached that another one names so.
@@ -116,6 +127,42 @@ impl NodeOptions {
         let (host, port) = mapped.unwrap_or((host, port));
         Place::Tcp(host, port)
     }
+}
+
+// Who logs in: the login of the address, or what a provider gives.
+
+/// How long a provider may take. No request waits for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// However soon credentials expire, a connection logs in anew no more often than that.
+const LEAST_LIFE: Duration = Duration::from_millis(100);
+
+impl NodeOptions {
+    /// Credentials that the provider gives now; `None` where those of the address are used for good.
+    pub(super) async fn fetch_credentials(&self) -> Result<Option<Credentials>, ConnectError> {
+        let Some(provider) = &self.credentials else {
+            return Ok(None);
+        };
+        let failed = |why: &dyn fmt::Display| {
+            let message = format!("no credentials: {why}");
+            Err(ConnectError::new(ConnectErrorKind::Credentials, message))
+        };
+        let answer = caught(async { provider.credentials().await });
+        match timeout(PATIENCE, answer).await {
+            Ok(Some(Ok(credentials))) => Ok(Some(credentials)),
+            Ok(Some(Err(error))) => failed(&error),
+            // What it said is not repeated: it may be a password.
+            Ok(None) => failed(&"the provider has panicked"),
+            Err(_) => failed(&format_args!("none came within {PATIENCE:?}")),
+        }
+    }
+}
+
+/// When credentials of this lifetime are to be replaced: after three quarters of it, or up to an eighth earlier, so that not
+/// all connections log in anew together.
+pub(super) fn due(lifetime: Duration, seed: u64) -> Duration {
+    let early = (seed % 128) as f64 / 1024.0;
+    lifetime.mul_f64(0.75 - early).max(LEAST_LIFE)
 }
 
 // What happens to servers, and to calls on their way.
@@ -171,7 +218,34 @@ pub(crate) enum Resent {
 
 #[cfg(test)]
 mod tests {
+    use std::{convert::Infallible, future::Ready};
+
     use super::*;
+
+    #[test]
+    fn credentials_are_replaced_while_a_quarter_of_their_life_is_left() {
+        let hour = Duration::from_secs(3_600);
+        for seed in 0..1_000 {
+            let due = due(hour, seed);
+            assert!(
+                due <= hour.mul_f64(0.75) && due > hour.mul_f64(0.62),
+                "{due:?}"
+            );
+        }
+        assert_eq!(due(Duration::ZERO, 7), LEAST_LIFE);
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_panics_has_given_no_credentials() {
+        let provider = || -> Ready<Result<Credentials, Infallible>> { panic!("it is a test") };
+        let options = NodeOptions {
+            credentials: Some(Arc::new(provider)),
+            ..NodeOptions::default()
+        };
+        let why = options.fetch_credentials().await;
+        let why = why.expect_err("it has panicked");
+        assert_eq!(why.to_string(), "no credentials: the provider has panicked");
+    }
 
     #[test]
     fn a_map_that_panics_has_named_no_other_place() {

@@ -68,11 +68,10 @@ impl SentinelQuery {
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
         let master = &self.master;
         let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]];
-        let asked = (self.connector).ask(place, &self.access, &query, self.patience);
-        let named = asked.await.and_then(|mut answers| match answers.pop() {
-            Some(Ok(answer)) => self.read(&answer),
-            Some(Err(line)) => Err(ConnectError::of_server("SENTINEL", &line)),
-            None => Err(ConnectError::unresolved("it was not asked")),
+        let asked = (self.connector).ask(place, &self.access, query, self.patience);
+        let named = asked.await.and_then(|[answer]| match answer {
+            Ok(answer) => self.read(&answer),
+            Err(line) => Err(ConnectError::of_server("SENTINEL", &line)),
         });
         named.map_err(|error| error.at(format_args!("sentinel {place}")))
     }

@@ -1,5 +1,7 @@
 //! A socket, encrypted or not.
 
+#[cfg(not(feature = "tls"))]
+use std::convert::Infallible;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::{io, path::Path, time::Duration};
@@ -19,7 +21,6 @@ use tokio_rustls::{
 
 #[cfg(feature = "tls")]
 use crate::connection::error::{ConnectError, ConnectErrorKind};
-use crate::{address::Address, error::SetupError};
 
 #[cfg(test)]
 pub(crate) mod memory;
@@ -78,50 +79,30 @@ pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-// Whether and how connections are encrypted.
+// How connections are encrypted.
 
-/// What an application says about encryption: a configuration of rustls, with whom to trust, by which cryptography, and with which
-/// certificate of one's own. Nothing by default.
-#[derive(Clone, Default)]
-pub(crate) struct Security {
-    #[cfg(feature = "tls")]
-    pub(crate) config: Option<Arc<ClientConfig>>,
-}
+/// A configuration of rustls: whom to trust, by which cryptography, and with which certificate of one's own.
+#[cfg(feature = "tls")]
+pub(crate) type Security = Arc<ClientConfig>;
+#[cfg(not(feature = "tls"))]
+pub(crate) type Security = Infallible;
 
-impl Security {
-    /// Refuses an address that asks for encryption, unless it is said here whom to trust.
-    pub(super) fn check(&self, address: &Address) -> Result<(), SetupError> {
-        #[cfg(feature = "tls")]
-        let is_there = self.config.is_some();
-        #[cfg(not(feature = "tls"))]
-        let is_there = false;
-        if address.is_encrypted && !is_there {
-            return Err(SetupError::address(
-                "an encrypted connection needs to know whom to trust; give `RedisStoreBuilder::tls` a configuration of rustls, \
-                 with the roots and the certificates that it says",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Encrypts a connection to `host`, whose certificate has to be for that name or number.
-    #[cfg(feature = "tls")]
-    pub(super) async fn encrypt(
-        &self,
-        stream: TcpStream,
-        host: &str,
-    ) -> Result<Stream, ConnectError> {
-        let failed = |what: String| ConnectError::new(ConnectErrorKind::Tls, what);
-        let Some(config) = &self.config else {
-            return Err(failed("there is no TLS configuration".to_owned()));
-        };
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| failed("the host is no name that a certificate could have".to_owned()))?;
-        let connector = TlsConnector::from(Arc::clone(config));
-        match connector.connect(name, stream).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(failed(format!("TLS: {error}"))),
-        }
+/// Encrypts a connection to `host`, whose certificate has to be for that name or number.
+#[cfg(feature = "tls")]
+pub(super) async fn encrypt(
+    security: Option<Security>,
+    stream: TcpStream,
+    host: &str,
+) -> Result<Stream, ConnectError> {
+    let failed = |what: String| ConnectError::new(ConnectErrorKind::Tls, what);
+    let Some(config) = security else {
+        return Err(failed("it is not known whom to trust".to_owned()));
+    };
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| failed("the host is no name that a certificate could have".to_owned()))?;
+    match TlsConnector::from(config).connect(name, stream).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(failed(format!("TLS: {error}"))),
     }
 }
 

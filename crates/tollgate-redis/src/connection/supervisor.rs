@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fastrand::Rng;
 use tokio::{
     select,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -13,31 +13,23 @@ use crate::{
     connection::{
         breaker::{Breaker, BreakerState, Machine},
         command::{Command, Script},
-        connect::Connector,
+        connect::{Connected, Connector},
         driver::{Driver, Lost, LostKind},
         error::{ConnectError, ConnectErrorKind, caught},
-        log_in::due,
         node::{CommandQueue, Node, NodeState},
-        options::{NodeEvent, NodeOptions},
+        options::{NodeEvent, NodeOptions, due},
         sentinel::SentinelQuery,
-        stream::Stream,
     },
     credentials::Credentials,
-    error::SetupError,
 };
 
 impl Node {
     /// Starts to connect.
     ///
-    /// # Errors
-    ///
-    /// An address that asks for encryption, and options that do not say how.
-    ///
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
-    pub(crate) fn start(address: Address, options: NodeOptions) -> Result<Self, SetupError> {
-        options.security.check(&address)?;
+    pub(crate) fn start(address: Address, options: NodeOptions) -> Self {
         let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
         let report = move |state| events(&name, &NodeEvent::Breaker(state));
         let breaker = Breaker::new(options.breaker.clone(), options.seed, report);
@@ -49,7 +41,7 @@ impl Node {
         let why = "it is being connected";
         shared.set_missing(&ConnectError::new(ConnectErrorKind::Server, why));
         let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
-        Ok(Self { shared, supervisor })
+        Self { shared, supervisor }
     }
 }
 
@@ -86,7 +78,6 @@ async fn keep_connected(address: &Address, shared: &NodeState) {
                 }
             }
             Err(error) => {
-                options.credentials.forget();
                 options.tell(&NodeEvent::NotConnected(error.kind(), error.message()));
                 shared.set_missing(&error);
             }
@@ -98,9 +89,8 @@ async fn keep_connected(address: &Address, shared: &NodeState) {
 
 /// A connection that may carry calls.
 struct Connection {
-    stream: Stream,
+    connected: Connected,
     place: Place,
-    peer: Arc<str>,
     /// What it has logged in with, where that came from a provider.
     used: Option<Credentials>,
 }
@@ -118,14 +108,10 @@ async fn connect(
     };
     let ready = async {
         // Not part of the time to connect in: a token service may be far away.
-        let used = options.credentials.fetch().await?;
+        let used = options.fetch_credentials().await?;
         let access = address.access(used.as_ref().map(|used| &used.login));
         let within = options.connect_timeout();
-        let connected = timeout(within, connector.connect(&place, &access, &further)).await;
-        let connected = connected.unwrap_or_else(|_| {
-            let what = format!("not ready within {within:?}");
-            Err(ConnectError::new(ConnectErrorKind::Timeout, what))
-        })?;
+        let connected = connector.connect(&place, &access, &further, within).await?;
         // After a fail-over sentinels may name one that no longer is.
         if let Some(role) = connected.answers.first() {
             let role = role.as_ref();
@@ -136,8 +122,7 @@ async fn connect(
             }
         }
         Ok(Connection {
-            stream: connected.handshake.finish()?,
-            peer: connected.peer.into(),
+            connected,
             place: place.clone(),
             used,
         })
@@ -159,10 +144,11 @@ async fn serve(
     let options = &shared.options;
     let queue = &shared.queue;
     let breaker = Arc::clone(&shared.breaker);
-    let mut driver = Driver::new(connection.stream, Arc::clone(queue), breaker, options);
+    let Connected { stream, peer, .. } = connection.connected;
+    let mut driver = Driver::new(stream, Arc::clone(queue), breaker, options);
     queue.set_closed(None);
     shared.breaker.tell(Machine::connected);
-    options.tell(&NodeEvent::Connected(connection.peer));
+    options.tell(&NodeEvent::Connected(peer.into()));
     let lost = select! {
         // What was answered counts before what is lost.
         biased;
@@ -281,12 +267,11 @@ async fn log_in(
     queue: &CommandQueue,
     options: &NodeOptions,
 ) -> Result<Option<Credentials>, ConnectError> {
-    let credentials = options.credentials.fetch().await?;
+    let credentials = options.fetch_credentials().await?;
     if let Some(command) = (credentials.as_ref()).and_then(|credentials| credentials.login.auth()) {
         let command = Arc::new(Command::of_words(&command));
         let call = queue.push(command, Instant::now() + options.deadline, false);
         if let Err(error) = call.await {
-            options.credentials.forget();
             return Err(ConnectError::of_server("AUTH", &error.to_string()));
         }
     }
@@ -333,6 +318,8 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
+    use tokio::time::timeout;
+
     use super::*;
     use crate::connection::{
         command::{Command, Script},
@@ -353,8 +340,7 @@ mod tests {
             ..NodeOptions::default()
         };
         change(&mut options);
-        let node = Node::start(Address::of_place(Place::Unix("/server".into())), options)
-            .expect("an address");
+        let node = Node::start(Address::of_place(Place::Unix("/server".into())), options);
         (node, events)
     }
 

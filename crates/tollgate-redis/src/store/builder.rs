@@ -15,13 +15,11 @@ use tokio_rustls::rustls;
 use tollgate_core::{Clock, store::RuleRegistry};
 use tollgate_prefilter::{Engine, EngineOptions, SlotTerms};
 
-#[cfg(feature = "tls")]
-use crate::connection::stream::Security;
 #[cfg(feature = "metrics")]
 use crate::store::gauges::{self, Ruler};
 use crate::{
     address::Address,
-    connection::{log_in::CredentialsSource, options::NodeOptions},
+    connection::options::NodeOptions,
     credentials::CredentialsProvider,
     error::{SetupError, SetupErrorKind},
     keys::{
@@ -300,7 +298,7 @@ impl RedisStoreBuilder {
     /// Asks `provider` who logs in, for each connection and before its credentials expire, instead of the address.
     /// [`CredentialsProvider`] says how.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
-        self.options.credentials = CredentialsSource::new(provider);
+        self.options.credentials = Some(Arc::new(provider));
         self
     }
 
@@ -308,9 +306,7 @@ impl RedisStoreBuilder {
     /// of one's own. Connections to an address with `redis://` stay unencrypted.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
-        self.options.security = Security {
-            config: Some(config.into()),
-        };
+        self.options.security = Some(config.into());
         self
     }
 

@@ -268,13 +268,14 @@ impl Backend {
     ) -> Result<Self, SetupError> {
         let observer = Arc::clone(observer);
         options.events = Arc::new(move |node, event| observer.node(node, event));
+        options.check(&address)?;
         if address.is_cluster {
-            return Cluster::start(address, options).map(Self::Cluster);
+            return Ok(Self::Cluster(Cluster::start(address, options)));
         }
         let place = || address.places.first().map(Place::to_string);
         let name = address.master.clone().or_else(place);
         options.name = name.unwrap_or_default().into();
-        Node::start(address, options).map(Self::One)
+        Ok(Self::One(Node::start(address, options)))
     }
 
     /// Runs a script, until the deadline. In a cluster all its keys are in one hash slot.
@@ -290,7 +291,7 @@ impl Backend {
     pub(super) fn hash_slots(&self) -> Vec<u16> {
         match self {
             Self::One(_) => vec![0],
-            Self::Cluster(cluster) => cluster.hash_slots(),
+            Self::Cluster(cluster) => cluster.map().first_slots(),
         }
     }
 
@@ -315,7 +316,9 @@ impl Backend {
         let troubles = self.of_servers(Node::trouble);
         match self {
             Self::One(_) => troubles.into_iter().find_map(|(_, trouble)| trouble),
-            Self::Cluster(cluster) if troubles.is_empty() => Some(cluster.why_unassigned()),
+            Self::Cluster(cluster) if troubles.is_empty() => {
+                Some(cluster.map().unassigned.to_string())
+            }
             Self::Cluster(_) => troubles
                 .into_iter()
                 .find_map(|(name, trouble)| Some(format!("{name}: {}", trouble?))),
@@ -333,7 +336,7 @@ impl Backend {
         match self {
             Self::One(node) => vec![named(node)],
             Self::Cluster(cluster) => {
-                let primaries = cluster.primaries();
+                let primaries = &cluster.map().primaries;
                 primaries.iter().map(|it| named(&it.node)).collect()
             }
         }

@@ -1,13 +1,6 @@
 //! Who has which hash slot: as a server says it in `CLUSTER SLOTS`, and as requests look it up.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
@@ -18,7 +11,7 @@ use crate::{
     connection::{
         error::{CallError, CallErrorKind},
         node::Node,
-        options::NodeOptions,
+        options::{NodeOptions, Resent},
         resp::Value,
     },
     keys::keyspace::HASH_SLOTS,
@@ -32,54 +25,50 @@ pub(crate) struct Member {
 }
 
 /// The owner of each hash slot.
-pub(super) struct Map {
-    /// Those that have hash slots, and behind them the unlisted ones.
-    pub(super) members: Vec<Arc<Member>>,
-    primaries: usize,
-    /// For each hash slot the place of its owner among the members, or [`UNLISTED`].
-    owners: Box<[AtomicU16]>,
+pub(crate) struct Map {
+    /// Hash slots in a row, and their owner; in order.
+    ranges: Vec<(RangeInclusive<u16>, Arc<Member>)>,
+    /// The servers that have hash slots.
+    pub(crate) primaries: Vec<Arc<Member>>,
+    /// Others that a server has named. They may be gone for good by now.
+    guests: Vec<Arc<Member>>,
     /// Why a hash slot has no owner here.
-    pub(super) unassigned: CallError,
+    pub(crate) unassigned: CallError,
 }
-
-const UNLISTED: u16 = u16::MAX;
 
 impl Map {
     /// A map of nothing. Calls fail with `unassigned`.
     pub(super) fn empty(unassigned: CallError) -> Self {
         Self {
-            members: Vec::new(),
-            primaries: 0,
-            owners: (0..HASH_SLOTS).map(|_| AtomicU16::new(UNLISTED)).collect(),
+            ranges: Vec::new(),
+            primaries: Vec::new(),
+            guests: Vec::new(),
             unassigned,
         }
     }
 
-    /// The map of a table, with `unlisted` servers that have no hash slots. Each server is taken from `member`, and left out where that
-    /// gives none.
+    /// The map of a table, with `guests` that have no hash slots. Each server is taken from `member`, by its place and its first hash
+    /// slot.
     pub(super) fn of(
         table: &Table,
-        unlisted: &[Place],
-        unassigned: CallError,
-        mut member: impl FnMut(&Place, Option<u16>) -> Option<Arc<Member>>,
+        guests: &[Place],
+        mut member: impl FnMut(&Place, Option<u16>) -> Arc<Member>,
     ) -> Self {
-        let mut map = Self::empty(unassigned);
+        let mut map = Self::empty(CallError::new(
+            CallErrorKind::Unavailable,
+            "no server of the cluster has the hash slot",
+        ));
         for range in &table.ranges {
-            let owner = (map.find(&range.primary))
-                .or_else(|| map.add(member(&range.primary, Some(range.first))?))
-                .unwrap_or(UNLISTED);
-            for hash_slot in &map.owners[usize::from(range.first)..=usize::from(range.last)] {
-                hash_slot.store(owner, Ordering::Relaxed);
-            }
+            let owner = map.member(&range.primary).cloned().unwrap_or_else(|| {
+                let owner = member(&range.primary, Some(*range.hash_slots.start()));
+                map.primaries.push(Arc::clone(&owner));
+                owner
+            });
+            map.ranges.push((range.hash_slots.clone(), owner));
         }
-        map.primaries = map.members.len();
-        for place in unlisted {
-            if map.find(place).is_none()
-                && let Some(unlisted) = member(place, None)
-            {
-                map.add(unlisted);
-            }
-        }
+        map.ranges.sort_by_key(|range| *range.0.start());
+        let others = guests.iter().filter(|place| map.member(place).is_none());
+        map.guests = others.map(|place| member(place, None)).collect();
         map
     }
 
@@ -89,54 +78,31 @@ impl Map {
     ///
     /// This map knows no server for it.
     pub(super) fn owner(&self, hash_slot: u16) -> Result<&Arc<Member>, CallError> {
-        // Nothing is read on the strength of a number but members that were there before the map was shared.
-        let owner = (self.owners.get(usize::from(hash_slot)))
-            .map_or(UNLISTED, |owner| owner.load(Ordering::Relaxed));
-        let member = self.members.get(usize::from(owner));
-        member.ok_or_else(|| self.unassigned.clone())
+        let before = |(hash_slots, _): &(RangeInclusive<u16>, _)| *hash_slots.end() < hash_slot;
+        match self.ranges.get(self.ranges.partition_point(before)) {
+            Some((hash_slots, owner)) if hash_slots.contains(&hash_slot) => Ok(owner),
+            _ => Err(self.unassigned.clone()),
+        }
     }
 
-    /// Makes the server at `place` the owner of a hash slot, if it is a member.
-    pub(super) fn correct(&self, hash_slot: u16, place: &Place) -> Option<&Arc<Member>> {
-        let owner = self.find(place)?;
-        if let Some(hash_slot) = self.owners.get(usize::from(hash_slot)) {
-            hash_slot.store(owner, Ordering::Relaxed);
-        }
-        self.members.get(usize::from(owner))
+    /// All servers.
+    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.primaries.iter().chain(&self.guests)
     }
 
     pub(super) fn member(&self, place: &Place) -> Option<&Arc<Member>> {
-        self.members.iter().find(|member| member.place == *place)
-    }
-
-    /// The members that have hash slots by the table. A guest may be gone for good by now.
-    pub(super) fn primaries(&self) -> &[Arc<Member>] {
-        &self.members[..self.primaries]
+        self.members().find(|member| member.place == *place)
     }
 
     /// The first hash slot of each server that has hash slots.
     #[cfg(feature = "metrics")]
-    pub(super) fn first_slots(&self) -> Vec<u16> {
-        let mut seen = vec![false; self.members.len()];
-        let owners = (0..).zip(&self.owners);
-        let first = owners.filter(|(_, owner)| {
-            let owner = usize::from(owner.load(Ordering::Relaxed));
-            let is_seen = seen.get_mut(owner);
-            is_seen.is_some_and(|is_seen| !std::mem::replace(is_seen, true))
-        });
-        first.map(|(hash_slot, _)| hash_slot).collect()
-    }
-
-    fn find(&self, place: &Place) -> Option<u16> {
-        let mut members = self.members.iter();
-        u16::try_from(members.position(|member| member.place == *place)?).ok()
-    }
-
-    fn add(&mut self, member: Arc<Member>) -> Option<u16> {
-        let count = u16::try_from(self.members.len()).ok();
-        let place = count.filter(|place| *place != UNLISTED)?;
-        self.members.push(member);
-        Some(place)
+    pub(crate) fn first_slots(&self) -> Vec<u16> {
+        let first_slot = |primary: &Arc<Member>| {
+            let own = |range: &&(_, _)| Arc::ptr_eq(&range.1, primary);
+            let (hash_slots, _) = self.ranges.iter().find(own)?;
+            Some(*hash_slots.start())
+        };
+        self.primaries.iter().filter_map(first_slot).collect()
     }
 }
 
@@ -172,9 +138,8 @@ impl ClusterState {
 
     /// Whether the map is known, and there is a connection to every server in it that has hash slots.
     pub(super) fn is_connected(&self) -> bool {
-        let map = self.map.load();
-        let mut primaries = map.primaries().iter();
-        !map.primaries().is_empty() && primaries.all(|member| member.node.is_connected())
+        let primaries = &self.map.load().primaries;
+        !primaries.is_empty() && primaries.iter().all(|it| it.node.is_connected())
     }
 
     /// The member at `place`, which a server sent a call to. If it is not known yet it will be.
@@ -192,7 +157,7 @@ impl ClusterState {
     }
 
     /// The servers that were named of late.
-    pub(super) fn unlisted(&self) -> Vec<Place> {
+    pub(super) fn guests(&self) -> Vec<Place> {
         let mut named = lock(&self.named);
         named.retain(|_, at| at.elapsed() < WELCOME);
         named.keys().cloned().collect()
@@ -209,11 +174,10 @@ pub(super) struct Table {
     pub(super) servers: Vec<Place>,
 }
 
-/// Hash slots in a row, both ends included, and their primary.
+/// Hash slots in a row, and their primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
-    pub(super) first: u16,
-    pub(super) last: u16,
+    hash_slots: RangeInclusive<u16>,
     pub(super) primary: Place,
 }
 
@@ -227,24 +191,22 @@ impl Table {
             let [Value::Integer(first), Value::Integer(last), members @ ..] = entry.list()? else {
                 return None;
             };
-            let (first, last) = (number(*first)?, number(*last)?);
-            if first > last {
+            let hash_slots = number(*first)?..=number(*last)?;
+            if hash_slots.is_empty() {
                 return None;
             }
-            let primary = members
-                .first()
-                .and_then(|member| server(member, from, options));
-            if let Some(primary) = primary {
+            let mut places = members
+                .iter()
+                .map(|it| server(it, from, options))
+                .peekable();
+            if let Some(Some(primary)) = places.peek().cloned() {
                 ranges.push(Range {
-                    first,
-                    last,
+                    hash_slots,
                     primary,
                 });
             }
-            for member in members {
-                if let Some(place) = server(member, from, options)
-                    && !servers.contains(&place)
-                {
+            for place in places.flatten() {
+                if !servers.contains(&place) {
                     servers.push(place);
                 }
             }
@@ -269,15 +231,10 @@ fn server(member: &Value, from: &Place, options: &NodeOptions) -> Option<Place> 
         Value::Nil => "",
         host => host.text()?,
     };
-    let host = named(host, from).or_else(|| address(rest.get(1)?))?;
+    // One that has no name yet has a number.
+    let ip = || rest.get(1)?.text_of("ip").filter(|ip| !ip.is_empty());
+    let host = named(host, from).or_else(|| ip().map(str::to_owned))?;
     Some(options.mapped(host, port))
-}
-
-/// The number of a server that has no name yet.
-fn address(known: &Value) -> Option<String> {
-    let mut pairs = known.list()?.chunks_exact(2);
-    let ip = pairs.find(|pair| pair[0].text() == Some("ip"))?[1].text()?;
-    (!ip.is_empty()).then(|| ip.to_owned())
 }
 
 // `MOVED` and `ASK`: the server did not run a call and says who would.
@@ -285,8 +242,8 @@ fn address(known: &Value) -> Option<String> {
 /// Where a call should go instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
-    /// `ASK`: the hash slot is on its way there, and what this call is about has arrived already or is new. `MOVED`: it belongs there.
-    pub(super) is_ask: bool,
+    /// By `ASK`, the hash slot is on its way there, and what this call is about has arrived already or is new. By `MOVED` it belongs there.
+    pub(super) why: Resent,
     /// `None` if the server that said so does not know its name.
     pub(super) place: Option<Place>,
 }
@@ -295,14 +252,14 @@ impl Redirect {
     /// Reads `MOVED 3999 127.0.0.1:6381`, which the server `from` answered.
     pub(super) fn of(error: &CallError, from: &Place, options: &NodeOptions) -> Option<Self> {
         let mut words = error.line().split(' ');
-        let is_ask = match words.next()? {
-            "MOVED" => false,
-            "ASK" => true,
+        let why = match words.next()? {
+            "MOVED" => Resent::Moved,
+            "ASK" => Resent::AskRedirect,
             _ => return None,
         };
         words.next()?.parse::<u16>().ok()?;
         let place = place(words.next()?, from, options);
-        Some(Self { is_ask, place })
+        Some(Self { why, place })
     }
 }
 
@@ -348,8 +305,8 @@ mod tests {
         let answer = format!("*3 *4 :0 :1 {a} {b} *4 :2 :2 {b} {a} *3 :3 :4 {a}");
         let table = read(&answer).unwrap();
         assert_eq!(table.servers, [tcp("a", 7000), tcp("b", 7001)]);
-        let ranges: Vec<_> = table.ranges.iter().map(|it| (it.first, it.last)).collect();
-        assert_eq!(ranges, [(0, 1), (2, 2), (3, 4)]);
+        let ranges: Vec<_> = table.ranges.into_iter().map(|it| it.hash_slots).collect();
+        assert_eq!(ranges, [0..=1, 2..=2, 3..=4]);
     }
 
     #[test]
@@ -395,8 +352,8 @@ mod tests {
 
     #[test]
     fn the_place_is_read_in_all_its_forms() {
-        let to = |is_ask, place| Some(Redirect { is_ask, place });
-        let moved = |place| to(false, place);
+        let to = |why, place| Some(Redirect { why, place });
+        let moved = |place| to(Resent::Moved, place);
         assert_eq!(
             redirect("MOVED 3999 127.0.0.1:6381"),
             moved(Some(tcp("127.0.0.1", 6381)))
@@ -413,7 +370,7 @@ mod tests {
         assert_eq!(redirect("MOVED 1 :6381"), moved(Some(tcp("asked", 6381))));
         assert_eq!(
             redirect("ASK 16383 127.0.0.1:6381"),
-            to(true, Some(tcp("127.0.0.1", 6381)))
+            to(Resent::AskRedirect, Some(tcp("127.0.0.1", 6381)))
         );
     }
 }

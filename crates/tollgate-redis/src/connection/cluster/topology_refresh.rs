@@ -3,19 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use tokio::{select, time::sleep};
+use tokio::{
+    select,
+    time::{Instant, sleep},
+};
 
 use crate::{
     address::{Address, Place},
     connection::{
         cluster::map::{ClusterState, Map, Member, Table},
         connect::Connector,
-        error::{CallError, CallErrorKind, ConnectError},
+        error::ConnectError,
         node::Node,
-        options::{NodeEvent, NodeOptions},
+        options::{NodeEvent, NodeOptions, due},
         resp::Value,
         supervisor::FIRST_PAUSE,
     },
+    credentials::Credentials,
     keys::keyspace::hash_tag_in,
 };
 
@@ -51,6 +55,8 @@ struct TopologyRefresh {
     connector: Connector,
     /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
     patience: Duration,
+    /// The last credentials, while they will do, with when they are to be replaced. Without a lifetime, new ones are asked for.
+    known: Option<(Credentials, Instant)>,
     table: Option<Table>,
     rng: Rng,
 }
@@ -66,6 +72,7 @@ impl TopologyRefresh {
             rng: Rng::with_seed(options.seed),
             address,
             shared,
+            known: None,
             table: None,
         }
     }
@@ -108,33 +115,29 @@ impl TopologyRefresh {
     }
 
     fn install(&mut self, table: &Table) {
-        let unassigned = CallError::new(
-            CallErrorKind::Unavailable,
-            "no server of the cluster has the hash slot",
-        );
         let old = self.shared.map.load_full();
-        let unlisted = self.shared.unlisted();
-        let map = Map::of(table, &unlisted, unassigned, |place, hash_slot| {
+        let guests = self.shared.guests();
+        let map = Map::of(table, &guests, |place, hash_slot| {
             let known = old.member(place).cloned();
-            known.or_else(|| self.start(place, hash_slot))
+            known.unwrap_or_else(|| self.start(place, hash_slot))
         });
         let map = Arc::new(map);
         self.shared.map.store(Arc::clone(&map));
-        for member in &old.members {
+        for member in old.members() {
             if map.member(&member.place).is_none() {
                 (self.shared.options.events)(&member.place.to_string(), &NodeEvent::Left);
             }
         }
     }
 
-    fn start(&mut self, place: &Place, hash_slot: Option<u16>) -> Option<Arc<Member>> {
+    fn start(&mut self, place: &Place, hash_slot: Option<u16>) -> Arc<Member> {
         let events = Arc::clone(&self.shared.options.events);
         let stale = Arc::clone(&self.shared.stale);
         let options = NodeOptions {
             name: place.to_string().into(),
             seed: self.rng.u64(..),
             // In a hash slot of its own the server has to write, elsewhere it only says whose it is.
-            probe_tag: Some(hash_tag_in(hash_slot.unwrap_or(0))),
+            probe_tag: hash_tag_in(hash_slot.unwrap_or(0)),
             events: Arc::new(move |node, event| {
                 if let NodeEvent::Lost { .. } = event {
                     stale.notify_one();
@@ -143,17 +146,10 @@ impl TopologyRefresh {
             }),
             ..self.shared.options.clone()
         };
-        match Node::start(self.address.of_node(place.clone()), options) {
-            Ok(node) => {
-                let place = place.clone();
-                Some(Arc::new(Member { place, node }))
-            }
-            Err(error) => {
-                let why = error.to_string().into();
-                self.shared.options.tell(&NodeEvent::NotLearnt(why));
-                None
-            }
-        }
+        Arc::new(Member {
+            node: Node::start(self.address.of_node(place.clone()), options),
+            place: place.clone(),
+        })
     }
 
     /// The time, give or take a quarter.
@@ -181,35 +177,48 @@ impl TopologyRefresh {
 
     /// The table of one server, and whether it sees a cluster that works: one that was cut off from the others does not, and its
     /// table may be old.
-    async fn query(&self, place: &Place) -> Result<(Table, bool), ConnectError> {
+    async fn query(&mut self, place: &Place) -> Result<(Table, bool), ConnectError> {
         const COMMANDS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
-        let credentials = &self.shared.options.credentials;
         let answer = async {
-            let known = credentials.known().await?;
-            let login = known.as_ref().map(|known| &known.login);
+            let credentials = self.credentials().await?;
+            let login = credentials.as_ref().map(|credentials| &credentials.login);
             let access = self.address.access(login);
             let commands = COMMANDS.map(<[&str]>::to_vec);
-            let asked = (self.connector).ask(place, &access, &commands, self.patience);
-            let [info, hash_slots] = &asked.await?[..] else {
-                return Err(ConnectError::unresolved("it was not asked"));
-            };
+            let asked = (self.connector).ask(place, &access, commands, self.patience);
+            let [info, hash_slots] = asked.await?;
             // A server that keeps this to itself is believed.
             let is_in_touch = match info {
                 Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
                 Ok(_) | Err(_) => true,
             };
-            let hash_slots = (hash_slots.as_ref())
-                .map_err(|line| ConnectError::of_server("CLUSTER SLOTS", line))?;
-            Table::read(hash_slots, place, &self.shared.options)
+            let hash_slots =
+                hash_slots.map_err(|line| ConnectError::of_server("CLUSTER SLOTS", &line))?;
+            Table::read(&hash_slots, place, &self.shared.options)
                 .map(|table| (table, is_in_touch))
                 .ok_or_else(|| {
                     ConnectError::unresolved("it knows of no hash slots that anybody has")
                 })
         };
-        answer.await.map_err(|error| {
-            credentials.forget();
+        let answer: Result<_, ConnectError> = answer.await;
+        answer.map_err(|error| {
+            // Perhaps for the credentials.
+            self.known = None;
             error.at(format_args!("{place}"))
         })
+    }
+
+    async fn credentials(&mut self) -> Result<Option<Credentials>, ConnectError> {
+        if let Some((known, due)) = &self.known
+            && *due > Instant::now()
+        {
+            return Ok(Some(known.clone()));
+        }
+        let credentials = self.shared.options.fetch_credentials().await?;
+        self.known = credentials.as_ref().and_then(|credentials| {
+            let due = Instant::now().checked_add(due(credentials.expires_in?, 0))?;
+            Some((credentials.clone(), due))
+        });
+        Ok(credentials)
     }
 }
 
@@ -217,17 +226,12 @@ impl TopologyRefresh {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::time::Instant;
-
     use super::*;
-    use crate::{
-        connection::{log_in::CredentialsSource, stream::memory},
-        credentials::Credentials,
-    };
+    use crate::{connection::stream::memory, credentials::CredentialsProvider};
 
     const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
 
-    fn topology(credentials: CredentialsSource) -> TopologyRefresh {
+    fn topology(credentials: Option<Arc<dyn CredentialsProvider>>) -> TopologyRefresh {
         let address = "redis-cluster://127.0.0.1:1".parse();
         let address: Address = address.expect("an address");
         let options = NodeOptions {
@@ -265,13 +269,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_dawdles_has_half_a_second_until_none_has_answered() {
         let (silent, other) = (play("/silent", "", ""), play("/other", WORKS, "2"));
-        let mut topology = topology(CredentialsSource::default());
+        let mut topology = topology(None);
         let answer = of(&mut topology, &[&silent, &other]).await;
         assert_eq!(answer, (Ok(2), 500));
-        let why = Err("/silent: no answer in time".to_owned());
-        for took in [500, 2_000] {
+        for (took, within) in [(500, "500ms"), (2_000, "2s")] {
             let answer = of(&mut topology, &[&silent]).await;
-            assert_eq!(answer, (why.clone(), took));
+            let why = format!("/silent: not ready within {within}");
+            assert_eq!(answer, (Err(why), took));
         }
     }
 
@@ -279,13 +283,13 @@ mod tests {
     async fn credentials_are_asked_for_again_where_a_server_has_not_answered() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
-        let mut topology = topology(CredentialsSource::new(move || {
+        let mut topology = topology(Some(Arc::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
             async {
                 let credentials = Credentials::new("limits", "sesame");
                 Ok::<_, std::io::Error>(credentials.expires_in(Duration::from_secs(3_600)))
             }
-        }));
+        })));
         let works = play("/works", WORKS, "1");
         let refuses = play("/refuses", WORKS, "-NOPERM no permissions\r\n");
         for (place, expected) in [(&works, 1), (&works, 1), (&refuses, 1), (&works, 2)] {

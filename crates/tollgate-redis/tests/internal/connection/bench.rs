@@ -71,7 +71,7 @@ impl Bench {
         let mut options = events.options();
         change(&mut options);
         Self {
-            node: Node::start(url.parse().unwrap(), options).unwrap(),
+            node: Node::start(url.parse().unwrap(), options),
             events,
         }
     }

@@ -36,7 +36,7 @@ impl ClusterBench {
         };
         change(&mut options);
         Self {
-            cluster: Cluster::start(url.parse().unwrap(), options).unwrap(),
+            cluster: Cluster::start(url.parse().unwrap(), options),
             events,
         }
     }
@@ -66,7 +66,7 @@ impl ClusterBench {
     }
 
     pub(super) fn places(&self) -> Vec<String> {
-        let primaries = self.cluster.primaries();
+        let primaries = &self.cluster.map().primaries;
         let names = primaries.iter().map(|it| it.node.name().to_owned());
         let mut places: Vec<_> = names.collect();
         places.sort();

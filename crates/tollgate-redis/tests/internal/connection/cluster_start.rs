@@ -38,7 +38,7 @@ async fn a_cluster_that_is_restarted_as_a_whole_is_found_again_also_by_who_comes
     bench.is_well(&keys()).await;
     early.is_well(&keys()).await;
     let closed = || async {
-        let primaries = bench.cluster.primaries();
+        let primaries = &bench.cluster.map().primaries;
         let mut states = primaries.iter().map(|it| it.node.breaker());
         states
             .all(|state| state == BreakerState::Closed)

@@ -12,7 +12,6 @@ use tollgate_test_servers::{
 
 use crate::{
     connection::{
-        cluster::router::Cluster,
         options::{NodeEvent, NodeOptions},
         stream::Security,
     },
@@ -76,9 +75,7 @@ impl Encrypted {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Security {
-            config: Some(Arc::new(config)),
-        }
+        Arc::new(config)
     }
 }
 
@@ -88,7 +85,7 @@ async fn calls_travel_encrypted_and_a_restart_is_survived() {
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = Bench::start_with(&encrypted.url("127.0.0.1"), |options| {
         options.connect_timeout = Some(std::time::Duration::from_secs(5));
-        options.security = security;
+        options.security = Some(security);
     });
     bench.recovers("k").await;
     bench.is_well().await;
@@ -107,7 +104,7 @@ async fn a_certificate_that_is_not_trusted_or_for_another_name_is_refused() {
         let security = encrypted.trusting(&[trusted]);
         let bench = Bench::start_with(&encrypted.url(host), |options| {
             options.connect_timeout = Some(std::time::Duration::from_secs(5));
-            options.security = security;
+            options.security = Some(security);
         });
         bench
             .happens("the certificate is refused", |event| {
@@ -127,13 +124,14 @@ async fn a_cluster_is_encrypted_and_logged_in_to_on_every_connection() {
     let security = encrypted.trusting(&[&encrypted.certificate]);
     let bench = ClusterBench::start_with(&url, |options| {
         options.connect_timeout = Some(std::time::Duration::from_secs(5));
-        options.security = security;
+        options.security = Some(security);
     });
     bench.is_well(&keys()).await;
     assert_eq!(bench.places(), [format!("127.0.0.1:{}", encrypted.port)]);
     let clients = encrypted.server.command(&["CLIENT", "LIST"]).await;
     assert!(clients.contains("user=rl"), "{clients}");
-    let error = Cluster::start(url.parse().unwrap(), NodeOptions::default()).unwrap_err();
+    let address = url.parse().unwrap();
+    let error = NodeOptions::default().check(&address).unwrap_err();
     assert!(error.to_string().contains("rustls"), "{error}");
 }
 
@@ -146,7 +144,7 @@ async fn behind_a_nat(name: &str) -> (Encrypted, ClusterBench) {
     let url = format!("rediss-cluster://localhost:{}", encrypted.port);
     let bench = ClusterBench::start_with(&url, |options| {
         options.connect_timeout = Some(std::time::Duration::from_secs(5));
-        options.security = security;
+        options.security = Some(security);
         options.address_map = Some(Arc::new(|host, port| {
             (host == ANNOUNCED).then(|| ("127.0.0.1".to_owned(), port))
         }));
