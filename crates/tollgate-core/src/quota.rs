@@ -1,7 +1,6 @@
 //! Quotas: an algorithm with its numbers.
 
 use std::{
-    fmt,
     num::NonZeroU64,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -70,20 +69,6 @@ pub struct Quota {
     calendar: Option<Calendar>,
     /// A zone or a day that was set on a quota without a calendar: refused by `validate`.
     has_needless_calendar: bool,
-}
-
-/// `1 unit`, `5 units`.
-struct Units(u64);
-
-impl fmt::Display for Units {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}",
-            self.0,
-            if self.0 == 1 { "unit" } else { "units" }
-        )
-    }
 }
 
 /// A token bucket that needs a refill rate.
@@ -497,6 +482,12 @@ impl Quota {
         self.validate_numbers().map_err(error)
     }
 
+    /// This quota, if it is valid and `machine` writes its states.
+    pub(crate) fn valid_for(&self, machine: AlgorithmKind) -> Option<&Self> {
+        let is_of_it = self.algorithm.state_machine() == Some(machine);
+        (is_of_it && self.validate().is_ok()).then_some(self)
+    }
+
     fn validate_numbers(&self) -> Result<(), String> {
         use AlgorithmKind as A;
         let (algorithm, limit, period) = (self.algorithm, self.limit, self.period);
@@ -544,7 +535,7 @@ impl Quota {
             A::SlidingWindow if limit > u64::from(u32::MAX) || !is_exact => Err(format!(
                 "a sliding window of {} in {period:?} cannot be weighted exactly to a unit; \
                  take Quota::gcra, Quota::fixed_window, or count in larger units",
-                Units(limit)
+                in_words(limit)
             )),
             _ => Ok(()),
         }
@@ -571,7 +562,7 @@ impl Quota {
         }
         let why = "its limit is what may come at once; for a separate burst take Quota::gcra or Quota::token_bucket";
         (self.burst != self.limit && !self.algorithm.is_bucket())
-            .then(|| (format!("a burst of {}", Units(self.burst)), why))
+            .then(|| (format!("a burst of {}", in_words(self.burst)), why))
     }
 
     fn validate_bucket(&self) -> Result<(), String> {
@@ -580,11 +571,10 @@ impl Quota {
             AlgorithmKind::Gcra => "burst",
             _ => "capacity",
         };
-        let capacity = Units(self.burst);
+        let capacity = in_words(self.burst);
         validate_units(what, self.burst)?;
-        let interval = Interval::of(limit, micros(period));
-        let (numerator, denominator) = (interval.numerator, interval.denominator);
-        let limit = Units(limit);
+        let (numerator, denominator) = interval(limit, micros(period));
+        let limit = in_words(limit);
         if denominator > u64::from(u32::MAX) {
             return Err(format!(
                 "{limit} every {period:?} cannot be counted exactly: the fraction {numerator}/{denominator} µs a unit has a \
@@ -641,6 +631,11 @@ fn validate_units(what: &str, units: u64) -> Result<(), String> {
     }
 }
 
+/// `1 unit`, `5 units`.
+fn in_words(units: u64) -> String {
+    format!("{units} unit{}", if units == 1 { "" } else { "s" })
+}
+
 /// Refuses a time that is none, too long, or between two microseconds.
 pub(crate) fn validate_time(what: &str, time: Duration, remedy: &str) -> Result<(), String> {
     if time.is_zero() || time > MAX_PERIOD {
@@ -661,28 +656,14 @@ crate::debug_fields!(Quota as Display);
 
 // The time of one unit.
 
-/// The time of one unit as a fraction of microseconds in lowest terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interval {
-    pub(crate) numerator: u64,
-    pub(crate) denominator: u64,
-}
-
-impl Interval {
-    pub(crate) fn of(units: u64, period: u64) -> Self {
-        let divisor = gcd(units, period).max(1);
-        Self {
-            numerator: period / divisor,
-            denominator: units / divisor,
-        }
+/// The numerator and the denominator of the time in which one of so many units comes back, in microseconds and lowest terms.
+pub(crate) fn interval(units: u64, period: u64) -> (u64, u64) {
+    let (mut divisor, mut rest) = (units, period);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
     }
-}
-
-pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
+    let divisor = divisor.max(1);
+    (period / divisor, units / divisor)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Quota, Tick,
-    algorithm::{Algorithm, Assessment, FixedWindow, Gcra, SlidingWindow, Taken},
+    algorithm::{Algorithm, Assessment, DenyBound, FixedWindow, Gcra, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms};
 
@@ -155,12 +155,20 @@ impl<A: Algorithm> WindowLimit<A> {
     fn counted(&self, now: Tick) -> u64 {
         let quota = &self.grantor.quota;
         let mut counts = self.state.counts.clone();
-        let (before, left) = (A::weight(&counts), quota.assess(&counts, now, 0));
+        let (before, left) = (weight(quota, &counts), quota.assess(&counts, now, 0));
         // A unit more: what is over is forgotten by who takes. A window that is full counts no more.
         quota.take(&mut counts, now, 1);
-        match A::weight(&counts) {
+        match weight(quota, &counts) {
             after if after == before && left.remaining == 0 => before,
             after => after - 1,
         }
     }
+}
+
+/// The units in the counters of a window, or of two, including expired ones: its deny bound has them.
+pub fn weight<A: Algorithm>(quota: &A, counts: &A::State) -> u64 {
+    let Some(DenyBound(_, units)) = quota.deny_bound(counts, 0) else {
+        return 0;
+    };
+    (units >> 32) + (units & u64::from(u32::MAX))
 }

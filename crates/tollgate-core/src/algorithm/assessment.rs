@@ -171,7 +171,10 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
         now: Tick,
         taken: Taken,
         cost: u64,
-    );
+    ) {
+        let _ = before;
+        self.refund(state, now, taken, cost);
+    }
 
     /// The first tick at which the state equals a fresh one and may be dropped.
     fn fresh_at(&self, state: &Self::State) -> Tick;
@@ -193,11 +196,15 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
 
     /// A bound that stays true for as long as nothing is given back: after a denial, enough to deny again without the
     /// state. `None`: there is no such bound.
-    fn deny_bound(&self, state: &Self::State, now: Tick) -> Option<DenyBound>;
+    fn deny_bound(&self, _state: &Self::State, _now: Tick) -> Option<DenyBound> {
+        None
+    }
 
     /// Denies by the bound of an earlier denial, at any later or earlier time, exactly as [`assess`](Self::assess) would for
     /// the unchanged state. `None`: the bound does not decide, read the state.
-    fn deny_by(&self, bound: DenyBound, now: Tick, cost: u64) -> Option<Assessment>;
+    fn deny_by(&self, _bound: DenyBound, _now: Tick, _cost: u64) -> Option<Assessment> {
+        None
+    }
 
     /// The state after `cost` units were taken at `now` that fit, and the answer. `None`: they do not, or there is more to look at.
     #[inline]
@@ -214,11 +221,6 @@ pub trait Algorithm: fmt::Debug + Clone + PartialEq + Send + Sync + 'static {
     /// the clock again: units taken at `now` would be counted in a window that `now` is not in.
     fn is_ahead(&self, _state: &Self::State, _now: Tick) -> bool {
         false
-    }
-
-    /// The units in the counters of a window, including expired ones: models distinguish states by them.
-    fn weight(_state: &Self::State) -> u64 {
-        0
     }
 
     /// The heap memory of a state in bytes.

@@ -50,10 +50,10 @@
 //! assert!(quota.assess(&state, now, 1).fits);
 //! ```
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
-    algorithm::assessment::{Algorithm, Assessment, DenyBound, Retry, Taken},
+    algorithm::assessment::{Algorithm, Assessment, Retry, Taken},
     algorithm_kind::AlgorithmKind,
     held_slots::{HeldSlots, SlotCount},
     key::Fingerprint,
@@ -104,11 +104,7 @@ impl PartialEq for ConcurrentState {
 
 impl Eq for ConcurrentState {}
 
-impl fmt::Debug for ConcurrentState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConcurrentState({})", self.in_use())
-    }
-}
+crate::debug_fields!(ConcurrentState, it => in_use: it.in_use());
 
 impl Concurrent {
     /// Decides about `cost` slots where so many are in use.
@@ -149,9 +145,7 @@ impl Algorithm for Concurrent {
     const HOLDS_SLOTS: bool = true;
 
     fn new(quota: &Quota) -> Option<Self> {
-        if quota.algorithm() != AlgorithmKind::Concurrent || quota.validate().is_err() {
-            return None;
-        }
+        let quota = quota.valid_for(AlgorithmKind::Concurrent)?;
         Some(Self {
             limit: quota.limit(),
             typical: quota.typical_hold_time().map_or(0, micros),
@@ -177,17 +171,6 @@ impl Algorithm for Concurrent {
     /// Nothing: slots go back when those that are [held](Self::hold) are dropped, and a refund as well would return them twice.
     fn refund(&self, _state: &mut ConcurrentState, _now: Tick, _taken: Taken, _cost: u64) {}
 
-    /// Nothing, as [`refund`](Self::refund).
-    fn refund_converted(
-        &self,
-        _before: &Self,
-        _state: &mut ConcurrentState,
-        _now: Tick,
-        _taken: Taken,
-        _cost: u64,
-    ) {
-    }
-
     /// Never while slots are in use.
     fn fresh_at(&self, state: &ConcurrentState) -> Tick {
         match state.in_use() {
@@ -203,19 +186,6 @@ impl Algorithm for Concurrent {
 
     fn defers_to(&self, _writer: &Self, _state: &ConcurrentState, _now: Tick) -> bool {
         false
-    }
-
-    /// `None`: a slot may come back at any time.
-    fn deny_bound(&self, _state: &ConcurrentState, _now: Tick) -> Option<DenyBound> {
-        None
-    }
-
-    fn deny_by(&self, _bound: DenyBound, _now: Tick, _cost: u64) -> Option<Assessment> {
-        None
-    }
-
-    fn weight(state: &ConcurrentState) -> u64 {
-        state.in_use()
     }
 
     fn heap_bytes(_state: &ConcurrentState) -> usize {

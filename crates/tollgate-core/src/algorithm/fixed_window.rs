@@ -223,18 +223,17 @@ impl Algorithm for FixedWindow {
     type State = FixedWindowState;
 
     fn new(quota: &Quota) -> Option<Self> {
-        (quota.algorithm() == AlgorithmKind::FixedWindow && quota.validate().is_ok()).then(|| {
-            Self {
-                limit: quota.limit(),
-                debt: 0,
-                windows: match quota.calendar_of() {
-                    #[cfg(feature = "calendar")]
-                    Some(calendar) => Windows::Calendar(calendar.windows()),
-                    #[cfg(not(feature = "calendar"))]
-                    Some(never) => match never {},
-                    None => Windows::Every(micros(quota.period())),
-                },
-            }
+        let quota = quota.valid_for(AlgorithmKind::FixedWindow)?;
+        Some(Self {
+            limit: quota.limit(),
+            debt: 0,
+            windows: match quota.calendar_of() {
+                #[cfg(feature = "calendar")]
+                Some(calendar) => Windows::Calendar(calendar.windows()),
+                #[cfg(not(feature = "calendar"))]
+                Some(never) => match never {},
+                None => Windows::Every(micros(quota.period())),
+            },
         })
     }
 
@@ -315,14 +314,6 @@ impl Algorithm for FixedWindow {
         } else {
             self.back_at(state.window, state.used)
         }
-    }
-
-    fn is_ahead(&self, state: &FixedWindowState, now: Tick) -> bool {
-        state.window > self.windows.at(now)
-    }
-
-    fn weight(state: &FixedWindowState) -> u64 {
-        state.used
     }
 
     fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {

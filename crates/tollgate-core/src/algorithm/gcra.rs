@@ -131,7 +131,7 @@ use crate::{
         gcra_state::{CUT_STEP, GcraState},
     },
     algorithm_kind::AlgorithmKind,
-    quota::{Interval, Quota},
+    quota::{Quota, interval},
     time::{Tick, micros},
 };
 use std::{num::NonZeroU64, time::Duration};
@@ -185,7 +185,7 @@ impl Gcra {
         if cost <= self.burst && lacks <= patience {
             return None;
         }
-        let (_, answer) = self.answer(*state, now, cost);
+        let answer = self.answer(state, now, cost);
         let retry = match answer.retry {
             Retry::After(_) => Retry::after_micros(self.micros(lacks.saturating_sub(patience))),
             other => other,
@@ -309,43 +309,35 @@ impl Gcra {
         }
     }
 
-    /// The answer, and the state if it is taken.
-    fn answer(&self, state: GcraState, now: Tick, cost: u64) -> (GcraState, Assessment) {
-        self.answer_in_64_bits(&state, now, cost)
-            .unwrap_or_else(|| self.answer_in_128_bits(state, now, cost))
+    fn answer(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
+        match self.answer_in_64_bits(state, now, cost) {
+            Some((_, answer)) => answer,
+            None => self.answer_in_128_bits(state, now, cost),
+        }
     }
 
-    fn answer_in_128_bits(
-        &self,
-        state: GcraState,
-        now: Tick,
-        cost: u64,
-    ) -> (GcraState, Assessment) {
-        let ahead = self.ahead(&state, now);
-        if cost == 0 || cost > self.burst || ahead > self.tolerance {
-            return (state, self.answer_at_the_edge(&state, ahead, cost));
-        }
-        let cost = self.span_of(cost);
-        let after = ahead + cost;
-        let fits = after <= self.tolerance;
+    fn answer_in_128_bits(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
+        // Beyond the tolerance requests wait. Beyond the reach a clock went back, or the burst was lowered: a denial repairs
+        // that.
+        let ahead = self.ahead(state, now).min(self.reach_of(state));
+        let after = ahead + self.span_of(cost);
+        let fits = cost == 0 || cost <= self.burst && after <= self.tolerance;
         let then = if fits { after } else { ahead };
-        let left = self.tolerance - then;
-        let answer = Assessment {
+        let left = self.tolerance.saturating_sub(then);
+        let lacks = self.span_of(cost.max(1)) + then.saturating_sub(self.tolerance);
+        Assessment {
             fits,
             remaining: divide(left, self.numerator.get()).0,
             reset_after: self.micros(then),
-            retry: self.wait(cost, left),
-        };
-        let cut = if self.debt > 0 { 0 } else { state.cut };
-        let state = GcraState {
-            cut,
-            ..self.state(now, then)
-        };
-        (state, answer)
+            retry: match cost > self.burst {
+                true => Retry::Never,
+                false => self.wait(lacks, left),
+            },
+        }
     }
 
-    /// The same where 64 bits are enough. `None` where they are not, for a cost of nothing or one that never fits, and for a state
-    /// beyond the tolerance.
+    /// The answer where 64 bits are enough, and the state if it is taken. `None` where they are not, for a cost of nothing or one
+    /// that never fits, and for a state beyond the tolerance.
     fn answer_in_64_bits(
         &self,
         state: &GcraState,
@@ -393,26 +385,6 @@ impl Gcra {
         match cost.saturating_sub(left) {
             0 => Retry::Now,
             lacks => Retry::after_micros(self.micros(lacks)),
-        }
-    }
-
-    /// A cost of nothing, one that never fits, or a state beyond the tolerance.
-    #[cold]
-    fn answer_at_the_edge(&self, state: &GcraState, ahead: u128, cost: u64) -> Assessment {
-        // Beyond the tolerance requests wait. Beyond the reach a clock went back, or the burst was lowered: a denial repairs
-        // that.
-        let ahead = ahead.min(self.reach_of(state));
-        let left = self.tolerance.saturating_sub(ahead);
-        let lacks = self.span_of(cost.max(1)) + ahead.saturating_sub(self.tolerance);
-        Assessment {
-            fits: cost == 0,
-            remaining: divide(left, self.numerator.get()).0,
-            reset_after: self.micros(ahead),
-            retry: if cost > self.burst {
-                Retry::Never
-            } else {
-                self.wait(lacks, left)
-            },
         }
     }
 
@@ -475,17 +447,8 @@ impl Algorithm for Gcra {
     type State = GcraState;
 
     fn new(quota: &Quota) -> Option<Self> {
-        if !matches!(
-            quota.algorithm(),
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket
-        ) || quota.validate().is_err()
-        {
-            return None;
-        }
-        let Interval {
-            numerator,
-            denominator,
-        } = Interval::of(quota.rate(), micros(quota.period()));
+        let quota = quota.valid_for(AlgorithmKind::Gcra)?;
+        let (numerator, denominator) = interval(quota.rate(), micros(quota.period()));
         let tolerance = u128::from(quota.limit()) * u128::from(numerator);
         Some(Self {
             numerator: NonZeroU64::new(numerator)?,
@@ -618,7 +581,7 @@ impl Algorithm for Gcra {
 
     #[inline]
     fn assess(&self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
-        self.answer(*state, now, cost).1
+        self.answer(state, now, cost)
     }
 
     #[inline(always)]
@@ -764,7 +727,7 @@ impl Algorithm for Gcra {
         if cost == 0 || self.ahead(&state, now) > self.reach_of(&state) {
             return None;
         }
-        let (_, answer) = self.answer(state, now, cost);
+        let answer = self.answer(&state, now, cost);
         (!answer.fits).then_some(answer)
     }
 }

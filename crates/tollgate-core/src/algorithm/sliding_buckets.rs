@@ -21,8 +21,8 @@
 //!
 //! # State
 //!
-//! The number of the newest sub-bucket, and a ring of `n + 1` counts of 4 bytes on the heap, from the first unit on: 53 to
-//! 80 bytes a key in the memory store, and 244 with 60 sub-buckets. A decision adds up the ring.
+//! The number of the newest sub-bucket, and `n + 1` counts of 4 bytes on the heap, from the first unit on: 53 to 80 bytes a key in
+//! the memory store, and 244 with 60 sub-buckets. A decision adds up the counts.
 //!
 //! # When to take it, and when not
 //!
@@ -85,7 +85,7 @@ pub struct SlidingBuckets {
 pub struct SlidingBucketsState {
     /// The number of the newest sub-bucket since the epoch.
     newest: u64,
-    /// A ring: the sub-bucket with number `n` is at `n % len`, for the `len` numbers up to `newest`.
+    /// Those of the sub-buckets up to the newest, the oldest first.
     units: Box<[u32]>,
 }
 
@@ -132,13 +132,10 @@ impl SlidingBuckets {
             state.newest = number;
             return;
         }
-        if number.saturating_sub(state.newest) >= len {
-            state.units.fill(0);
-        } else {
-            for n in state.newest..number {
-                state.units[((n + 1) % len) as usize] = 0;
-            }
-        }
+        // At most all of them.
+        let gone = number.saturating_sub(state.newest).min(len) as usize;
+        state.units[..gone].fill(0);
+        state.units.rotate_left(gone);
         state.newest = state.newest.max(number);
     }
 }
@@ -153,10 +150,12 @@ impl Aging for SlidingBuckets {
         state: &'a SlidingBucketsState,
         now: Tick,
     ) -> impl DoubleEndedIterator<Item = (u64, u64)> + 'a {
-        let len = (state.units.len() as u64).max(1);
         let oldest = self.number(state, now).saturating_sub(self.buckets);
-        (oldest..=state.newest)
-            .filter_map(move |n| Some((n, u64::from(*state.units.get((n % len) as usize)?))))
+        let (newest, units) = (state.newest, state.units.iter().rev().enumerate().rev());
+        units.filter_map(move |(age, units)| {
+            let number = newest.checked_sub(age as u64)?;
+            (number >= oldest).then_some((number, u64::from(*units)))
+        })
     }
 
     fn mark(&self, state: &SlidingBucketsState, now: Tick) -> u64 {
@@ -179,16 +178,13 @@ impl Algorithm for SlidingBuckets {
     const HAS_HEAP: bool = true;
 
     fn new(quota: &Quota) -> Option<Self> {
-        (quota.algorithm() == AlgorithmKind::SlidingBuckets && quota.validate().is_ok()).then(
-            || {
-                let buckets = u64::from(quota.bucket_count());
-                Self {
-                    limit: quota.limit(),
-                    width: micros(quota.period()).div_ceil(buckets),
-                    buckets,
-                }
-            },
-        )
+        let quota = quota.valid_for(AlgorithmKind::SlidingBuckets)?;
+        let buckets = u64::from(quota.bucket_count());
+        Some(Self {
+            limit: quota.limit(),
+            width: micros(quota.period()).div_ceil(buckets),
+            buckets,
+        })
     }
 
     fn assess(&self, state: &SlidingBucketsState, now: Tick, cost: u64) -> Assessment {
@@ -201,28 +197,23 @@ impl Algorithm for SlidingBuckets {
         }
         let number = self.number(state, now);
         self.advance(state, number);
-        let units = &mut state.units[(number % self.len()) as usize];
-        // At most the limit, which validation keeps within 32 bits.
-        *units = units.saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+        if let [.., units] = &mut *state.units {
+            // At most the limit, which validation keeps within 32 bits.
+            *units = units.saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
+        }
     }
 
     fn repair(&self, state: &mut SlidingBucketsState, now: Tick) {
-        let number = self.repaired_newest(state.newest, now);
-        if state.newest == number || state.units.is_empty() {
-            return;
+        if !state.units.is_empty() {
+            state.newest = self.repaired_newest(state.newest, now);
         }
-        let len = state.units.len() as u64;
-        // Turn the ring, so that each sub-bucket keeps its age.
-        let turn = (number % len + len - state.newest % len) % len;
-        state.units.rotate_right(turn as usize);
-        state.newest = number;
     }
 
     fn refund(&self, state: &mut SlidingBucketsState, _now: Tick, taken: Taken, cost: u64) {
         let number = (taken.fresh_at / self.width).saturating_sub(self.len());
-        let len = state.units.len() as u64;
-        if len > 0 && number <= state.newest && state.newest - number < len {
-            let units = &mut state.units[(number % len) as usize];
+        let age = state.newest.checked_sub(number);
+        let mut newest_first = state.units.iter_mut().rev();
+        if let Some(units) = age.and_then(|age| newest_first.nth(age as usize)) {
             *units = units.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
             state.begin_anew_if_empty();
         }
@@ -243,14 +234,13 @@ impl Algorithm for SlidingBuckets {
         // They were carried over into the sub-bucket in which they were taken, or a later one, if they counted until now.
         let first = taken.at / self.width;
         let number = self.number(state, now);
-        let len = state.units.len() as u64;
-        if now >= taken.fresh_at || first < number.saturating_sub(self.buckets) || len == 0 {
+        if now >= taken.fresh_at || first < number.saturating_sub(self.buckets) {
             return;
         }
-        let oldest = first.max(state.newest.saturating_sub(len - 1));
         let mut rest = u32::try_from(cost).unwrap_or(u32::MAX);
-        for n in oldest..=state.newest {
-            let units = &mut state.units[(n % len) as usize];
+        let newer = state.newest.saturating_add(1).saturating_sub(first);
+        let older = (state.units.len() as u64).saturating_sub(newer);
+        for units in &mut state.units[older as usize..] {
             let back = rest.min(*units);
             (*units, rest) = (*units - back, rest - back);
         }
@@ -265,10 +255,6 @@ impl Algorithm for SlidingBuckets {
 
     fn is_ahead(&self, state: &SlidingBucketsState, now: Tick) -> bool {
         state.newest > now / self.width
-    }
-
-    fn weight(state: &SlidingBucketsState) -> u64 {
-        state.units.iter().map(|units| u64::from(*units)).sum()
     }
 
     fn convert(

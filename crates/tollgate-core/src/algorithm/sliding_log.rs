@@ -128,7 +128,8 @@ impl Algorithm for SlidingLog {
     const HAS_HEAP: bool = true;
 
     fn new(quota: &Quota) -> Option<Self> {
-        (quota.algorithm() == AlgorithmKind::SlidingLog && quota.validate().is_ok()).then(|| Self {
+        let quota = quota.valid_for(AlgorithmKind::SlidingLog)?;
+        Some(Self {
             limit: quota.limit(),
             period: micros(quota.period()),
         })

@@ -239,9 +239,7 @@ impl Algorithm for SlidingWindow {
     type State = SlidingWindowState;
 
     fn new(quota: &Quota) -> Option<Self> {
-        if quota.algorithm() != AlgorithmKind::SlidingWindow || quota.validate().is_err() {
-            return None;
-        }
+        let quota = quota.valid_for(AlgorithmKind::SlidingWindow)?;
         let (limit, period) = (quota.limit(), micros(quota.period()));
         let product = u128::from(limit) * u128::from(period);
         // At most 10^8 by validation, where the product does not fit.
@@ -379,10 +377,6 @@ impl Algorithm for SlidingWindow {
 
     fn is_ahead(&self, state: &SlidingWindowState, now: Tick) -> bool {
         state.window > now / self.period
-    }
-
-    fn weight(state: &SlidingWindowState) -> u64 {
-        u64::from(state.previous) + u64::from(state.current)
     }
 
     fn convert(&self, before: &Self, state: &SlidingWindowState, now: Tick) -> SlidingWindowState {

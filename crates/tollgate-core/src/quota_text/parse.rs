@@ -6,7 +6,7 @@ use std::{str::FromStr, time::Duration};
 use crate::quota_text::calendar;
 use crate::{
     algorithm_kind::AlgorithmKind,
-    quota::{MAX_PERIOD, Quota, gcd},
+    quota::{MAX_PERIOD, Quota, interval},
     quota_text::{
         period::{PeriodText, period},
         settings::with_setting,
@@ -194,9 +194,9 @@ fn whole_rate(number: &str, period: &Word<'_>) -> Option<String> {
     let (whole, fraction) = number.split_once('.')?;
     let digits = format!("{whole}{fraction}");
     let units: u64 = digits.parse().ok().filter(|units| *units > 0)?;
-    let parts = 10_u32.checked_pow(fraction.len().try_into().ok()?)?;
-    let common = gcd(parts.into(), units);
-    let parts = u32::try_from(u64::from(parts) / common).ok()?;
-    let time = self::period(period).ok()?.checked_mul(parts)?;
-    (time <= MAX_PERIOD).then(|| format!("{}/{}", units / common, PeriodText(time)))
+    let parts = 10_u64.checked_pow(fraction.len().try_into().ok()?)?;
+    let (parts, units) = interval(units, parts);
+    let time = self::period(period).ok()?;
+    let time = time.checked_mul(parts.try_into().ok()?)?;
+    (time <= MAX_PERIOD).then(|| format!("{units}/{}", PeriodText(time)))
 }

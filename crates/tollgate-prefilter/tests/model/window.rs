@@ -7,7 +7,7 @@ use tollgate_core::{
     algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
-use tollgate_test_reference::{WindowGrantor, WindowState};
+use tollgate_test_reference::{WindowGrantor, WindowState, weight};
 
 use crate::{alive::Bytes, fault::Fault, world::ModelStore};
 
@@ -113,7 +113,7 @@ impl<A: Windowed> Window<A> {
         let mut counts = self.state.counts;
         // A unit more, for what is over is seen by who takes.
         self.fixed.quota.take(&mut counts, at, 1);
-        A::weight(&counts) - 1
+        weight(&self.fixed.quota, &counts) - 1
     }
 
     /// What may pass now.
