@@ -91,9 +91,10 @@ impl<S: Default> Cells<S> {
         (spread >> 64) as usize
     }
 
+    /// The cell after one, and after the last the first.
     #[inline]
-    fn next(&self, cell: usize) -> usize {
-        if cell + 1 == self.cells.len() {
+    pub(super) fn next(&self, cell: usize) -> usize {
+        if cell + 1 >= self.cells.len() {
             0
         } else {
             cell + 1

@@ -58,7 +58,7 @@ type Locks<'a> = SmallVec<[AnyLocked<'a>; 4]>;
 /// Runs `$body` with the rule of a step, its lock and its quota.
 macro_rules! with_step {
     ($store:expr, $step:expr, $locks:expr, ($rule:ident, $locked:ident, $plan:ident) => $body:expr) => {
-        if let (Some(lock), Some(rule)) = ($step.lock, $store.rule(&$step.check)) {
+        if let (Some(lock), Some(rule)) = ($step.lock, $store.rule($step.check.rule())) {
             with_locked!(rule, &mut $locks[lock], ($rule, $locked) => {
                 if let Some($plan) = $store.plan_of($rule, &$step.check) {
                     $body
@@ -168,7 +168,7 @@ impl MemoryRuleStore {
                 return None;
             }
             // A check without a limit never stands for one with a limit.
-            with_table!(self.rule(check)?, rule => {
+            with_table!(self.rule(check.rule())?, rule => {
                 self.plan_of(rule, check)?;
                 Some((rule.table.id, rule.table.shard_of(check.key())))
             }, else None)
@@ -181,7 +181,7 @@ impl MemoryRuleStore {
         order.dedup_by_key(|(position, _)| *position);
         let locks = order
             .iter()
-            .filter_map(|((_, shard), rule)| self.table(usize::from(*rule))?.lock(*shard));
+            .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard));
         let locks = locks.collect();
         let mut steps = Steps::new();
         for (index, (check, position)) in checks.iter().zip(positions).enumerate() {
@@ -281,8 +281,9 @@ impl MemoryRuleStore {
                 // Its numbers are those of a denial, and a state that lies in the future is repaired.
                 locked.denied(key, &plan, now, false);
             } else if takes {
-                if locked.holds_slots() && cost > 0 {
-                    step.slot_number = Some(locked.next_slot_number(&self.shared.slot_numbers));
+                if rule.has_slots() && cost > 0 {
+                    let last = &self.shared.last_slot_number;
+                    step.slot_number = Some(locked.shard.next_slot_number(last));
                 }
                 if !step.is_repeat {
                     slots = locked.take(key, &plan, now, cost);

@@ -54,13 +54,10 @@ impl Hasher {
     /// What stands for the numbers of a quota, among the quotas of one algorithm.
     pub(super) fn quota_id(&self, quota: &Quota, wait: u64, debt: u64) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.high.seed, &self.high.shared);
-        hasher.write_u64(quota.rate());
-        hasher.write_u64(micros(quota.period()));
-        hasher.write_u64(quota.limit());
-        hasher.write_u32(quota.bucket_count());
-        quota.calendar_of().hash(&mut hasher);
-        hasher.write_u64(quota.typical_hold_time().map_or(wait, micros));
-        hasher.write_u64(debt);
+        let units = (quota.rate(), quota.limit(), quota.bucket_count(), debt);
+        let times = (quota.period(), quota.calendar_of());
+        let wait = quota.typical_hold_time().map_or(wait, micros);
+        (units, times, wait).hash(&mut hasher);
         hasher.finish()
     }
 }

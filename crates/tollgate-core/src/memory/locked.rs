@@ -10,7 +10,7 @@ use crate::{
     memory::{
         cells::Entry,
         plan::Plan,
-        shard::{Shard, SlotNumbers},
+        shard::Shard,
         table::{Place, Table},
     },
     store::seq_cells::SeqLine,
@@ -43,22 +43,8 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         }
     }
 
-    pub(super) fn holds_slots(&self) -> bool {
-        A::HOLDS_SLOTS
-    }
-
     fn denials(&self, key: Fingerprint) -> &'a SeqLine<2> {
         self.place.denials(key)
-    }
-
-    /// A number for slots that were taken under this lock: above all that the key was given before.
-    pub(super) fn next_slot_number(&mut self, numbers: &SlotNumbers) -> u64 {
-        if self.shard.slot_numbers.is_empty() {
-            self.shard.slot_numbers = numbers.next();
-        }
-        let number = self.shard.slot_numbers.start;
-        self.shard.slot_numbers.start += 1;
-        number
     }
 
     /// After a denial of a blocked key: the block ends as soon as it can, and the deny cache learns of it.
@@ -359,13 +345,8 @@ impl<'a, A: Algorithm> Locked<'a, A> {
                 let left = self.assess(key, plan, now, 0).remaining;
                 self.take(key, plan, now, units.min(left));
             }
-            Settlement::Refund(_) | Settlement::Cancel => {
-                let units = match how {
-                    Settlement::Refund(units) => units.min(cost),
-                    _ => cost,
-                };
-                self.refund(key, plan, now, hold, units);
-            }
+            Settlement::Refund(units) => self.refund(key, plan, now, hold, units.min(cost)),
+            Settlement::Cancel => self.refund(key, plan, now, hold, cost),
         }
     }
 

@@ -20,30 +20,20 @@ pub(super) struct Reservations {
     pub(super) open: Mutex<HashMap<u128, Record>>,
     /// When the first of them ends, or earlier; 0: there is none. Decisions read it without the lock.
     pub(super) first_end: AtomicU64,
-    /// The slots of all records, which end by themselves at some time.
-    pub(super) slots: AtomicU64,
     seed: RandomState,
 }
 
 pub(super) struct Record {
     pub(super) ends: Tick,
     pub(super) bytes: Vec<u8>,
-    /// They are counted while the record is open.
-    pub(super) slots: Vec<HeldSlots>,
+    /// They go back with the record.
+    pub(super) _slots: Vec<HeldSlots>,
 }
 
 impl Reservations {
     pub(super) fn text(&self, id: u128) -> Reservation {
         let hash = self.seed.hash_one(id);
         Reservation::of_store(&format!("{id:032x}{hash:016x}"))
-    }
-
-    /// Frees the slots of a record that is not open any more.
-    pub(super) fn release(&self, record: Record) {
-        for slots in record.slots {
-            drop(slots);
-            self.slots.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     pub(super) fn ends_at(&self, ends: Tick) {

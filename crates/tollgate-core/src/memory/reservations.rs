@@ -40,16 +40,15 @@ impl MemoryRuleStore {
             .collect();
         let first_end = open.values().map(|record| record.ends).min();
         (reservations.first_end).store(first_end.unwrap_or(0), Ordering::Relaxed);
+        // Who waits for its slots is woken without the lock.
         drop(open);
-        for record in ended {
-            reservations.release(record);
-        }
+        drop(ended);
     }
 
     /// Takes as many slots as a request holds, which returns its own at once.
     fn reserve_slots(&self, slot: &Hold) -> Option<HeldSlots> {
         let (key, count) = (slot.check.key(), slot.check.cost());
-        with_table!(self.rule(&slot.check)?, rule => {
+        with_table!(self.rule(slot.check.rule())?, rule => {
             let plan = self.plan_of(rule, &slot.check)?;
             let mut locked = Locked::new(&rule.table, rule.table.place(key));
             locked.take(key, &plan, self.clock.now(), count)
@@ -75,9 +74,8 @@ impl ReservationStore for MemoryRuleStore {
         let record = Record {
             ends,
             bytes: reserved.to_bytes(&self.rules, |key| key.bits().to_le_bytes()),
-            slots: slots.filter_map(|slot| self.reserve_slots(slot)).collect(),
+            _slots: slots.filter_map(|slot| self.reserve_slots(slot)).collect(),
         };
-        (reservations.slots).fetch_add(record.slots.len() as u64, Ordering::Relaxed);
         open.insert(reserved.id, record);
         reservations.ends_at(ends);
         Step::Ready(Ok(reservations.text(reserved.id)))
@@ -110,7 +108,7 @@ impl ReservationStore for MemoryRuleStore {
         for settlement in settlements {
             self.settle(&settlement.holds, settlement.how);
         }
-        self.shared.reservations.release(record);
+        drop(record);
         Step::Ready(Ok(()))
     }
 

@@ -33,7 +33,7 @@ use crate::{
     time::{Clock, Tick, micros},
 };
 
-/// How often who waits looks by itself while slots of reservations end by themselves.
+/// How often who waits looks by itself while there are reservations, whose slots end by themselves.
 const POLL_TERMS: Duration = Duration::from_millis(100);
 
 pub(super) struct MemoryRuleStore {
@@ -84,8 +84,8 @@ impl MemoryRuleStore {
         }
     }
 
-    /// The rule at this index on its table.
-    pub(super) fn bind(&self, index: usize) -> &AnyRuleTable {
+    /// Binds the rule at this index to its table.
+    fn bind(&self, index: usize) -> &AnyRuleTable {
         let table = self.shared.bind_rule(&self.rules, index);
         self.bound[index].table.get_or_init(|| table)
     }
@@ -103,12 +103,9 @@ impl MemoryRuleStore {
         }
     }
 
-    pub(super) fn rule(&self, check: &Check) -> Option<&AnyRuleTable> {
-        self.table(usize::from(check.rule()))
-    }
-
     /// The rule at this index on its table.
-    pub(super) fn table(&self, index: usize) -> Option<&AnyRuleTable> {
+    pub(super) fn rule(&self, rule: u16) -> Option<&AnyRuleTable> {
+        let index = usize::from(rule);
         let bound = self.bound.get(index)?;
         Some(bound.table.get().unwrap_or_else(|| self.bind(index)))
     }
@@ -128,7 +125,7 @@ impl MemoryRuleStore {
             let mut balances = lock(&self.shared.balances);
             balances.change(rule, key, now, bound, |state| change(state, now))
         };
-        let table = self.rule(check).unwrap_or(&AnyRuleTable::Unlimited);
+        let table = self.rule(check.rule()).unwrap_or(&AnyRuleTable::Unlimited);
         let balance = with_table!(table, rule => {
             // Meanwhile no denial is remembered.
             let place = rule.table.place(key);
@@ -225,7 +222,7 @@ impl RuleStore for MemoryRuleStore {
     fn settle(&self, holds: &[Hold], how: Settlement) {
         for hold in holds.iter().filter(|hold| hold.check.cost() > 0) {
             let check = &hold.check;
-            let Some(rule) = self.rule(check) else {
+            let Some(rule) = self.rule(check.rule()) else {
                 continue;
             };
             with_table!(rule, rule => {
@@ -268,7 +265,7 @@ impl RuleStore for MemoryRuleStore {
         let now = self.clock.now();
         let mut was_kept = false;
         for check in checks.iter().filter(|check| check.cost() > 0) {
-            let Some(rule) = self.rule(check) else {
+            let Some(rule) = self.rule(check.rule()) else {
                 continue;
             };
             was_kept |= with_table!(rule, rule => {
@@ -314,8 +311,8 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn asks_for_slots_every(&self) -> Option<Duration> {
-        let have_terms = self.shared.reservations.slots.load(Ordering::Relaxed) > 0;
-        have_terms.then_some(POLL_TERMS)
+        let are_reserved = self.shared.reservations.first_end.load(Ordering::Relaxed) > 0;
+        are_reserved.then_some(POLL_TERMS)
     }
 
     fn reservations(&self) -> Option<&dyn ReservationStore> {
@@ -332,7 +329,7 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {
-        match self.table(usize::from(rule)) {
+        match self.rule(rule) {
             Some(rule) => with_table!(rule, rule => rule.table.lapsed_units(), else 0),
             None => 0,
         }

@@ -24,6 +24,8 @@ const IDLE: Tick = 1_000_000;
 const SAMPLE: usize = 8;
 /// The fewest cells.
 const LEAST: usize = 8;
+/// How many numbers for slots a shard reserves at once, so that requests of different keys seldom write the last one.
+const SLOT_NUMBERS: u64 = 32;
 
 /// The entries of one shard.
 pub(super) struct Shard<A: Algorithm> {
@@ -42,8 +44,8 @@ pub(super) struct Shard<A: Algorithm> {
     pub(super) evicted_live: u64,
     /// Entries that were added.
     pub(super) created: u64,
-    /// What the next slots are numbered by.
-    pub(super) slot_numbers: Range<u64>,
+    /// What the next slots are numbered by: reserved for this shard, and above all numbers that any shard had before.
+    slot_numbers: Range<u64>,
     /// Where the rule blocks keys, or is idempotent. Their bytes are taken from `budget`.
     sides: Option<Box<SideTables>>,
 }
@@ -82,6 +84,17 @@ impl<A: Algorithm> Shard<A> {
             slot_numbers: 0..0,
             sides: None,
         }
+    }
+
+    /// A number for slots, above all that a key of this shard was given before. `last` is the last one that a shard has reserved.
+    pub(super) fn next_slot_number(&mut self, last: &AtomicU64) -> u64 {
+        if self.slot_numbers.is_empty() {
+            let last = last.fetch_add(SLOT_NUMBERS, Ordering::Relaxed);
+            self.slot_numbers = last + 1..last + 1 + SLOT_NUMBERS;
+        }
+        let number = self.slot_numbers.start;
+        self.slot_numbers.start += 1;
+        number
     }
 
     /// The block of a key, if it is blocked.
@@ -344,7 +357,7 @@ impl<A: Algorithm> Shard<A> {
     pub(super) fn sweep(&mut self, most: usize, now: Tick) {
         let cells = self.entries.len();
         for _ in 0..most.min(cells) {
-            self.advance();
+            self.cursor = self.entries.next(self.cursor);
             if self.cursor == 0 {
                 self.swept_at = now;
             }
@@ -389,14 +402,6 @@ impl<A: Algorithm> Shard<A> {
             })
     }
 
-    fn advance(&mut self) {
-        self.cursor = if self.cursor + 1 >= self.entries.len() {
-            0
-        } else {
-            self.cursor + 1
-        };
-    }
-
     /// Removes an expired entry.
     fn forget(&mut self, now: Tick) {
         self.forgotten_by = self.forgotten_by.max(now);
@@ -418,7 +423,7 @@ impl<A: Algorithm> Shard<A> {
         // Slots in use are never evicted: an unused entry among many of them is worth a longer look, but not all of the shard.
         let sample = if A::HOLDS_SLOTS { 8 * SAMPLE } else { SAMPLE };
         for _ in 0..self.entries.len() {
-            self.advance();
+            self.cursor = self.entries.next(self.cursor);
             let Some(entry) = self.entries.get(self.cursor) else {
                 continue;
             };
@@ -446,31 +451,6 @@ impl<A: Algorithm> Shard<A> {
         self.evicted_live += 1;
         self.remove_at(cell);
         true
-    }
-}
-
-/// How many numbers a shard gets at once.
-const BATCH: u64 = 32;
-
-/// Numbers for slots, which the shards of all tables share.
-pub(super) struct SlotNumbers {
-    /// The last number that a shard has.
-    last: AtomicU64,
-}
-
-impl SlotNumbers {
-    /// From a time in µs, so that a process which starts anew goes on above the numbers that it has given before.
-    pub(super) fn new(now: Tick) -> Self {
-        Self {
-            last: AtomicU64::new(now),
-        }
-    }
-
-    /// Reserves some numbers for the slots of a shard, all higher than those that any shard has. The shard gives them out in order.
-    /// Several at a time, so that requests of different keys seldom write this.
-    pub(super) fn next(&self) -> Range<u64> {
-        let last = self.last.fetch_add(BATCH, Ordering::Relaxed);
-        last + 1..last + 1 + BATCH
     }
 }
 

@@ -48,11 +48,8 @@ impl SideTables {
 
 /// What is kept of a key.
 pub(super) trait SideState: Default {
-    /// Among those that are evicted first, or last; and when, among those.
+    /// The order of eviction: whether it is counted as too early, and until when; where it is not, how old the state is.
     fn order(&self) -> (bool, Tick);
-
-    /// Until when its eviction is counted.
-    fn counts_until(&self) -> Tick;
 
     /// From when on it equals a fresh one.
     fn forgotten_at(&self) -> Tick;
@@ -70,10 +67,6 @@ impl SideState for BlockState {
         }
     }
 
-    fn counts_until(&self) -> Tick {
-        self.until
-    }
-
     fn forgotten_at(&self) -> Tick {
         self.forgotten_at
     }
@@ -86,11 +79,7 @@ impl SideState for BlockState {
 /// A client whose ids had to go pays for its next repeats.
 impl SideState for SeenIds {
     fn order(&self) -> (bool, Tick) {
-        (false, self.ends_at)
-    }
-
-    fn counts_until(&self) -> Tick {
-        self.ends_at
+        (true, self.ends_at)
     }
 
     fn forgotten_at(&self) -> Tick {
@@ -205,10 +194,9 @@ impl<S: SideState> SideTable<S> {
     }
 
     fn evict(&mut self, now: Tick) {
-        if let Some((_, first)) = self.order.first().copied() {
-            let gone = self.take(first);
-            let is_early = gone.is_some_and(|state| state.counts_until() > now);
-            self.evicted += u64::from(is_early);
+        if let Some(((counts, until), first)) = self.order.first().copied() {
+            self.take(first);
+            self.evicted += u64::from(counts && until > now);
         }
     }
 

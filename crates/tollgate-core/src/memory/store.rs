@@ -77,7 +77,7 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore {
             tables: Arc::new(Tables::new(self.clock, self.bytes_per_rule)),
-            registry: RuleRegistry::new(),
+            registry: RuleRegistry::default(),
         }
     }
 }

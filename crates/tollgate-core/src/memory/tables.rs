@@ -9,12 +9,11 @@ use crate::{
         open_records::Reservations,
         plan::Plan,
         rule_table::{AnyRuleTable, BoundRule, RuleTable},
-        shard::SlotNumbers,
         table::{AnyTable, Table, Unused},
     },
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    sync::{Mutex, lock},
+    sync::{AtomicU64, Mutex, lock},
     time::Clock,
 };
 use std::{any::Any, cmp::Reverse, collections::HashMap, sync::Arc};
@@ -29,7 +28,8 @@ pub(super) struct Tables {
     pub(super) clock: Clock,
     pub(super) hasher: Hasher,
     pub(super) bytes_per_rule: usize,
-    pub(super) slot_numbers: SlotNumbers,
+    /// The last number for slots that a shard has reserved.
+    pub(super) last_slot_number: AtomicU64,
     pub(super) reservations: Reservations,
     pub(super) balances: Mutex<Balances>,
 }
@@ -47,7 +47,8 @@ impl Tables {
     pub(super) fn new(clock: Clock, bytes_per_rule: usize) -> Self {
         Self {
             by_name: Mutex::default(),
-            slot_numbers: SlotNumbers::new(clock.now()),
+            // So that a process which starts anew goes on above the numbers that it has given before.
+            last_slot_number: AtomicU64::new(clock.now()),
             reservations: Reservations::default(),
             balances: Mutex::default(),
             clock,

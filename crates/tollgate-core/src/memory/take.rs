@@ -86,7 +86,7 @@ impl MemoryRuleStore {
         }
         // Under the lock, so that numbers are in the order of the takes. One that is not used is left out.
         let number = match A::HOLDS_SLOTS && cost > 0 {
-            true => locked.next_slot_number(&self.shared.slot_numbers),
+            true => locked.shard.next_slot_number(&self.shared.last_slot_number),
             false => 0,
         };
         let taken = locked.take_fitting(check, plan, now, slots, |answer| {
