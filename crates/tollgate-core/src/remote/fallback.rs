@@ -39,7 +39,6 @@ pub(crate) struct Fallback {
     store: MemoryStore,
     shares: Mutex<Shares>,
     last_seen: LastSeen,
-    rules: Arc<RuleSet>,
 }
 
 /// The shares and caps, and for how many instances they are cut.
@@ -82,7 +81,6 @@ impl Fallback {
             }),
             store,
             last_seen: LastSeen::new(rules, before.map(|it| &it.last_seen)),
-            rules: Arc::clone(rules),
         })
     }
 
@@ -189,12 +187,10 @@ impl Fallback {
                 let requested =
                     requested.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
                 let mut verdict = verdict.from_source(Source::Fallback);
+                let quota = rules.rules()[verdict.rule()].quota_under(verdict.plan());
                 if verdict.outcome() == Outcome::Deny
                     && verdict.retry() == Retry::Never
-                    && requested
-                        <= rules.rules()[verdict.rule()]
-                            .quota_under(verdict.plan())
-                            .limit()
+                    && requested <= quota.limit()
                 {
                     // It is the share that never lets it pass; the quota does.
                     verdict.deny_for_failure();
@@ -239,8 +235,7 @@ impl Fallback {
 
     /// Charges what `store` was not told to the share or the cap of its rule. Returns the units that lapse.
     pub(crate) fn charge(&self, store: &dyn RuleStore, check: &Check, units: u64) -> u64 {
-        let index = usize::from(check.rule());
-        let rule = self.rules.rules().get(index);
+        let rule = store.rules().rule_of(check);
         let Some(OnStoreError::LocalShare | OnStoreError::Cap(_)) =
             rule.map(|rule| rule.answer_to_failure(check))
         else {

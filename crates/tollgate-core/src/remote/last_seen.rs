@@ -22,10 +22,6 @@ use crate::{
 };
 
 const CELLS: usize = 65_536;
-/// Units from here on have no place in a cell. Shares of such quotas begin fresh.
-const TOO_MANY: u64 = 1 << 48;
-/// Ticks are kept in steps of 2^4 = 16 µs.
-const STEP_BITS: u32 = 4;
 
 /// The usage of up to 65 536 states as their store last reported it, in 2 MiB.
 ///
@@ -34,41 +30,30 @@ pub(crate) struct LastSeen {
     rules: Arc<RuleSet>,
     /// The hash of its name, of a rule that counts against a local share: indices change with the rules, and what was seen stays.
     ids: Box<[Option<u64>]>,
-    /// Where there is such a rule.
-    seen: Option<Arc<Seen>>,
+    seen: Arc<Seen>,
 }
 
 #[derive(Default)]
 struct Seen {
     /// Locked to hand out entries. Writes take no lock: what two leave together is not found.
     claims: Mutex<()>,
-    /// Allocated when something is first written.
-    cells: OnceLock<SeqCells<2>>,
-}
-
-/// What was used of a state, and until when.
-#[derive(Clone, Copy)]
-struct Entry {
-    /// Below 2^48 units. 0 where there is nothing.
-    used: u64,
-    /// When the state is fresh, by the local clock.
-    until: Tick,
-    plan: u16,
+    /// The units that were used of a state, when it is fresh by the local clock, and the plan. Allocated when something is first
+    /// written.
+    cells: OnceLock<SeqCells<3>>,
 }
 
 impl LastSeen {
     /// What was seen `before` under the names of these rules is still known.
     pub(crate) fn new(rules: &Arc<RuleSet>, before: Option<&Self>) -> Self {
-        let id = |rule: &Rule| FixedState::default().hash_one(rule.name());
-        let ids = rules.rules().iter();
-        let ids: Box<[_]> = ids
-            .map(|rule| begins_with_last(rule).then(|| id(rule)))
-            .collect();
-        let seen = before.and_then(|before| before.seen.clone());
+        let id = |rule: &Rule| {
+            let begins = rule.store_error_answer() == OnStoreError::LocalShare;
+            let begins = begins && rule.is_enforced();
+            begins.then(|| FixedState::default().hash_one(rule.name()))
+        };
         Self {
             rules: Arc::clone(rules),
-            seen: (ids.iter().any(Option::is_some)).then(|| seen.unwrap_or_default()),
-            ids,
+            ids: rules.rules().iter().map(id).collect(),
+            seen: before.map_or_else(Arc::default, |before| Arc::clone(&before.seen)),
         }
     }
 
@@ -77,7 +62,7 @@ impl LastSeen {
         let id = (*self.ids.get(usize::from(check.rule()))?)?;
         // Rules of one key do not share a line of cells.
         let key = check.key().bits() ^ u128::from(id);
-        Some((self.seen.as_deref()?, Fingerprint::from_bits(key), id))
+        Some((&self.seen, Fingerprint::from_bits(key), id))
     }
 
     /// Records what the store has answered. Verdicts from other sources say nothing new about the state.
@@ -89,23 +74,20 @@ impl LastSeen {
             };
             let rule = self.rules.rule_of(check);
             let limit = rule.and_then(|rule| rule.limit_under(usize::from(check.plan())));
-            let limit = limit.filter(|limit| *limit < TOO_MANY && verdict.has_numbers());
             let is_stored =
                 verdict.source() == Source::Store && verdict.rule() == usize::from(check.rule());
-            let Some(limit) = limit.filter(|_| is_stored) else {
+            let Some(limit) = limit.filter(|_| is_stored && verdict.has_numbers()) else {
                 continue;
             };
             let now = *now.get_or_insert_with(|| clock.now());
-            let entry = Entry {
-                used: match verdict.reset_after_ticks() {
-                    0 => 0,
-                    _ => limit.saturating_sub(verdict.remaining()),
-                },
-                until: now.saturating_add(verdict.reset_after_ticks()),
-                plan: check.plan(),
+            let used = match verdict.reset_after_ticks() {
+                0 => 0,
+                _ => limit.saturating_sub(verdict.remaining()),
             };
+            let until = now.saturating_add(verdict.reset_after_ticks());
             let cells = seen.cells.get_or_init(|| SeqCells::new(1, CELLS));
-            cells.line(0, key).insert(key, id, entry.words());
+            let line = cells.line(0, key);
+            line.insert(key, id, [used, until, check.plan().into()]);
         }
     }
 
@@ -121,12 +103,11 @@ impl LastSeen {
         };
         // One that is being claimed has its cell still.
         let _claim = (!line.is_empty()).then(|| lock(&seen.claims));
-        let Some(words) = line.get(key, id) else {
+        let Some([used, until, plan]) = line.get(key, id) else {
             return;
         };
-        let entry = Entry::of_words(words);
-        line.insert(key, id, [0, 0]);
-        let used = entry.used_at(now, &rule.quota_under(usize::from(entry.plan)));
+        line.insert(key, id, [0; 3]);
+        let used = used_at(now, used, until, &rule.quota_under(plan as usize));
         if used > 0 {
             begin(used);
         }
@@ -138,39 +119,16 @@ impl LastSeen {
     }
 }
 
-fn begins_with_last(rule: &Rule) -> bool {
-    let limited = |quota: &&Quota| quota.has_state();
-    let mut limits = rule.all_quotas().filter(limited).map(Quota::limit);
-    rule.is_enforced()
-        && rule.store_error_answer() == OnStoreError::LocalShare
-        && limits.all(|limit| limit < TOO_MANY)
-}
-
-impl Entry {
-    fn words(self) -> [u64; 2] {
-        // The latest tick that has a place is in the year 2112.
-        let steps = self.until.div_ceil(1 << STEP_BITS).min((1 << 48) - 1);
-        [self.used, steps << 16 | u64::from(self.plan)]
+/// Of `used` units, all of which are back at `until`, those that still weigh at `now`, rounded up: a bucket pays back evenly, a window
+/// at its end.
+fn used_at(now: Tick, used: u64, until: Tick, quota: &Quota) -> u64 {
+    let ahead = until.saturating_sub(now);
+    if ahead == 0 || !quota.algorithm().is_bucket() {
+        return if ahead == 0 { 0 } else { used };
     }
-
-    fn of_words([used, until]: [u64; 2]) -> Self {
-        Self {
-            used,
-            until: (until >> 16) << STEP_BITS,
-            plan: until as u16,
-        }
-    }
-
-    /// The units that still weigh at `now`, rounded up: a bucket pays back evenly, a window at its end.
-    fn used_at(&self, now: Tick, quota: &Quota) -> u64 {
-        let ahead = self.until.saturating_sub(now);
-        if ahead == 0 || !quota.algorithm().is_bucket() {
-            return if ahead == 0 { 0 } else { self.used };
-        }
-        let owed = u128::from(ahead) * u128::from(quota.rate());
-        let units = owed.div_ceil(u128::from(micros(quota.period()).max(1)));
-        u64::try_from(units).map_or(self.used, |units| units.min(self.used))
-    }
+    let owed = u128::from(ahead) * u128::from(quota.rate());
+    let units = owed.div_ceil(u128::from(micros(quota.period()).max(1)));
+    u64::try_from(units).map_or(used, |units| units.min(used))
 }
 
 // Shows no fingerprint.

@@ -77,25 +77,19 @@ impl InstanceCount {
             self.counted = known;
             return grown;
         }
-        let anew = Fewer {
-            since: now,
-            last: now,
-            most: known,
-        };
-        let fewer = match self.fewer {
-            Some(fewer) if now.abs_diff(fewer.last) <= self.longest_pause => Fewer {
-                last: now,
-                most: fewer.most.max(known),
-                ..fewer
-            },
-            _ => anew,
-        };
-        if now.saturating_sub(fewer.since) < LOWER_AFTER {
-            self.fewer = Some(fewer);
+        let last = now;
+        let fewer = (self.fewer).filter(|it| now.abs_diff(it.last) <= self.longest_pause);
+        let (since, most) = fewer.map_or((now, known), |it| (it.since, it.most.max(known)));
+        if now.saturating_sub(since) < LOWER_AFTER {
+            self.fewer = Some(Fewer { since, last, most });
             return false;
         }
-        self.counted = fewer.most;
-        self.fewer = (known < fewer.most).then_some(anew);
+        self.counted = most;
+        self.fewer = (known < most).then_some(Fewer {
+            since: now,
+            last,
+            most: known,
+        });
         true
     }
 }
