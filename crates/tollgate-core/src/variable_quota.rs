@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     num::NonZeroU32,
     sync::{
         Arc, OnceLock,
@@ -244,16 +243,11 @@ impl PartialEq for VariableQuota {
 
 impl Eq for VariableQuota {}
 
-impl fmt::Debug for VariableQuota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quotas = lock(&self.shared.numbers).quotas.len();
-        write!(f, "VariableQuota({quotas} quotas, {:?})", self.part)
-    }
-}
+crate::debug_fields!(VariableQuota, it => quotas: lock(&it.shared.numbers).quotas.len(), part: it.part);
 
 // Numbers that are given out once in a process.
 
-/// A number that no rule set and no quota of a check had before in this process. It is never 0.
+/// A number that no rule set, registration or quota of a check had before in this process. It is never 0.
 pub(crate) fn next_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -9,6 +9,7 @@ use crate::{
     rule::{Mode, Rule},
     rule_set::RuleSet,
     sync::{Mutex, lock},
+    variable_quota::next_serial,
 };
 
 /// Which quotas live limiters and layers count under each rule name. One for each store, shared by its clones.
@@ -21,20 +22,11 @@ use crate::{
 /// the last limiter, layer and service with it is dropped. Tickets, and responses under way, do not hold it.
 #[derive(Clone, Default)]
 pub struct RuleRegistry {
-    names: Arc<Mutex<Names>>,
+    names: Arc<Mutex<HashMap<Arc<str>, InUse>>>,
 }
 
-#[derive(Default)]
-struct Names {
-    by_name: HashMap<Arc<str>, SmallVec<[InUse; 1]>>,
-    registrations: u64,
-}
-
-/// A rule of a live registration.
-struct InUse {
-    registration: u64,
-    rule: Rule,
-}
+/// The rules of one name, with the ids of their registrations.
+type InUse = SmallVec<[(u64, Rule); 1]>;
 
 /// The names of a rule set are in use. Dropping it frees them.
 pub(crate) struct Registration {
@@ -46,12 +38,6 @@ pub(crate) struct Registration {
 }
 
 impl RuleRegistry {
-    /// A registry without names.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Registers the names of a rule set, all or none. Those of `replaced` do not count, and stay registered until they are
     /// [retired](Self::retire).
     ///
@@ -70,23 +56,18 @@ impl RuleRegistry {
             ));
         }
         let mut names = lock(&self.names);
-        let names = &mut *names;
-        let is_replaced = |live: &&InUse| replaced.iter().any(|old| old.id == live.registration);
+        let is_replaced = |(id, _): &&(u64, Rule)| replaced.iter().any(|old| old.id == *id);
         for rule in rules.given().iter().filter(|rule| counts(rule)) {
-            let live = names.by_name.get(rule.shared_name());
-            let mut others = live.into_iter().flatten().filter(|live| !is_replaced(live));
-            if let Some(difference) = others.find_map(|live| difference(&live.rule, rule)) {
+            let live = names.get(rule.shared_name());
+            let mut others = live.into_iter().flatten().filter(|it| !is_replaced(it));
+            if let Some(difference) = others.find_map(|(_, live)| difference(live, rule)) {
                 return Err(rule.error(RuleErrorKind::Conflict, difference));
             }
         }
-        names.registrations += 1;
-        let id = names.registrations;
+        let id = next_serial();
         for rule in rules.given().iter().filter(|rule| counts(rule)) {
-            let live = names.by_name.entry(Arc::clone(rule.shared_name()));
-            live.or_default().push(InUse {
-                registration: id,
-                rule: rule.clone(),
-            });
+            let live = names.entry(Arc::clone(rule.shared_name()));
+            live.or_default().push((id, rule.clone()));
         }
         Ok(Registration {
             registry: self.clone(),
@@ -108,10 +89,10 @@ impl Registration {
     pub(crate) fn retire(&self) {
         let mut names = lock(&self.registry.names);
         for rule in self.rules.given() {
-            if let Some(live) = names.by_name.get_mut(rule.shared_name()) {
-                live.retain(|live| live.registration != self.id);
+            if let Some(live) = names.get_mut(rule.shared_name()) {
+                live.retain(|(id, _)| *id != self.id);
                 if live.is_empty() {
-                    names.by_name.remove(rule.shared_name());
+                    names.remove(rule.shared_name());
                 }
             }
         }
@@ -132,7 +113,7 @@ impl Drop for Registration {
     }
 }
 
-crate::debug_fields!(RuleRegistry, it => names: lock(&it.names).by_name.len());
+crate::debug_fields!(RuleRegistry, it => names: lock(&it.names).len());
 crate::debug_fields!(Registration, it => id: it.id);
 
 /// Whether a rule that was given counts on a state of its own: one that is off counts nothing. A threshold, which reads that of
@@ -228,7 +209,7 @@ mod tests {
 
     #[test]
     fn rules_that_were_retired_vouch_for_none() {
-        let registry = RuleRegistry::new();
+        let registry = RuleRegistry::default();
         let gone = registered(&registry, [rule("x", 1)], &[]);
         gone.retire();
         let _other = registered(&registry, [rule("x", 2)], &[]);
@@ -237,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_done_when_rules_retire_is_done_then_and_when_they_are_dropped() {
-        let registry = RuleRegistry::new();
+        let registry = RuleRegistry::default();
         let done = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&done);
         let registration = registered(&registry, [rule("x", 1)], &[]).on_retire(move || {
@@ -292,7 +273,7 @@ mod tests {
                 ["with plan \"gold\" gcra 5", "with plan \"gold\" gcra 6"],
             ),
         ] {
-            let registry = RuleRegistry::new();
+            let registry = RuleRegistry::default();
             let _live = registered(&registry, [live], &[]);
             let error = register(&registry, [new], &[]).expect_err("they differ");
             let places = words.map(|words| error.find(words));

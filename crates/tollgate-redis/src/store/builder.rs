@@ -379,7 +379,7 @@ impl RedisStoreBuilder {
             shared,
             tasks: Arc::new(tasks),
             in_use,
-            registry: RuleRegistry::new(),
+            registry: RuleRegistry::default(),
         })
     }
 
