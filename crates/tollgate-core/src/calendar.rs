@@ -120,7 +120,8 @@ impl Calendar {
     }
 
     pub(crate) fn in_zone(mut self, name: &str) -> Self {
-        let known = known_zone(name);
+        let mut zones = ZONES.iter();
+        let known = zones.find(|zone| zone.eq_ignore_ascii_case(name));
         self.has_unknown_zone = known.is_none();
         self.zone = known.unwrap_or_else(|| unknown_zone(name));
         self
@@ -192,10 +193,7 @@ impl Calendar {
         }
         // There are only so many zones and days.
         ALL.write().entry(self).or_insert_with(|| {
-            let zone = match *self.zone {
-                "UTC" => None,
-                name => TimeZoneDatabase::bundled().get(name).ok(),
-            };
+            let zone = TimeZoneDatabase::bundled().get(self.zone);
             Box::leak(Box::new(CalendarWindows {
                 calendar: self,
                 zone: zone.unwrap_or(TimeZone::UTC),
@@ -282,26 +280,13 @@ crate::debug_fields!(Calendar as Display);
 
 const UTC: &&str = &"UTC";
 
-/// The zones of the database, in the order of their names, which does not depend on case.
+/// The names of all zones.
 static ZONES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let database = TimeZoneDatabase::bundled();
     let names = database.available();
-    let mut names: Vec<&'static str> = names
-        .map(|name| -> &'static str { name.as_str().to_owned().leak() })
-        .collect();
-    names.sort_unstable_by_key(|name| name.to_ascii_lowercase());
-    names
+    let names = names.map(|name| -> &'static str { name.as_str().to_owned().leak() });
+    names.collect()
 });
-
-/// As it is written in the database.
-fn known_zone(name: &str) -> Option<&'static &'static str> {
-    if name.eq_ignore_ascii_case(UTC) {
-        return Some(UTC);
-    }
-    let lower = name.to_ascii_lowercase();
-    let index = ZONES.binary_search_by_key(&lower, |zone| zone.to_ascii_lowercase());
-    ZONES.get(index.ok()?)
-}
 
 /// A name that there is not, for the error. Few mistakes are made at a time; of more than that, the names are lost.
 fn unknown_zone(name: &str) -> &'static &'static str {

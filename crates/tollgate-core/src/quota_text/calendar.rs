@@ -5,49 +5,44 @@ use crate::{
     quota::Quota,
     quota_text::{
         period::UNITS,
-        word::{Word, Wrong, units},
+        word::{ParseQuotaError, Word, units},
     },
 };
 
 /// Whether a quota that begins with a number is one of a calendar: by its unit, or by what follows.
 pub(super) fn is_calendar(rate: &Word<'_>, settings: &[Word<'_>]) -> bool {
-    let Some((number, unit)) = rate.text.split_once('/') else {
+    let Some((number, unit)) = rate.halves() else {
         return false;
     };
-    if number.starts_with(|c: char| !c.is_ascii_digit()) {
-        return false;
-    }
     // No period of a fixed length is called so.
     let by_unit = matches!(
-        unit_of(unit.trim()),
+        unit_of(unit.text),
         Some(CalendarUnit::Month | CalendarUnit::Year)
     );
-    by_unit
-        || settings
-            .iter()
-            .any(|word| word.text == "from" || is_zone(word))
+    let mut settings = settings.iter();
+    number.text.starts_with(|c: char| c.is_ascii_digit())
+        && (by_unit || settings.any(|word| word.text == "from" || is_zone(word)))
 }
 
 /// `n/unit [zone] [from day]`.
-pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
+pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuotaError> {
     let end = text.trim_end().len();
     let Some((rate, mut settings)) = words.split_first() else {
         let message =
             "the units and the unit of the calendar are missing; write \"calendar 100/month\"";
-        return Err(Wrong::new(text.len()..text.len(), message));
+        return Err(ParseQuotaError::new(text.len()..text.len(), message));
     };
-    let Some(slash) = rate.text.find('/') else {
+    let Some((number, unit)) = rate.halves() else {
         let message = format!(
             "{} has no unit of a calendar; write it as \"calendar 100/month\"",
             rate.quoted()
         );
-        return Err(Wrong::new(rate.span(), message));
+        return Err(ParseQuotaError::new(rate.span(), message));
     };
-    let (number, unit) = rate.split_at(slash);
-    let (limit, unit) = (units(&number.trimmed())?, unit.split_at(1).1.trimmed());
+    let limit = units(&number)?;
     let Some(calendar) = unit_of(unit.text) else {
         let message = "is not a unit of a calendar; write day, week, month or year";
-        return Err(Wrong::unknown(
+        return Err(ParseQuotaError::unknown(
             &unit,
             message,
             CalendarUnit::ALL.map(|(_, name)| name),
@@ -61,7 +56,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
             "from" => {
                 let Some((day, rest)) = settings.split_first() else {
                     let message = "the day after \"from\" is missing; write it as 15, or as sunday";
-                    return Err(Wrong::new(text.len()..text.len(), message));
+                    return Err(ParseQuotaError::new(text.len()..text.len(), message));
                 };
                 settings = rest;
                 quota = from_day(quota, day)?;
@@ -70,7 +65,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
             "burst" | "buckets" => {
                 let message =
                     "is not a setting of a calendar; it takes a time zone, and from which day";
-                return Err(Wrong::unknown(word, message, []));
+                return Err(ParseQuotaError::unknown(word, message, []));
             }
             name => {
                 quota = quota.zone(name);
@@ -79,7 +74,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
         };
         if is_second {
             let message = format!("{} is one too many; remove it", word.quoted());
-            return Err(Wrong::new(word.span(), message));
+            return Err(ParseQuotaError::new(word.span(), message));
         }
     }
     quota.validate().map_err(|error| {
@@ -88,12 +83,12 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, Wrong> {
             Some(zone) if error.to_string().contains("time zone of") => zone.span(),
             _ => from.unwrap_or(rate.start)..end,
         };
-        Wrong::new(span, error.to_string())
+        ParseQuotaError::new(span, error.to_string())
     })?;
     Ok(quota)
 }
 
-fn from_day(quota: Quota, word: &Word<'_>) -> Result<Quota, Wrong> {
+fn from_day(quota: Quota, word: &Word<'_>) -> Result<Quota, ParseQuotaError> {
     let lower = word.text.to_ascii_lowercase();
     if let Some((day, _)) = Weekday::ALL.iter().find(|(_, name)| *name == lower) {
         return Ok(quota.week_from(*day));
@@ -103,7 +98,7 @@ fn from_day(quota: Quota, word: &Word<'_>) -> Result<Quota, Wrong> {
         Err(_) => {
             let message = "is not a day; write 1 to 31, or a day of the week as sunday";
             let names = Weekday::ALL.iter().map(|(_, name)| *name);
-            Err(Wrong::unknown(word, message, names))
+            Err(ParseQuotaError::unknown(word, message, names))
         }
     }
 }

@@ -10,12 +10,12 @@ use crate::{
     quota_text::{
         period::{PeriodText, period},
         settings::with_setting,
-        word::{ParseQuotaError, Word, Wrong, units, words},
+        word::{ParseQuotaError, Word, units, words},
     },
 };
 
-/// Every algorithm that a quota of text can have with a rate.
-pub(super) const ALGORITHMS: [AlgorithmKind; 7] = [
+/// Every algorithm that a quota of text can have: the first seven with a rate.
+pub(super) const ALGORITHMS: [AlgorithmKind; 10] = [
     AlgorithmKind::Gcra,
     AlgorithmKind::TokenBucket,
     AlgorithmKind::LeakyBucket,
@@ -23,6 +23,9 @@ pub(super) const ALGORITHMS: [AlgorithmKind; 7] = [
     AlgorithmKind::SlidingWindow,
     AlgorithmKind::SlidingBuckets,
     AlgorithmKind::SlidingLog,
+    AlgorithmKind::Concurrent,
+    AlgorithmKind::Unlimited,
+    AlgorithmKind::None,
 ];
 
 /// What is right, for errors about the whole.
@@ -65,7 +68,7 @@ impl FromStr for Quota {
     }
 }
 
-fn parse(text: &str) -> Result<Quota, Wrong> {
+fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     let words = words(text);
     #[cfg(feature = "calendar")]
     match &words[..] {
@@ -76,7 +79,12 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
         _ => {}
     }
     let (algorithm, rest) = match words.split_first() {
-        None => return Err(Wrong::new(0..text.len(), format!("it is empty; {EXAMPLE}"))),
+        None => {
+            return Err(ParseQuotaError::new(
+                0..text.len(),
+                format!("it is empty; {EXAMPLE}"),
+            ));
+        }
         Some((first, rest))
             if first
                 .text
@@ -97,7 +105,7 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
             _ => "100/min",
         };
         let message = format!("its numbers are missing; write \"{algorithm} {example}\"");
-        return Err(Wrong::new(text.len()..text.len(), message));
+        return Err(ParseQuotaError::new(text.len()..text.len(), message));
     };
     let bare = match algorithm {
         AlgorithmKind::Concurrent => Quota::concurrent(slots(head)?),
@@ -112,13 +120,13 @@ fn parse(text: &str) -> Result<Quota, Wrong> {
             Ok(()) => text.trim_end().len(),
             Err(_) => head.span().end,
         };
-        Wrong::new(head.start..end, error.to_string())
+        ParseQuotaError::new(head.start..end, error.to_string())
     })?;
     Ok(quota)
 }
 
 /// The number of `concurrent 3`.
-fn slots(word: &Word<'_>) -> Result<u64, Wrong> {
+fn slots(word: &Word<'_>) -> Result<u64, ParseQuotaError> {
     let Some(slash) = word.text.find('/') else {
         return units(word);
     };
@@ -127,27 +135,25 @@ fn slots(word: &Word<'_>) -> Result<u64, Wrong> {
         "slots are held and have no period; write \"concurrent {}\", or take gcra",
         number.text.trim()
     );
-    Err(Wrong::new(period.span(), message))
+    Err(ParseQuotaError::new(period.span(), message))
 }
 
-fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, Wrong> {
-    let without_rate = [
-        AlgorithmKind::Concurrent,
-        AlgorithmKind::Unlimited,
-        AlgorithmKind::None,
-    ];
-    let all = || ALGORITHMS.into_iter().chain(without_rate);
-    if let Some(algorithm) = all().find(|algorithm| algorithm.name() == word.text) {
+fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, ParseQuotaError> {
+    let mut all = ALGORITHMS.into_iter();
+    if let Some(algorithm) = all.find(|algorithm| algorithm.name() == word.text) {
         return Ok(algorithm);
     }
-    let names: Vec<&str> = all().map(AlgorithmKind::name).collect();
+    let names = ALGORITHMS.map(AlgorithmKind::name);
     let message = format!("is not an algorithm; there are {}", names.join(", "));
-    Err(Wrong::unknown(word, &message, names))
+    Err(ParseQuotaError::unknown(word, &message, names))
 }
 
 /// The units and the period of `100/min`.
-fn units_per_period(word: &Word<'_>, next: &[Word<'_>]) -> Result<(u64, Duration), Wrong> {
-    let Some(slash) = word.text.find('/') else {
+fn units_per_period(
+    word: &Word<'_>,
+    next: &[Word<'_>],
+) -> Result<(u64, Duration), ParseQuotaError> {
+    let Some((number, period)) = word.halves() else {
         let period = match next {
             // 100 per minute, 1 000/h
             [per, period, ..] if matches!(per.text, "per" | "a" | "each" | "every") => {
@@ -160,11 +166,11 @@ fn units_per_period(word: &Word<'_>, next: &[Word<'_>]) -> Result<(u64, Duration
         };
         let end = next.first().map_or(word.span().end, |next| next.span().end);
         return Err(match period {
-            Some(meant) if units(word).is_ok() => Wrong::new(
+            Some(meant) if units(word).is_ok() => ParseQuotaError::new(
                 word.start..end,
                 format!("units and period are one word; did you mean {meant:?}?"),
             ),
-            _ => Wrong::new(
+            _ => ParseQuotaError::new(
                 word.span(),
                 format!(
                     "{} has no period; write units and period as \"100/min\"",
@@ -173,12 +179,9 @@ fn units_per_period(word: &Word<'_>, next: &[Word<'_>]) -> Result<(u64, Duration
             ),
         });
     };
-    let (number, period) = word.split_at(slash);
-    let number = number.trimmed();
-    let period = period.split_at(1).1.trimmed();
     let units = units(&number).map_err(|wrong| match whole_rate(number.text, &period) {
         None => wrong,
-        Some(meant) => Wrong::new(
+        Some(meant) => ParseQuotaError::new(
             number.span(),
             format!(
                 "{} is not a number of units; write a whole number in a longer time, as \"{meant}\"",

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     quota::MAX_PERIOD,
-    quota_text::word::{Word, Wrong, units},
+    quota_text::word::{ParseQuotaError, Word, units},
     time::Tick,
 };
 
@@ -23,10 +23,10 @@ pub(super) const UNITS: [(&[&str], u64); 7] = [
 ];
 
 /// A unit of time, or several: `min`, `10s`, `1h30min`.
-pub(super) fn period(word: &Word<'_>) -> Result<Duration, Wrong> {
+pub(super) fn period(word: &Word<'_>) -> Result<Duration, ParseQuotaError> {
     if word.text.is_empty() {
         let message = "the period is missing; write it as s, min, h, d, or several as 10s";
-        return Err(Wrong::new(word.span(), message));
+        return Err(ParseQuotaError::new(word.span(), message));
     }
     let mut rest = *word;
     let mut micros: u64 = 0;
@@ -44,15 +44,16 @@ pub(super) fn period(word: &Word<'_>) -> Result<Duration, Wrong> {
                 _ => wrong,
             })?
         };
-        let length = unit_of_time(&unit).ok_or_else(|| not_a_period(word, &unit))?;
+        let known = UNITS.iter().find(|(names, _)| names.contains(&unit.text));
+        let (_, length) = known.ok_or_else(|| not_a_period(word, &unit))?;
         let sum = count
-            .checked_mul(length)
+            .checked_mul(*length)
             .and_then(|n| n.checked_add(micros));
         micros = match sum {
             Some(sum) if Duration::from_micros(sum) <= MAX_PERIOD => sum,
             _ => {
                 let message = format!("a period of {} is above ten years", word.quoted());
-                return Err(Wrong::new(word.span(), message));
+                return Err(ParseQuotaError::new(word.span(), message));
             }
         };
         rest = next;
@@ -60,18 +61,13 @@ pub(super) fn period(word: &Word<'_>) -> Result<Duration, Wrong> {
     Ok(Duration::from_micros(micros))
 }
 
-fn unit_of_time(word: &Word<'_>) -> Option<u64> {
-    let unit = UNITS.iter().find(|(names, _)| names.contains(&word.text));
-    unit.map(|(_, micros)| *micros)
-}
-
-fn not_a_period(period: &Word<'_>, unit: &Word<'_>) -> Wrong {
+fn not_a_period(period: &Word<'_>, unit: &Word<'_>) -> ParseQuotaError {
     if ["mo", "month", "months", "y", "year", "years"].contains(&unit.text) {
         let message = format!(
             "{} is not a period, because its length differs; write a number of days, as 30d, or one of a calendar, as \"calendar 5/month\"",
             period.quoted()
         );
-        return Wrong::new(period.span(), message);
+        return ParseQuotaError::new(period.span(), message);
     }
     if unit.text.is_empty() {
         let message = format!(
@@ -79,10 +75,10 @@ fn not_a_period(period: &Word<'_>, unit: &Word<'_>) -> Wrong {
             period.quoted(),
             period.text
         );
-        return Wrong::new(period.span(), message);
+        return ParseQuotaError::new(period.span(), message);
     }
     let names = UNITS.iter().flat_map(|(names, _)| names.iter().copied());
-    Wrong::unknown(
+    ParseQuotaError::unknown(
         unit,
         "is not a unit of time; write s, min, h, d, or several as 10s",
         names,
@@ -153,13 +149,13 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
 }
 
 /// A point in time of a text.
-pub(super) fn instant(word: &Word<'_>) -> Result<SystemTime, Wrong> {
+pub(super) fn instant(word: &Word<'_>) -> Result<SystemTime, ParseQuotaError> {
     micros(word.text)
         .map(|micros| UNIX_EPOCH + Duration::from_micros(micros))
         .ok_or_else(|| {
             let quoted = word.quoted();
             let message = format!("{quoted} is not a time in UTC; write it as 2026-12-24T00:00Z");
-            Wrong::new(word.span(), message)
+            ParseQuotaError::new(word.span(), message)
         })
 }
 

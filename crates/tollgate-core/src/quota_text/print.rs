@@ -33,23 +33,20 @@ impl fmt::Display for Quota {
         }
         f.write_str(self.algorithm().name())?;
         match self.algorithm() {
-            AlgorithmKind::Unlimited => return Ok(()),
+            AlgorithmKind::Unlimited => {}
             AlgorithmKind::None => {
-                return match self.ends_at_tick() {
-                    Some(end) => write!(f, " until {}", InstantText(end)),
-                    None => Ok(()),
-                };
+                if let Some(end) = self.ends_at_tick() {
+                    write!(f, " until {}", InstantText(end))?;
+                }
             }
             AlgorithmKind::Concurrent => {
                 write!(f, " {}", self.limit())?;
-                return match self.typical_hold_time() {
-                    Some(typical) => write!(f, " typically {}", PeriodText(typical)),
-                    None => Ok(()),
-                };
+                if let Some(typical) = self.typical_hold_time() {
+                    write!(f, " typically {}", PeriodText(typical))?;
+                }
             }
-            _ => {}
+            _ => write!(f, " {}/{}", self.rate(), PeriodText(self.period()))?,
         }
-        write!(f, " {}/{}", self.rate(), PeriodText(self.period()))?;
         if self.algorithm().is_bucket() && self.limit() != self.rate() {
             write!(f, " burst {}", self.limit())?;
         }

@@ -7,7 +7,7 @@ use crate::{
     quota::Quota,
     quota_text::{
         period::{instant, period},
-        word::{Word, Wrong, units},
+        word::{ParseQuotaError, Word, units},
     },
 };
 
@@ -26,7 +26,7 @@ pub(super) fn with_setting(
     mut quota: Quota,
     words: &[Word<'_>],
     text: &str,
-) -> Result<Quota, Wrong> {
+) -> Result<Quota, ParseQuotaError> {
     let algorithm = quota.algorithm();
     let known = setting_of(algorithm);
     for (index, pair) in words.chunks(2).enumerate() {
@@ -39,11 +39,11 @@ pub(super) fn with_setting(
                 "what follows {:?} is missing; write it as {example}",
                 name.text
             );
-            return Err(Wrong::new(text.len()..text.len(), message));
+            return Err(ParseQuotaError::new(text.len()..text.len(), message));
         };
         if index > 0 {
             let message = format!("{:?} is there twice; remove one", name.text);
-            return Err(Wrong::new(span, message));
+            return Err(ParseQuotaError::new(span, message));
         }
         quota = match algorithm {
             AlgorithmKind::Concurrent => quota.typically(period(value)?),
@@ -62,7 +62,7 @@ fn unknown(
     algorithm: AlgorithmKind,
     known: Option<(&str, &str)>,
     span: Range<usize>,
-) -> Wrong {
+) -> ParseQuotaError {
     let message = match (name.text, known) {
         ("burst", _) => format!(
             "a burst does not apply to {algorithm}, whose limit is what may come at once; remove it, or take gcra"
@@ -75,12 +75,12 @@ fn unknown(
         }
         (_, None) => {
             let message = format!("is too much; {algorithm} has nothing after that");
-            return Wrong::unknown(name, &message, []);
+            return ParseQuotaError::unknown(name, &message, []);
         }
         (_, Some((known, example))) => {
             let message = format!("is not a setting; {algorithm} takes \"{known} {example}\"");
-            return Wrong::unknown(name, &message, [known]);
+            return ParseQuotaError::unknown(name, &message, [known]);
         }
     };
-    Wrong::new(span, message)
+    ParseQuotaError::new(span, message)
 }

@@ -227,7 +227,7 @@ fn periods() -> impl Strategy<Value = Duration> {
 proptest! {
     #[test]
     fn what_is_printed_parses_back(
-        algorithm in proptest::sample::select(ALGORITHMS.to_vec()),
+        algorithm in proptest::sample::select(ALGORITHMS[..7].to_vec()),
         limit in prop_oneof![1_u64..1_000, 1..=MAX_UNITS],
         period in periods(),
         burst in proptest::option::of(prop_oneof![1_u64..1_000, 1..=MAX_UNITS]),

@@ -24,6 +24,12 @@ impl<'a> Word<'a> {
         }
     }
 
+    /// What is before its first `/`, and what is behind it.
+    pub(super) fn halves(&self) -> Option<(Self, Self)> {
+        let (before, after) = self.split_at(self.text.find('/')?);
+        Some((before.trimmed(), after.split_at(1).1.trimmed()))
+    }
+
     pub(super) fn split_at(&self, at: usize) -> (Self, Self) {
         let (before, after) = self.text.split_at(at);
         let start = self.start + at;
@@ -63,7 +69,7 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
 // Numbers of units: `100`, `1_000_000`.
 
 /// A number of units: digits, which may be grouped by `_`.
-pub(super) fn units(word: &Word<'_>) -> Result<u64, Wrong> {
+pub(super) fn units(word: &Word<'_>) -> Result<u64, ParseQuotaError> {
     let digits: String = word.text.chars().filter(|c| *c != '_').collect();
     if digits.is_empty()
         || word.text.starts_with('_')
@@ -76,11 +82,11 @@ pub(super) fn units(word: &Word<'_>) -> Result<u64, Wrong> {
                 word.quoted()
             ),
         };
-        return Err(Wrong::new(word.span(), message));
+        return Err(ParseQuotaError::new(word.span(), message));
     }
     match digits.parse() {
         Ok(units) if units <= MAX_UNITS => Ok(units),
-        _ => Err(Wrong::new(
+        _ => Err(ParseQuotaError::new(
             word.span(),
             format!(
                 "{} units are above {MAX_UNITS}; count in larger units",
@@ -101,6 +107,33 @@ pub struct ParseQuotaError {
 }
 
 impl ParseQuotaError {
+    /// Without the text, which is added at last.
+    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self {
+            text: String::new(),
+            span,
+            message: message.into(),
+        }
+    }
+
+    /// An unknown word, with the known one that it resembles.
+    pub(super) fn unknown<'a>(
+        word: &Word<'_>,
+        message: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let mut message = format!("{} {message}", word.quoted());
+        if let Some(meant) = did_you_mean(word.text, known) {
+            message.push_str(&format!("; did you mean {meant:?}?"));
+        }
+        Self::new(word.span(), message)
+    }
+
+    pub(super) fn in_text(self, text: &str) -> Self {
+        let text = text.to_owned();
+        Self { text, ..self }
+    }
+
     /// The wrong part, as bytes of the text. It is empty, at the end, where something is missing.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
@@ -128,40 +161,3 @@ impl fmt::Display for ParseQuotaError {
 crate::debug_fields!(ParseQuotaError as Display);
 
 impl Error for ParseQuotaError {}
-
-/// The wrong part, and what would be right.
-pub(super) struct Wrong {
-    span: Range<usize>,
-    message: String,
-}
-
-impl Wrong {
-    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        Self {
-            span,
-            message: message.into(),
-        }
-    }
-
-    /// An unknown word, with the known one that it resembles.
-    pub(super) fn unknown<'a>(
-        word: &Word<'_>,
-        message: &str,
-        known: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
-        let mut message = format!("{} {message}", word.quoted());
-        if let Some(meant) = did_you_mean(word.text, known) {
-            message.push_str(&format!("; did you mean {meant:?}?"));
-        }
-        Self::new(word.span(), message)
-    }
-
-    /// The error about this text.
-    pub(super) fn in_text(self, text: &str) -> ParseQuotaError {
-        ParseQuotaError {
-            text: text.to_owned(),
-            span: self.span,
-            message: self.message,
-        }
-    }
-}
