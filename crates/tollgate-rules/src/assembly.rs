@@ -10,11 +10,10 @@ use tollgate::key_list::KeyList;
 
 use crate::{
     bindings::Bindings,
-    document_error::{DocumentError, line_of},
+    document_error::{DocumentError, HiddenLines, line_of},
     document_tables,
     entry::Switch,
     format::Format,
-    hidden_keys::HiddenKeys,
     node::{MOST, Node, Problems, Value},
     reader::Reader,
     rule_document::RuleDocument,
@@ -96,13 +95,12 @@ pub(crate) fn assemble(
     let mut roots = Vec::with_capacity(parts.len());
     for part in parts {
         if !part.problems.is_empty() {
-            // The keys of clients, which errors do not show.
-            let (text, format) = (&part.text.text, part.text.format);
-            let keys = match part.is_whole {
-                true => HiddenKeys::of_tree(&part.root, text, format),
-                false => HiddenKeys::of_text(text, format),
+            let OneText { origin, text, .. } = part.text;
+            let hidden = match part.is_whole {
+                true => HiddenLines::of_tree(&part.root),
+                false => HiddenLines::of_text(text),
             };
-            wrong.add(&part.text.origin, text, &part.problems.into_sorted(), &keys);
+            wrong.add(origin, text, &part.problems.into_sorted(), &hidden);
         }
         roots.push(part.root);
     }

@@ -66,7 +66,7 @@ impl fmt::Display for Author {
 }
 
 /// A change of rules. Displayed in one line. No key of a client is part of it, unless somebody wrote it into a reason. A rejected file is
-/// shown with the lines that are wrong: the keys of its overrides are asterisks there, and what else it has is not.
+/// shown with the lines that are wrong: without those that have the key of an override, and with all that others have.
 ///
 /// Every record is an event at target `tollgate::audit`, and goes to each [`AuditSink`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 use std::{error::Error, fmt, ops::Range};
 
 use crate::{
-    hidden_keys::HiddenKeys,
-    node::{MOST, Problem, floor},
+    node::{MOST, Node, Problem, Value, floor},
+    schema::table_of,
 };
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
 ///
 /// Displayed, each mistake has the file, the line, the column, the line of the document, and a marker under the wrong part. It goes
-/// to logs, so the key of an override is shown as asterisks, also where the syntax is wrong.
+/// to logs, so a line with the key of an override is not shown; where the syntax is wrong, no line from the first override on.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DocumentError {
     mistakes: Vec<Mistake>,
@@ -28,7 +28,7 @@ pub struct Mistake {
     pub column: usize,
     /// What is wrong, and what would be right.
     pub message: String,
-    /// The line of the document, and where the marker is in it, in characters.
+    /// The line of the document, if it may be shown, and where the marker is in it, in characters.
     shown: Option<(String, Range<usize>)>,
 }
 
@@ -41,15 +41,15 @@ impl DocumentError {
         Self { mistakes }
     }
 
-    /// Adds what is wrong with a text. `keys` are not shown.
+    /// Adds what is wrong with a text.
     pub(crate) fn add(
         &mut self,
         origin: &str,
         text: &str,
         problems: &[Problem],
-        keys: &HiddenKeys,
+        hidden: &HiddenLines,
     ) {
-        let lines = Lines::new(text, keys);
+        let lines = Lines::new(text, hidden);
         let problems = problems.iter();
         self.mistakes
             .extend(problems.map(|problem| lines.mistake(origin, problem)));
@@ -78,12 +78,15 @@ impl DocumentError {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (origin, number, message) = (&self.origin, self.line.to_string(), &self.message);
-        let Some((line, marked)) = &self.shown else {
+        if self.line == 0 {
             return write!(f, "{origin}: {message}");
+        }
+        write!(f, "{origin}:{number}:{}: {message}", self.column)?;
+        let Some((line, marked)) = &self.shown else {
+            return Ok(());
         };
         let margin = " ".repeat(number.len());
-        writeln!(f, "{origin}:{number}:{}: {message}", self.column)?;
-        writeln!(f, "{margin} |\n{number} | {line}")?;
+        write!(f, "\n{margin} |\n{number} | {line}\n")?;
         let before = " ".repeat(marked.start);
         write!(f, "{margin} | {before}{}", "^".repeat(marked.len().max(1)))
     }
@@ -115,22 +118,89 @@ pub(crate) fn line_of(text: &[u8], at: usize) -> usize {
     1 + text[..at].iter().filter(|byte| **byte == b'\n').count()
 }
 
+/// The lines of a text that may have the key of a client.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenLines {
+    /// Where parts of the text begin, in its order, and whether each may have one.
+    parts: Vec<(usize, bool)>,
+}
+
+impl HiddenLines {
+    /// Those of a text that could be read as a whole: what overrides say besides their rule, limit, time and reason.
+    pub(crate) fn of_tree(root: &Node) -> Self {
+        let mut hidden = Self::default();
+        let is_document = matches!(root.value, Value::Table(_));
+        hidden.parts.push((0, !is_document));
+        for (name, node) in root.fields() {
+            hidden.parts.push((name.span.start, false));
+            // A field that is unknown may have been meant for overrides.
+            if name.text == "overrides" || !table_of("").fields.contains(&&*name.text) {
+                hidden.add(node, false);
+            } else {
+                hidden.show(node);
+            }
+        }
+        hidden.parts.sort_unstable();
+        hidden
+    }
+
+    /// Those of a text whose syntax is wrong: all from the first override on.
+    pub(crate) fn of_text(text: &str) -> Self {
+        let is_field = |(at, word): &(usize, &str)| {
+            let behind = text[at + word.len()..].trim_start_matches(['"', '\'', ' ']);
+            !text[..*at].ends_with(['-', '_']) && behind.starts_with(['=', ':'])
+        };
+        let key = text.match_indices("key").find(is_field).map(|(at, _)| at);
+        let first = text.find("overrides").into_iter().chain(key).min();
+        Self {
+            parts: first.map(|at| (at, true)).into_iter().collect(),
+        }
+    }
+
+    /// Adds the parts of overrides. `is_key`: they are of a key.
+    fn add(&mut self, node: &Node, is_key: bool) {
+        let is_value = !matches!(node.value, Value::List(_) | Value::Table(_));
+        self.parts.push((node.span.start, is_key || is_value));
+        node.items().iter().for_each(|node| self.add(node, is_key));
+        for (name, node) in node.fields() {
+            let is_shown = name.text != "key" && table_of("override").fields.contains(&&*name.text);
+            let is_key = is_key || !is_shown;
+            self.parts.push((name.span.start, is_key));
+            if is_key {
+                self.add(node, true);
+            }
+        }
+    }
+
+    /// Adds the parts of what has no keys: a line of it may have an override as well.
+    fn show(&mut self, node: &Node) {
+        self.parts.push((node.span.start, false));
+        node.items().iter().for_each(|node| self.show(node));
+    }
+
+    fn has(&self, line: &Range<usize>) -> bool {
+        let begun = self.parts.partition_point(|(at, _)| *at <= line.start);
+        let mut parts = self.parts[begun.saturating_sub(1)..].iter();
+        parts.any(|(at, may_have_key)| *may_have_key && *at <= line.end)
+    }
+}
+
 /// A text by lines.
 struct Lines<'a> {
     text: &'a str,
     /// Where each line begins.
     starts: Vec<usize>,
-    keys: &'a HiddenKeys,
+    hidden: &'a HiddenLines,
 }
 
 impl<'a> Lines<'a> {
-    fn new(text: &'a str, keys: &'a HiddenKeys) -> Self {
+    fn new(text: &'a str, hidden: &'a HiddenLines) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = ends.map(|(end, _)| end + 1);
         Self {
             text,
             starts: std::iter::once(0).chain(starts).collect(),
-            keys,
+            hidden,
         }
     }
 
@@ -140,13 +210,15 @@ impl<'a> Lines<'a> {
         let index = self.starts.partition_point(|begin| *begin <= start) - 1;
         let line = self.line(index);
         let (start, end) = (start.min(line.end), end.min(line.end));
+        let end = start + self.text[start..end].trim_end().len();
         let column = self.text[line.start..start].chars().count();
+        let is_shown = !self.hidden.has(&line);
         Mistake {
             origin: origin.to_owned(),
             line: index + 1,
             column: column + 1,
             message: problem.message.clone(),
-            shown: Some(self.cropped(line, start..end, column)),
+            shown: is_shown.then(|| self.cropped(line, start..end, column)),
         }
     }
 
@@ -160,31 +232,21 @@ impl<'a> Lines<'a> {
         begin..end - usize::from(line.ends_with('\r'))
     }
 
-    /// At most [`WIDTH`] characters of a line around the marked bytes, without keys and without characters that a terminal would obey,
-    /// and where the mark is in them. `column` characters of the line are before the mark.
+    /// At most [`WIDTH`] characters of a line around the marked bytes, without those that a terminal would obey, and where the mark is in
+    /// them. `column` characters of the line are before the mark.
     fn cropped(
         &self,
         line: Range<usize>,
         marked: Range<usize>,
         column: usize,
     ) -> (String, Range<usize>) {
-        let is_long = self.text[line.clone()].chars().nth(WIDTH).is_some();
-        let before = if is_long {
-            column.min(WIDTH / 4)
-        } else {
-            column
+        let line = &self.text[line];
+        let before = match line.chars().nth(WIDTH) {
+            Some(_) => column.min(WIDTH / 4),
+            None => column,
         };
-        let back = self.text[line.start..marked.start].char_indices().rev();
-        let from = match before.checked_sub(1) {
-            None => marked.start,
-            Some(index) => line.start + back.map(|(at, _)| at).nth(index).unwrap_or(0),
-        };
-        let shown = self.text[from..line.end].char_indices().take(WIDTH);
-        let shown = shown.map(|(at, c)| match c {
-            _ if self.keys.covers(from + at) => '*',
-            c if c.is_control() => ' ',
-            c => c,
-        });
+        let shown = line.chars().skip(column - before).take(WIDTH);
+        let shown = shown.map(|c| if c.is_control() { ' ' } else { c });
         let dots = if column > before { "…" } else { "" };
         let text: String = dots.chars().chain(shown).collect();
         let start = before + dots.chars().count();
@@ -197,12 +259,13 @@ impl<'a> Lines<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{format::Format, node::Problems};
 
     fn displayed(text: &str, span: Range<usize>) -> String {
         let message = "it is wrong".to_owned();
-        let keys = HiddenKeys::default();
+        let hidden = HiddenLines::default();
         let mut error = DocumentError::none();
-        error.add("a.toml", text, &[Problem { span, message }], &keys);
+        error.add("a.toml", text, &[Problem { span, message }], &hidden);
         error.to_string()
     }
 
@@ -226,6 +289,57 @@ mod tests {
         assert!(displayed("ab", 7..900).ends_with("1 | ab\n  |   ^"));
         // A part that begins within a character begins with it.
         assert!(displayed("a→b", 3..4).ends_with("1 | a→b\n  |  ^"));
+    }
+
+    #[test]
+    fn a_line_is_shown_unless_it_may_have_a_key() {
+        for (format, text) in [
+            (
+                Format::Toml,
+                "[[overrides]]\nrule = 'api'\nkey = '''\nacme'''\nlimit = '5/s'\n[[rules]]\nname = 'api'\n",
+            ),
+            (
+                Format::Yaml,
+                "overrides:\n  - rule: api\n    key: |\n      acme\nrules:\n  - name: api\n",
+            ),
+            (
+                Format::Json,
+                "{\"overrides\": [\n{\"rule\": \"api\",\n\"key\": [\"acme\",\n\"acme\"]}],\n\"rules\": [\n{\"name\": \"api\"}]}",
+            ),
+            // Misspelt fields, and an anchor elsewhere.
+            (
+                Format::Yaml,
+                "rules: [{ name: api }]\noverides:\n  - kye: acme\n",
+            ),
+            (Format::Yaml, "- rule: acme\n"),
+            (
+                Format::Yaml,
+                "rules:\n  - name: api\n  - name: &k acme\noverrides:\n  - key: *k\n",
+            ),
+            // Wrong syntax.
+            (
+                Format::Toml,
+                "name = \"api\"\nby = \"header:x-api-key\"\n[[overrides]]\nkey = \"acme\" \"\n# acme\n",
+            ),
+            (
+                Format::Json,
+                "{\"rules\": [{\"name\": \"api\"}],\n\"overides\": [{\"key\": \"acme\"\n",
+            ),
+        ] {
+            let problems = Problems::default();
+            let root = format.parse(text, &problems);
+            let hidden = match problems.is_empty() {
+                true => HiddenLines::of_tree(&root),
+                false => HiddenLines::of_text(text),
+            };
+            let lines = Lines::new(text, &hidden);
+            for index in 0..lines.starts.len() {
+                let line = lines.line(index);
+                let (shown, is_hidden) = (&text[line.clone()], hidden.has(&line));
+                assert!(is_hidden || !shown.contains("acme"), "{shown}");
+                assert!(!is_hidden || !shown.contains("api"), "{shown}");
+            }
+        }
     }
 
     #[test]

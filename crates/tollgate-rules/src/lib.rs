@@ -95,7 +95,6 @@ mod explanation;
 mod followers;
 mod format;
 pub mod guide;
-mod hidden_keys;
 mod key_label;
 mod list_file;
 mod live_rules;

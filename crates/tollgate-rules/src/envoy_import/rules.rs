@@ -4,10 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     bindings::Bindings,
-    document_error::DocumentError,
+    document_error::{DocumentError, HiddenLines},
     envoy_import::tree::{Descriptor, Limit, read_root},
     format::Format,
-    hidden_keys::HiddenKeys,
     node::{Problems, Value},
     reader::Reader,
     rule_text::RuleText,
@@ -55,8 +54,8 @@ pub fn import_envoy<'a>(
             read_root(reader, &root, &mut domains);
         }
         // The importer of a file may read its keys.
-        let keys = HiddenKeys::default();
-        wrong.add(origin, text, &problems.into_sorted(), &keys);
+        let hidden = HiddenLines::default();
+        wrong.add(origin, text, &problems.into_sorted(), &hidden);
     }
     if !wrong.mistakes().is_empty() {
         return Err(wrong);

@@ -22,7 +22,7 @@ fn bindings() -> Bindings {
         .response_cost("tokens", |_| None)
 }
 
-/// Whether a line of a document is shown with a client's key: something else than asterisks or a hash behind the name `key`.
+/// Whether a line of a document is shown with a client's key: something behind the name `key`.
 fn shows_key(line: &str) -> bool {
     let is_value = |rest: &&str| {
         rest.trim_start_matches('"')
