@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    node::{Name, Node, Problems, Value, floor},
+    node::{DEPTH, Name, Node, Problems, Value, floor},
     yaml_tree,
 };
 
@@ -39,13 +39,20 @@ impl Format {
         }
     }
 
-    /// The tree of a text; what could be read of it, where something is wrong.
+    /// The tree of a text; what could be read of it, where something is wrong, or an empty table.
     pub(crate) fn parse(self, text: &str, problems: &Problems) -> Node {
-        match self {
-            Self::Toml => parse_toml(text, problems),
+        // Windows begins texts with it.
+        let is_empty = text.trim_start_matches('\u{feff}').trim().is_empty();
+        let read = match self {
+            Self::Toml => Some(parse_toml(text, problems)),
+            _ if is_empty => None,
             Self::Yaml => yaml_tree::parse(text, problems),
             Self::Json => parse_json(text, problems),
-        }
+        };
+        read.unwrap_or_else(|| Node {
+            span: 0..text.len(),
+            value: Value::Table(Vec::new()),
+        })
     }
 }
 
@@ -110,28 +117,12 @@ fn toml_value(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// How deep tables and lists may lie in each other.
-const DEPTH: usize = 32;
-
-/// The tree of a document. An empty table where it cannot be read.
-fn parse_json(text: &str, problems: &Problems) -> Node {
-    let nothing = Node {
-        span: 0..text.len(),
-        value: Value::Table(Vec::new()),
-    };
-    // Windows begins texts with it.
+fn parse_json(text: &str, problems: &Problems) -> Option<Node> {
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if json.trim().is_empty() {
-        return nothing;
-    }
     let root = serde_json::from_str(json).map_err(|wrong| syntax(text, json, &wrong));
-    match root.and_then(|root| json_node(text, root, 0)) {
-        Ok(node) => node,
-        Err((span, message)) => {
-            problems.add(span, format!("this is not JSON: {message}"));
-            nothing
-        }
-    }
+    let read = root.and_then(|root| json_node(text, root, 0));
+    read.map_err(|(span, message)| problems.add(span, format!("this is not JSON: {message}")))
+        .ok()
 }
 
 type Wrong = (Range<usize>, String);

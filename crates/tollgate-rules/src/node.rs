@@ -9,6 +9,9 @@ use std::{
     sync::LazyLock,
 };
 
+/// How deep tables and lists may lie in each other.
+pub(crate) const DEPTH: usize = 32;
+
 /// A value of a document, and its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
@@ -179,6 +182,7 @@ impl Node {
             return self.span.clone();
         };
         let written = document.get(self.span.clone()).unwrap_or_default();
+        let written = written.trim_end();
         let quotes = written.len().saturating_sub(text.len()) / 2;
         match written.get(quotes..quotes + text.len()) {
             Some(inner) if inner == text => {

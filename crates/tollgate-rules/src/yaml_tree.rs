@@ -8,24 +8,15 @@ use serde::{
 };
 use serde_saphyr::{Location, Spanned};
 
-use crate::node::{Name, Node, Problems, Value};
+use crate::node::{DEPTH, Name, Node, Problems, Value};
 
-/// How deep tables and lists may lie in each other.
-const DEPTH: usize = 32;
 /// For a document of a hundred thousand overrides with all their settings.
 const NODES: usize = 5_000_000;
 /// What aliases stand for, all of them together: some lines can stand for gigabytes.
 const REPEATED: usize = 100_000;
 
-/// The tree of a document. An empty table where it cannot be read.
-pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
-    let nothing = Node {
-        span: 0..text.len(),
-        value: Value::Table(Vec::new()),
-    };
-    if text.trim().is_empty() {
-        return nothing;
-    }
+/// The tree of a document, if it can be read.
+pub(crate) fn parse(text: &str, problems: &Problems) -> Option<Node> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH,
@@ -43,127 +34,111 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Node {
         strict_booleans: true,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
     };
-    match serde_saphyr::from_str_with_options::<Tree>(text, options) {
-        Ok(tree) => node(tree, text),
+    match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
+        Ok(root) => Some(node(root)),
         Err(error) => {
             let at = error.location();
-            let span = at.map_or(0..0, |location| span(&location, text));
+            let span = at.map_or(0..0, |location| place(&location, text));
             let message = error.without_snippet().to_string();
             let message = message.lines().next().unwrap_or_default();
-            if message.contains("budget breached") || message.contains("alias replay") {
-                let message = format!(
+            let is_about = |what: &str| message.contains(what);
+            let message = match message {
+                _ if is_about("budget breached") || is_about("alias replay") => format!(
                     "this is more than is read: a document has at most {DEPTH} levels and {NODES} values, and its aliases stand for at most \
                      {REPEATED} of them; write less, or several documents"
-                );
-                problems.add(span, message);
-                return nothing;
-            }
-            let message = match message.contains("multiple YAML documents") {
-                true => "there are several documents in one text; keep one",
-                false => message,
+                ),
+                _ if is_about("multiple YAML documents") => {
+                    "this is not YAML: there are several documents in one text; keep one".to_owned()
+                }
+                other => format!("this is not YAML: {other}"),
             };
-            problems.add(span, format!("this is not YAML: {message}"));
-            nothing
+            problems.add(span, message);
+            None
         }
     }
 }
 
-type Tree = Spanned<Branch>;
-
-/// A value, whose parts have their places.
-enum Branch {
-    Leaf(Value),
-    List(Vec<Tree>),
-    Table(Vec<(Spanned<String>, Tree)>),
-}
-
-impl<'de> Deserialize<'de> for Branch {
+impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(BranchVisitor)
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
-struct BranchVisitor;
+struct ValueVisitor;
 
-impl<'de> Visitor<'de> for BranchVisitor {
-    type Value = Branch;
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Branch, E> {
-        Ok(Branch::Leaf(Value::Null))
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
-    fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Branch, E> {
-        Ok(Branch::Leaf(Value::Bool(boolean)))
+    fn visit_bool<E: de::Error>(self, boolean: bool) -> Result<Value, E> {
+        Ok(Value::Bool(boolean))
     }
 
-    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Branch, E> {
-        Ok(Branch::Leaf(Value::Integer(integer.into())))
+    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Value, E> {
+        Ok(Value::Integer(integer.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<Branch, E> {
-        Ok(Branch::Leaf(Value::Integer(integer.into())))
+    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<Value, E> {
+        Ok(Value::Integer(integer.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, float: f64) -> Result<Branch, E> {
-        Ok(Branch::Leaf(Value::Float(float.to_string())))
+    fn visit_f64<E: de::Error>(self, float: f64) -> Result<Value, E> {
+        Ok(Value::Float(float.to_string()))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Branch, E> {
-        Ok(Branch::Leaf(Value::Text(text.to_owned())))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Branch, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let nodes = iter::from_fn(|| list.next_element().transpose());
-        nodes.collect::<Result<_, _>>().map(Branch::List)
+        let nodes = nodes.map(|read| read.map(node));
+        nodes.collect::<Result<_, _>>().map(Value::List)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Branch, A::Error> {
-        let fields = iter::from_fn(|| table.next_entry().transpose());
-        fields.collect::<Result<_, _>>().map(Branch::Table)
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Value, A::Error> {
+        let fields = iter::from_fn(|| table.next_entry::<Spanned<String>, _>().transpose());
+        let fields = fields.map(|field| {
+            let (name, value) = field?;
+            let span = bytes(&name.defined);
+            let text = name.value;
+            Ok((Name { span, text }, node(value)))
+        });
+        fields.collect::<Result<_, _>>().map(Value::Table)
     }
 }
 
-fn node(tree: Tree, text: &str) -> Node {
-    let value = match tree.value {
-        Branch::Leaf(value) => value,
-        Branch::List(list) => Value::List(list.into_iter().map(|it| node(it, text)).collect()),
-        Branch::Table(fields) => {
-            let fields = fields.into_iter().map(|(name, tree)| {
-                let (span, name) = (span(&name.defined, text), name.value);
-                (Name { span, text: name }, node(tree, text))
-            });
-            Value::Table(fields.collect())
-        }
-    };
+fn node(read: Spanned<Value>) -> Node {
     Node {
-        span: span(&tree.defined, text),
-        value,
+        span: bytes(&read.defined),
+        value: read.value,
     }
 }
 
-/// The bytes of a place. Where the parser knows none, those from the line and the column.
-fn span(location: &Location, text: &str) -> Range<usize> {
+/// The bytes of a value, with spaces behind it.
+fn bytes(location: &Location) -> Range<usize> {
     let span = location.span();
-    if let (Some(start), Some(len)) = (span.byte_offset(), span.byte_len()) {
-        let start = usize::try_from(start).unwrap_or(usize::MAX).min(text.len());
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let end = start.saturating_add(len).min(text.len());
-        let marked = text.get(start..end).unwrap_or_default();
-        return start..start + marked.trim_end().len();
+    let [start, len] = [span.byte_offset(), span.byte_len()]
+        .map(|bytes| bytes.and_then(|bytes| usize::try_from(bytes).ok()));
+    let start = start.unwrap_or_default();
+    start..start.saturating_add(len.unwrap_or_default())
+}
+
+/// Where an error is. Of some the parser counts characters only.
+fn place(location: &Location, text: &str) -> Range<usize> {
+    let span = location.span();
+    if span.byte_offset().is_some() {
+        return bytes(location);
     }
-    let line = usize::try_from(location.line()).unwrap_or(1).max(1);
-    let column = usize::try_from(location.column()).unwrap_or(1).max(1);
-    let begin: usize = text
-        .split_inclusive('\n')
-        .take(line - 1)
-        .map(str::len)
-        .sum();
-    let rest = text.get(begin..).unwrap_or_default();
-    let start = rest.char_indices().nth(column - 1);
-    let start = begin + start.map_or(rest.len(), |(at, _)| at);
-    start..start
+    let characters = usize::try_from(span.offset()).unwrap_or(usize::MAX);
+    let at = text.char_indices().nth(characters);
+    let at = at.map_or(text.len(), |(at, _)| at);
+    at..at
 }

@@ -1,16 +1,18 @@
-//! The rules of a tree, in TOML.
+//! The YAML of envoyproxy/ratelimit as rules for the edge: its tree of descriptors is read, and rules are written in TOML.
+//!
+//! There, a tree of descriptors is walked by the entries of a request, as deep as both go, and what it ends at is the limit. At each
+//! level an entry takes the node with its value, or the first of those with stars that match, or the node without a value; there is
+//! no way back. Here, each limit is a rule of its own with the whole way as its condition, and without the ways that come before it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     bindings::Bindings,
     document_error::{DocumentError, HiddenLines},
-    envoy_import::tree::{Descriptor, Limit, read_root},
     format::Format,
-    node::{Problems, Value},
-    reader::Reader,
+    node::{Node, Problems, Value},
+    reader::{Fields, Reader},
     rule_text::RuleText,
-    yaml_tree,
 };
 
 /// What a configuration of envoyproxy/ratelimit says, as a document of rules in TOML for `tollgate-server`. `files` are names, for
@@ -48,7 +50,7 @@ pub fn import_envoy<'a>(
     let (mut wrong, bindings) = (DocumentError::none(), Bindings::new());
     for (origin, text) in files {
         let problems = Problems::default();
-        let root = yaml_tree::parse(text, &problems);
+        let root = Format::Yaml.parse(text, &problems);
         let reader = Reader::new(text, Format::Yaml, &problems, &bindings);
         if problems.is_empty() {
             read_root(reader, &root, &mut domains);
@@ -221,22 +223,6 @@ impl Rules {
     }
 }
 
-impl Descriptor {
-    fn is_fixed(&self) -> bool {
-        self.value
-            .as_ref()
-            .is_some_and(|value| !value.contains('*'))
-    }
-
-    /// As it is in a condition.
-    fn pattern(&self) -> String {
-        match &self.value {
-            Some(value) => format!("{{ {} = {} }}", quoted(&self.key), quoted(value)),
-            None => quoted(&self.key),
-        }
-    }
-}
-
 /// The rule of a key with any value, where limits of single values are its overrides: an override names a client by this value alone,
 /// and differs in its units.
 #[derive(Clone, Copy)]
@@ -269,4 +255,215 @@ impl Base {
 /// As a text of TOML, whose escapes are those of JSON.
 fn quoted(text: &str) -> String {
     Value::Text(text.to_owned()).to_string()
+}
+
+const OF_ROOT: &[&str] = &["domain", "descriptors"];
+const OF_DESCRIPTOR: &[&str] = &[
+    "key",
+    "value",
+    "rate_limit",
+    "descriptors",
+    "shadow_mode",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+];
+const OF_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name"];
+
+/// Its units, and what they are in a limit.
+const UNITS: &[(&str, &str)] = &[
+    ("second", "s"),
+    ("minute", "min"),
+    ("hour", "h"),
+    ("day", "d"),
+    ("week", "7d"),
+    ("month", "30d"),
+    ("year", "365d"),
+];
+
+/// A node of the tree.
+struct Descriptor {
+    key: String,
+    /// `None`: any.
+    value: Option<String>,
+    /// Values that match its stars count together.
+    is_shared: bool,
+    is_shadow: bool,
+    /// Whether its values had metrics.
+    has_metrics: bool,
+    limit: Option<Limit>,
+    descriptors: Vec<Self>,
+}
+
+struct Limit {
+    name: Option<String>,
+    /// Units, and their time; `None`: unlimited.
+    rate: Option<(u64, &'static str)>,
+}
+
+/// Reads a file, into the tree of its domain.
+fn read_root(reader: Reader<'_>, root: &Node, domains: &mut Vec<(String, Vec<Descriptor>)>) {
+    let Some(fields) = table(reader, root, "a configuration", OF_ROOT) else {
+        return;
+    };
+    let Some(domain) = text(&fields, "domain") else {
+        return reader.wrong(
+            &root.span,
+            "there is no domain; add it, such as domain: edge",
+        );
+    };
+    let index = domains.iter().position(|(known, _)| *known == domain);
+    let index = index.unwrap_or_else(|| {
+        domains.push((domain, Vec::new()));
+        domains.len() - 1
+    });
+    read_level(&fields, &mut domains[index].1, &mut Vec::new());
+}
+
+/// Reads `descriptors`, below the keys of `above` and whether they count.
+fn read_level(
+    fields: &Fields<'_>,
+    level: &mut Vec<Descriptor>,
+    above: &mut Vec<(String, Option<bool>)>,
+) {
+    let reader = fields.reader;
+    let names = |node: &Descriptor| (node.key.clone(), node.value.clone());
+    let mut known: HashSet<_> = level.iter().map(names).collect();
+    let nodes = fields.read("descriptors", |node| reader.list(node, "descriptors"));
+    for node in nodes.unwrap_or_default() {
+        let Some(descriptor) = Descriptor::read(reader, node, above) else {
+            continue;
+        };
+        if !known.insert(names(&descriptor)) {
+            let message = "there is a descriptor with this key and value already; remove one";
+            reader.wrong(&node.span, message);
+        }
+        level.push(descriptor);
+    }
+}
+
+impl Descriptor {
+    fn read(
+        reader: Reader<'_>,
+        node: &Node,
+        above: &mut Vec<(String, Option<bool>)>,
+    ) -> Option<Self> {
+        let fields = table(reader, node, "a descriptor", OF_DESCRIPTOR)?;
+        let Some(key) = text(&fields, "key") else {
+            return reader.refuse(&node.span, "a descriptor has no key; add it");
+        };
+        if key.contains('*') {
+            let message = "stars of keys have no counterpart; write the keys out";
+            fields.wrong("key", message);
+        }
+        let value = text(&fields, "value");
+        let has_star = value.as_ref().is_some_and(|value| value.contains('*'));
+        let is_shared = fields.is("share_threshold");
+        if is_shared && !has_star {
+            let message = "only a value with a star is shared; remove it";
+            fields.wrong("share_threshold", message);
+        }
+        let limit = fields.read("rate_limit", |node| Limit::read(reader, node));
+        // Of a fixed value there is nothing to count by, and one key cannot both count and not.
+        let counts = (value.is_none() || has_star).then_some(!is_shared);
+        let differs = |(other, own): &(String, Option<bool>)| {
+            *other == key && counts.is_some() && own.is_some() && *own != counts
+        };
+        if above.iter().any(differs) {
+            let message = "the values of this key count together in one of two places, and apart in the other; give them two keys";
+            fields.wrong("key", message);
+        }
+        let mut descriptors = Vec::new();
+        above.push((key.clone(), counts));
+        read_level(&fields, &mut descriptors, above);
+        above.pop();
+        Some(Self {
+            key,
+            value,
+            is_shared,
+            is_shadow: fields.is("shadow_mode"),
+            has_metrics: fields.is("detailed_metric") || fields.is("value_to_metric"),
+            limit,
+            descriptors,
+        })
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.value
+            .as_ref()
+            .is_some_and(|value| !value.contains('*'))
+    }
+
+    /// As it is in a condition.
+    fn pattern(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{{ {} = {} }}", quoted(&self.key), quoted(value)),
+            None => quoted(&self.key),
+        }
+    }
+}
+
+impl Limit {
+    fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
+        let fields = table(reader, node, "a rate_limit", OF_LIMIT)?;
+        let (name, unit) = (text(&fields, "name"), text(&fields, "unit"));
+        if fields.is("unlimited") {
+            let message = "without a limit there is no unit; remove one of them";
+            fields.wrong("unit", message);
+            return Some(Self { name, rate: None });
+        }
+        let Some(unit) = unit else {
+            let message = "a rate_limit has no unit; add it, such as unit: minute";
+            return reader.refuse(&node.span, message);
+        };
+        let lower = unit.to_lowercase();
+        let per = UNITS.iter().find(|(name, _)| *name == lower);
+        let per = per.or_else(|| {
+            let known = UNITS.iter().map(|(name, _)| *name);
+            reader.unknown(fields.get("unit")?, "unit", &unit, known)
+        });
+        if fields.get("requests_per_unit").is_none() {
+            let message = "a rate_limit has no requests_per_unit; add it";
+            return reader.refuse(&node.span, message);
+        }
+        let most = u32::MAX.into();
+        let units = fields.number("requests_per_unit", "a number of requests", 0, most)?;
+        let rate = Some((units, per?.1));
+        Some(Self { name, rate })
+    }
+
+    fn text(&self) -> String {
+        match self.rate {
+            Some((0, _)) => "none".to_owned(),
+            Some((units, per)) => format!("fixed_window {units}/{per}"),
+            None => "unlimited".to_owned(),
+        }
+    }
+}
+
+/// A table of the configuration, with fields that are known.
+fn table<'a>(
+    reader: Reader<'a>,
+    node: &'a Node,
+    what: &str,
+    known: &[&'static str],
+) -> Option<Fields<'a>> {
+    let mut fields = reader.fields_of(node, what, known, &[])?;
+    // A field of nothing is as good as none.
+    fields.entries.retain(|(_, node)| node.value != Value::Null);
+    Some(fields)
+}
+
+/// A text that is not empty. Numbers and booleans are texts as they are written.
+fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
+    let node = fields.get(name)?;
+    let text = match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
+            let written = fields.reader.text.get(node.span.clone())?;
+            written.trim_end().to_owned()
+        }
+        _ => return fields.reader.expected(node, "a text"),
+    };
+    Some(text).filter(|text| !text.is_empty())
 }
