@@ -173,11 +173,11 @@ impl OperatorEntry {
         Self { id, by, at, ..self }
     }
 
-    /// Names the client by its hash.
+    /// Names the client by its hash, for which there is a secret.
     #[cfg(feature = "redis")]
-    pub(crate) fn hash_key(&mut self, hash: u128, counted_by: String) {
+    pub(crate) fn hash_key(&mut self, hash: Option<u128>, counted_by: String) {
         if let Some(key) = self.field_mut("key") {
-            *key = hash_value(hash);
+            *key = hash_value(hash.unwrap_or_default());
         }
         self.counted_by = Some(counted_by);
     }

@@ -1,9 +1,6 @@
 //! Changes of the rules in Redis: of the document, which is pushed as one text without the keys of clients, and of what operators set
 //! beside it.
 
-use tollgate::key::KeyBuf;
-use tollgate_core::Tick;
-
 use crate::{
     audit::{AuditKind, AuditRecord, Author},
     bindings::Bindings,
@@ -15,12 +12,10 @@ use crate::{
     redis::{
         push_error::{PushError, PushErrorKind},
         redis_rules::{AUDIT, RedisRules},
-        redis_source::{Report, StoredRules},
+        redis_source::{Report, Stored, StoredRules},
     },
     rule_document::{FittingEntry, RuleDocument},
-    rule_entry::Client,
     rule_text::RuleText,
-    rules_status::FleetStatus,
     signing_key::StoredDocument,
     term::time,
 };
@@ -31,16 +26,12 @@ const ATTEMPTS: usize = 10;
 
 /// What a change is made to.
 struct Seen {
-    revision: u64,
-    /// The number that the change comes after.
-    highest: u64,
-    now: Tick,
+    stored: Stored,
     /// As it was pushed, with its text. `None`: there is none. Or why the bindings cannot read it; if it is not signed with the secret,
     /// nothing that stands beside it is known either.
     before: Result<Option<(String, RuleDocument)>, DocumentError>,
     pushed: Option<Pushed>,
     set: OperatorEntries,
-    fleet: FleetStatus,
 }
 
 /// What is to be stored: a document with its text, and what operators set beside it.
@@ -101,16 +92,13 @@ impl RedisRules {
         author: &Author,
     ) -> Result<u64, PushError> {
         let set = |seen: &Seen, known: &RuleDocument, set: &mut OperatorEntries| {
-            for (id, entry) in (seen.highest + 1..).zip(entries) {
-                let mut entry = entry.clone().set(id, author, seen.now);
-                let read = known.read_new(&entry, seen.now)?;
+            let (highest, now) = (seen.stored.highest, seen.stored.now);
+            for (id, entry) in (highest + 1..).zip(entries) {
+                let mut entry = entry.clone().set(id, author, now);
+                let read = known.read_new(&entry, now)?;
                 if let FittingEntry::Override(of_client) = read {
-                    let rule = &known.rules[of_client.rule];
-                    let hash = match &of_client.client {
-                        Client::Key(key) => self.shared.key.hash_key(&rule.name, key.as_ref()),
-                        Client::Hash(hash) => *hash,
-                    };
-                    entry.hash_key(hash, rule.key.form());
+                    let form = known.rules[of_client.rule].key.form();
+                    entry.hash_key(known.hash_of_client(&of_client), form);
                 }
                 set.set(entry)?;
             }
@@ -146,14 +134,14 @@ impl RedisRules {
             return Ok(None);
         };
         Ok(Some(StoredRules {
-            revision: seen.revision,
+            revision: seen.stored.revision,
             pushed_revision: pushed.revision,
             pushed_by: pushed.by,
             pushed_at: time(pushed.at),
             lost: pushed.lost,
             document: document.beside(&seen.set),
-            fleet: seen.fleet,
-            now: time(seen.now),
+            fleet: seen.stored.fleet,
+            now: time(seen.stored.now),
         }))
     }
 
@@ -178,11 +166,9 @@ impl RedisRules {
         author: &Author,
         is_alone: bool,
     ) -> Result<u64, PushError> {
-        let hash_key = |rule: &str, client: &KeyBuf| self.shared.key.hash_key(rule, client);
-        let text = pushed_text(&self.hashed(text.for_push()), bindings, hash_key)?;
+        let text = pushed_text(&self.hashed(text.for_push()), bindings)?;
         // As processes will read it: with hashes, by which clients are compared with those before.
-        let read = RuleText::named(self.origin(), &*text, Format::Json);
-        let document = self.hashed(read).parse(bindings)?;
+        let document = self.stored_text(&text).parse(bindings)?;
         let mut first = None;
         let push = |seen: &Seen| {
             let revision = seen.pushed.as_ref().map_or(0, |pushed| pushed.revision);
@@ -199,19 +185,20 @@ impl RedisRules {
                 return Err(unsigned.clone().into());
             }
             let is_same = matches!(&seen.before, Ok(Some((before, _))) if *before == text);
-            let is_behind = seen.revision < seen.highest;
+            let highest = seen.stored.highest;
+            let is_behind = seen.stored.revision < highest;
             if is_same && !is_behind && set.all.len() == seen.set.all.len() {
                 return Ok(None);
             }
             let lost = match is_behind {
-                true => Some(seen.highest),
+                true => Some(highest),
                 // It is said until an operator has seen to it.
                 false => seen.pushed.as_ref().and_then(|pushed| pushed.lost),
             };
             let pushed = Pushed {
-                revision: seen.highest + 1,
+                revision: highest + 1,
                 by: author.clone(),
-                at: seen.now,
+                at: seen.stored.now,
                 lost: lost.filter(|_| !is_alone),
             };
             set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
@@ -238,18 +225,20 @@ impl RedisRules {
             let (text, document) = before
                 .ok_or_else(|| refused("there are no rules in Redis yet; push a document first"))?;
             // With this change processes would go back to the document of that revision.
-            if seen.revision < seen.highest {
+            let Stored {
+                revision, highest, ..
+            } = seen.stored;
+            if revision < highest {
                 let message = format!(
-                    "Redis has the rules of revision {}, and processes those of revision {}: it was restored, or has lost writes; push the \
-                     document again, then set this",
-                    seen.revision, seen.highest
+                    "Redis has the rules of revision {revision}, and processes those of revision {highest}: it was restored, or has lost \
+                     writes; push the document again, then set this"
                 );
                 return Err(PushError::new(PushErrorKind::Conflict, message));
             }
             let mut set = seen.set.clone();
             edit(seen, &document, &mut set)
                 .map_err(|wrong| DocumentError::of_whole("the rules in Redis", wrong))?;
-            let is_new = |entry: &OperatorEntry| entry.id > seen.highest;
+            let is_new = |entry: &OperatorEntry| entry.id > highest;
             if set.all.len() == seen.set.all.len() && !set.all.iter().any(is_new) {
                 return Ok(None);
             }
@@ -292,9 +281,9 @@ impl RedisRules {
         for _ in 0..ATTEMPTS {
             let mut seen = self.read(bindings).await?;
             // That they ended is no part of this change.
-            seen.set.drop_expired(seen.now);
+            seen.set.drop_expired(seen.stored.now);
             let Some(after) = change(&seen)? else {
-                return Ok(seen.revision);
+                return Ok(seen.stored.revision);
             };
             if let Some(revision) = self.store(&seen, after, author).await? {
                 return Ok(revision);
@@ -306,32 +295,27 @@ impl RedisRules {
 
     /// What is stored, and the number that the next change comes after.
     async fn read(&self, bindings: &Bindings) -> Result<Seen, PushError> {
-        let stored = self.exchange(&Report::default()).await?;
         let mut seen = Seen {
-            revision: stored.revision,
-            highest: stored.highest,
-            now: stored.now,
+            stored: self.exchange(&Report::default()).await?,
             before: Ok(None),
             pushed: None,
             set: OperatorEntries::default(),
-            fleet: stored.fleet,
         };
-        let Some(document) = stored.document else {
+        let Some(document) = seen.stored.document.take() else {
             return Ok(seen);
         };
-        if let Err(wrong) = self.verify(stored.revision, &document) {
+        if let Err(wrong) = self.verify(seen.stored.revision, &document) {
             seen.before = Err(wrong);
             return Ok(seen);
         }
         seen.set = self.operator_entries(&document)?;
         seen.pushed = Some(seen.set.pushed.take().unwrap_or(Pushed {
-            revision: stored.revision,
+            revision: seen.stored.revision,
             by: document.author,
-            at: stored.at,
+            at: seen.stored.at,
             lost: None,
         }));
-        let text = RuleText::named(self.origin(), &*document.text, Format::Json);
-        let read = self.hashed(text).parse(bindings);
+        let read = self.stored_text(&document.text).parse(bindings);
         // What cannot be read may be replaced.
         seen.before = read.map(|read| Some((document.text, read)));
         Ok(seen)
@@ -346,7 +330,7 @@ impl RedisRules {
     ) -> Result<Option<u64>, PushError> {
         // Above the numbers of all that is set.
         let numbers = after.set.all.iter().map(|entry| entry.id);
-        let revision = numbers.fold(seen.highest + 1, u64::max);
+        let revision = numbers.fold(seen.stored.highest + 1, u64::max);
         let document = StoredDocument {
             text: after.text,
             beside: after.set.text(),
@@ -363,7 +347,9 @@ impl RedisRules {
         let (before, after) = (before.beside(&seen.set), after.document.beside(&after.set));
         let changes = document_changes(&before, &after).join("\n");
         let mut push = self.script(PUSH, &["", ":pushed", ":audit"]);
-        push.arg(seen.revision).arg(revision).arg(&document.text);
+        push.arg(seen.stored.revision)
+            .arg(revision)
+            .arg(&document.text);
         push.arg(&signature).arg(author.actor());
         push.arg(author.reason()).arg(self.name(""));
         push.arg(AUDIT).arg(changes).arg(&document.beside);
@@ -400,8 +386,12 @@ impl RedisRules {
     /// The text of a document that was verified, with what operators set.
     pub(crate) fn rule_text(&self, document: &StoredDocument) -> Result<RuleText, DocumentError> {
         let set = self.operator_entries(document)?;
-        let text = RuleText::named(self.origin(), &*document.text, Format::Json);
-        Ok(self.hashed(text.by(document.author.clone()).beside(set)))
+        let text = self.stored_text(&document.text);
+        Ok(text.by(document.author.clone()).beside(set))
+    }
+
+    fn stored_text(&self, json: &str) -> RuleText {
+        self.hashed(RuleText::named(self.origin(), json, Format::Json))
     }
 
     fn operator_entries(
@@ -423,16 +413,12 @@ const TABLES: [&str; 6] = [
     "switches",
 ];
 
-/// The text of a document in JSON, in which clients are named by their hash.
+/// The text of a document in JSON, in which clients are named by their hash. It has the secret for that.
 ///
 /// # Errors
 ///
 /// All that is wrong with it.
-pub(crate) fn pushed_text(
-    text: &RuleText,
-    bindings: &Bindings,
-    hash_key: impl Fn(&str, &KeyBuf) -> u128,
-) -> Result<String, DocumentError> {
+fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentError> {
     let (document, trees) = text.read(bindings)?;
     let mut fields = vec![("version", Value::Integer(1))];
     for name in TABLES {
@@ -449,8 +435,7 @@ pub(crate) fn pushed_text(
             });
         match value {
             Some(Value::List(nodes)) if name == "overrides" => {
-                let nodes = hashed(nodes, &document, &hash_key);
-                fields.push((name, Value::List(nodes)));
+                fields.push((name, Value::List(hashed(nodes, &document))));
             }
             value => fields.extend(value.map(|value| (name, value))),
         }
@@ -460,23 +445,15 @@ pub(crate) fn pushed_text(
 }
 
 /// The overrides of a document that was read, by rule.
-fn hashed(
-    mut nodes: Vec<Node>,
-    document: &RuleDocument,
-    hash_key: &impl Fn(&str, &KeyBuf) -> u128,
-) -> Vec<Node> {
+fn hashed(mut nodes: Vec<Node>, document: &RuleDocument) -> Vec<Node> {
     let by_name = document.by_name();
     // As those of the document are sorted.
     nodes.sort_by_key(|node| by_name.get(node.text_of("rule")?).copied());
     for (node, entry) in nodes.iter_mut().zip(document.overrides()) {
-        let hash = match &entry.client {
-            Client::Key(key) => hash_key(&document.rules[entry.rule].name, key.as_ref()),
-            Client::Hash(hash) => *hash,
-        };
         if let Value::Table(fields) = &mut node.value {
             let mut fields = fields.iter_mut();
             if let Some((_, key)) = fields.find(|(name, _)| name.text == "key") {
-                key.value = hash_value(hash);
+                key.value = hash_value(document.hash_of_client(entry).unwrap_or_default());
             }
         }
     }
@@ -485,8 +462,9 @@ fn hashed(
 
 #[cfg(test)]
 mod tests {
+    use tollgate::key::KeyBuf;
+
     use super::*;
-    use crate::format::Format;
 
     #[test]
     fn every_table_of_a_document_is_pushed_with_all_overrides() {
@@ -504,10 +482,10 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
             overrides = [{ rule = 'b', key = 'l', limit = '5/s' }]\n";
         let text = RuleText::new(text, Format::Toml).and(RuleText::new(more, Format::Toml));
         let length = |_: &str, key: &KeyBuf| key.as_bytes().len() as u128;
-        let pushed = pushed_text(&text, &Bindings::new(), length).expect("a right document");
-        let pushed = RuleText::new(pushed, Format::Json);
         let mut secret = Bindings::new();
         secret.hash_key = Some(std::sync::Arc::new(length));
+        let pushed = pushed_text(&text, &secret).expect("a right document");
+        let pushed = RuleText::new(pushed, Format::Json);
         let (document, trees) = pushed.read(&secret).expect("a right document");
         let tables = TABLES.map(|name| trees[0].get(name).is_some());
         assert_eq!(tables, [true, false, true, true, true, true]);

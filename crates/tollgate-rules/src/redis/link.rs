@@ -1,6 +1,6 @@
 //! Connections to the servers that have the rules, by the clients of redis-rs.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::Pin, time::Duration};
 
 #[cfg(feature = "tls")]
 use ::redis::TlsCertificates;
@@ -14,7 +14,7 @@ use ::redis::{
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 use futures_core::Stream;
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 use tollgate_redis::{Address, Login, Place};
 
 #[cfg(feature = "tls")]
@@ -32,6 +32,8 @@ pub(crate) struct Servers {
     address: Address,
     #[cfg(feature = "tls")]
     pub(crate) certificates: Option<TlsCertificates>,
+    /// For commands, once there was one.
+    connection: Mutex<Option<Connection>>,
 }
 
 /// A connection for commands. Its futures are boxed, as those of users hold them.
@@ -44,10 +46,58 @@ impl Servers {
             address,
             #[cfg(feature = "tls")]
             certificates: None,
+            connection: Mutex::default(),
         }
     }
 
-    pub(crate) async fn connect(&self) -> RedisResult<Connection> {
+    /// Sends a command.
+    pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, PushError> {
+        let mut kept = self.connection.lock().await;
+        self.reply(&mut kept, command).await.map_err(|wrong| {
+            // What the server says itself leaves the connection as it was.
+            if wrong.code().is_none() {
+                *kept = None;
+            }
+            let address = &self.address;
+            let message = match (wrong.redirect_node(), wrong.kind(), &address.master) {
+                (Some((server, slot)), ..) if !address.is_cluster => format!(
+                    "Redis is a cluster, and the rules' slot {slot} is on {server}; write the address as redis-cluster://{server}"
+                ),
+                (_, ErrorKind::Server(ServerErrorKind::TryAgain), _) => format!(
+                    "the rules' slot moves from one server to another, and not all of its keys are there yet: {wrong}; try again when it has moved"
+                ),
+                (_, ErrorKind::MasterNameNotFoundBySentinel, Some(master)) => {
+                    format!("the sentinels know no master of the name {master:?}: {wrong}")
+                }
+                // Without a password, the server does not even read a command that is long.
+                _ if ["NOAUTH", "unauthenticated", "authentication failed"]
+                    .iter()
+                    .any(|sign| wrong.to_string().contains(sign)) =>
+                {
+                    format!("Redis: {wrong}; give the user and the password in the address, as redis://user:password@host")
+                }
+                _ => format!("Redis: {wrong}"),
+            };
+            PushError::new(PushErrorKind::Unavailable, message)
+        })
+    }
+
+    async fn reply<T: FromRedisValue>(
+        &self,
+        kept: &mut Option<Connection>,
+        command: &Cmd,
+    ) -> RedisResult<T> {
+        // A master that was replaced may go on answering: the sentinels are asked again, as often as a process looks.
+        let connection = match kept.take().filter(|_| self.address.master.is_none()) {
+            Some(connection) => connection,
+            None => Box::pin(self.connect()).await?,
+        };
+        let connection = kept.insert(connection);
+        let reply = connection.req_packed_command(command).await?;
+        Ok(from_redis_value(reply.extract_error()?)?)
+    }
+
+    async fn connect(&self) -> RedisResult<Connection> {
         if self.address.is_cluster {
             return in_time(CLUSTER_PATIENCE, self.cluster()).await;
         }
@@ -73,14 +123,12 @@ impl Servers {
         // One that is silent leaves time for the others, and one that is far away has time to answer.
         let places = &self.address.places;
         let patience = PATIENCE / places.len().clamp(1, 4) as u32;
-        let mut listens = Err(late());
         for place in places {
-            listens = in_time(patience, subscribe(self.open(place)?)).await;
-            if listens.is_ok() {
-                break;
+            if let Ok(listens) = in_time(patience, subscribe(self.open(place)?)).await {
+                return Ok(listens);
             }
         }
-        listens
+        Err(late())
     }
 
     /// The one server, or the master that the first sentinel names which answers.
@@ -194,6 +242,7 @@ pub async fn client_of(
     let servers = Servers {
         address: address.clone(),
         certificates: trusted.map(|it| it.0.clone()),
+        connection: Mutex::default(),
     };
     match place {
         Some(place) => servers.open(place),
@@ -211,64 +260,6 @@ async fn in_time<T>(
 
 fn late() -> RedisError {
     RedisError::from((ErrorKind::Io, "there is no connection in time"))
-}
-
-/// A connection for commands.
-pub(crate) struct Link {
-    servers: Arc<Servers>,
-    connection: Option<Connection>,
-}
-
-impl Link {
-    pub(crate) fn new(servers: Arc<Servers>) -> Self {
-        Self {
-            servers,
-            connection: None,
-        }
-    }
-
-    /// Sends a command.
-    pub(crate) async fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, PushError> {
-        self.reply(command).await.map_err(|wrong| {
-            // What the server says itself leaves the connection as it was.
-            if wrong.code().is_none() {
-                self.connection = None;
-            }
-            let address = &self.servers.address;
-            let message = match (wrong.redirect_node(), wrong.kind(), &address.master) {
-                (Some((server, slot)), ..) if !address.is_cluster => format!(
-                    "Redis is a cluster, and the rules' slot {slot} is on {server}; write the address as redis-cluster://{server}"
-                ),
-                (_, ErrorKind::Server(ServerErrorKind::TryAgain), _) => format!(
-                    "the rules' slot moves from one server to another, and not all of its keys are there yet: {wrong}; try again when it has moved"
-                ),
-                (_, ErrorKind::MasterNameNotFoundBySentinel, Some(master)) => {
-                    format!("the sentinels know no master of the name {master:?}: {wrong}")
-                }
-                // Without a password, the server does not even read a command that is long.
-                _ if ["NOAUTH", "unauthenticated", "authentication failed"]
-                    .iter()
-                    .any(|sign| wrong.to_string().contains(sign)) =>
-                {
-                    format!("Redis: {wrong}; give the user and the password in the address, as redis://user:password@host")
-                }
-                _ => format!("Redis: {wrong}"),
-            };
-            PushError::new(PushErrorKind::Unavailable, message)
-        })
-    }
-
-    async fn reply<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        // A master that was replaced may go on answering: the sentinels are asked again, as often as a process looks.
-        let kept = self.connection.take();
-        let connection = match kept.filter(|_| self.servers.address.master.is_none()) {
-            Some(connection) => connection,
-            None => Box::pin(self.servers.connect()).await?,
-        };
-        let connection = self.connection.insert(connection);
-        let reply = connection.req_packed_command(command).await?;
-        Ok(from_redis_value(reply.extract_error()?)?)
-    }
 }
 
 /// Publications of a channel.

@@ -69,7 +69,7 @@
 //! | --- | --- |
 //! | `{shop}:rules` | the document, what operators set, the revision, the signature, and who made the latest change |
 //! | `{shop}:rules:pushed` | when each of the last 100 revisions was pushed |
-//! | `{shop}:rules:in_force`, `:rules:last_seen`, `:rules:said`, `:rules:documents` | what processes say; gone 15 s after the last one was heard |
+//! | `{shop}:rules:in_force`, `:rules:last_seen`, `:rules:said` | what processes say; gone 15 s after the last one was heard |
 //! | `{shop}:rules:audit` | a stream of about 10 000 [records](RedisRules::audit) |
 //!
 //! The channel is `{shop}:rules`. A user of the server needs these keys, that channel, and `EVAL`, `SUBSCRIBE`, and what the scripts call: `+@hash +@sortedset +@stream +pexpire +time +publish`. Behind Sentinel it needs `ROLE`,

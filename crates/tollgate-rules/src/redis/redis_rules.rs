@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ::redis::{Cmd, FromRedisValue};
-use tokio::sync::Mutex;
 use tollgate_redis::{Address, Secret, SetupError};
 
 #[cfg(feature = "tls")]
@@ -11,7 +10,7 @@ use crate::redis::certificates::Certificates;
 use crate::{
     audit::{AuditKind, AuditRecord, Author},
     redis::{
-        link::{Link, Servers},
+        link::Servers,
         push_error::{PushError, PushErrorKind},
     },
     rule_text::RuleText,
@@ -32,10 +31,9 @@ pub struct RedisRules {
 }
 
 pub(crate) struct Shared {
-    pub(crate) servers: Arc<Servers>,
+    pub(crate) servers: Servers,
     pub(crate) namespace: String,
     pub(crate) key: SigningKey,
-    pub(crate) link: Mutex<Link>,
 }
 
 impl RedisRules {
@@ -93,9 +91,7 @@ impl RedisRules {
             );
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
-        let servers = Arc::new(servers);
         let shared = Shared {
-            link: Mutex::new(Link::new(Arc::clone(&servers))),
             servers,
             namespace: namespace.to_owned(),
             key: SigningKey::new(secret),
@@ -127,7 +123,7 @@ impl RedisRules {
     ///
     /// Redis is unavailable.
     pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, PushError> {
-        self.shared.link.lock().await.send(command).await
+        self.shared.servers.send(command).await
     }
 
     /// The text, with the secret for keys that are named by their hash.
@@ -214,14 +210,11 @@ fn record(id: &str, fields: &[String]) -> AuditRecord {
         pair.map_or("", |pair| &*pair[1])
     };
     let ms = id.split('-').next().and_then(|ms| ms.parse::<u64>().ok());
+    let mut kinds = [AuditKind::Rejected, AuditKind::Reset, AuditKind::Credits].into_iter();
+    let kind = kinds.find(|kind| kind.name() == field("what"));
     AuditRecord {
         at: time(ms.unwrap_or(0).saturating_mul(1_000)),
-        kind: match field("what") {
-            "rejected" => AuditKind::Rejected,
-            "reset" => AuditKind::Reset,
-            "credits" => AuditKind::Credits,
-            _ => AuditKind::Accepted,
-        },
+        kind: kind.unwrap_or(AuditKind::Accepted),
         author: Author::new(field("actor")).because(field("reason")),
         before: field("before").parse().unwrap_or(0),
         after: field("after").parse().unwrap_or(0),

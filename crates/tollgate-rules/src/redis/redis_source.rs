@@ -27,7 +27,6 @@ const NAMED: usize = 20;
 pub(crate) struct Report {
     pub(crate) process: String,
     pub(crate) revision: u64,
-    pub(crate) hash: String,
     pub(crate) says: String,
     /// The number of the document that it has seen last.
     pub(crate) signature: String,
@@ -61,35 +60,21 @@ impl RedisRules {
 
     /// Tells what a process has in force, and asks what is stored.
     pub(crate) async fn exchange(&self, report: &Report) -> Result<Stored, PushError> {
-        let parts = [
-            "",
-            ":pushed",
-            ":in_force",
-            ":said",
-            ":last_seen",
-            ":documents",
-        ];
+        let parts = ["", ":pushed", ":in_force", ":said", ":last_seen"];
         let mut call = self.script(REPORT, &parts);
         call.arg(&report.process).arg(report.revision);
-        call.arg(&report.hash).arg(&report.says);
-        call.arg(GONE_AFTER.as_millis() as u64);
+        call.arg(&report.says).arg(GONE_AFTER.as_millis() as u64);
         call.arg(&report.signature).arg(NAMED);
         let reply: Reply = self.send(&call).await?;
         let (now, revision, at, fields, in_force, processes, lagging, ahead, named) = reply;
-        let named = named.chunks_exact(4).map(|of_one| {
-            let since = of_one[2].parse().unwrap_or(now);
-            let rejection = Some(of_one[3].clone()).filter(|says| !says.is_empty());
-            LaggingProcess {
-                name: of_one[0].clone(),
-                revision: of_one[1].parse().unwrap_or(0),
+        let named = named
+            .into_iter()
+            .map(|(name, revision, since, says)| LaggingProcess {
+                name,
+                revision,
                 lagging_for: Duration::from_millis(now.saturating_sub(since)),
-                rejection,
-            }
-        });
-        let in_force = in_force.iter().filter_map(|document| {
-            let (revision, _) = document.split_once(':')?;
-            revision.parse::<u64>().ok()
-        });
+                rejection: Some(says).filter(|says| !says.is_empty()),
+            });
         let text = |index: usize| fields.get(index).cloned().flatten().unwrap_or_default();
         let document = (!fields.is_empty()).then(|| StoredDocument {
             text: text(0),
@@ -107,7 +92,7 @@ impl RedisRules {
                 ahead,
                 lagging_processes: named.collect(),
             },
-            highest: in_force.fold(revision, u64::max),
+            highest: in_force.max(revision),
             now: now.saturating_mul(1_000),
             at: at.saturating_mul(1_000),
         })
@@ -120,11 +105,11 @@ type Reply = (
     u64,
     u64,
     Vec<Option<String>>,
-    Vec<String>,
     u64,
     u64,
     u64,
-    Vec<String>,
+    u64,
+    Vec<(String, u64, u64, String)>,
 );
 
 /// What is stored in Redis, from [`RedisRules::stored`](crate::redis::RedisRules::stored).
@@ -162,6 +147,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[must_use]
 pub struct RedisSource {
     rules: RedisRules,
+    process: String,
+    /// Without the process until something is in force.
     report: Report,
     subscription: Option<Subscription>,
     /// Look now, and do not wait for a publication.
@@ -174,13 +161,10 @@ pub struct RedisSource {
 impl RedisRules {
     /// The source that a process follows: give it to [`LiveRules::follow`](crate::LiveRules::follow).
     pub fn source(&self) -> RedisSource {
-        let process = format!("{}-{:016x}", std::process::id(), unique());
         RedisSource {
             rules: self.clone(),
-            report: Report {
-                process,
-                ..Report::default()
-            },
+            process: format!("{}-{:016x}", std::process::id(), unique()),
+            report: Report::default(),
             subscription: None,
             is_due: true,
             is_rejected: false,
@@ -193,7 +177,7 @@ impl RedisSource {
     /// The name under which other processes see this one in their [status](crate::FleetStatus): of a host or a pod. Names differ;
     /// the process's number is added. Default: only that.
     pub fn named(mut self, process: &str) -> Self {
-        self.report.process = format!("{process}-{}", self.report.process);
+        self.process = format!("{process}-{}", self.process);
         self
     }
 
@@ -229,12 +213,7 @@ impl RedisSource {
 
     /// Looks once. `None`: the document is the one that was seen last.
     async fn look(&mut self) -> Result<Option<RuleText>, SourceError> {
-        let report = match self.report.hash.is_empty() {
-            // Nothing is in force yet.
-            true => &Report::default(),
-            false => &self.report,
-        };
-        let stored = self.rules.exchange(report).await?;
+        let stored = self.rules.exchange(&self.report).await?;
         self.fleet.set(stored.fleet);
         if stored.revision == 0 {
             let namespace = &self.rules.shared.namespace;
@@ -285,8 +264,8 @@ impl Source for RedisSource {
     }
 
     fn on_status(&mut self, status: &RulesStatus) {
+        self.report.process.clone_from(&self.process);
         self.report.revision = status.revision;
-        self.report.hash = format!("{:016x}", status.hash);
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
         self.is_rejected = status.last_rejection.is_some();
         let says = status.last_rejection.as_deref().map(first);
@@ -304,7 +283,7 @@ fn unique() -> u64 {
     RandomState::new().hash_one(())
 }
 
-tollgate_core::debug_fields!(RedisSource, it => rules: it.rules, process: it.report.process);
+tollgate_core::debug_fields!(RedisSource, it => rules: it.rules, process: it.process);
 
 #[cfg(test)]
 mod tests {

@@ -191,7 +191,7 @@ async fn the_status_says_which_process_lags_since_when_and_why() {
     assert!(lagging.name.starts_with("older-"), "{}", lagging.name);
     assert_eq!(lagging.revision, 1);
     assert!(lagging.lagging_for < PATIENCE);
-    let words = newer.status().to_string();
+    let words = fleet.to_string();
     says(&words, "1 of 2 processes lag; older-");
     says(&words, "has revision 1, behind for");
     let why = "unknown bound condition \"beta\"";
