@@ -290,7 +290,7 @@ impl<'a> Unlike<'a> {
     /// `None`: there are none.
     fn rules(&self) -> Option<RuleSet> {
         let rules = self.rules.iter();
-        RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(&|quota| quota)))).ok()
+        RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(1_000)))).ok()
     }
 
     fn overrides(&self) -> HashMap<OverrideKey, &'a Override> {

@@ -76,7 +76,7 @@ impl Override {
 fn part(reader: Reader<'_>, node: &Node, rule: &RuleEntry) -> Option<Quota> {
     let own = rule.limit;
     let permille = reader.permille(node, MOST_PERCENT)?;
-    let quota = own.scaled(permille, rule.least_limit());
+    let quota = rule.scaled(own, permille);
     if permille == 0 || (quota == own && permille != 1_000) {
         let message = format!("there is no such part of {own}; write a limit, as \"500/s\"");
         return reader.refuse(&node.span, message);
@@ -114,7 +114,7 @@ fn mistake(rule: &RuleEntry, quota: Quota) -> Option<String> {
     if quota.reads_state_of(&rule.limit) && is_like_own {
         return None;
     }
-    let with_plan = rule.numbers(&|quota| quota).plan("override", quota);
+    let with_plan = rule.numbers(1_000).plan("override", quota);
     let message = without_name(&RuleSet::new([with_plan]).err()?.to_string());
     Some(message.replace("plan \"override\" ", "the override "))
 }

@@ -289,7 +289,7 @@ impl<'a> Explaining<'a> {
     fn new(document: &'a RuleDocument, index: usize, now: Tick) -> Self {
         let rule = &document.rules[index];
         let switched = document.switched(index, now);
-        let numbers = rule.numbers(&|quota| quota.scaled(switched.permille, rule.least_limit()));
+        let numbers = rule.numbers(switched.permille);
         let switches = document.switches.iter();
         let switches = switches.filter(|it| it.term.until > now && it.is_for(index, &rule.limit));
         Self {
@@ -362,7 +362,7 @@ impl<'a> Explaining<'a> {
 
     /// What a switch leaves of a quota.
     fn scaled(&self, quota: Quota) -> Quota {
-        quota.scaled(self.switched.permille, self.rule.least_limit())
+        self.rule.scaled(quota, self.switched.permille)
     }
 
     /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.

@@ -216,13 +216,6 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(crate) fn boolean(&self, node: &Node) -> Option<bool> {
-        match node.value {
-            Value::Bool(boolean) => Some(boolean),
-            _ => self.expected(node, "true or false, without quotes"),
-        }
-    }
-
     /// A whole number of at least `least`.
     pub(crate) fn number(&self, node: &Node, what: &str, least: u64, most: u64) -> Option<u64> {
         match node.value {
@@ -441,7 +434,11 @@ impl<'a> Fields<'a> {
 
     /// Whether a field is there and true.
     pub(crate) fn is(&self, name: &str) -> bool {
-        self.read(name, |node| self.reader.boolean(node)) == Some(true)
+        let boolean = self.read(name, |node| match node.value {
+            Value::Bool(boolean) => Some(boolean),
+            _ => (self.reader).expected(node, "true or false, without quotes"),
+        });
+        boolean == Some(true)
     }
 
     /// Notes what is wrong with a field, if it is there.

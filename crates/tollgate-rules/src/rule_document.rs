@@ -95,7 +95,7 @@ impl RuleDocument {
         let (rules, now) = (self.rules.iter().enumerate(), now());
         let rules = rules.map(|(index, rule)| {
             let Switched { mode, permille, .. } = self.switched(index, now);
-            mode.of(rule.numbers(&|quota| quota.scaled(permille, rule.least_limit())))
+            mode.of(rule.numbers(permille))
         });
         rules.collect()
     }
@@ -257,7 +257,7 @@ impl RuleDocument {
         let switched = self.switched(index, now);
         let (mode, permille, least) = (switched.mode, switched.permille, rule.least_limit());
         let scaled = move |quota: Quota| quota.scaled(permille, least);
-        let (mut numbers, mut of_requests) = (rule.numbers(&scaled), rule.of_requests.clone());
+        let (mut numbers, mut of_requests) = (rule.numbers(permille), rule.of_requests.clone());
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
         // Where a client is known by a hash of its key, all are found by that: the last entry counts, whatever it names the client by.
         let overrides = rule.overrides.iter();

@@ -359,26 +359,29 @@ impl RuleEntry {
         self.rule.at_most_wait().is_some() || self.rule.debt_of() > 0
     }
 
-    /// The rule with its numbers, as the core has it. `scaled` is what switches make of a quota.
-    pub(crate) fn numbers(&self, scaled: &dyn Fn(Quota) -> Quota) -> tollgate_core::Rule {
-        let largest = |limits: &dyn Fn(Quota) -> Quota| {
+    /// What is left of one of its quotas, in thousandths.
+    pub(crate) fn scaled(&self, quota: Quota, permille: u64) -> Quota {
+        quota.scaled(permille, self.rule.fixed_cost())
+    }
+
+    /// The rule with its numbers, as the core has it, of which switches leave so many thousandths.
+    pub(crate) fn numbers(&self, permille: u64) -> tollgate_core::Rule {
+        let largest = |permille: u64| {
             let quotas = (0..self.rule.quotas()).map(|plan| *self.rule.quota_of(plan));
             let limited = quotas.filter(|quota| quota.has_state());
-            let limits = limited.map(|quota| limits(quota).limit());
+            let limits = limited.map(|quota| self.scaled(quota, permille).limit());
             limits.max().unwrap_or(u64::MAX)
         };
-        let rule = self.rule.clone().map_quotas(scaled);
+        let rule = (self.rule.clone()).map_quotas(|quota| self.scaled(quota, permille));
         match self.rule.consistency_of() {
             // A process reports no later than when all of a limit is used.
             Consistency::Eventual {
                 interval,
                 max_unreported,
-            } if max_unreported <= largest(&|quota| quota) => {
-                rule.consistency(Consistency::Eventual {
-                    interval,
-                    max_unreported: max_unreported.min(largest(scaled)),
-                })
-            }
+            } if max_unreported <= largest(1_000) => rule.consistency(Consistency::Eventual {
+                interval,
+                max_unreported: max_unreported.min(largest(permille)),
+            }),
             _ => rule,
         }
     }
