@@ -92,14 +92,6 @@ impl FileChanges {
     }
 }
 
-/// Where a file lies.
-pub(crate) fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
 /// The text of a file.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Display,
-    future::poll_fn,
+    future::{pending, poll_fn},
     path::Path,
     pin::{Pin, pin},
     sync::{Arc, Weak},
@@ -179,13 +179,12 @@ impl LiveRulesBuilder {
     ///
     /// As there.
     pub fn from_text(self, text: &str, format: Format) -> Result<LiveRules, DocumentError> {
-        let mut text = RuleText::new(text, format);
-        let rules = RulesInForce::new(self.bindings, self.sinks, text.clone(), false)?;
+        let text = RuleText::new(text, format);
+        let rules = RulesInForce::new(self.bindings, self.sinks, text, false)?;
         let rules = LiveRules::new(rules);
         if let Ok(runtime) = Handle::try_current() {
-            // Nothing comes after it, and what has a time ends.
-            text.take();
-            rules.start(&runtime, text);
+            // What has a time ends.
+            rules.start(&runtime, Nothing);
         }
         Ok(rules)
     }
@@ -249,6 +248,15 @@ impl LiveRulesBuilder {
         }
         rules.start(runtime, source);
         Ok(rules)
+    }
+}
+
+/// What comes after a text.
+struct Nothing;
+
+impl Source for Nothing {
+    async fn next(&mut self) -> Result<RuleText, SourceError> {
+        pending().await
     }
 }
 
@@ -377,7 +385,7 @@ impl LiveRules {
 
 /// Follows a source for as long as its rules are there.
 async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
-    let Some(mut changed) = shared.upgrade().map(|shared| shared.subscribe()) else {
+    let Some(mut changed) = shared.upgrade().map(|shared| shared.changed.subscribe()) else {
         return;
     };
     loop {
@@ -476,7 +484,8 @@ tollgate_core::debug_fields!(LiveRules, it => status: it.status());
 ///
 /// let error = alice.set(OperatorEntry::limit("per-kye", "acme-key-1", "500/s")).unwrap_err();
 /// assert!(error.to_string().contains("did you mean \"per-key\"?"));
-/// alice.clear()?;
+/// let set: Vec<u64> = rules.document().entries().iter().filter_map(|entry| entry.id).collect();
+/// alice.end(&set)?;
 /// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 20/s");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -500,7 +509,7 @@ impl LiveRules {
     #[must_use]
     pub fn subscribe(&self) -> RulesUpdates {
         RulesUpdates {
-            changed: self.shared.subscribe(),
+            changed: self.shared.changed.subscribe(),
             rules: self.clone(),
         }
     }
@@ -538,16 +547,7 @@ impl LiveRulesHandle {
     ///
     /// There is none with one of the numbers. The store refuses the rules as they were.
     pub fn end(&self, ids: &[u64]) -> Result<Vec<RuleChange>, DocumentError> {
-        self.rules.shared.end_local(self.author.clone(), Some(ids))
-    }
-
-    /// Ends all overrides and switches that were set in this process.
-    ///
-    /// # Errors
-    ///
-    /// The store refuses the rules as they were.
-    pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
-        self.rules.shared.end_local(self.author.clone(), None)
+        self.rules.shared.end_local(self.author.clone(), ids)
     }
 }
 

@@ -1,13 +1,6 @@
 //! The text of a document, before it is read.
 
-use std::{
-    borrow::Cow,
-    collections::hash_map::DefaultHasher,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
-
-use tollgate_core::Tick;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     assembly::{OneText, assemble},
@@ -16,6 +9,7 @@ use crate::{
     document_changes::all_changes,
     document_error::DocumentError,
     format::Format,
+    node::hash_of,
     operator_entries::OperatorEntries,
     rule_document::{ReadText, RuleDocument},
 };
@@ -37,7 +31,7 @@ pub struct RuleText {
     /// For overrides that name the hash of a key, where the bindings have none.
     hash_key: Option<Arc<HashKey>>,
     /// What operators set beside it.
-    beside: OperatorEntries,
+    pub(crate) beside: OperatorEntries,
     is_push: bool,
 }
 
@@ -167,29 +161,12 @@ impl RuleText {
         Ok((document.beside(&self.beside), trees))
     }
 
-    /// What operators had set in the text before and Redis has lost, a line each. `None`: it has lost nothing.
-    pub(crate) fn lost_of(&self, before: &Self, now: Tick) -> Option<Vec<String>> {
-        self.beside.lost_of(&before.beside, now)
-    }
-
-    /// The text, once: nothing is left.
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        let texts = std::mem::take(&mut self.texts);
-        (!texts.is_empty()).then_some(Self {
-            texts,
-            ..self.clone()
-        })
-    }
-
     /// Equal for equal contents, whatever the revision. Times of files are not looked at, because they may stand still.
     pub(crate) fn hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.texts.hash(&mut hasher);
         // Without the push: a document that was pushed again is the same.
-        for entry in &self.beside.all {
-            (entry.id, entry.node.content()).hash(&mut hasher);
-        }
-        hasher.finish()
+        let set = self.beside.all.iter();
+        let set: Vec<_> = set.map(|entry| (entry.id, entry.node.content())).collect();
+        hash_of((&self.texts, set))
     }
 }
 

@@ -17,9 +17,9 @@ use crate::{
     followers::Followers,
     list_file::ListFiles,
     operator_entries::{OperatorEntries, OperatorEntry},
-    rule_document::{ReadText, RuleDocument},
+    rule_document::RuleDocument,
     rule_text::RuleText,
-    rules_status::{Fleet, RulesStatus, count_rejected, number_of, show_metrics},
+    rules_status::{Fleet, RulesStatus, count_rejected, show_metrics},
     source::SourceError,
     term::now,
 };
@@ -35,7 +35,7 @@ pub(crate) struct RulesInForce {
     pub(crate) fleet: OnceLock<Fleet>,
     state: Mutex<State>,
     /// How often the status has changed.
-    changed: watch::Sender<u64>,
+    pub(crate) changed: watch::Sender<u64>,
     /// What follows the source until these rules are gone.
     pub(crate) following: OnceLock<JoinHandle<()>>,
 }
@@ -49,6 +49,8 @@ pub(crate) struct State {
     last_local: u64,
     /// Both together.
     pub(crate) document: RuleDocument,
+    /// The hash of its contents.
+    hash: u64,
     /// The hash of the contents that were rejected last, if they could be read.
     rejected_hash: Option<u64>,
     /// The hash of the source's contents that were in force last: this process may have replaced them since.
@@ -97,16 +99,18 @@ impl RulesInForce {
                 true => 0,
                 false => text.revision().unwrap_or(1),
             },
-            hash: text.hash(),
-            rules: document.names().count(),
             ..RulesStatus::default()
         };
-        let lines = vec![format!("{} to begin with", number_of(status.rules, "rule"))];
+        let lines = vec![match document.rules.len() {
+            1 => "1 rule to begin with".to_owned(),
+            rules => format!("{rules} rules to begin with"),
+        }];
         sinks.record(&AuditRecord {
             after: status.revision,
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
         let of_source = text.revision().filter(|_| !is_fallback);
+        let hash = text.hash();
         show_metrics(&status, of_source, now);
         Ok(Self {
             bindings,
@@ -116,8 +120,9 @@ impl RulesInForce {
                 local: OperatorEntries::default(),
                 last_local: 0,
                 document,
+                hash,
                 rejected_hash: None,
-                hash_of_source: Some(status.hash).filter(|_| !is_fallback),
+                hash_of_source: Some(hash).filter(|_| !is_fallback),
                 followers: Followers::default(),
                 of_source,
                 since: now,
@@ -140,15 +145,12 @@ impl RulesInForce {
         let state = self.lock();
         let lists = state.document.lists.iter();
         RulesStatus {
+            rules: state.document.rules.len(),
             in_force_for: Duration::from_micros(now().saturating_sub(state.since)),
             wrong_lists: lists.filter_map(|file| file.problem()).collect(),
             fleet: self.fleet.get().map(Fleet::status),
             ..state.status.clone()
         }
-    }
-
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
     }
 
     /// Puts a text in force, unless it is already.
@@ -189,19 +191,13 @@ impl RulesInForce {
         })
     }
 
-    /// Ends overrides and switches of this process: these, or all.
+    /// Ends overrides and switches of this process.
     pub(crate) fn end_local(
         &self,
         author: Author,
-        ids: Option<&[u64]>,
+        ids: &[u64],
     ) -> Result<Vec<RuleChange>, DocumentError> {
-        self.edit_local(author, |_, local| match ids {
-            Some(ids) => local.end(ids),
-            None => {
-                local.all.clear();
-                Ok(())
-            }
-        })
+        self.edit_local(author, |_, local| local.end(ids))
     }
 
     fn edit_local(
@@ -214,13 +210,11 @@ impl RulesInForce {
             local.drop_expired(now());
             let applied = edit(state, &mut local)
                 .map_err(|wrong| DocumentError::of_whole("what was set in this process", wrong))
-                .and_then(|()| together(&self.bindings, &state.text, &local))
-                .and_then(|(document, _trees)| state.put_in_force(document, now()));
+                .and_then(|()| {
+                    state.put_in_force(&self.bindings, state.text.clone(), local, now())
+                });
             let (result, kind, lines) = match applied {
-                Ok((changes, lines)) => {
-                    state.local = local;
-                    (Ok(changes), AuditKind::Accepted, lines)
-                }
+                Ok((changes, lines)) => (Ok(changes), AuditKind::Accepted, lines),
                 Err(wrong) => {
                     let lines = vec![wrong.to_string()];
                     (Err(wrong), AuditKind::Rejected, lines)
@@ -317,7 +311,7 @@ impl State {
         };
         let (author, hash, of_source) = (text.author(), text.hash(), text.revision());
         // It was put right again, or pushed again.
-        let is_in_force = hash == self.status.hash && of_source >= self.of_source;
+        let is_in_force = hash == self.hash && of_source >= self.of_source;
         // It is no other document than the source's last, and a text of this process has replaced that.
         let is_replaced = giver == Giver::Source
             && Some(hash) == self.hash_of_source
@@ -326,8 +320,12 @@ impl State {
         let mut changed = (Ok(Vec::new()), None);
         if !is_in_force && !is_replaced {
             let now = now();
-            let lost = text.lost_of(&self.text, now);
-            let (changes, lines) = match self.replace_text(bindings, text, now) {
+            let lost = text.beside.lost_of(&self.text.beside, now);
+            let local = self.local.clone();
+            let done = self
+                .refuse_older(of_source)
+                .and_then(|()| self.put_in_force(bindings, text, local, now));
+            let (changes, lines) = match done {
                 Ok(done) => done,
                 Err(wrong) => return self.reject(author, Some(hash), wrong),
             };
@@ -335,7 +333,7 @@ impl State {
                 Some(lines) => self.status.lost.extend(lines),
                 None => self.status.lost.clear(),
             }
-            self.status.hash = hash;
+            self.hash = hash;
             self.status.revision = of_source.unwrap_or(before + 1);
             self.since = now;
             let record = self.record(AuditKind::Accepted, author, before, lines);
@@ -343,7 +341,7 @@ impl State {
         }
         self.status.last_rejection = None;
         self.rejected_hash = None;
-        if hash == self.status.hash {
+        if hash == self.hash {
             self.status.revision = of_source.unwrap_or(self.status.revision);
             self.of_source = of_source.or(self.of_source);
             if giver != Giver::Process {
@@ -353,25 +351,25 @@ impl State {
         changed
     }
 
-    /// Puts a text in force with what was set in this process.
-    fn replace_text(
+    /// Puts a text in force with what was set in this process. Returns what changed in the first layer, and in the document.
+    fn put_in_force(
         &mut self,
         bindings: &Bindings,
         text: RuleText,
+        mut local: OperatorEntries,
         now: Tick,
     ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
-        self.refuse_older(text.revision())?;
         // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
-        let (mut document, _trees) = together(bindings, &text, &self.local)?;
+        let (document, _trees) = text.read(bindings)?;
+        let mut document = document.beside(&local);
         // What was set here for a rule that is gone has ended.
-        let mut local = self.local.clone();
         for (gone, _) in document.unfit.extract_if(.., |(it, _)| it.is_local) {
             local.all.retain(|entry| entry.id != gone.id);
         }
-        let done = self.put_in_force(document, now)?;
-        self.local = local;
-        self.text = text;
-        Ok(done)
+        let changes = self.replace(&document, now)?;
+        let lines = document_changes(&self.document, &document);
+        (self.document, self.text, self.local) = (document, text, local);
+        Ok((changes, lines))
     }
 
     /// Notes what is wrong, and records it once.
@@ -387,19 +385,6 @@ impl State {
         self.rejected_hash = hash;
         self.status.last_rejection = Some(message);
         (Err(wrong), record)
-    }
-
-    /// What changed in the first layer, and in the document.
-    fn put_in_force(
-        &mut self,
-        document: RuleDocument,
-        now: Tick,
-    ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
-        let changes = self.replace(&document, now)?;
-        let lines = document_changes(&self.document, &document);
-        self.status.rules = document.names().count();
-        self.document = document;
-        Ok((changes, lines))
     }
 
     fn record(
@@ -459,16 +444,6 @@ impl Drop for RulesInForce {
             task.abort();
         }
     }
-}
-
-/// A text with the overrides and switches of this process, as far as they go with it.
-fn together(
-    bindings: &Bindings,
-    text: &RuleText,
-    local: &OperatorEntries,
-) -> Result<ReadText, DocumentError> {
-    let (document, trees) = text.read(bindings)?;
-    Ok((document.beside(local), trees))
 }
 
 tollgate_core::debug_fields!(RulesInForce, it => status: it.status());

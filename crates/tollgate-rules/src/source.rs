@@ -1,9 +1,9 @@
-//! Where documents come from: a source of one's own, a text, a file or a folder.
+//! Where documents come from: a source of one's own, a file or a folder.
 
 use std::{
     error::Error,
     fs,
-    future::{Future, pending},
+    future::Future,
     io,
     path::{Path, PathBuf},
 };
@@ -14,7 +14,7 @@ use crate::{
     assembly::OneText,
     document_error::DocumentError,
     format::Format,
-    list_file::{FileChanges, folder, utf8},
+    list_file::{FileChanges, utf8},
     rule_text::RuleText,
     rules_status::{Fleet, RulesStatus},
 };
@@ -89,16 +89,6 @@ pub trait Source: Send + 'static {
     /// What it knows of the other processes that follow it, for the [status](crate::LiveRules::status). It is asked once.
     fn fleet(&self) -> Option<Fleet> {
         None
-    }
-}
-
-/// A text that never changes.
-impl Source for RuleText {
-    async fn next(&mut self) -> Result<Self, SourceError> {
-        match self.take() {
-            Some(text) => Ok(text),
-            None => pending().await,
-        }
     }
 }
 
@@ -199,7 +189,7 @@ fn read_text(path: &Path) -> Result<OneText, DocumentError> {
     let bytes = fs::read(path).map_err(|wrong| cannot_be_read(path, &wrong))?;
     let text = utf8(&bytes).map_err(|wrong| DocumentError::of_whole(&origin, wrong))?;
     Ok(OneText {
-        folder: Some(folder(path)),
+        folder: path.parent().map(Path::to_owned),
         ..OneText::new(origin.to_string(), text, format)
     })
 }
@@ -269,8 +259,8 @@ mod tests {
             let begin = Instant::now();
             while self.rules.status().revision < 2 {
                 let status = self.rules.status();
-                assert_eq!(status.rejected, 0, "{status}");
-                assert!(begin.elapsed() < 10 * POLL, "{status}");
+                assert_eq!(status.rejected, 0, "{status:?}");
+                assert!(begin.elapsed() < 10 * POLL, "{status:?}");
                 sleep(Duration::from_millis(10)).await;
             }
             begin.elapsed()

@@ -60,8 +60,8 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     fs::write(&path, document("fixed_window 5/hh")).expect("written");
     until("the mistake is known", || rules.status().rejected == 1).await;
     assert_eq!(limit(&layer).await, "\"api\";q=5;w=3600");
-    let status = rules.status().to_string();
-    says(&status, "limits.toml:5:25: \"hh\" is not a unit of time");
+    let rejection = rules.status().last_rejection.expect("it is rejected");
+    says(&rejection, "limits.toml:5:25: \"hh\" is not a unit of time");
     let wrong = || rules.set_text(&document("5/hh"), Format::Toml).is_err();
     assert!(wrong() && wrong());
     assert_eq!(rules.status().rejected, 2, "it is the same mistake");
@@ -133,7 +133,7 @@ async fn a_folder_that_takes_the_place_of_another_is_followed() {
     let soon = async |revision| {
         let is_seen = until("the change is seen", || rules.status().revision == revision);
         let is_late = timeout(Duration::from_secs(15), is_seen).await.is_err();
-        assert!(!is_late, "{}", rules.status());
+        assert!(!is_late, "{rules:?}");
     };
     symlink("2", at("next")).expect("a link");
     fs::rename(at("next"), at("limits")).expect("swapped");
@@ -159,9 +159,9 @@ async fn a_folder_has_a_file_for_each_team() {
 
     write("c.toml", document("4/h"));
     until("the name is there twice", || rules.status().rejected == 1).await;
-    let status = rules.status().to_string();
-    says(&status, "c.toml:4:8: there is a rule \"api\" already");
-    says(&status, "b.toml:4");
+    let rejection = rules.status().last_rejection.expect("it is rejected");
+    says(&rejection, "c.toml:4:8: there is a rule \"api\" already");
+    says(&rejection, "b.toml:4");
 
     // An override may name a rule of another file.
     write(
