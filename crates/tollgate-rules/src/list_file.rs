@@ -34,7 +34,7 @@ pub(crate) const POLL: Duration = Duration::from_secs(30);
 /// not tell of links that lead elsewhere, of another folder in its place, and of file systems in the network.
 #[derive(Debug)]
 pub(crate) struct FileChanges {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// What was found before it was read.
     found: Found,
 }

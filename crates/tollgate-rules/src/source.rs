@@ -99,7 +99,6 @@ pub trait Source: Send + 'static {
 /// keep its time and its length.
 #[derive(Debug)]
 pub struct FileSource {
-    path: PathBuf,
     changes: FileChanges,
     is_read: bool,
 }
@@ -108,10 +107,8 @@ impl FileSource {
     /// The source at a path, which is not read yet.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
-        let path = path.as_ref();
         Self {
-            path: path.to_owned(),
-            changes: FileChanges::new(path),
+            changes: FileChanges::new(path.as_ref()),
             is_read: false,
         }
     }
@@ -119,7 +116,7 @@ impl FileSource {
     /// Reads it now.
     pub(crate) fn read(&mut self) -> Result<RuleText, DocumentError> {
         self.is_read = true;
-        read(&self.path)
+        read(&self.changes.path)
     }
 }
 
@@ -128,7 +125,7 @@ impl Source for FileSource {
         if self.is_read {
             self.changes.next().await;
         }
-        let path = self.path.clone();
+        let path = self.changes.path.clone();
         let read = spawn_blocking(move || read(&path)).await;
         // Here and not before: a call that is dropped has not read it.
         self.is_read = true;
