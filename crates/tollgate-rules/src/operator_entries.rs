@@ -315,21 +315,16 @@ impl OperatorEntries {
     /// again. `None`: it has lost none.
     pub(crate) fn lost_of(&self, before: &Self, now: Tick) -> Option<Vec<String>> {
         self.pushed.as_ref()?.lost?;
-        let not_in = |one: &Self, other: &Self, what: &str| {
+        let mut lines = Vec::new();
+        for (one, other, what) in [
+            (before, self, "lost with Redis, set it again"),
+            (self, before, "in force again from an older state of Redis"),
+        ] {
             let is_in = |entry: &OperatorEntry| other.all.iter().any(|it| it.id == entry.id);
-            let gone = one
-                .all
-                .iter()
-                .filter(|entry| !is_in(entry) && entry.end() > now);
-            gone.map(|entry| format!("{what}: {entry}"))
-                .collect::<Vec<_>>()
-        };
-        let mut lines = not_in(before, self, "lost with Redis, set it again");
-        lines.extend(not_in(
-            self,
-            before,
-            "in force again from an older state of Redis",
-        ));
+            let gone = one.all.iter().filter(|entry| !is_in(entry));
+            let gone = gone.filter(|entry| entry.end() > now);
+            lines.extend(gone.map(|entry| format!("{what}: {entry}")));
+        }
         Some(lines)
     }
 

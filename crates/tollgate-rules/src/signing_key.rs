@@ -41,10 +41,8 @@ impl SigningKey {
     ) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.documents);
         hasher.update(&revision.to_le_bytes());
-        let (by, beside) = (&document.author, &*document.beside);
-        let beside = (!beside.is_empty()).then_some(beside);
-        let parts = [namespace, by.actor(), by.reason(), &document.text];
-        for part in parts.into_iter().chain(beside) {
+        let (by, text, beside) = (&document.author, &document.text, &document.beside);
+        for part in [namespace, by.actor(), by.reason(), text, beside] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
