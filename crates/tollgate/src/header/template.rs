@@ -36,24 +36,23 @@ pub(crate) struct Values([Option<String>; NAMES.len()]);
 
 impl Template {
     pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
-        let (mut parts, mut begin, mut from) = (Vec::new(), 0, 0);
-        while let Some(open) = text[from..].find('{') {
-            let open = from + open;
-            from = open + 1;
+        let (mut parts, mut pieces) = (Vec::new(), text.split('{'));
+        let mut end = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let (name, behind) = piece.split_once('}').unwrap_or_default();
             let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
-            let name = text[from..].split_once('}').map_or("", |(name, _)| name);
             // A brace of JSON begins none.
             if name.is_empty() || !name.chars().all(is_name) {
+                end = end + "{" + piece;
                 continue;
             }
             let Some(place) = NAMES.iter().position(|known| *known == name) else {
                 return Err(RuleError::unknown("variable", name, NAMES));
             };
-            parts.push((text[begin..open].into(), place));
-            from += name.len() + 1;
-            begin = from;
+            parts.push((end.into(), place));
+            end = behind.to_owned();
         }
-        let end = text[begin..].into();
+        let end = end.into();
         Ok(Self { parts, end })
     }
 

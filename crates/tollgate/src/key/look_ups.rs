@@ -64,7 +64,7 @@ impl LookUps {
                 let _ = within.await;
             }
         }
-        self.results().collect()
+        self.0.into_iter().map(|it| (it.index, it.found)).collect()
     }
 
     /// The results, when all have finished, or those up to the first without a key.
@@ -78,7 +78,7 @@ impl LookUps {
             }
         })
         .await;
-        self.results()
+        self.0.into_iter().map(|it| (it.index, it.found))
     }
 
     /// Ready when all have finished.
@@ -94,10 +94,6 @@ impl LookUps {
             }
         }
         all
-    }
-
-    fn results(self) -> impl Iterator<Item = (usize, Found)> {
-        self.0.into_iter().map(|it| (it.index, it.found))
     }
 }
 
