@@ -75,7 +75,7 @@ impl Partition {
     ///
     /// Dropping the future leaves the queue.
     pub(crate) async fn wait(&self, deadline: Instant) -> Result<QueueHead<'_>, Instant> {
-        self.refuse_long_wait(deadline)?;
+        self.opens_by(deadline)?;
         let permit = match timeout_at(deadline, self.queue.acquire()).await {
             Ok(Ok(permit)) => permit,
             // The semaphore is never closed.
@@ -89,10 +89,11 @@ impl Partition {
         Ok(head)
     }
 
-    fn refuse_long_wait(&self, deadline: Instant) -> Result<(), Instant> {
+    /// When the server opens, if it is closed now. The error is an instant after the deadline.
+    fn opens_by(&self, deadline: Instant) -> Result<Option<Instant>, Instant> {
         match self.closed_until() {
             Some(until) if until > deadline => Err(until),
-            _ => Ok(()),
+            until => Ok(until),
         }
     }
 
@@ -107,8 +108,7 @@ impl QueueHead<'_> {
     pub(crate) async fn opened(&self, deadline: Instant) -> Result<(), Instant> {
         loop {
             let changed = self.partition.changed.notified();
-            self.partition.refuse_long_wait(deadline)?;
-            let Some(until) = self.partition.closed_until() else {
+            let Some(until) = self.partition.opens_by(deadline)? else {
                 return Ok(());
             };
             // Look again in either case.

@@ -14,21 +14,17 @@ use crate::{advice::ServerAdvice, config::Config};
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Whether a request with this head may be sent more than once.
+/// Whether a request with this head may be sent more than once: by its method (RFC 9110 §9.2.2), by an `Idempotency-Key`, or because the
+/// application says so.
 pub(crate) fn is_repeatable(config: &Config, head: &Parts) -> bool {
-    let marked = || config.idempotent.as_ref().is_some_and(|is| is(head));
-    config.retries > 0 && (is_idempotent(head) || marked())
-}
-
-/// Whether a request is idempotent by its method (RFC 9110 §9.2.2) or by an `Idempotency-Key`.
-fn is_idempotent(head: &Parts) -> bool {
-    matches!(
+    let is_idempotent = matches!(
         head.method,
         Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE | Method::PUT | Method::DELETE
-    ) || head
-        .headers
-        .get("idempotency-key")
-        .is_some_and(|key| !key.is_empty())
+    );
+    let key = || head.headers.get("idempotency-key");
+    let has_key = || key().is_some_and(|key| !key.is_empty());
+    let is_marked = || config.idempotent.as_ref().is_some_and(|is| is(head));
+    config.retries > 0 && (is_idempotent || has_key() || is_marked())
 }
 
 /// The retries of one request.
