@@ -3,7 +3,7 @@
 use tollgate_core::{Clock, Limiter, Tick, journal::Window};
 
 use crate::{
-    counter::change,
+    counter::{change, key_of},
     database::window_of,
     error::{LedgerError, LedgerErrorKind},
     ledger::Ledger,
@@ -119,8 +119,13 @@ impl Ledger {
             return Ok(false);
         }
         if let Some(limiter) = limiter.filter(|_| window.begin <= now && now < window.end) {
-            for subject in database.subjects_of(rule, &account).await? {
-                change(&**limiter.rule_store(), rule, subject, window, units)?;
+            let sql = "SELECT subject FROM tollgate_subjects WHERE rule = $1 AND account = $2 ORDER BY subject LIMIT 100";
+            let subjects = sqlx::query_scalar::<_, String>(sql)
+                .bind(rule)
+                .bind(&account);
+            for subject in subjects.fetch_all(&database.pool).await? {
+                let key = key_of(&subject);
+                change(&**limiter.rule_store(), rule, key, window, units)?;
             }
         }
         Ok(true)

@@ -27,6 +27,13 @@ use crate::{
 /// How long a part of the writing may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How many accounts wait to be written at most, with those of the last ten minutes: some 30 MB. Units of more are lost to the ledger,
+/// and counted; or their rule denies. As many clients have daily usage in memory.
+const MAX_ACCOUNTS: usize = 200_000;
+
+/// For how long nothing may have been written before rules deny that say so.
+const MAX_DELAY: Duration = Duration::from_secs(300);
+
 /// After how many times of writing a reservation is released whose term is over.
 const RELEASED_AFTER: u32 = 10;
 
@@ -36,8 +43,6 @@ const RELEASED_AFTER: u32 = 10;
 pub struct LedgerBuilder {
     url: String,
     every: Duration,
-    max_accounts: usize,
-    max_delay: Duration,
     connections: u32,
     max_bytes: Option<u64>,
 }
@@ -49,21 +54,6 @@ impl LedgerBuilder {
     /// released, and a settlement of it that is written later is not counted.
     pub fn write_every(mut self, every: Duration) -> Self {
         self.every = every;
-        self
-    }
-
-    /// How many accounts wait to be written at most, with those of the last ten minutes. Default: 200 000, some 30 MB. Units
-    /// of more are lost to the ledger, and [counted](Backlog::lost); or their rule [denies](tollgate_core::Rule::deny_unwritten).
-    /// As many clients have [daily usage](tollgate_core::Rule::daily_usage) in memory.
-    pub fn max_accounts(mut self, accounts: usize) -> Self {
-        self.max_accounts = accounts;
-        self
-    }
-
-    /// For how long nothing may have been written before rules [deny](tollgate_core::Rule::deny_unwritten) that say so. Default:
-    /// five minutes.
-    pub fn max_delay(mut self, delay: Duration) -> Self {
-        self.max_delay = delay;
         self
     }
 
@@ -93,8 +83,6 @@ impl LedgerBuilder {
             batch: tokio::sync::Mutex::default(),
             daily: tokio::sync::Mutex::default(),
             unwritten_since: Mutex::default(),
-            max_accounts: self.max_accounts,
-            max_delay: self.max_delay,
         });
         let weak = Arc::downgrade(&shared);
         let task = tokio::spawn(write_each(weak, self.every));
@@ -107,9 +95,9 @@ impl LedgerBuilder {
     ///
     /// What cannot be used.
     pub fn check(&self) -> Result<(), LedgerError> {
-        if self.every.is_zero() || self.max_accounts == 0 || self.connections == 0 {
+        if self.every.is_zero() || self.connections == 0 {
             return Err(LedgerError::setup(
-                "a ledger writes after some time, and has room for an account and a connection; take at least 1 of each",
+                "a ledger writes after some time, and by a connection; take at least 1 of each",
             ));
         }
         let (dialect, url) = dialect_of(&self.url)?;
@@ -139,8 +127,6 @@ pub(crate) struct Shared {
     daily: tokio::sync::Mutex<Outbox<DailyUsage>>,
     /// Since when nothing could be written.
     unwritten_since: Mutex<Option<Instant>>,
-    max_accounts: usize,
-    max_delay: Duration,
 }
 
 /// What a ledger has still to write: see [`Ledger::backlog`].
@@ -172,8 +158,6 @@ impl Ledger {
         LedgerBuilder {
             url: url.to_owned(),
             every: Duration::from_secs(1),
-            max_accounts: 200_000,
-            max_delay: Duration::from_secs(300),
             connections: 4,
             max_bytes: None,
         }
@@ -187,7 +171,7 @@ impl Ledger {
     /// The limiter has a ledger already.
     pub fn attach(&self, limiter: &Limiter) -> Result<(), LedgerError> {
         let (journal, shared) = (limiter.journal(), Arc::downgrade(&self.shared));
-        let is_new = journal.attach(self.shared.max_accounts, move |query| {
+        let is_new = journal.attach(MAX_ACCOUNTS, move |query| {
             let shared = shared.upgrade();
             Pending::new(async move { shared?.base(query).await })
         });
@@ -297,7 +281,7 @@ impl Shared {
         *unwritten = (!is_written).then(|| unwritten.unwrap_or(began));
         let since = *unwritten;
         drop(unwritten);
-        let is_behind = since.is_some_and(|since| since.elapsed() > self.max_delay);
+        let is_behind = since.is_some_and(|since| since.elapsed() > MAX_DELAY);
         for journal in lock(&self.journals).iter() {
             journal.set_behind(is_behind);
         }

@@ -34,16 +34,12 @@ impl FromStr for Period {
     type Err = LedgerError;
 
     fn from_str(text: &str) -> Result<Self, LedgerError> {
-        let whole = match text.split('-').count() {
-            1 => format!("{text}-01-01"),
-            2 => format!("{text}-01"),
-            _ => text.to_owned(),
+        let (rest, span) = match text.len() {
+            4 => ("-01-01", 1.year()),
+            7 => ("-01", 1.month()),
+            _ => ("", 1.day()),
         };
-        let span = match text.len() {
-            4 => 1.year(),
-            7 => 1.month(),
-            _ => 1.day(),
-        };
+        let whole = format!("{text}{rest}");
         let ticks = |date: Date| {
             let zoned = DateTime::from(date).to_zoned(TimeZone::UTC).ok()?;
             u64::try_from(zoned.timestamp().as_microsecond()).ok()

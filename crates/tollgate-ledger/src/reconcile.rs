@@ -11,7 +11,6 @@ use tollgate_core::{
 
 use crate::{
     counter::{change, check_of, key_of},
-    database::Database,
     error::LedgerError,
     ledger::Ledger,
 };
@@ -30,8 +29,6 @@ pub struct Drift {
     pub written: i64,
     /// Those that the store counts.
     pub counted: u64,
-    /// Whether the store was told what differs for certain.
-    pub is_repaired: bool,
 }
 
 /// How counters are compared with accounts.
@@ -57,12 +54,11 @@ impl Default for Reconciliation {
 }
 
 struct Candidate {
-    account: String,
-    rule: String,
+    /// What is known of it so far.
+    drift: Drift,
     key: Fingerprint,
     /// `None`: its balance.
     window: Option<Window>,
-    written: i64,
 }
 
 impl Ledger {
@@ -93,16 +89,17 @@ impl Ledger {
                 return Ok(compared);
             }
             let mut differing = Vec::new();
-            for candidate in candidates {
+            for mut candidate in candidates {
                 compared += 1;
                 sleep_until(
                     begun + pause.saturating_mul(u32::try_from(compared).unwrap_or(u32::MAX)),
                 )
                 .await;
                 if let Some(counted) = counted(limiter, &candidate).await
-                    && candidate.written != counted as i64
+                    && candidate.drift.written != counted as i64
                 {
-                    differing.push((candidate, counted as i64));
+                    candidate.drift.counted = counted;
+                    differing.push(candidate);
                 }
             }
             if differing.is_empty() {
@@ -110,25 +107,26 @@ impl Ledger {
             }
             sleep(how.again_after).await;
             self.flush().await?;
-            for (mut candidate, counted_before) in differing {
-                let Candidate {
-                    rule,
-                    account,
-                    window,
-                    ..
-                } = &candidate;
-                let database = &self.shared.database;
-                let balance = database.credits(rule, account).await?;
-                let written_before = candidate.written;
-                candidate.written = match window {
-                    Some(window) => database.sum(rule, account, window.end).await?,
+            for mut candidate in differing {
+                let before = candidate.drift.clone();
+                let (database, rule) = (&self.shared.database, &*before.rule);
+                let balance = database.credits(rule, &before.account).await?;
+                candidate.drift.written = match candidate.window {
+                    Some(window) => database.sum(rule, &before.account, window.end).await?,
                     None => balance.units(0) as i64,
                 };
                 let Some(counted) = counted(limiter, &candidate).await else {
                     continue;
                 };
-                let (written_now, counted_now) = (candidate.written, counted as i64);
-                let has_less = match candidate.window {
+                let Candidate {
+                    mut drift,
+                    key,
+                    window,
+                } = candidate;
+                drift.counted = counted;
+                let (written_before, counted_before) = (before.written, before.counted as i64);
+                let (written_now, counted_now) = (drift.written, counted as i64);
+                let has_less = match window {
                     // The sum was read before the counter: what was used in between is not taken for units that the counter lacks.
                     Some(_) => (written_before - counted_before).min(written_now - counted_now),
                     None => written_before.min(written_now) - counted_before.max(counted_now),
@@ -139,23 +137,12 @@ impl Ledger {
                     continue;
                 }
                 if how.repairs {
-                    let (store, rule, key) =
-                        (&**limiter.rule_store(), &candidate.rule, candidate.key);
-                    match candidate.window {
-                        Some(window) => {
-                            change(store, rule, key, window, lacks)?;
-                        }
+                    let store = &**limiter.rule_store();
+                    match window {
+                        Some(window) => change(store, rule, key, window, lacks)?,
                         None => correct(store, rule, key, &balance, lacks).await?,
                     }
                 }
-                let drift = Drift {
-                    written: candidate.written,
-                    account: candidate.account,
-                    rule: candidate.rule,
-                    is_balance: candidate.window.is_none(),
-                    counted,
-                    is_repaired: how.repairs,
-                };
                 if each(&drift).is_break() {
                     return Ok(compared);
                 }
@@ -190,14 +177,16 @@ impl Ledger {
             let key = key_of(&subject);
             *last = (account.clone(), rule.clone(), subject, end);
             let (begin, end) = (begin as Tick, end as Tick);
-            candidates.push(Candidate {
+            // That of a balance is of no window.
+            let window = (end > 0).then_some(Window { begin, end });
+            let drift = Drift {
                 account,
                 rule,
-                key,
-                // That of a balance is of no window.
-                window: (end > 0).then_some(Window { begin, end }),
+                is_balance: window.is_none(),
                 written,
-            });
+                counted: 0,
+            };
+            candidates.push(Candidate { drift, key, window });
         }
         Ok(candidates)
     }
@@ -205,7 +194,7 @@ impl Ledger {
 
 /// What the store counts of a key, as far as its largest quota shows it.
 async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
-    let index = limiter.rules().position(&candidate.rule)?;
+    let index = limiter.rules().position(&candidate.drift.rule)?;
     let rule = limiter.rules().rules().get(index)?;
     if candidate.window.is_none() {
         let check = Check::new(index as u16, candidate.key, 0);
@@ -227,7 +216,7 @@ async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     }
     let counted = limit - verdict.remaining().min(limit) + verdict.debt();
     // What lies beyond the limit is not seen.
-    let written = u64::try_from(candidate.written).unwrap_or(0);
+    let written = u64::try_from(candidate.drift.written).unwrap_or(0);
     Some(if counted == limit {
         counted.max(written)
     } else {
@@ -250,18 +239,4 @@ async fn correct(
     }
     told.map(drop)
         .map_err(|wrong| LedgerError::setup(format!("the store: {wrong}")))
-}
-
-impl Database {
-    /// The keys of an account.
-    pub(crate) async fn subjects_of(
-        &self,
-        rule: &str,
-        account: &str,
-    ) -> Result<Vec<Fingerprint>, LedgerError> {
-        let sql = "SELECT subject FROM tollgate_subjects WHERE rule = $1 AND account = $2 ORDER BY subject LIMIT 100";
-        let query = sqlx::query_scalar::<_, String>(sql).bind(rule);
-        let subjects = query.bind(account).fetch_all(&self.pool).await?;
-        Ok(subjects.iter().map(|subject| key_of(subject)).collect())
-    }
 }
