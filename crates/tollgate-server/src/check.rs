@@ -71,8 +71,8 @@ impl CheckDoor {
             return (Code::of(known.status().is_success()), known.map(Full::new));
         }
         // Envoy asks with the query of its client.
-        let is_403 =
-            self.style != Style::Envoy && has_deny_403(head.uri.query().unwrap_or_default());
+        let mut query = head.uri.query().unwrap_or_default().split('&');
+        let is_403 = self.style != Style::Envoy && query.any(|it| it == "deny=403");
         let part = match self.described(head) {
             Ok(head) => RequestPart::new(head),
             Err(wrong) => return (Code::Invalid, plain(StatusCode::BAD_REQUEST, wrong)),
@@ -177,8 +177,4 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
 fn only(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut values = fields.get_all(name).iter();
     values.next().filter(|_| values.next().is_none()).cloned()
-}
-
-fn has_deny_403(query: &str) -> bool {
-    query.split('&').any(|parameter| parameter == "deny=403")
 }

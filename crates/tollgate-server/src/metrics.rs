@@ -114,15 +114,11 @@ impl Checks {
 /// Tells of a caller that was refused: Envoy lets its clients pass then.
 pub(crate) fn refused(door: &'static str, peer: Option<IpAddr>, why: &dyn fmt::Display) {
     counter!("tollgate_refused_callers_total", "door" => door).increment(1);
+    // Said once a minute.
     static LAST: AtomicU64 = AtomicU64::new(0);
-    if once_a_minute(&LAST) {
+    let minute = Clock::system().now() / 60_000_000;
+    if LAST.swap(minute, Ordering::Relaxed) != minute {
         let peer = peer.map_or_else(|| "a peer".to_owned(), |peer| peer.to_string());
         tracing::error!(target: "tollgate", door, "{peer} may not ask, and its proxy may let everything pass: {why}");
     }
-}
-
-/// Whether it is the first time in this minute, by what is kept in `last`.
-pub(crate) fn once_a_minute(last: &AtomicU64) -> bool {
-    let minute = Clock::system().now() / 60_000_000;
-    last.swap(minute, Ordering::Relaxed) != minute
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::Response;
 use tokio::time::Instant;
 
 /// How long an answer is kept, at least and at most twice.
@@ -29,25 +29,15 @@ struct Terms {
     began: Option<Instant>,
 }
 
-#[derive(Clone)]
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Bytes,
-    /// Terms are longer where nobody asks.
-    at: Instant,
-}
+/// A response, and when it was given: terms are longer where nobody asks.
+type Answer = (Response<Bytes>, Instant);
 
 impl Repeats {
     pub(crate) fn find(&self, name: &[u8]) -> Option<Response<Bytes>> {
         let terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = terms.current.get(name).or_else(|| terms.before.get(name));
-        let answer = found.filter(|it| it.at.elapsed() < 2 * TERM)?.clone();
-        drop(terms);
-        let mut response = Response::new(answer.body);
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = answer.headers;
-        Some(response)
+        let known = terms.current.get(name).or_else(|| terms.before.get(name));
+        let (response, at) = known?;
+        (at.elapsed() < 2 * TERM).then(|| response.clone())
     }
 
     pub(crate) fn keep(&self, name: &[u8], response: &Response<Bytes>) {
@@ -55,24 +45,20 @@ impl Repeats {
             return;
         }
         let at = Instant::now();
-        let answer = Answer {
-            status: response.status(),
-            headers: response.headers().clone(),
-            body: response.body().clone(),
-            at,
-        };
         let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = terms.began.is_none_or(|began| at - began >= TERM);
         if is_over || terms.current.len() >= MOST {
             terms.before = mem::take(&mut terms.current);
             terms.began = Some(at);
         }
-        terms.current.insert(name.into(), answer);
+        terms.current.insert(name.into(), (response.clone(), at));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

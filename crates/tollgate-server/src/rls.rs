@@ -1,10 +1,6 @@
 //! The door for Envoy's rate limit service, with `grpc.health.v1`.
 
-use std::{
-    future::ready,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{future::ready, sync::Once, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -185,7 +181,11 @@ impl Rls {
         let (mut part, mut unmatched) = (0, 0);
         let statuses = give_back.iter().map(|gives_back| {
             if *gives_back {
-                return passed();
+                let code = Answer::Ok.into();
+                return DescriptorStatus {
+                    code,
+                    ..DescriptorStatus::default()
+                };
             }
             let status = status_of(&decided, part);
             unmatched += u64::from(decided.verdicts_of(part).next().is_none());
@@ -210,14 +210,6 @@ impl Rls {
             response_headers_to_add: fields(&head.headers),
             raw_body,
         }
-    }
-}
-
-/// The status of a descriptor that no rule is about.
-fn passed() -> DescriptorStatus {
-    DescriptorStatus {
-        code: Answer::Ok.into(),
-        ..DescriptorStatus::default()
     }
 }
 
@@ -249,18 +241,18 @@ fn patience(headers: &HeaderMap, max_wait: Duration) -> Duration {
 struct LeftOut {
     metric: &'static str,
     message: &'static str,
-    is_said: AtomicBool,
+    said: Once,
 }
 
 static NEGATIVE_HITS: LeftOut = LeftOut {
     metric: "tollgate_negative_hits_total",
     message: "Envoy gives hits back, by is_negative_hits: such descriptors are answered with OK, and nothing is given back",
-    is_said: AtomicBool::new(false),
+    said: Once::new(),
 };
 static OVERRIDES: LeftOut = LeftOut {
     metric: "tollgate_limit_overrides_total",
     message: "Envoy sends limits of its own, by rate_limits[].limit: the limits of the rules apply; take a rule with plans or overrides",
-    is_said: AtomicBool::new(false),
+    said: Once::new(),
 };
 
 /// Counts such descriptors, and says so once.
@@ -269,9 +261,7 @@ fn left_out(what: &LeftOut, descriptors: usize) {
         return;
     }
     counter!(what.metric).increment(descriptors as u64);
-    if !what.is_said.swap(true, Ordering::Relaxed) {
-        tracing::warn!(target: "tollgate", "{}", what.message);
-    }
+    (what.said).call_once(|| tracing::warn!(target: "tollgate", "{}", what.message));
 }
 
 #[cfg(test)]

@@ -222,20 +222,10 @@ impl Settings {
             all.push("drain_seconds is at most 600".to_owned());
         }
         let mut all: Vec<_> = all.into_iter().map(|message| (0..0, message)).collect();
-        for door in self.doors() {
-            let messages = door.mistakes().into_iter();
+        for (index, door) in self.doors().enumerate() {
+            let is_http = index >= usize::from(self.grpc.is_some());
+            let messages = door.mistakes(is_http).into_iter();
             all.extend(messages.map(|message| (door.listen.span(), message)));
-        }
-        let mut of_style =
-            |door: &DoorSettings, message: &str| all.push((door.listen.span(), message.to_owned()));
-        for door in self.grpc.iter().filter(|it| it.style.is_some()) {
-            of_style(door, "take style out: it is for [[http]]");
-        }
-        for door in self.http.iter().filter(|it| it.style.is_none()) {
-            of_style(
-                door,
-                "say how the proxy describes a request: style = \"nginx\", \"forwarded\" or \"envoy\"",
-            );
         }
         all
     }
@@ -269,8 +259,13 @@ impl DoorSettings {
         self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 
-    fn mistakes(&self) -> Vec<String> {
+    fn mistakes(&self, is_http: bool) -> Vec<String> {
         let mut all = Vec::new();
+        match (self.style, is_http) {
+            (Some(_), false) => all.push("take style out: it is for [[http]]".to_owned()),
+            (None, true) => all.push("say how the proxy describes a request: style = \"nginx\", \"forwarded\" or \"envoy\"".to_owned()),
+            _ => {}
+        }
         let listen = self.listen.as_ref();
         if matches!(listen, Listen::Unix(_)) {
             if !self.allow.is_empty() || self.tls.is_some() {
