@@ -9,7 +9,7 @@ use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
 use crate::{
     client::{self, Client},
-    console::{Preview, Shared, lock},
+    console::{Shared, lock},
     overview::scope,
     response::{Answer, Wrong},
 };
@@ -137,15 +137,8 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
                 .map_err(|wrong| Wrong::input(format!("the limit {limit:?}: {wrong}")))?;
             let handle = layer_of(shared, *layer)?.handle();
             handle.preview(rule, quota).map_err(Wrong::input)?;
-            let mut previews = lock(&shared.previews);
-            previews.retain(|it| (it.layer, &it.rule) != (*layer, rule));
-            let preview = Preview {
-                layer: *layer,
-                rule: rule.clone(),
-                limit: quota.to_string(),
-                since: shared.clock.now(),
-            };
-            previews.push(preview);
+            let preview = (quota.to_string(), shared.clock.now());
+            lock(&shared.previews).insert((*layer, rule.clone()), preview);
             let what = format!("began a preview of {rule} at {quota}");
             audit(who, because, &what);
             what
@@ -153,7 +146,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
         Action::EndPreview { layer, rule } => {
             let handle = layer_of(shared, *layer)?.handle();
             handle.end_preview(rule).map_err(Wrong::input)?;
-            lock(&shared.previews).retain(|it| (it.layer, &it.rule) != (*layer, rule));
+            lock(&shared.previews).remove(&(*layer, rule.clone()));
             let what = format!("ended the preview of {rule}");
             audit(who, because, &what);
             what

@@ -5,11 +5,11 @@ use std::{net::IpAddr, time::Duration};
 use http::{HeaderName, HeaderValue, Request, request::Parts};
 use serde_json::{Value, json};
 use tollgate::{
-    Check, Key, Quota, RateLimitLayer,
+    Check, Key, RateLimitLayer,
     decision::{Outcome, Retry, Verdict},
     key::PeerAddr,
 };
-use tollgate_core::{Mode, observe::TopKey};
+use tollgate_core::{Mode, Rule, observe::TopKey};
 
 use crate::{
     console::Shared,
@@ -121,9 +121,8 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
             let Some(rule) = limiter.rules().rules().get(verdict.rule()) else {
                 continue;
             };
-            let quota = rule.quota_under(verdict.plan());
-            let mut shown = verdict_json(verdict, &quota);
-            shown["remaining"] = verdict_json(now, &quota)["remaining"].clone();
+            let mut shown = verdict_json(rule, verdict);
+            shown["remaining"] = verdict_json(rule, now)["remaining"].clone();
             if let Some((block, level)) = rule.block_setting().zip(verdict.block_level()) {
                 let left = verdict.reset_after_ticks();
                 let began = block.time_of(level).saturating_sub(left);
@@ -131,7 +130,6 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
                 shown["blocked_for"] = json!(Duration::from_micros(began).as_secs_f64());
             }
             shown["rule"] = json!(rule.name());
-            shown["plan"] = json!(rule.plan_name(verdict.plan()));
             shown["shadow"] = json!(*rule.mode() == Mode::Shadow);
             shown["key"] = json!(check.key().prefix().to_string());
             rules.push(shown);
@@ -146,7 +144,7 @@ pub(crate) async fn look_up(shared: &Shared, text: &str) -> Answer {
 }
 
 /// A verdict and its quota, for the page.
-pub(crate) fn verdict_json(verdict: &Verdict, quota: &Quota) -> Value {
+pub(crate) fn verdict_json(rule: &Rule, verdict: &Verdict) -> Value {
     let outcome = match (verdict.outcome(), verdict.retry()) {
         (Outcome::Allow, _) => "would pass",
         (Outcome::Deny, _) if verdict.is_blocked() => "blocked",
@@ -160,7 +158,8 @@ pub(crate) fn verdict_json(verdict: &Verdict, quota: &Quota) -> Value {
     };
     let is_known = verdict.has_numbers() && verdict.knows_remaining();
     json!({
-        "limit": quota.to_string(),
+        "limit": rule.quota_under(verdict.plan()).to_string(),
+        "plan": rule.plan_name(verdict.plan()),
         "outcome": outcome,
         "allowed": verdict.outcome() == Outcome::Allow,
         "remaining": is_known.then(|| verdict.remaining()),

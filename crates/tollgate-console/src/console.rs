@@ -1,6 +1,7 @@
 //! The console: what it looks at, and what its handlers share.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -45,17 +46,8 @@ pub(crate) struct Shared {
     pub(crate) sampler: OnceLock<()>,
     pub(crate) samples: Mutex<Samples>,
     pub(crate) scrapes: Mutex<Scrapes>,
-    /// The previews that run.
-    pub(crate) previews: Mutex<Vec<Preview>>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Preview {
-    /// The number of its layer.
-    pub(crate) layer: usize,
-    pub(crate) rule: String,
-    pub(crate) limit: String,
-    pub(crate) since: u64,
+    /// The previews that run, by the number of their layer and by rule: the limit, and since when.
+    pub(crate) previews: Mutex<BTreeMap<(usize, String), (String, u64)>>,
 }
 
 impl Console {

@@ -84,7 +84,8 @@ pub(crate) async fn explain(shared: &Shared, request: &Described) -> Answer {
 
 async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanation]) -> Value {
     let limiter = inspection.limiter();
-    let (mut shown, mut checks, mut rejects) = (Vec::new(), Vec::<Check>::new(), None);
+    let (mut shown, mut rejects) = (Vec::new(), None);
+    let (mut counting, mut checks) = (Vec::new(), Vec::<Check>::new());
     for (index, rule) in limiter.rules().given().iter().enumerate() {
         let of_document = explained
             .iter()
@@ -108,7 +109,7 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
         if let RuleEffect::Counts(check) = effect {
             entry["units"] = json!(check.cost());
             entry["key"] = json!(check.key().prefix().to_string());
-            entry["place"] = json!(checks.len());
+            counting.push(index);
             checks.push(check);
         }
         if let Some(of_document) = of_document {
@@ -117,18 +118,13 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
         shown.push(entry);
     }
     let decision = limiter.peek(&checks).await;
-    for entry in &mut shown {
-        let place = entry["place"].as_u64().map(|place| place as usize);
-        let Some(verdict) = place.and_then(|place| decision.verdicts().get(place)) else {
+    for (index, verdict) in counting.into_iter().zip(decision.verdicts()) {
+        let rule = limiter.rules().rules().get(verdict.rule());
+        let Some((entry, rule)) = shown.get_mut(index).zip(rule) else {
             continue;
         };
-        let Some(rule) = limiter.rules().rules().get(verdict.rule()) else {
-            continue;
-        };
-        let quota = rule.quota_under(verdict.plan());
-        entry["plan"] = json!(rule.plan_name(verdict.plan()));
-        entry["limit"] = json!(quota.to_string());
-        entry["verdict"] = verdict_json(verdict, &quota);
+        entry["verdict"] = verdict_json(rule, verdict);
+        entry["limit"] = entry["verdict"]["limit"].clone();
     }
     let outcome = match rejects {
         Some((rule, status)) => format!(

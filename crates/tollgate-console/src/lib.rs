@@ -67,7 +67,6 @@ mod overview;
 mod pages;
 mod problems;
 mod response;
-mod sampler;
 mod samples;
 
 pub use self::{

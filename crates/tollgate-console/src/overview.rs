@@ -1,12 +1,15 @@
-//! What the pages are made of: the state as a whole, and a sample of each second.
+//! What the pages are made of: the state as a whole, and one sample a second for all tabs, while there is one. The sums of each minute
+//! are taken without one too.
 
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    time::SystemTime,
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime},
 };
 
 use serde_json::{Value, json};
+use tokio::{runtime::Handle, time::sleep};
 use tollgate_core::Mode;
 use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 
@@ -16,8 +19,37 @@ use crate::{
     samples::{Samples, share_shadowed},
 };
 
+const SECOND: u64 = 1_000_000;
+
+/// Begins to take samples, inside of a runtime. It ends with the router.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    if let Ok(runtime) = Handle::try_current() {
+        let task = || drop(runtime.spawn(take_samples(Arc::downgrade(shared))));
+        shared.sampler.get_or_init(task);
+    }
+}
+
+async fn take_samples(shared: Weak<Shared>) {
+    while let Some(now) = shared.upgrade().map(|it| it.clock.now()) {
+        sleep(Duration::from_micros(SECOND - now % SECOND)).await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let has_tabs = shared.latest.receiver_count() > 0;
+        if !has_tabs && now / (60 * SECOND) == shared.clock.now() / (60 * SECOND) {
+            continue;
+        }
+        let since = shared.take_sample();
+        if has_tabs {
+            scrape(&shared);
+            let event = format!("data: {}\n\n", sample(&shared, since));
+            shared.latest.send_replace(event.into());
+        }
+    }
+}
+
 /// Reads the metrics of the process.
-pub(crate) fn scrape(shared: &Shared) {
+fn scrape(shared: &Shared) {
     let now = shared.clock.now();
     if let Some(render) = &shared.parts.metrics
         && lock(&shared.scrapes).is_due(now)
@@ -29,7 +61,7 @@ pub(crate) fn scrape(shared: &Shared) {
 }
 
 /// What each tab hears each second.
-pub(crate) fn sample(shared: &Shared, since: u64) -> Value {
+fn sample(shared: &Shared, since: u64) -> Value {
     let problems = problems(shared);
     let (samples, scrapes) = (lock(&shared.samples), lock(&shared.scrapes));
     let last = samples.seconds.front();
@@ -163,23 +195,18 @@ fn status(shared: &Shared) -> Value {
 fn previews(shared: &Shared, samples: &Samples) -> Vec<Value> {
     let mut previews = lock(&shared.previews);
     // Other rules have taken the place of those that had it.
-    previews.retain(|preview| {
-        let layer = shared.parts.layers.get(preview.layer);
-        layer.is_some_and(|(_, it)| {
-            it.limiter()
-                .rules()
-                .position(&shadow_name(&preview.rule))
-                .is_some()
-        })
+    previews.retain(|(layer, rule), _| {
+        let (name, layer) = (shadow_name(rule), shared.parts.layers.get(*layer));
+        layer.is_some_and(|(_, it)| it.limiter().rules().position(&name).is_some())
     });
-    let shown = previews.iter().map(|preview| {
-        let counted = samples.recent(preview.layer, &shadow_name(&preview.rule), 59);
+    let shown = previews.iter().map(|((layer, rule), (limit, since))| {
+        let counted = samples.recent(*layer, &shadow_name(rule), 59);
         let (denied, decided) = share_shadowed(&counted);
         json!({
-            "layer": preview.layer,
-            "rule": preview.rule,
-            "limit": preview.limit,
-            "since": preview.since / 1_000,
+            "layer": layer,
+            "rule": rule,
+            "limit": limit,
+            "since": since / 1_000,
             "denied": denied,
             "decided": decided,
         })

@@ -20,7 +20,6 @@ use crate::{
     console::{Console, Operator, Shared},
     explain, overview,
     response::{Answer, Wrong, answer, redirect, refuse, respond},
-    sampler,
 };
 
 /// The largest body.
@@ -64,7 +63,7 @@ impl Console {
     /// What it counts and samples ends when the router is dropped.
     pub fn router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
         let shared = Shared::new(self);
-        sampler::start(&shared);
+        overview::start(&shared);
         let handle = move |request: Request| {
             let shared = Arc::clone(&shared);
             async move { respond_to(&shared, request).await }
@@ -76,7 +75,7 @@ impl Console {
 }
 
 async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
-    sampler::start(shared);
+    overview::start(shared);
     let (head, body) = request.into_parts();
     let path = head.uri.path().trim_start_matches('/').to_owned();
     let access = &shared.parts.access;
@@ -107,46 +106,33 @@ async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
             Access::log_out(&head).for_each(|cookie| set_cookie(&mut response, &cookie));
             response
         }
-        (Ok(()), path) => answer(match head.method {
-            Method::GET => get(shared, path),
-            Method::POST => post(shared, path, &head, body).await,
-            _ => Err(Wrong::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "it is read by GET, and changed by POST",
-            )),
-        }),
+        (Ok(()), path) => answer(data(shared, path, &head, body).await),
     }
 }
 
-fn get(shared: &Shared, path: &str) -> Answer {
-    match path {
-        "state" => Ok(overview::state(shared)),
-        "top" => Ok(client::top(shared)),
-        _ => Err(not_found()),
-    }
-}
-
-async fn post(shared: &Shared, path: &str, head: &Parts, body: Body) -> Answer {
+/// What scripts ask for and do.
+async fn data(shared: &Shared, path: &str, head: &Parts, body: Body) -> Answer {
     #[derive(Deserialize)]
     struct Text {
         client: String,
     }
-    match path {
-        "act" => {
+    match (&head.method, path) {
+        (&Method::GET, "state") => Ok(overview::state(shared)),
+        (&Method::GET, "top") => Ok(client::top(shared)),
+        (&Method::POST, "act") => {
             let operator = head.extensions.get::<Operator>().map(|it| &*it.0);
             action::act(shared, &read(head, body).await?, operator).await
         }
-        "client" => {
+        (&Method::POST, "client") => {
             let text: Text = read(head, body).await?;
             client::look_up(shared, &text.client).await
         }
-        "explain" => explain::explain(shared, &read(head, body).await?).await,
-        _ => Err(not_found()),
+        (&Method::POST, "explain") => explain::explain(shared, &read(head, body).await?).await,
+        _ => Err(Wrong::new(
+            StatusCode::NOT_FOUND,
+            "the console has no such page",
+        )),
     }
-}
-
-fn not_found() -> Wrong {
-    Wrong::new(StatusCode::NOT_FOUND, "the console has no such page")
 }
 
 /// Where the pages are, from where the router is: its address may end without a slash.

@@ -1,5 +1,7 @@
 //! What is wrong, in words: the worst first.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 use tollgate_rules::RulesStatus;
 
@@ -14,32 +16,22 @@ const NAMED: usize = 10;
 const DENIALS: u64 = 10;
 const PERCENT: u64 = 5;
 
-/// What was found, by level.
-#[derive(Default)]
-struct Problems(Vec<Value>);
-
-impl Problems {
-    fn bad(&mut self, text: &str) {
-        self.0.push(json!({ "level": "bad", "text": text }));
-    }
-
-    fn warn(&mut self, text: &str) {
-        self.0.push(json!({ "level": "warn", "text": text }));
-    }
+/// What is wrong: `bad`, to be watched (`warn`), or worth a `note`.
+fn problem(level: &str, text: impl Display) -> Value {
+    json!({ "level": level, "text": text.to_string() })
 }
 
 pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
-    let mut found = Problems::default();
+    let mut found = Vec::new();
     #[cfg(feature = "redis")]
     if let Some(store) = &shared.parts.store
         && let Some(trouble) = store.connection_error()
     {
-        found.bad(&format!(
-            "Redis does not decide, and each rule answers as it does when its store fails: {trouble}"
-        ));
+        let text = "Redis does not decide, and each rule answers as it does when its store fails";
+        found.push(problem("bad", format!("{text}: {trouble}")));
     }
     if let Some(rules) = &shared.parts.rules {
-        of_rules(&rules.status(), &mut found);
+        found.extend(of_rules(&rules.status()));
     }
     let samples = lock(&shared.samples);
     let (mut all, mut denying, mut shadows) = (Tally::default(), Vec::new(), Vec::new());
@@ -60,15 +52,14 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
     drop(samples);
     if all[FALLBACK] > 0 {
         let (checks, passed) = (all[FALLBACK], all[DEGRADED]);
-        found.bad(&format!(
+        found.push(problem("bad", format!(
             "The store fails: {checks} checks of the last two minutes were decided without it, {passed} of them let through uncounted"
-        ));
+        )));
     }
     let misses = lock(&shared.scrapes).deadline_misses();
     if misses > 0.0 {
-        found.warn(&format!(
-            "{misses:.0} calls to Redis had no reply within the deadline in the last ten seconds"
-        ));
+        let text = "calls to Redis had no reply within the deadline in the last ten seconds";
+        found.push(problem("warn", format!("{misses:.0} {text}")));
     }
     denying.sort_by(|one, other| other.cmp(one));
     for (denied, decided, layer, rule) in denying.iter().take(NAMED) {
@@ -77,22 +68,20 @@ pub(crate) fn problems(shared: &Shared) -> Vec<Value> {
         if let Some(client) = mostly_one(shared, *layer, rule) {
             text.push_str(&format!("; most denials are of one client, {client}"));
         }
-        found.warn(&text);
+        found.push(problem("warn", text));
     }
     if denying.len() > NAMED {
         let others = denying.len() - NAMED;
-        found.warn(&format!("{others} other rules deny more than {PERCENT} %"));
+        let text = format!("{others} other rules deny more than {PERCENT} %");
+        found.push(problem("warn", text));
     }
     shadows.sort_by(|one, other| other.cmp(one));
-    let notes = shadows
-        .iter()
-        .take(NAMED)
-        .map(|(denied, decided, _, rule)| {
-            let share = share(*denied, *decided);
-            json!({ "level": "note", "text": format!("{rule} is a shadow and would deny {share}") })
-        });
-    found.0.extend(notes);
-    found.0
+    for (denied, decided, _, rule) in shadows.iter().take(NAMED) {
+        let share = share(*denied, *decided);
+        let text = format!("{rule} is a shadow and would deny {share}");
+        found.push(problem("note", text));
+    }
+    found
 }
 
 /// `15 %: 1,403 of 8,815 checks`.
@@ -113,22 +102,21 @@ fn grouped(number: u64) -> String {
     }
 }
 
-fn of_rules(status: &RulesStatus, found: &mut Problems) {
+fn of_rules(status: &RulesStatus) -> Vec<Value> {
+    let mut found = Vec::new();
     if let Some(rejection) = &status.last_rejection {
-        found.bad(&format!(
-            "The latest rules are rejected, and revision {} stays in force:\n{rejection}",
-            status.revision
-        ));
+        let revision = status.revision;
+        let text = format!("The latest rules are rejected, and revision {revision} stays in force");
+        found.push(problem("bad", format!("{text}:\n{rejection}")));
     }
     if let Some(error) = &status.source_error {
-        found.bad(&format!(
-            "The source of the rules has none at present: {error}"
-        ));
+        let text = format!("The source of the rules has none at present: {error}");
+        found.push(problem("bad", text));
     }
     let wrong = status.wrong_lists.iter().chain(&status.lost);
-    wrong.for_each(|wrong| found.bad(wrong));
+    found.extend(wrong.map(|wrong| problem("bad", wrong)));
     let Some(fleet) = &status.fleet else {
-        return;
+        return found;
     };
     for process in &fleet.lagging_processes {
         let mut text = format!(
@@ -141,14 +129,15 @@ fn of_rules(status: &RulesStatus, found: &mut Problems) {
         if let Some(rejection) = &process.rejection {
             text.push_str(&format!(": {rejection}"));
         }
-        found.warn(&text);
+        found.push(problem("warn", text));
     }
     if fleet.ahead > 0 {
-        found.bad(&format!(
-            "{} of {} processes have newer rules than Redis: push again",
-            fleet.ahead, fleet.processes
-        ));
+        let (ahead, processes) = (fleet.ahead, fleet.processes);
+        let text =
+            format!("{ahead} of {processes} processes have newer rules than Redis: push again");
+        found.push(problem("bad", text));
     }
+    found
 }
 
 /// The client that has more than half of a rule's denials, as the log shows it.
