@@ -176,19 +176,12 @@ impl SecretArgs {
 /// Who changes something, where it is not said.
 const UNKNOWN: &str = "unknown";
 
-/// Who, for the audit.
+/// Who and why, for the audit.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ByArgs {
+pub(crate) struct BecauseArgs {
     /// Who does it, for the audit.
     #[arg(long, value_name = "NAME", env = "USER", default_value = UNKNOWN)]
     by: String,
-}
-
-/// Why, for the audit.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct BecauseArgs {
-    #[command(flatten)]
-    by: ByArgs,
 
     /// The reason, which the audit shows.
     #[arg(long, value_name = "TEXT")]
@@ -239,24 +232,25 @@ impl UntilArgs {
     }
 }
 
-impl ByArgs {
-    pub(crate) fn author(&self) -> Author {
-        match self.by.trim() {
-            // A container often sets USER to nothing.
-            "" => Author::new(UNKNOWN),
-            by => Author::new(by),
-        }
-    }
-}
-
 impl BecauseArgs {
+    /// The author of a change that needs a reason.
     pub(crate) fn author(&self) -> Result<Author, Failure> {
         match self.because.trim() {
             "" => Err(Failure::usage(
                 "--because: say why in some words, as --because 'ticket 4711'",
             )),
-            because => Ok(self.by.author().because(because)),
+            _ => Ok(self.author_of_push()),
         }
+    }
+
+    /// That of a push, which may do without.
+    pub(crate) fn author_of_push(&self) -> Author {
+        let by = match self.by.trim() {
+            // A container often sets USER to nothing.
+            "" => UNKNOWN,
+            by => by,
+        };
+        Author::new(by).because(self.because.trim())
     }
 }
 
@@ -290,38 +284,30 @@ impl YesArgs {
 pub(crate) struct RequestArgs {
     /// Its method; default: GET.
     #[arg(long, value_name = "METHOD")]
-    pub(crate) method: Option<String>,
+    method: Option<String>,
 
     /// Its path, with the query if there is one; default: /.
     #[arg(long, value_name = "PATH")]
-    pub(crate) path: Option<String>,
+    path: Option<String>,
 
     /// A header; may be given several times.
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
-    pub(crate) headers: Vec<String>,
+    headers: Vec<String>,
 
     /// The client's address.
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) client_ip: Option<String>,
+    client_ip: Option<String>,
 
     /// An entry of Envoy's descriptor, with --at edge; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = |pair: &str| parse_pair(pair, "tenant=acme"))]
-    pub(crate) descriptor: Vec<(String, String)>,
+    descriptor: Vec<(String, String)>,
 
     /// The domain of Envoy's filter, with --at edge.
     #[arg(long, value_name = "DOMAIN")]
-    pub(crate) domain: Option<String>,
+    domain: Option<String>,
 }
 
 impl RequestArgs {
-    /// Whether anything of a request is given.
-    pub(crate) fn is_given(&self) -> bool {
-        let given = [&self.method, &self.path, &self.client_ip, &self.domain];
-        given.iter().any(|it| it.is_some())
-            || !self.headers.is_empty()
-            || !self.descriptor.is_empty()
-    }
-
     pub(crate) fn head(&self) -> Result<Parts, Failure> {
         let (mut head, ()) = Request::new(()).into_parts();
         if let Some(method) = &self.method {

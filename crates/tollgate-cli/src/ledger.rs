@@ -359,7 +359,7 @@ impl Rows {
         match self.wrong.and_then(|()| self.out.flush()) {
             // Who reads has seen enough.
             Err(wrong) if wrong.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(wrong)),
-            _ => Ok(Report::printed_already(self.are_any)),
+            _ => Ok(Report::new("", json!(null), self.are_any)),
         }
     }
 }

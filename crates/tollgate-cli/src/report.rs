@@ -64,11 +64,6 @@ impl Report {
         }
     }
 
-    /// Of a command that has printed what it has to say.
-    pub(crate) fn printed_already(yes: bool) -> Self {
-        Self::new("", Value::Null, yes)
-    }
-
     /// As it is printed, with a line feed at the end.
     pub(crate) fn printed(&self, as_json: bool) -> String {
         if as_json && !self.json.is_null() {

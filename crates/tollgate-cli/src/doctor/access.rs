@@ -5,19 +5,12 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
 use tollgate_redis::{Address, Place};
-use tollgate_rules::redis::{Certificates, client_of};
+use tollgate_rules::redis::client_of;
 
-use crate::{doctor::finding::Findings, report::Failure};
+use crate::{args::RedisArgs, doctor::finding::Findings, report::Failure};
 
 /// How long a server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Where the servers are, and how they are spoken to.
-#[derive(Debug)]
-pub(crate) struct Servers {
-    pub(crate) parts: Address,
-    pub(crate) trusted: Option<Certificates>,
-}
 
 /// A connection to one server.
 pub(crate) struct Server {
@@ -25,14 +18,15 @@ pub(crate) struct Server {
     connection: MultiplexedConnection,
 }
 
-impl Servers {
+impl Server {
     /// One server of a cluster; or `None`: the only server, or the master that the sentinels name.
-    pub(crate) async fn connect(&self, place: Option<&Place>) -> Result<Server, Failure> {
+    pub(crate) async fn connect(args: &RedisArgs, place: Option<&Place>) -> Result<Self, Failure> {
+        let (address, trusted) = (args.address()?, args.certificates()?);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE));
         let connection = async {
-            let client = client_of(&self.parts, place, self.trusted.as_ref()).await?;
+            let client = client_of(&address, place, trusted.as_ref()).await?;
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
             let mut connection = connecting.await?;
             // A server that wants a password takes a connection without one, and refuses all that is asked.
@@ -41,22 +35,20 @@ impl Servers {
                 _ => Ok(connection),
             }
         };
-        let name = match (&self.parts.master, place.or(self.parts.places.first())) {
+        let name = match (&address.master, place.or(address.places.first())) {
             (Some(master), _) => format!("the master {master:?}"),
             (None, place) => place.map_or_else(String::new, ToString::to_string),
         };
         match connection.await {
-            Ok(connection) => Ok(Server { name, connection }),
+            Ok(connection) => Ok(Self { name, connection }),
             Err(wrong) => Err(Failure::failed(format!(
                 "{name} cannot be asked: {}; {}",
                 words(&wrong),
-                remedy(&wrong, self.parts.is_encrypted)
+                remedy(&wrong, address.is_encrypted)
             ))),
         }
     }
-}
 
-impl Server {
     /// Sends a command.
     pub(crate) async fn ask<T: FromRedisValue>(
         &mut self,

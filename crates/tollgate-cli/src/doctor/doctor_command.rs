@@ -7,12 +7,12 @@ use redis::{Value, from_redis_value_ref};
 use serde_json::json;
 use tollgate::clock::Clock;
 use tollgate_core::Tick;
-use tollgate_redis::{Place, Secret};
+use tollgate_redis::{Address, Place, Secret};
 
 use crate::{
     args::RedisArgs,
     doctor::{
-        access::{Server, Servers, access, words},
+        access::{Server, access, words},
         finding::{Findings, Level},
         namespace::instances,
         server_info::ServerInfo,
@@ -50,7 +50,7 @@ const OFF: Tick = 100_000;
 /// What is known before anything is asked.
 struct Patient<'a> {
     args: &'a RedisArgs,
-    servers: Servers,
+    address: Address,
     secret: Option<Secret>,
     /// The longest window or refill of the rules.
     longest: Option<Duration>,
@@ -59,10 +59,7 @@ struct Patient<'a> {
 pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
     let mut patient = Patient {
         args: &args.redis,
-        servers: Servers {
-            parts: args.redis.address()?,
-            trusted: args.redis.certificates()?,
-        },
+        address: args.redis.address()?,
         secret: args.redis.secret.find()?,
         longest: None,
     };
@@ -71,10 +68,10 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
         patient.longest = rules.iter().map(|rule| rule.quota().window()).max();
     }
     let mut found = Findings::default();
-    if patient.servers.parts.is_cluster {
+    if patient.address.is_cluster {
         patient.examine_cluster(&mut found).await?;
     } else {
-        let mut server = patient.servers.connect(None).await?;
+        let mut server = Server::connect(&args.redis, None).await?;
         patient.examine_server(&mut server, &mut found).await;
     }
     let is_well = found.all.iter().all(|it| it.level < Level::Warning);
@@ -85,9 +82,9 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
 impl Patient<'_> {
     async fn examine_cluster(&self, found: &mut Findings) -> Result<(), Failure> {
         let (mut silent, mut answers) = (Vec::new(), None);
-        let mut seeds = self.servers.parts.places.iter();
+        let mut seeds = self.address.places.iter();
         while let (None, Some(seed)) = (&answers, seeds.next()) {
-            match self.servers.connect(Some(seed)).await {
+            match Server::connect(self.args, Some(seed)).await {
                 Ok(server) => answers = Some(server),
                 Err(failure) => silent.push(failure.message),
             }
@@ -109,7 +106,7 @@ impl Patient<'_> {
         }
         for primary in primaries {
             found.server = primary.to_string();
-            match self.servers.connect(Some(&primary)).await {
+            match Server::connect(self.args, Some(&primary)).await {
                 Ok(mut server) => self.examine_server(&mut server, found).await,
                 Err(Failure { message, .. }) => found.error("connection", format!(
                     "{message}\nif the service reaches servers by other names than they announce, it needs an address_map"
@@ -120,7 +117,7 @@ impl Patient<'_> {
     }
 
     async fn examine_server(&self, server: &mut Server, found: &mut Findings) {
-        let (parts, namespace) = (&self.servers.parts, &self.args.namespace);
+        let (address, namespace) = (&self.address, &self.args.namespace);
         match server.ask::<String>(&["INFO"]).await {
             Ok(text) => {
                 let info = ServerInfo {
@@ -128,7 +125,7 @@ impl Patient<'_> {
                     min_replicas_to_write: server.setting("min-replicas-to-write").await,
                     save: server.setting("save").await,
                 };
-                info.judge(parts.is_cluster, self.longest, found);
+                info.judge(address.is_cluster, self.longest, found);
             }
             Err(wrong) => {
                 let why = words(&wrong);
@@ -138,7 +135,7 @@ impl Patient<'_> {
                 ));
             }
         }
-        access(server, namespace, parts, found).await;
+        access(server, namespace, address, found).await;
         clock(server, found).await;
         instances(server, namespace, self.secret.as_ref(), found).await;
     }

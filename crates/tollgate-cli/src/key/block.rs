@@ -178,7 +178,7 @@ pub(crate) struct Forgotten {
 pub(crate) async fn reset(reset: &ResetArgs) -> Result<Report, Failure> {
     let args = &reset.client;
     let explained = args.explained().await?;
-    if let Some((lines, _)) = uncounted(&explained) {
+    if let Some(lines) = uncounted(&explained) {
         return Err(Failure::usage(lines));
     }
     let author = reset.because.author()?;

@@ -58,7 +58,7 @@ pub(crate) struct ClientArgs {
     pub(super) only: Vec<String>,
 
     #[command(flatten)]
-    request: RequestArgs,
+    request: Option<RequestArgs>,
 
     #[command(flatten)]
     pub(crate) states: StateArgs,
@@ -68,17 +68,21 @@ impl ClientArgs {
     /// What the rules do with the client: those that count, and those that refuse or skip it.
     pub(crate) async fn explained(&self) -> Result<Vec<Explanation>, Failure> {
         let document = self.states.document().await?;
-        known_rules(&document, &self.only)?;
-        let mut explained = match (self.parts.is_empty(), self.request.is_given()) {
-            (false, false) => self.by_parts(&document)?,
-            (true, true) => document.explain(&self.request.head()?),
-            (true, false) => {
+        let is_unknown = |name: &&String| document.names().all(|known| known != **name);
+        if let Some(name) = self.only.iter().find(is_unknown) {
+            let unknown = RuleError::unknown("rule", name, document.names());
+            return Err(Failure::usage(format!("--rule: {unknown}")));
+        }
+        let mut explained = match (self.parts.is_empty(), &self.request) {
+            (false, None) => self.by_parts(&document)?,
+            (true, Some(request)) => document.explain(&request.head()?),
+            (true, None) => {
                 return Err(Failure::usage(
                     "which client? Give its API key or address, such as `acme-key-1`, or a request, such as \
                      `--path /search -H 'x-api-key: acme-key-1'`",
                 ));
             }
-            (false, true) => {
+            (false, Some(_)) => {
                 return Err(Failure::usage(
                     "a client is given by its parts or by a request, and here are both; leave out one of them",
                 ));
@@ -89,7 +93,7 @@ impl ClientArgs {
         let is_open =
             |rule: &Explanation| depends(rule) || rule.outcome == Explained::LeftToHandler;
         match uncounted(&explained) {
-            Some((lines, _)) if explained.iter().any(is_open) => Err(Failure::usage(lines)),
+            Some(lines) if explained.iter().any(is_open) => Err(Failure::usage(lines)),
             _ => Ok(explained),
         }
     }
@@ -142,31 +146,18 @@ pub(super) fn undecided(explained: &[Explanation]) -> (String, Vec<Value>) {
     rules.map(|rule| (line(rule), explained_json(rule))).unzip()
 }
 
-/// Why no rule counts or refuses the client, if it is so, and the same as JSON.
-pub(super) fn uncounted(explained: &[Explanation]) -> Option<(String, Vec<Value>)> {
+/// Why no rule counts or refuses the client, if it is so.
+pub(super) fn uncounted(explained: &[Explanation]) -> Option<String> {
     let concerns =
         |rule: &Explanation| rule.counts() || matches!(rule.outcome, Explained::Rejects(_));
     if explained.iter().any(concerns) {
         return None;
     }
     let why = explained.iter().map(line).collect::<String>();
-    let lines = format!(
+    Some(format!(
         "no rule counts this{}\n`tollgate rules explain` says more",
         why.replace('\n', "\n  ")
-    );
-    Some((lines, explained.iter().map(explained_json).collect()))
-}
-
-/// Refuses names that no rule has.
-fn known_rules(document: &RuleDocument, only: &[String]) -> Result<(), Failure> {
-    let is_known = |name: &&String| document.names().any(|known| known == **name);
-    match only.iter().find(|name| !is_known(name)) {
-        None => Ok(()),
-        Some(name) => {
-            let unknown = RuleError::unknown("rule", name, document.names());
-            Err(Failure::usage(format!("--rule: {unknown}")))
-        }
-    }
+    ))
 }
 
 /// The rules that count a client, on their states by one partition.

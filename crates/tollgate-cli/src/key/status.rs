@@ -17,7 +17,7 @@ use crate::{
     },
     ledger::DatabaseArgs,
     report::{self, Failure, Report, Table},
-    rules::explained_json,
+    rules::{explained_json, rules_json},
 };
 
 /// One rule's state by one partition.
@@ -32,8 +32,8 @@ struct Seen<'a> {
 
 pub(crate) async fn status(args: &ClientArgs) -> Result<Report, Failure> {
     let explained = args.explained().await?;
-    if let Some((lines, rules)) = uncounted(&explained) {
-        let json = json!({ "denied": false, "rules": rules });
+    if let Some(lines) = uncounted(&explained) {
+        let json = json!({ "denied": false, "rules": rules_json(&explained) });
         return Ok(Report::new(lines, json, true));
     }
     // Where states may lie.
@@ -199,8 +199,8 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
         ledger,
     } = args;
     let explained = args.explained().await?;
-    if let Some((lines, rules)) = uncounted(&explained) {
-        let json = json!({ "allowed": true, "reason": null, "rules": rules });
+    if let Some(lines) = uncounted(&explained) {
+        let json = json!({ "allowed": true, "reason": null, "rules": rules_json(&explained) });
         return Ok(Report::new(lines + "\nallowed", json, true));
     }
     let rejects = |rule: &&Explanation| matches!(rule.outcome, Explained::Rejects(_));

@@ -43,10 +43,9 @@ pub(crate) async fn run(args: &LoadArgs) -> Result<Report, Failure> {
             yield_now().await;
         }
         let target = Arc::clone(&target);
-        let own = args.key_of(client);
         running.spawn(async move {
             let mut sent = due;
-            let answer = target.ask(own, || sent = Instant::now()).await;
+            let answer = target.ask(client, || sent = Instant::now()).await;
             Done {
                 client,
                 sent: sent - start,
@@ -82,7 +81,7 @@ impl Obedient {
         let (mut it, mut asked) = (Self::default(), 0);
         while it.waits < args.obey && it.instead.is_none() {
             asked += 1;
-            let answer = target.ask(args.key_of(client), || {}).await;
+            let answer = target.ask(client, || {}).await;
             it.instead = match (answer.kind, answer.retry_after) {
                 (Kind::Allowed, _) if asked < MOST_AT_ONCE => None,
                 (Kind::Allowed, _) => Some("the limit was not met again".to_owned()),
@@ -95,7 +94,7 @@ impl Obedient {
                 }
                 (Kind::Denied, Some(wait)) => {
                     sleep(wait).await;
-                    let again = target.ask(args.key_of(client), || {}).await;
+                    let again = target.ask(client, || {}).await;
                     it.denied_again += u32::from(again.kind == Kind::Denied);
                     it.waits += 1;
                     asked = 0;

@@ -35,11 +35,11 @@ server that stalls shows all of it. Exit code 1 if a client that obeyed Retry-Af
 /// How many requests are sent at most.
 const MOST: u64 = 1_000_000;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LoadArgs {
     /// Where, as http://127.0.0.1:3000/search.
-    pub(crate) url: String,
+    url: String,
 
     /// Requests a second.
     #[arg(long, value_name = "NUMBER", default_value_t = 10.0, value_parser = parse_number)]
@@ -71,7 +71,7 @@ pub(crate) struct LoadArgs {
 
     /// The method.
     #[arg(long, value_name = "METHOD", default_value = "GET")]
-    pub(crate) method: Method,
+    method: Method,
 
     /// A header; may be given several times.
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
@@ -79,11 +79,11 @@ pub(crate) struct LoadArgs {
 
     /// The status of a denial; may be given several times.
     #[arg(long, value_name = "STATUS", default_value = "429")]
-    pub(crate) denied: Vec<u16>,
+    denied: Vec<u16>,
 
     /// How many connections there are at most.
     #[arg(long, value_name = "NUMBER", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=50_000))]
-    pub(crate) connections: u32,
+    connections: u32,
 
     /// How often a client that obeys Retry-After tries, after the load.
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
@@ -91,7 +91,7 @@ pub(crate) struct LoadArgs {
 
     /// The server may be loaded, although it is not on this machine.
     #[arg(long)]
-    pub(crate) target_is_mine: bool,
+    target_is_mine: bool,
 }
 
 impl LoadArgs {
@@ -139,16 +139,8 @@ impl LoadArgs {
         })
     }
 
-    /// The headers of all requests.
-    pub(crate) fn headers(&self) -> Result<HeaderMap, Failure> {
-        self.headers
-            .iter()
-            .map(|header| parse_header(header))
-            .collect()
-    }
-
     /// The header with the key of a client.
-    pub(crate) fn key_of(&self, client: u32) -> Option<(HeaderName, HeaderValue)> {
+    fn key_of(&self, client: u32) -> Option<(HeaderName, HeaderValue)> {
         self.keys?;
         let value = HeaderValue::try_from(format!("load-{}", client + 1)).ok()?;
         Some((self.key_header.clone(), value))
@@ -166,11 +158,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, and what each request to it has.
 pub(crate) struct Target {
+    args: LoadArgs,
     client: Client<HttpConnector, Empty<Bytes>>,
     uri: Uri,
-    method: Method,
     headers: HeaderMap,
-    denials: Vec<u16>,
     /// As many as there may be connections.
     connections: Semaphore,
 }
@@ -211,7 +202,8 @@ impl Target {
                 args.url
             )));
         }
-        let mut headers = args.headers()?;
+        let headers = args.headers.iter().map(|header| parse_header(header));
+        let mut headers = headers.collect::<Result<HeaderMap, Failure>>()?;
         if let Some(authority) = uri.authority()
             && !headers.contains_key(header::HOST)
         {
@@ -224,26 +216,21 @@ impl Target {
             .map_or_else(String::new, ToString::to_string);
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
+            args: args.clone(),
             client: Client::builder(TokioExecutor::new()).build_http(),
             uri: format!("http://{address}{path}")
                 .parse()
                 .map_err(Failure::failed)?,
-            method: args.method.clone(),
             headers,
-            denials: args.denied.clone(),
             connections: Semaphore::new(args.connections as usize),
         })
     }
 
-    /// Sends a request, with a header of its own, and calls `sent` when it goes out.
-    pub(crate) async fn ask(
-        &self,
-        own: Option<(HeaderName, HeaderValue)>,
-        sent: impl FnOnce(),
-    ) -> Answer {
+    /// Sends a request of a client, and calls `sent` when it goes out.
+    pub(crate) async fn ask(&self, client: u32, sent: impl FnOnce()) -> Answer {
         // It is never closed.
         let _place = self.connections.acquire().await;
-        let status = match timeout(PATIENCE, self.send(own, sent)).await {
+        let status = match timeout(PATIENCE, self.send(client, sent)).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(why)) => causes(&*why),
             Err(_) => format!("no answer within {PATIENCE:?}"),
@@ -256,20 +243,20 @@ impl Target {
 
     async fn send(
         &self,
-        own: Option<(HeaderName, HeaderValue)>,
+        client: u32,
         sent: impl FnOnce(),
     ) -> Result<Answer, Box<dyn Error + Send + Sync>> {
         let mut request = Request::new(Empty::new());
-        *request.method_mut() = self.method.clone();
+        *request.method_mut() = self.args.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        request.headers_mut().extend(own);
+        request.headers_mut().extend(self.args.key_of(client));
         sent();
         let (head, mut body) = self.client.request(request).await?.into_parts();
         while let Some(frame) = body.frame().await {
             frame?;
         }
-        let is_denied = self.denials.contains(&head.status.as_u16());
+        let is_denied = self.args.denied.contains(&head.status.as_u16());
         let is_of_limits = |name: &str| name.trim_start_matches("x-").starts_with("ratelimit");
         let fields = head.headers.iter();
         let fields = fields.filter(|(name, _)| is_of_limits(name.as_str()));

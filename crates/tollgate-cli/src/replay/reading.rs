@@ -179,10 +179,9 @@ pub(crate) fn read(
             };
             timeline.push(logged, answered.time.is_whole_second);
         }
-        match fronts.iter().flatten().min() {
-            Some(front) => timeline.release(*front, &mut ready),
-            None => timeline.finish(&mut ready),
-        }
+        // At the end of all files, no later line can come.
+        let front = fronts.iter().flatten().min().copied();
+        timeline.release(front.unwrap_or(Tick::MAX), &mut ready);
         if let (Some(first), Some(last)) = (ready.first(), ready.last()) {
             read.from.get_or_insert(first.place.at);
             read.to = last.place.at;
@@ -306,11 +305,5 @@ impl Timeline {
             self.released = lines.last().map_or(self.released, |last| last.place.at);
             out.append(&mut lines);
         }
-    }
-
-    /// Gives out the rest.
-    pub(crate) fn finish(&mut self, out: &mut Vec<Logged>) {
-        self.settle_before(Tick::MAX);
-        self.release_before(Tick::MAX, out);
     }
 }

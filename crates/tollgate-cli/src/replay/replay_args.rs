@@ -70,11 +70,7 @@ impl ReplayArgs {
     /// How the lines of a sample are read.
     pub(crate) fn format(&self, sample: &[&[u8]]) -> Result<LineFormat, Failure> {
         let bound: Vec<&str> = self.rules.bound.keys().map(|(name, _)| name).collect();
-        let named = match self.format.as_deref() {
-            Some("nginx" | "apache") => Some("combined"),
-            other => other,
-        };
-        let Some(named) = named else {
+        let Some(named) = self.format.as_deref() else {
             return LineFormat::detect(sample, &self.fields, &bound).ok_or_else(|| {
                 Failure::failed(
                     "the first lines are of no format that is known: combined, common, alb, envoy, or JSON with a time; say which with \

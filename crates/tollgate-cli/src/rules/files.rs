@@ -205,8 +205,8 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Report, Failure> {
         ]);
     }
     let text = table.text() + &notes(&explained);
-    let rules: Vec<_> = explained.iter().map(explained_json).collect();
-    Ok(Report::new(text, json!({ "rules": rules }), true))
+    let json = json!({ "rules": rules_json(&explained) });
+    Ok(Report::new(text, json, true))
 }
 
 /// What does not fit into a table: whom a rule counts, which responses count, and what is switched.
@@ -235,6 +235,10 @@ fn notes(explained: &[Explanation]) -> String {
         true => notes,
         false => notes + "\nno rule counts this request",
     }
+}
+
+pub(crate) fn rules_json(explained: &[Explanation]) -> Value {
+    explained.iter().map(explained_json).collect()
 }
 
 /// For programs. The key itself is not part of it.

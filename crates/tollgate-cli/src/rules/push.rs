@@ -7,7 +7,7 @@ use serde_json::json;
 use tollgate_rules::{Bindings, Format, RuleText, redis::PushErrorKind};
 
 use crate::{
-    args::{ByArgs, RedisArgs, YesArgs},
+    args::{BecauseArgs, RedisArgs, YesArgs},
     report::{self, Exit, Failure, Report},
     rule_args::{BoundNames, SharedRules},
     rules::{change::ends, show::described},
@@ -23,7 +23,7 @@ The document is signed with the service's secret. It replaces the pushed documen
 switches that operators set stay in force. --bind must name what the service's code binds.";
 
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("because", |arg| arg.required(false).default_value("")))]
 pub(crate) struct PushArgs {
     /// The rules: a file, or a folder of files.
     path: PathBuf,
@@ -35,11 +35,7 @@ pub(crate) struct PushArgs {
     bound: BoundNames,
 
     #[command(flatten)]
-    by: ByArgs,
-
-    /// Why, for the audit.
-    #[arg(long, value_name = "TEXT")]
-    because: Option<String>,
+    because: BecauseArgs,
 
     /// Says what would change, and changes nothing.
     #[arg(long)]
@@ -70,10 +66,7 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
         Err(wrong) if args.replace_all && wrong.kind() == PushErrorKind::Document => 0,
         stored => stored?.map_or(0, |(revision, _)| revision),
     };
-    let mut author = args.by.author();
-    if let Some(reason) = &args.because {
-        author = author.because(&**reason);
-    }
+    let author = args.because.author_of_push();
     let revision = if args.replace_all {
         let lines = match shared.set().await {
             // What cannot be read is replaced all the same.

@@ -186,7 +186,7 @@ fn each_format_and_each_disorder_is_read() {
         (
             "no line feed at the end",
             nginx.repeat(5).trim_end().to_owned(),
-            &["--format", "apache"],
+            &["--format", "combined"],
             0,
         ),
         ("zones", zones.concat() + &nginx.repeat(2), &[], 0),
