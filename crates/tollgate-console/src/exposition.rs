@@ -9,16 +9,12 @@ const KEPT: u64 = 10_500_000;
 /// The time between two texts, which may take long with many rules.
 const EVERY: u64 = 4_900_000;
 
-/// The latest texts, as numbers.
+/// The latest texts as numbers, each with its time.
 #[derive(Debug, Default)]
-pub(crate) struct Scrapes(VecDeque<Scrape>);
+pub(crate) struct Scrapes(VecDeque<(u64, Sums)>);
 
 /// Sums by name, and by the label that matters.
-#[derive(Debug, Default)]
-struct Scrape {
-    at: u64,
-    sums: HashMap<(&'static str, String), f64>,
-}
+type Sums = HashMap<(&'static str, String), f64>;
 
 const CHECK: &str = "tollgate_check_duration_seconds_bucket";
 const QUEUE: &str = "tollgate_redis_queue_duration_seconds_bucket";
@@ -36,63 +32,52 @@ const WANTED: [(&str, &str); 6] = [
     (NEAR, "rule"),
 ];
 
-impl Scrape {
-    fn parse(at: u64, text: &str) -> Self {
-        let mut scrape = Self {
-            at,
-            sums: HashMap::new(),
+fn parse(text: &str) -> Sums {
+    let mut sums = Sums::new();
+    for line in text.lines().filter(|line| line.starts_with("tollgate_")) {
+        let end = line.find(['{', ' ']).unwrap_or(line.len());
+        let wanted = WANTED.iter().find(|(name, _)| *name == &line[..end]);
+        let value = line.rsplit(' ').next();
+        let value = value.and_then(|it| it.parse::<f64>().ok());
+        let Some(((name, label), value)) = wanted.zip(value) else {
+            continue;
         };
-        for line in text.lines().filter(|line| line.starts_with("tollgate_")) {
-            let end = line.find(['{', ' ']).unwrap_or(line.len());
-            let wanted = WANTED.iter().find(|(name, _)| *name == &line[..end]);
-            let value = line
-                .rsplit(' ')
-                .next()
-                .and_then(|it| it.parse::<f64>().ok());
-            let Some(((name, label), value)) = wanted.zip(value) else {
-                continue;
-            };
-            let of_label = line
-                .split(['{', ','])
-                .find_map(|part| part.strip_prefix(label)?.strip_prefix("=\""))
-                .and_then(|rest| rest.split('"').next())
-                .unwrap_or_default();
-            *scrape.sums.entry((name, of_label.to_owned())).or_default() += value;
-        }
-        scrape
+        let of_label = line
+            .split(['{', ','])
+            .find_map(|part| part.strip_prefix(label)?.strip_prefix("=\""))
+            .and_then(|rest| rest.split('"').next())
+            .unwrap_or_default();
+        *sums.entry((name, of_label.to_owned())).or_default() += value;
     }
+    sums
+}
 
-    fn of<'a>(&'a self, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
-        let sums = self
-            .sums
-            .iter()
-            .filter(move |((other, _), _)| *other == name);
-        sums.map(|((_, label), value)| (&**label, *value))
-    }
+/// By label, the numbers with a name.
+fn of<'a>(sums: &'a Sums, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
+    let named = sums.iter().filter(move |((other, _), _)| *other == name);
+    named.map(|((_, label), value)| (&**label, *value))
 }
 
 impl Scrapes {
     /// Whether to read the metrics again.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.0.back();
-        last.is_none_or(|last| now < last.at || now - last.at >= EVERY)
+        last.is_none_or(|(at, _)| now < *at || now - at >= EVERY)
     }
 
     pub(crate) fn add(&mut self, at: u64, text: &str) {
-        self.0.push_back(Scrape::parse(at, text));
-        let is_old = |scrape: &Scrape| scrape.at.saturating_add(KEPT) < at || scrape.at > at;
-        while self.0.front().is_some_and(is_old) {
-            self.0.pop_front();
-        }
+        self.0.push_back((at, parse(text)));
+        let is_recent = |time: u64| time.saturating_add(KEPT) >= at && time <= at;
+        self.0.retain(|(time, _)| is_recent(*time));
     }
 
     /// By label, how much a counter has grown in ten seconds.
     fn growth(&self, name: &'static str) -> HashMap<&str, f64> {
-        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else {
+        let (Some((_, first)), Some((_, last))) = (self.0.front(), self.0.back()) else {
             return HashMap::new();
         };
-        let mut growth: HashMap<&str, f64> = last.of(name).collect();
-        for (label, before) in first.of(name) {
+        let mut growth: HashMap<&str, f64> = of(last, name).collect();
+        for (label, before) in of(first, name) {
             growth
                 .entry(label)
                 .and_modify(|it| *it = (*it - before).max(0.0));
@@ -143,15 +128,15 @@ impl Scrapes {
 
     /// What the page shows. `null`: the application gives no metrics.
     pub(crate) fn shown(&self) -> Value {
-        let Some(last) = self.0.back() else {
+        let Some((_, last)) = self.0.back() else {
             return Value::Null;
         };
         let decided = self.growth(CHECK).get("+Inf").copied().unwrap_or_default();
         let calls = self.growth(CALLS).get("requests").copied();
         // There is a gauge from the first time on that a breaker opens, and of servers that have left it is NaN.
-        let shares = last.of(BREAKER).map(|(_, share)| share);
+        let shares = of(last, BREAKER).map(|(_, share)| share);
         let breaker = shares.fold(1.0, f64::min);
-        let redis = last.of(CALLS).next().map(|_| {
+        let redis = of(last, CALLS).next().map(|_| {
             json!({
                 "calls_per_request": (decided > 0.0).then(|| calls.unwrap_or_default() / decided),
                 "deadline_misses": self.deadline_misses(),

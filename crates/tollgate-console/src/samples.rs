@@ -100,19 +100,15 @@ impl Samples {
         if is_first { 0 } else { since }
     }
 
-    fn rule(&self, layer: usize, rule: &str) -> Option<&RuleSamples> {
-        self.rules.get(&(layer, rule.to_owned()))
-    }
-
     /// What the last sample has of a rule.
     pub(crate) fn last(&self, layer: usize, rule: &str) -> Tally {
-        self.rule(layer, rule)
-            .map_or(Tally::default(), |it| it.last)
+        let rule = self.rules.get(&(layer, rule.to_owned()));
+        rule.map_or(Tally::default(), |it| it.last)
     }
 
     /// What a rule has counted in this minute and the `minutes` before it.
     pub(crate) fn recent(&self, layer: usize, rule: &str, minutes: u64) -> Tally {
-        let rule = self.rule(layer, rule);
+        let rule = self.rules.get(&(layer, rule.to_owned()));
         rule.map_or(Tally::default(), |it| {
             it.minutes.sum(self.sampled_at, minutes + 1)
         })

@@ -47,6 +47,8 @@ pub(crate) struct CheckDoor {
 
 impl CheckDoor {
     pub(crate) fn new(layer: RateLimitLayer, settings: &DoorSettings) -> Self {
+        // The settings have been looked at.
+        let style = settings.style.unwrap_or(Style::Envoy);
         let proxies = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
         let proxies = proxies
             .into_iter()
@@ -54,9 +56,9 @@ impl CheckDoor {
         Self {
             // To a proxy, the answer for gRPC would be a success.
             layer: layer.protocol(tollgate::rejection::Protocol::Http),
-            style: settings.style(),
+            style,
             client: client_ip().trusted_proxies(proxies).x_forwarded_for(),
-            repeats: (settings.style() == Style::Nginx).then(Repeats::default),
+            repeats: (style == Style::Nginx).then(Repeats::default),
             checks: Checks::new(<Self as Door>::NAME),
         }
     }

@@ -90,7 +90,7 @@ impl Server {
             ending: watch::Sender::new(false),
             draining: Arc::default(),
             health,
-            drain: settings.drain(),
+            drain: Duration::from_secs(settings.drain_seconds),
             addresses: Vec::new(),
             store,
             ledger,

@@ -31,8 +31,9 @@ pub struct Settings {
     pub(crate) metrics: Option<Listen>,
     /// Where operators find the console: on this machine.
     pub(crate) console: Option<Listen>,
+    /// How long the server answers that it is going to end, before it ends.
     #[serde(default = "drain")]
-    drain_seconds: u64,
+    pub(crate) drain_seconds: u64,
 }
 
 /// The Redis that holds the budgets, and perhaps the rules.
@@ -65,7 +66,8 @@ pub(crate) struct LedgerSettings {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DoorSettings {
     pub(crate) listen: Spanned<Listen>,
-    style: Option<Style>,
+    /// How requests are described: Envoy's protocol has one way.
+    pub(crate) style: Option<Style>,
     #[serde(default, deserialize_with = "networks")]
     pub(crate) allow: Vec<IpNet>,
     pub(crate) tls: Option<TlsSettings>,
@@ -159,11 +161,6 @@ impl Settings {
         mistakes.or(settings)
     }
 
-    /// How long the server answers that it is going to end, before it ends.
-    pub(crate) fn drain(&self) -> Duration {
-        Duration::from_secs(self.drain_seconds)
-    }
-
     pub(crate) fn doors(&self) -> impl Iterator<Item = &DoorSettings> {
         self.grpc.iter().chain(&self.http)
     }
@@ -232,11 +229,6 @@ impl Settings {
 }
 
 impl DoorSettings {
-    /// How requests are described. Envoy's protocol has one way.
-    pub(crate) fn style(&self) -> Style {
-        self.style.unwrap_or(Style::Envoy)
-    }
-
     /// When connections end, so that new servers get their part of those that last. Of HTTP/1.1 none does by itself: it has no way to
     /// say so before the next request comes.
     pub(crate) fn max_connection_age(&self) -> Option<Duration> {

@@ -107,17 +107,6 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Mistakes> {
     }
 }
 
-/// The authorities whose certificates are in a file.
-fn authorities(file: &Path) -> Result<RootCertStore, Mistakes> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots
-            .add(certificate)
-            .map_err(|why| Mistakes::of(file, why))?;
-    }
-    Ok(roots)
-}
-
 fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -126,8 +115,12 @@ fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
     let builder = match &settings.client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let roots = Arc::new(authorities(file)?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(file)? {
+                let added = roots.add(authority);
+                added.map_err(|why| Mistakes::of(file, why))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
             let verifier = verifier.build().map_err(|why| Mistakes::of(file, why))?;
             builder.with_client_cert_verifier(verifier)
         }

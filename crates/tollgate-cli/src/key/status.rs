@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tollgate::{Check, Decision, decision::Outcome};
+use tollgate::{Check, decision::Outcome};
 use tollgate_redis::Partition;
 use tollgate_rules::operators::{Explained, Explanation};
 
@@ -117,11 +117,8 @@ async fn look<'a>(
     };
     let (none, counted): (Vec<Check>, Vec<Check>) = states.checks.iter().partition(is_none);
     let look: Vec<Check> = counted.iter().map(|check| check.with_cost(0)).collect();
-    let ask = async |checks: &[Check]| match checks.is_empty() {
-        true => Decision::unlimited(0),
-        false => states.limiter.peek(checks).await,
-    };
-    let (left, now, blocked) = (ask(&look).await, ask(&counted).await, ask(&none).await);
+    let peek = |checks: &[Check]| states.limiter.peek(checks);
+    let (left, now, blocked) = (peek(&look).await, peek(&counted).await, peek(&none).await);
     let of_blocked = states.verdicts(&blocked).zip(states.verdicts(&blocked));
     let of_counted = states.verdicts(&left).zip(states.verdicts(&now));
     let mut all = Vec::new();

@@ -23,7 +23,8 @@ The document is signed with the service's secret. It replaces the pushed documen
 switches that operators set stay in force. --bind must name what the service's code binds.";
 
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, mut_arg("because", |arg| arg.required(false).default_value("")))]
+#[command(after_help = EXAMPLES,
+    mut_arg("because", |arg| arg.required(false).default_value("").hide_default_value(true)))]
 pub(crate) struct PushArgs {
     /// The rules: a file, or a folder of files.
     path: PathBuf,
