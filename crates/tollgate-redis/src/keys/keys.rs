@@ -232,7 +232,7 @@ impl Mask {
     /// The same in all processes that know the secret.
     pub(crate) fn of(secret: &Secret) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("tollgate-redis, mask of digests");
-        let mut bytes = hasher.update(secret.key()).finalize_xof();
+        let mut bytes = hasher.update(&*secret.0).finalize_xof();
         let mut word = || {
             let mut word = [0; 8];
             bytes.fill(&mut word);
@@ -369,27 +369,22 @@ impl Secret {
     /// nothing of the secret, and each use has its own.
     #[must_use]
     pub fn derive(&self, context: &str) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new_keyed(self.key());
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(b"tollgate-redis, key of another use: ");
         hasher.update(context.as_bytes());
         *hasher.finalize().as_bytes()
     }
 
-    /// The key for hashes.
-    pub(crate) fn key(&self) -> &[u8; 32] {
-        &self.0
-    }
-
     /// Distinguishes this secret from others. It does not reveal the secret.
     #[must_use]
     pub fn tag(&self) -> String {
-        let hash = blake3::keyed_hash(self.key(), b"tollgate-redis, tag of a secret");
+        let hash = blake3::keyed_hash(&self.0, b"tollgate-redis, tag of a secret");
         hash.to_hex()[..16].to_owned()
     }
 
     /// The fingerprint of a digest by this secret.
     pub(crate) fn sign(&self, digest: [u8; 16]) -> Fingerprint {
-        let half = first_half(blake3::keyed_hash(self.key(), &digest));
+        let half = first_half(blake3::keyed_hash(&self.0, &digest));
         Fingerprint::from_bits(u128::from_le_bytes(half))
     }
 }
@@ -403,12 +398,10 @@ pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T, SetupError> {
 }
 
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| Some(digit.to_digit(16)? as u8))
-        .collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect())
+    let digits = text.chars().map(|digit| digit.to_digit(16));
+    let digits = digits.collect::<Option<Vec<_>>>()?;
+    let bytes = digits.chunks(2).map(|two| (two[0] * 16 + two[1]) as u8);
+    (digits.len() % 2 == 0).then(|| bytes.collect())
 }
 
 /// Base 64 with the letters that are safe in URLs.
@@ -607,7 +600,7 @@ mod tests {
     #[test]
     fn the_key_of_another_use_stays_what_it_was_and_each_use_has_its_own() {
         let secret = Secret::from_bytes(BYTES).expect("33 bytes");
-        let by_hand = |text: &[u8]| *blake3::keyed_hash(secret.key(), text).as_bytes();
+        let by_hand = |text: &[u8]| *blake3::keyed_hash(&secret.0, text).as_bytes();
         assert_eq!(
             secret.derive("audit"),
             by_hand(b"tollgate-redis, key of another use: audit")

@@ -105,7 +105,7 @@ pub(crate) struct Keyspace {
 
 impl Keyspace {
     /// The names in `namespace`, which is part of each: 1 to 64 letters, digits and `_ . : -`. Services that have
-    /// different ones never meet.
+    /// different ones never meet. Keys of clients are plain.
     ///
     /// # Errors
     ///
@@ -168,12 +168,6 @@ impl Keyspace {
             write_tag(out);
         }
         out.push(b'}');
-    }
-
-    /// The same with the keys of clients written so. Without, they are plain.
-    pub(crate) fn with_keys(mut self, keys: Keys) -> Self {
-        self.keys = keys;
-        self
     }
 
     /// Writes the name of a state of a rule and a family, which lies where `with` does.
@@ -300,12 +294,9 @@ pub(crate) fn hash_tag_in(hash_slot: u16) -> String {
 }
 
 fn hash_tag(key: &[u8]) -> &[u8] {
-    let position = |bytes: &[u8], wanted| bytes.iter().position(|byte| *byte == wanted);
-    let Some(open) = position(key, b'{') else {
-        return key;
-    };
-    let behind = &key[open + 1..];
-    match position(behind, b'}') {
+    let mut pieces = key.splitn(2, |byte| *byte == b'{');
+    let behind = pieces.nth(1).unwrap_or_default();
+    match behind.iter().position(|byte| *byte == b'}') {
         None | Some(0) => key,
         Some(close) => &behind[..close],
     }
@@ -318,6 +309,15 @@ fn crc16(bytes: &[u8]) -> u16 {
         let high = high ^ (high >> 4);
         (crc << 8) ^ (high << 12) ^ (high << 5) ^ high
     })
+}
+
+#[cfg(test)]
+impl Keyspace {
+    /// The same with the keys of clients written so.
+    pub(crate) fn with_keys(mut self, keys: Keys) -> Self {
+        self.keys = keys;
+        self
+    }
 }
 
 #[cfg(test)]

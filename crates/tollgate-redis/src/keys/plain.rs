@@ -48,7 +48,11 @@ fn text(key: &KeyBuf) -> String {
         if !text.is_empty() {
             text.push(',');
         }
-        text.push_str(&kind_name(kind));
+        let number = kind.number();
+        match KINDS.get(usize::from(number)) {
+            Some(name) => text.push_str(name),
+            None => text.push_str(&format!("kind-{number}")),
+        }
         text.push('=');
         match (kind, part) {
             (PartKind::ADDRESS, [4, prefix, a, b, c, d]) => {
@@ -74,31 +78,26 @@ fn text(key: &KeyBuf) -> String {
     text
 }
 
-fn kind_name(kind: PartKind) -> String {
-    // In the order of their numbers.
-    const NAMES: [&str; 17] = [
-        "shared",
-        "constant",
-        "value",
-        "header",
-        "address",
-        "extension",
-        "method",
-        "route",
-        "path-parameter",
-        "query-parameter",
-        "cookie",
-        "look-up",
-        "path",
-        "authority",
-        "grpc-service",
-        "grpc-method",
-        "metadata",
-    ];
-    let number = kind.number();
-    let name = NAMES.get(usize::from(number));
-    name.map_or_else(|| format!("kind-{number}"), |name| (*name).to_owned())
-}
+/// The kinds of parts, in the order of their numbers.
+const KINDS: [&str; 17] = [
+    "shared",
+    "constant",
+    "value",
+    "header",
+    "address",
+    "extension",
+    "method",
+    "route",
+    "path-parameter",
+    "query-parameter",
+    "cookie",
+    "look-up",
+    "path",
+    "authority",
+    "grpc-service",
+    "grpc-method",
+    "metadata",
+];
 
 fn escape(text: &mut String, part: &[u8]) {
     // Above the longest text whatever follows is in the hash only.

@@ -401,8 +401,9 @@ impl RedisStoreBuilder {
             }
             None => Partition::One,
         };
-        let keyspace = Keyspace::new(self.namespace.as_str(), partition)?;
-        Ok(keyspace.with_keys(self.keys.clone()))
+        let mut keyspace = Keyspace::new(self.namespace.as_str(), partition)?;
+        keyspace.keys = self.keys.clone();
+        Ok(keyspace)
     }
 
     /// As [`connect`](Self::connect), and waits until Redis decides every request: for a deployment that should fail at once
