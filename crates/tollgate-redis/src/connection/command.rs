@@ -73,22 +73,14 @@ impl Command {
         command
     }
 
-    /// How many arguments at the beginning are there once for all checks.
-    fn common(&self) -> usize {
-        usize::from(self.key_places.is_some())
-    }
-
     /// How many checks it carries.
     pub(super) fn count(&self) -> usize {
         self.key_places.as_ref().map_or(0, |_| self.args.len() - 1)
     }
 
-    /// For how long it keeps a server, as it is estimated.
+    /// For how long its checks keep a server, as it is estimated.
     pub(super) fn server_time(&self) -> Duration {
-        match self.key_places {
-            Some(_) => self.args.iter().skip(1).map(time_of).sum(),
-            None => CHECK_TIME,
-        }
+        self.args.iter().skip(1).map(time_of).sum()
     }
 
     /// Whether one command can carry both: the same script, at the same time, on keys of the same hash slot.
@@ -125,7 +117,8 @@ impl Command {
             return first.push_args(0, 0, out);
         };
         let keys: usize = commands.clone().map(|command| command.keys.len()).sum();
-        let common = first.common();
+        // What the checks have in common is there once.
+        let common = usize::from(first.key_places.is_some());
         let args = runs(commands.clone())
             .map(|(command, repeats)| command.args.len() - common + usize::from(repeats > 0));
         push_count(out, 3 + keys + common + args.sum::<usize>());
@@ -160,7 +153,11 @@ impl Command {
             push_argument(out, arg);
             let (begins, end) = (out.len() - arg.len() - END_OF_LINE.len(), start + arg.len());
             while let Some(place) = places.next_if(|place| **place < end) {
-                move_key(&mut out[begins + place - start..], keys_before);
+                if let Some(key) = out[begins + place - start..].first_chunk_mut() {
+                    // As many keys as that do not travel together.
+                    let moved = u16::from_le_bytes(*key).wrapping_add(keys_before as u16);
+                    *key = moved.to_le_bytes();
+                }
             }
             start = end;
         }
@@ -196,16 +193,6 @@ fn time_of(check: &[u8]) -> Duration {
         (check.get(LIMIT).and_then(|limit| limit.try_into().ok())).map_or(0.0, f64::from_le_bytes);
     // A limit is a whole number, and so is what it is cut to.
     LOG_TIME + LOG_UNIT_TIME * limit.clamp(0.0, MOST_UNITS) as u32
-}
-
-/// Adds `by` to the number of a key, little endian, that the bytes begin with.
-fn move_key(bytes: &mut [u8], by: usize) {
-    if let Some(key) = bytes.first_chunk_mut() {
-        // As many keys as that do not travel together.
-        *key = u16::from_le_bytes(*key)
-            .wrapping_add(by as u16)
-            .to_le_bytes();
-    }
 }
 
 // Many byte strings in one piece of memory.
