@@ -69,20 +69,6 @@ pub enum Place {
 }
 
 impl Address {
-    /// One server, without a login, and with nothing else said.
-    pub(crate) fn of_place(place: Place) -> Self {
-        Self {
-            places: vec![place],
-            master: None,
-            is_cluster: false,
-            is_encrypted: false,
-            login: Login::default(),
-            sentinel_login: Login::default(),
-            database: 0,
-            without_hello: false,
-        }
-    }
-
     /// One server of a cluster that is at this address, with the same login.
     pub(crate) fn of_node(&self, place: Place) -> Self {
         Self {
@@ -228,10 +214,14 @@ impl FromStr for Address {
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         let mut address = Self {
-            login: read_login(login)?,
-            is_encrypted,
+            places: Vec::new(),
+            master: None,
             is_cluster: matches!(form, Form::Cluster),
-            ..Self::of_place(Place::Unix(PathBuf::new()))
+            is_encrypted,
+            login: read_login(login)?,
+            sentinel_login: Login::default(),
+            database: 0,
+            without_hello: false,
         };
         address.read_parameters(query, form)?;
         address.read_target(form, hosts, path)?;

@@ -274,14 +274,14 @@ mod model;
 // What became of the calls of the last moments.
 
 /// The parts of a window. Failures within one part of another count as one.
-pub(super) const SLICES: u32 = 8;
+const SLICES: u32 = 8;
 
 /// The whole slices of a window, and that which goes on.
 const KEPT: usize = SLICES as usize + 1;
 
 /// The calls of a window that moves with the time, in slices.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recent {
+struct Recent {
     slices: [Slice; KEPT],
     /// The number of the slice that goes on.
     at: u64,
@@ -299,13 +299,7 @@ struct Slice {
 
 impl Recent {
     /// Adds calls at this time; a time that goes back counts as the last one. Says whether this is another moment with failures.
-    pub(super) fn add(
-        &mut self,
-        answered: u32,
-        failed: u32,
-        now: Duration,
-        slice: Duration,
-    ) -> bool {
+    fn add(&mut self, answered: u32, failed: u32, now: Duration, slice: Duration) -> bool {
         // A slice is a millisecond at least.
         let micros = |time: Duration| time.as_micros() as u64;
         let number = micros(now) / micros(slice).max(1);

@@ -10,14 +10,14 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
+use tokio::{sync::oneshot, task::JoinSet, time::Instant};
 use tollgate_core::sync::{Mutex, lock};
 
 use crate::connection::{
     breaker::{Breaker, BreakerState},
     command::Command,
     error::{CallError, CallErrorKind, ConnectError},
-    options::NodeOptions,
+    options::{NodeEvent, NodeOptions},
     resp::Value,
 };
 
@@ -26,7 +26,7 @@ use crate::connection::{
 /// It may be started before its server is there. Dropping it ends the task and closes the connection.
 pub(crate) struct Node {
     pub(super) shared: Arc<NodeState>,
-    pub(super) supervisor: AbortHandle,
+    pub(super) _supervisor: JoinSet<()>,
 }
 
 impl Node {
@@ -86,12 +86,6 @@ impl Node {
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.shared.queue.len()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.supervisor.abort();
     }
 }
 
@@ -351,14 +345,24 @@ impl CommandQueue {
     }
 }
 
-/// What requests and the supervisor both see.
+/// What requests, the supervisor and the connection share.
 pub(super) struct NodeState {
-    pub(super) queue: Arc<CommandQueue>,
-    pub(super) breaker: Arc<Breaker>,
+    pub(super) queue: CommandQueue,
+    pub(super) breaker: Breaker,
     pub(super) options: NodeOptions,
 }
 
 impl NodeState {
+    pub(super) fn new(options: NodeOptions) -> Arc<Self> {
+        let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
+        let report = move |state| events(&name, &NodeEvent::Breaker(state));
+        Arc::new(Self {
+            queue: CommandQueue::new(options.waiting),
+            breaker: Breaker::new(options.breaker.clone(), options.seed, report),
+            options,
+        })
+    }
+
     /// There is no connection.
     pub(super) fn set_missing(&self, why: &ConnectError) {
         self.queue.set_closed(Some(why.to_call_error()));

@@ -5,18 +5,19 @@ use std::{sync::Arc, time::Duration};
 use fastrand::Rng;
 use tokio::{
     select,
+    task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
     address::{Address, Place},
     connection::{
-        breaker::{Breaker, BreakerState, Machine},
+        breaker::{BreakerState, Machine},
         command::{Command, Script},
         connect::{Connected, Connector},
         driver::{Driver, Lost, LostKind},
         error::{ConnectError, ConnectErrorKind, caught},
-        node::{CommandQueue, Node, NodeState},
+        node::{Node, NodeState},
         options::{NodeEvent, NodeOptions, due},
         sentinel::SentinelQuery,
     },
@@ -30,18 +31,15 @@ impl Node {
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
     pub(crate) fn start(address: Address, options: NodeOptions) -> Self {
-        let (events, name) = (Arc::clone(&options.events), Arc::clone(&options.name));
-        let report = move |state| events(&name, &NodeEvent::Breaker(state));
-        let breaker = Breaker::new(options.breaker.clone(), options.seed, report);
-        let shared = Arc::new(NodeState {
-            queue: Arc::new(CommandQueue::new(options.waiting)),
-            breaker: Arc::new(breaker),
-            options,
-        });
+        let shared = NodeState::new(options);
         let why = "it is being connected";
         shared.set_missing(&ConnectError::new(ConnectErrorKind::Server, why));
-        let supervisor = tokio::spawn(supervise(address, Arc::clone(&shared))).abort_handle();
-        Self { shared, supervisor }
+        let mut supervisor = JoinSet::new();
+        supervisor.spawn(supervise(address, Arc::clone(&shared)));
+        Self {
+            shared,
+            _supervisor: supervisor,
+        }
     }
 }
 
@@ -58,7 +56,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<NodeState>) {
 /// The bound of the first pauses between attempts to connect. Later it is a part of the time without a connection.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-async fn keep_connected(address: &Address, shared: &NodeState) {
+async fn keep_connected(address: &Address, shared: &Arc<NodeState>) {
     let options = &shared.options;
     let mut backoff = Backoff::new(FIRST_PAUSE, options.longest_pause, options.seed);
     let connector = Connector::new(address, options);
@@ -139,14 +137,12 @@ const LEAST_IDLE: Duration = Duration::from_secs(1);
 async fn serve(
     connection: Connection,
     sentinels: Option<&Arc<SentinelQuery>>,
-    shared: &NodeState,
+    shared: &Arc<NodeState>,
 ) -> (bool, bool) {
     let options = &shared.options;
-    let queue = &shared.queue;
-    let breaker = Arc::clone(&shared.breaker);
     let Connected { stream, peer, .. } = connection.connected;
-    let mut driver = Driver::new(stream, Arc::clone(queue), breaker, options);
-    queue.set_closed(None);
+    let mut driver = Driver::new(stream, Arc::clone(shared));
+    shared.queue.set_closed(None);
     shared.breaker.tell(Machine::connected);
     options.tell(&NodeEvent::Connected(peer.into()));
     let lost = select! {
@@ -156,8 +152,8 @@ async fn serve(
         () = moved(&connection.place, sentinels, options) => {
             Lost::other("another server is the master now")
         }
-        () = probe(&shared.breaker, queue, options) => Lost::dropped(),
-        () = renew(connection.used, queue, options) => Lost::dropped(),
+        () = probe(shared) => Lost::dropped(),
+        () = renew(connection.used, shared) => Lost::dropped(),
     };
     // While the breaker is open, no call comes.
     let is_well = shared.breaker.state() == BreakerState::Closed;
@@ -235,9 +231,9 @@ impl Backoff {
 const LEAST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Logs in anew on an open connection, whenever its credentials are about to expire. Never ends. `used` are those of the connection,
-/// whose calls go through `queue`.
-pub(super) async fn renew(used: Option<Credentials>, queue: &CommandQueue, options: &NodeOptions) {
+/// Logs in anew on an open connection, whenever its credentials are about to expire. Never ends. `used` are those of the connection.
+async fn renew(used: Option<Credentials>, shared: &NodeState) {
+    let options = &shared.options;
     let mut backoff = Backoff::new(LEAST_WAIT, LONGEST_WAIT, options.seed);
     let mut lifetime = used.and_then(|used| used.expires_in);
     // What an instant cannot hold is for ever.
@@ -246,7 +242,7 @@ pub(super) async fn renew(used: Option<Credentials>, queue: &CommandQueue, optio
     {
         sleep_until(until).await;
         let anew = loop {
-            match log_in(queue, options).await {
+            match log_in(shared).await {
                 Ok(anew) => break anew,
                 Err(why) => {
                     options.tell(&NodeEvent::NotLoggedInAnew(why.message()));
@@ -263,14 +259,12 @@ pub(super) async fn renew(used: Option<Credentials>, queue: &CommandQueue, optio
 }
 
 /// From Redis 8.2 on a log-in that is refused ends the earlier one. Then the next call is refused, and a connection is made anew.
-async fn log_in(
-    queue: &CommandQueue,
-    options: &NodeOptions,
-) -> Result<Option<Credentials>, ConnectError> {
-    let credentials = options.fetch_credentials().await?;
+async fn log_in(shared: &NodeState) -> Result<Option<Credentials>, ConnectError> {
+    let credentials = shared.options.fetch_credentials().await?;
     if let Some(command) = (credentials.as_ref()).and_then(|credentials| credentials.login.auth()) {
         let command = Arc::new(Command::of_words(&command));
-        let call = queue.push(command, Instant::now() + options.deadline, false);
+        let deadline = Instant::now() + shared.options.deadline;
+        let call = shared.queue.push(command, deadline, false);
         if let Err(error) = call.await {
             return Err(ConnectError::of_server("AUTH", &error.to_string()));
         }
@@ -288,7 +282,8 @@ pub(crate) static PROBE: Script =
 pub(crate) const LIFE: &str = "5000";
 
 /// Probes on one connection, whenever one is due. Never ends.
-pub(super) async fn probe(breaker: &Breaker, queue: &CommandQueue, options: &NodeOptions) {
+async fn probe(shared: &NodeState) {
+    let (breaker, options) = (&shared.breaker, &shared.options);
     loop {
         match breaker.due() {
             None => breaker.changed().await,
@@ -300,7 +295,7 @@ pub(super) async fn probe(breaker: &Breaker, queue: &CommandQueue, options: &Nod
                 let deadline = Instant::now() + options.deadline;
                 let key = options.probe_key();
                 let command = Command::new(&PROBE, &[key], &["1", LIFE]);
-                let call = queue.push(Arc::new(command), deadline, false);
+                let call = shared.queue.push(Arc::new(command), deadline, false);
                 // Closed, or full of calls from before: either way it is no answer. An error that does not weigh is about the probe's
                 // key or its rights: the server works.
                 let is_answered =
@@ -340,7 +335,7 @@ mod tests {
             ..NodeOptions::default()
         };
         change(&mut options);
-        let node = Node::start(Address::of_place(Place::Unix("/server".into())), options);
+        let node = Node::start("unix:///server".parse().expect("an address"), options);
         (node, events)
     }
 

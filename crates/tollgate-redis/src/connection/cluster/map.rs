@@ -58,13 +58,13 @@ impl Map {
             CallErrorKind::Unavailable,
             "no server of the cluster has the hash slot",
         ));
-        for range in &table.ranges {
-            let owner = map.member(&range.primary).cloned().unwrap_or_else(|| {
-                let owner = member(&range.primary, Some(*range.hash_slots.start()));
+        for (hash_slots, primary) in &table.ranges {
+            let owner = map.member(primary).cloned().unwrap_or_else(|| {
+                let owner = member(primary, Some(*hash_slots.start()));
                 map.primaries.push(Arc::clone(&owner));
                 owner
             });
-            map.ranges.push((range.hash_slots.clone(), owner));
+            map.ranges.push((hash_slots.clone(), owner));
         }
         map.ranges.sort_by_key(|range| *range.0.start());
         let others = guests.iter().filter(|place| map.member(place).is_none());
@@ -169,16 +169,10 @@ impl ClusterState {
 /// Who has which hash slots, as one server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
-    pub(super) ranges: Vec<Range>,
+    /// Hash slots in a row, and their primary.
+    pub(super) ranges: Vec<(RangeInclusive<u16>, Place)>,
     /// Primaries and replicas: all that can be asked for the table.
     pub(super) servers: Vec<Place>,
-}
-
-/// Hash slots in a row, and their primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    hash_slots: RangeInclusive<u16>,
-    pub(super) primary: Place,
 }
 
 impl Table {
@@ -200,10 +194,7 @@ impl Table {
                 .map(|it| server(it, from, options))
                 .peekable();
             if let Some(Some(primary)) = places.peek().cloned() {
-                ranges.push(Range {
-                    hash_slots,
-                    primary,
-                });
+                ranges.push((hash_slots, primary));
             }
             for place in places.flatten() {
                 if !servers.contains(&place) {
@@ -267,13 +258,11 @@ impl Redirect {
 fn place(text: &str, from: &Place, options: &NodeOptions) -> Option<Place> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    let host = host.strip_prefix('[').unwrap_or(host);
-    let host = host.strip_suffix(']').unwrap_or(host);
-    named(host, from).map(|host| options.mapped(host, port))
+    named(host.trim_matches(['[', ']']), from).map(|host| options.mapped(host, port))
 }
 
 /// What a server of a cluster means by a host: nothing is the one that it was asked at, `?` that it does not know.
-pub(super) fn named(host: &str, from: &Place) -> Option<String> {
+fn named(host: &str, from: &Place) -> Option<String> {
     match (host, from) {
         ("", Place::Tcp(asked, _)) => Some(asked.clone()),
         ("" | "?", _) => None,
@@ -305,7 +294,7 @@ mod tests {
         let answer = format!("*3 *4 :0 :1 {a} {b} *4 :2 :2 {b} {a} *3 :3 :4 {a}");
         let table = read(&answer).unwrap();
         assert_eq!(table.servers, [tcp("a", 7000), tcp("b", 7001)]);
-        let ranges: Vec<_> = table.ranges.into_iter().map(|it| it.hash_slots).collect();
+        let ranges: Vec<_> = table.ranges.into_iter().map(|it| it.0).collect();
         assert_eq!(ranges, [0..=1, 2..=2, 3..=4]);
     }
 
@@ -313,7 +302,7 @@ mod tests {
     fn a_server_without_a_host_is_where_it_was_asked() {
         for host in ["$-1", "$0 "] {
             let table = read(&format!("*1 *3 :0 :1 *3 {host} :7001 $2 id")).unwrap();
-            assert_eq!(table.ranges[0].primary, tcp("asked", 7001), "{host}");
+            assert_eq!(table.ranges[0].1, tcp("asked", 7001), "{host}");
         }
     }
 
@@ -321,7 +310,7 @@ mod tests {
     fn a_server_without_a_name_is_found_by_its_number_or_left_out() {
         for known in ["*2 $2 ip $3 ::2", "*4 $8 hostname $1 b $2 ip $3 ::2"] {
             let table = read(&format!("*1 *3 :0 :1 *4 $1 ? :7001 $2 id {known}")).unwrap();
-            assert_eq!(table.ranges[0].primary, tcp("::2", 7001), "{known}");
+            assert_eq!(table.ranges[0].1, tcp("::2", 7001), "{known}");
         }
         let table = read("*2 *3 :0 :1 *3 $1 ? :7001 $2 id *3 :2 :3 *3 $1 a :7002 $2 id").unwrap();
         assert_eq!(table.ranges.len(), 1);

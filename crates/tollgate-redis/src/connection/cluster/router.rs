@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tokio::{task::AbortHandle, time::Instant};
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     address::Address,
@@ -25,7 +25,7 @@ use crate::{
 /// It may be started before any of them is there. Dropping it ends the task; a connection ends when its last call has.
 pub(crate) struct Cluster {
     shared: Arc<ClusterState>,
-    topology_refresh: AbortHandle,
+    _topology_refresh: JoinSet<()>,
 }
 
 impl Cluster {
@@ -36,10 +36,11 @@ impl Cluster {
     /// Outside of a tokio runtime with its I/O and time drivers.
     pub(crate) fn start(address: Address, options: NodeOptions) -> Self {
         let shared = Arc::new(ClusterState::new(options));
-        let topology_refresh = tokio::spawn(learn(address, Arc::clone(&shared))).abort_handle();
+        let mut topology_refresh = JoinSet::new();
+        topology_refresh.spawn(learn(address, Arc::clone(&shared)));
         Self {
             shared,
-            topology_refresh,
+            _topology_refresh: topology_refresh,
         }
     }
 
@@ -78,12 +79,6 @@ impl Cluster {
     /// Who has which hash slot, as far as it is known.
     pub(crate) fn map(&self) -> Guard<Arc<Map>> {
         self.shared.map.load()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.topology_refresh.abort();
     }
 }
 

@@ -259,7 +259,7 @@ mod tests {
         let places: Vec<_> = places.iter().map(|place| (*place).clone()).collect();
         let table = topology.query_all(&places).await;
         let table = table.map_err(|error| error.message().to_string());
-        let owner = table.map(|table| match table.ranges[0].primary {
+        let owner = table.map(|table| match table.ranges[0].1 {
             Place::Tcp(_, port) => port,
             Place::Unix(_) => 0,
         });

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use crate::connection::{
     command::{Command, Script, push_asking},
     error::{CallError, CallErrorKind, Failure, code_of},
-    node::{CommandQueue, QueuedCommand},
-    options::{NodeEvent, NodeOptions, Resent},
+    node::{NodeState, QueuedCommand},
+    options::{NodeEvent, Resent},
     resp::{Integers, Value},
 };
 
 /// The calls of one connection. Dropping it answers every one of them.
 pub(super) struct Backlog {
-    pub(super) queue: Arc<CommandQueue>,
+    pub(super) shared: Arc<NodeState>,
     /// Commands without an answer, in the order in which their answers come.
     sent: VecDeque<SentCommand>,
     /// How many calls they carry.
@@ -24,7 +24,6 @@ pub(super) struct Backlog {
     pub(super) earliest: Option<Instant>,
     /// Bytes that were written to the socket since the connection began.
     pub(super) written: u64,
-    options: NodeOptions,
     alone: RulesAlone,
     /// Why the calls that are left will not be answered.
     pub(super) lost: Option<Lost>,
@@ -84,14 +83,13 @@ pub(super) struct Results {
 }
 
 impl Backlog {
-    pub(super) fn new(queue: Arc<CommandQueue>, options: &NodeOptions) -> Self {
+    pub(super) fn new(shared: Arc<NodeState>) -> Self {
         Self {
-            queue,
+            shared,
             sent: VecDeque::new(),
             unanswered: 0,
             earliest: None,
             written: 0,
-            options: options.clone(),
             alone: RulesAlone::default(),
             lost: None,
             results: Results::default(),
@@ -106,7 +104,7 @@ impl Backlog {
 
     /// Whether there is no call, sent or waiting.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_owed() && self.queue.len() == 0
+        !self.is_owed() && self.shared.queue.len() == 0
     }
 
     /// How many bytes are to be written until the first command has left.
@@ -121,9 +119,13 @@ impl Backlog {
     ///
     /// Calls whose deadline has passed, while this process stood still, are answered instead.
     pub(super) fn fill(&mut self, out: &mut Vec<u8>) {
-        let room = self.options.unanswered.saturating_sub(self.unanswered);
+        let room = self
+            .shared
+            .options
+            .unanswered
+            .saturating_sub(self.unanswered);
         // Outside of the lock of the queue they are answered.
-        let (expired, now) = self.queue.take(room, &mut self.taken);
+        let (expired, now) = self.shared.queue.take(room, &mut self.taken);
         self.not_asked(expired);
         let alone = self.alone.rules();
         for call in &mut self.taken {
@@ -145,7 +147,8 @@ impl Backlog {
             if let Some(now) = now
                 && !first.was_unknown()
             {
-                self.options
+                self.shared
+                    .options
                     .tell(&NodeEvent::Queued(self.waited(first, now)));
             }
             let count = self.company(first);
@@ -186,12 +189,12 @@ impl Backlog {
 
     /// Whether one more call may be without an answer.
     pub(super) fn has_room(&self) -> bool {
-        self.unanswered < self.options.unanswered
+        self.unanswered < self.shared.options.unanswered
     }
 
     /// How long a call has waited, by its deadline: of several that one request waits for, since the first of them.
     fn waited(&self, call: &QueuedCommand, now: Instant) -> Duration {
-        let began = call.deadline.checked_sub(self.options.deadline);
+        let began = call.deadline.checked_sub(self.shared.options.deadline);
         began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began))
     }
 
@@ -202,8 +205,8 @@ impl Backlog {
         let others = self.taken.iter().skip(1).take_while(|call| {
             checks += call.command.count();
             time += call.command.server_time();
-            checks <= self.options.together
-                && time <= self.options.batch_time
+            checks <= self.shared.options.together
+                && time <= self.shared.options.batch_time
                 && first.goes_with(call)
         });
         1 + others.count()
@@ -217,7 +220,9 @@ impl Backlog {
         };
         self.unanswered -= calls.len();
         if let Some(at) = at {
-            (self.options).tell(&NodeEvent::RoundTrip(now.saturating_duration_since(at)));
+            self.shared
+                .options
+                .tell(&NodeEvent::RoundTrip(now.saturating_duration_since(at)));
         }
         match reply {
             Value::Error(line) => self.refuse(calls, &line),
@@ -298,8 +303,8 @@ impl Backlog {
                 _ => None,
             };
             if let Some(why) = again {
-                self.options.tell(&NodeEvent::Resent(why));
-                self.queue.put_back(call);
+                self.shared.options.tell(&NodeEvent::Resent(why));
+                self.shared.queue.put_back(call);
             } else {
                 failed += u32::from(error.weighs());
                 call.answer(Err(error.clone()));
@@ -319,7 +324,7 @@ impl Backlog {
 
     /// Answers the calls whose deadline has passed. An error is one that has not left as a whole.
     pub(super) fn expire(&mut self, now: Instant) -> Result<(), Lost> {
-        let expired = self.queue.take_expired(now);
+        let expired = self.shared.queue.take_expired(now);
         self.not_asked(expired);
         self.earliest = None;
         for command in &mut self.sent {
@@ -345,7 +350,7 @@ impl Drop for Backlog {
             CallErrorKind::Unavailable,
             format!("the connection to Redis was lost before it was asked: {lost}"),
         );
-        self.queue.close(&not_sent);
+        self.shared.queue.close(&not_sent);
         let unknown = CallError::new(
             CallErrorKind::NoAnswer,
             format!("the connection to Redis was lost before it answered: {lost}"),

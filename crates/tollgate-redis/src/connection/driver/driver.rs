@@ -16,10 +16,8 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::Breaker,
     driver::backlog::{Backlog, Lost, LostKind, Results},
-    node::CommandQueue,
-    options::NodeOptions,
+    node::NodeState,
     resp::decode,
     stream::Stream,
 };
@@ -32,7 +30,6 @@ use crate::connection::{
 pub(in crate::connection) struct Driver {
     stream: Stream,
     backlog: Backlog,
-    breaker: Arc<Breaker>,
     silence: Duration,
     out: Vec<u8>,
     /// How much of `out` is written.
@@ -53,18 +50,12 @@ pub(in crate::connection) struct Driver {
 const READ: usize = 8192;
 
 impl Driver {
-    pub(in crate::connection) fn new(
-        stream: Stream,
-        queue: Arc<CommandQueue>,
-        breaker: Arc<Breaker>,
-        options: &NodeOptions,
-    ) -> Self {
+    pub(in crate::connection) fn new(stream: Stream, shared: Arc<NodeState>) -> Self {
         let now = Instant::now();
         Self {
             stream,
-            backlog: Backlog::new(queue, options),
-            breaker,
-            silence: options.silence(),
+            silence: shared.options.silence(),
+            backlog: Backlog::new(shared),
             out: Vec::new(),
             written: 0,
             first: 0,
@@ -95,7 +86,7 @@ impl Driver {
         self.read(cx)?;
         loop {
             self.write(cx)?;
-            let waiting = self.backlog.queue.poll_first(cx);
+            let waiting = self.backlog.shared.queue.poll_first(cx);
             if waiting.is_some() && self.is_written() && self.backlog.has_room() {
                 // It has come since nothing was left to write. There may have been no waker that it could take.
                 continue;
@@ -152,7 +143,11 @@ impl Driver {
                 let was_owed = self.backlog.is_owed();
                 self.backlog.fill(&mut self.out);
                 if self.out.is_empty() {
-                    return self.flush(cx);
+                    // What is encrypted may be written and not have left. A socket has nothing to flush.
+                    return match Pin::new(&mut self.stream).poll_flush(cx) {
+                        Poll::Ready(flushed) => flushed.map_err(|error| failed(&error)),
+                        Poll::Pending => Ok(()),
+                    };
                 }
                 self.first = 0;
                 if !was_owed {
@@ -176,14 +171,6 @@ impl Driver {
                     self.backlog.written += length as u64;
                 }
             }
-        }
-    }
-
-    /// What is encrypted may be written and not have left. A socket has nothing to flush.
-    fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
-        match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Ready(flushed) => flushed.map_err(|error| failed(&error)),
-            Poll::Pending => Ok(()),
         }
     }
 
@@ -231,7 +218,7 @@ impl Future for Driver {
         let end = this.drive(cx);
         let Results { answered, failed } = mem::take(&mut this.backlog.results);
         this.was_of_use |= answered > 0;
-        this.breaker.record(answered, failed);
+        this.backlog.shared.breaker.record(answered, failed);
         match end {
             Ok(()) => Poll::Pending,
             Err(lost) => {

@@ -10,11 +10,10 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::{Breaker, BreakerOptions},
     command::{Command, Script},
     driver::Driver,
     error::CallErrorKind,
-    node::CommandQueue,
+    node::NodeState,
     options::NodeOptions,
     resp::{Value, decode},
 };
@@ -130,15 +129,8 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
     };
     let (client, server) = duplex(rng.usize(1..2_000));
     let server = tokio::spawn(serve(server, rng.u64(..)));
-    let queue = Arc::new(CommandQueue::new(options.waiting));
-    let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
-    let driver = Driver::new(
-        Box::new(client),
-        Arc::clone(&queue),
-        Arc::new(breaker),
-        &options,
-    );
-    let driver = tokio::spawn(driver);
+    let shared = NodeState::new(options);
+    let driver = tokio::spawn(Driver::new(Box::new(client), Arc::clone(&shared)));
     let mut callers = JoinSet::new();
     let mut abandoned = Vec::new();
     for key in 0..CALLS {
@@ -146,9 +138,9 @@ async fn history(seed: u64) -> HashMap<CallErrorKind, u32> {
             sleep(Duration::from_millis(rng.u64(..20))).await;
         }
         let began = Instant::now();
-        let deadline = began + options.deadline;
+        let deadline = began + shared.options.deadline;
         let command = Arc::new(command(&mut rng, key));
-        let call = queue.push(command, deadline, false);
+        let call = shared.queue.push(command, deadline, false);
         if rng.u8(..10) == 0 {
             drop(call);
             abandoned.push(key);

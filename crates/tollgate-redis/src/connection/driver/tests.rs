@@ -12,11 +12,11 @@ use tokio::{
 };
 
 use crate::connection::{
-    breaker::{Breaker, BreakerOptions, BreakerState},
+    breaker::BreakerState,
     command::{Command, Script},
     driver::{Driver, Lost, LostKind},
     error::{CallError, CallErrorKind},
-    node::{AnswerFuture, CommandQueue},
+    node::{AnswerFuture, NodeState},
     options::NodeOptions,
     resp::Value,
 };
@@ -25,29 +25,19 @@ static SCRIPT: Script = Script::new("return 1");
 
 struct Bench {
     server: DuplexStream,
-    queue: Arc<CommandQueue>,
-    breaker: Arc<Breaker>,
+    shared: Arc<NodeState>,
     driver: JoinHandle<Lost>,
-    options: NodeOptions,
 }
 
 impl Bench {
     fn new(options: NodeOptions, buffer: usize) -> Self {
         let (client, server) = duplex(buffer);
-        let queue = Arc::new(CommandQueue::new(options.waiting));
-        let breaker = Arc::new(Breaker::new(options.breaker.clone(), 1, |_| {}));
-        let driver = Driver::new(
-            Box::new(client),
-            Arc::clone(&queue),
-            Arc::clone(&breaker),
-            &options,
-        );
+        let shared = NodeState::new(options);
+        let driver = Driver::new(Box::new(client), Arc::clone(&shared));
         Self {
             server,
-            queue,
-            breaker,
+            shared,
             driver: tokio::spawn(driver),
-            options,
         }
     }
 
@@ -56,8 +46,8 @@ impl Bench {
     }
 
     fn send(&self, command: Command) -> AnswerFuture {
-        let deadline = Instant::now() + self.options.deadline;
-        self.queue.push(Arc::new(command), deadline, false)
+        let deadline = Instant::now() + self.shared.options.deadline;
+        self.shared.queue.push(Arc::new(command), deadline, false)
     }
 
     /// What the server receives in one go.
@@ -125,7 +115,7 @@ async fn a_server_that_answers_late_is_kept_and_its_answers_count_for_nothing() 
         bench.settle().await;
     }
     assert!(!bench.driver.is_finished());
-    assert_eq!(bench.breaker.state(), BreakerState::Open);
+    assert_eq!(bench.shared.breaker.state(), BreakerState::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +127,7 @@ async fn bytes_that_could_not_be_written_before_a_deadline_end_the_connection() 
         let [a, b, c] = calls;
         [kind(a.await), kind(b.await), kind(c.await)]
     };
-    assert_eq!(began.elapsed(), bench.options.deadline);
+    assert_eq!(began.elapsed(), bench.shared.options.deadline);
     // The first has left, the second in part, the third not at all.
     assert_eq!(
         kinds,
@@ -166,7 +156,7 @@ async fn a_script_that_stays_unknown_is_an_error_within_the_same_deadline() {
     bench.answers("-NOSCRIPT No matching script.\r\n").await;
     assert_eq!(commands(&bench.received().await), ["EVAL"]);
     assert_eq!(kind(slow.await), CallErrorKind::NoAnswer);
-    assert_eq!(began.elapsed(), bench.options.deadline);
+    assert_eq!(began.elapsed(), bench.shared.options.deadline);
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,16 +177,16 @@ async fn a_replica_is_left_after_every_answer_was_handed_out() {
 async fn calls_that_expire_while_the_process_stands_still_are_not_sent_and_open_the_breaker() {
     let mut bench = by_default(65_536);
     for _ in 0..5 {
-        assert_eq!(bench.breaker.state(), BreakerState::Closed);
+        assert_eq!(bench.shared.breaker.state(), BreakerState::Closed);
         let late = bench.call("late");
-        advance(bench.options.deadline).await;
+        advance(bench.shared.options.deadline).await;
         assert_eq!(kind(late.await), CallErrorKind::NotSent);
         tokio::time::sleep(Duration::from_millis(125)).await;
     }
-    assert_eq!(bench.breaker.state(), BreakerState::Open);
+    assert_eq!(bench.shared.breaker.state(), BreakerState::Open);
     // One that comes in time goes alone.
     let late = bench.call("late");
-    advance(bench.options.deadline).await;
+    advance(bench.shared.options.deadline).await;
     let next = bench.call("next");
     let sent = bench.received().await;
     assert!(sent.contains("next") && !sent.contains("late"), "{sent}");
@@ -228,9 +218,8 @@ async fn the_next_connection_sends_nothing_of_the_one_that_was_lost() {
     assert!(bench.call("b").is_refused());
 
     let (client, server) = duplex(65_536);
-    let (queue, breaker) = (Arc::clone(&bench.queue), Arc::clone(&bench.breaker));
-    let driver = Driver::new(Box::new(client), queue, breaker, &bench.options);
-    bench.queue.set_closed(None);
+    let driver = Driver::new(Box::new(client), Arc::clone(&bench.shared));
+    bench.shared.queue.set_closed(None);
     (bench.server, bench.driver) = (server, tokio::spawn(driver));
     let _call = bench.call("c");
     assert_eq!(commands(&bench.received().await).len(), 1);

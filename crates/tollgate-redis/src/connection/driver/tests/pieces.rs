@@ -59,22 +59,16 @@ impl AsyncWrite for Pieces {
     }
 }
 
-fn driver(stream: Pieces, queue: &Arc<CommandQueue>, options: &NodeOptions) -> Driver {
-    let breaker = Breaker::new(BreakerOptions::default(), 1, |_| {});
-    Driver::new(
-        Box::new(stream),
-        Arc::clone(queue),
-        Arc::new(breaker),
-        options,
-    )
+fn driver(stream: Pieces, shared: &Arc<NodeState>) -> Driver {
+    Driver::new(Box::new(stream), Arc::clone(shared))
 }
 
-/// Calls with these keys, in a queue.
-fn push(queue: &CommandQueue, keys: &[&str], options: &NodeOptions) -> Vec<AnswerFuture> {
-    let deadline = Instant::now() + options.deadline;
+/// Calls with these keys, in the queue.
+fn push(shared: &NodeState, keys: &[&str]) -> Vec<AnswerFuture> {
+    let deadline = Instant::now() + shared.options.deadline;
     let calls = keys.iter().map(|key| {
         let command = Command::new(&SCRIPT, &[key], &[""; 0]);
-        queue.push(Arc::new(command), deadline, false)
+        shared.queue.push(Arc::new(command), deadline, false)
     });
     calls.collect()
 }
@@ -87,14 +81,13 @@ async fn poll_once(driver: Pin<&mut Driver>) {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_once() {
-    let options = NodeOptions::default();
     let stream = Pieces::default();
     let pieces = Arc::clone(&stream.pieces);
-    let queue = Arc::new(CommandQueue::new(options.waiting));
-    let mut driver = pin!(driver(stream, &queue, &options));
+    let shared = NodeState::new(NodeOptions::default());
+    let mut driver = pin!(driver(stream, &shared));
     let mut calls = Vec::new();
     for _ in 0..2 {
-        calls.extend(push(&queue, &["a", "b", "c"], &options));
+        calls.extend(push(&shared, &["a", "b", "c"]));
         poll_once(driver.as_mut()).await;
     }
     assert_eq!(*pieces.lock().unwrap(), [1, 2, 3]);
@@ -104,20 +97,19 @@ async fn an_idle_server_is_given_the_first_command_alone_and_a_busy_one_all_at_o
 /// was dropped, so that no answer comes either.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_comes_as_the_driver_falls_asleep_is_sent() {
-    let options = NodeOptions::default();
     for is_new in [true, false] {
-        let queue = Arc::new(CommandQueue::new(options.waiting));
+        let shared = NodeState::new(NodeOptions::default());
         let stream = Pieces::default();
         let (pieces, meanwhile) = (Arc::clone(&stream.pieces), Arc::clone(&stream.meanwhile));
-        let mut driver = pin!(driver(stream, &queue, &options));
+        let mut driver = pin!(driver(stream, &shared));
         if !is_new {
             poll_once(driver.as_mut()).await;
-            drop(push(&queue, &["dropped"], &options));
+            drop(push(&shared, &["dropped"]));
         }
         let calls = Arc::new(Mutex::new(Vec::new()));
         let comes = {
-            let (queue, calls, options) = (queue, Arc::clone(&calls), options.clone());
-            move || calls.lock().unwrap().extend(push(&queue, &["a"], &options))
+            let calls = Arc::clone(&calls);
+            move || calls.lock().unwrap().extend(push(&shared, &["a"]))
         };
         *meanwhile.lock().unwrap() = Some(Box::new(comes));
         poll_once(driver.as_mut()).await;
