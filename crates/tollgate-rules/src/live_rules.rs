@@ -547,7 +547,8 @@ impl LiveRulesHandle {
     ///
     /// There is none with one of the numbers. The store refuses the rules as they were.
     pub fn end(&self, ids: &[u64]) -> Result<Vec<RuleChange>, DocumentError> {
-        self.rules.shared.end_local(self.author.clone(), ids)
+        let author = self.author.clone();
+        (self.rules.shared).edit_local(author, |_, local| local.end(ids))
     }
 }
 

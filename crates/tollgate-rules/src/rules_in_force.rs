@@ -191,16 +191,8 @@ impl RulesInForce {
         })
     }
 
-    /// Ends overrides and switches of this process.
-    pub(crate) fn end_local(
-        &self,
-        author: Author,
-        ids: &[u64],
-    ) -> Result<Vec<RuleChange>, DocumentError> {
-        self.edit_local(author, |_, local| local.end(ids))
-    }
-
-    fn edit_local(
+    /// Changes what was set in this process.
+    pub(crate) fn edit_local(
         &self,
         author: Author,
         edit: impl FnOnce(&mut State, &mut OperatorEntries) -> Result<(), String>,
