@@ -240,7 +240,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Value, String> {
         let problems = Problems::default();
-        let node = parse_json(text, &problems);
+        let node = Format::Json.parse(text, &problems);
         match problems.into_sorted().pop() {
             None => Ok(node.value),
             Some(problem) => Err(format!("{:?} {}", problem.span, problem.message)),
@@ -315,7 +315,7 @@ mod tests {
         #[test]
         fn what_is_no_json_has_its_place(text in "[\\[\\]{}:,\"\\\\u019.eE+ \\-atrfnlä\n\t'/]{1,24}") {
             let problems = Problems::default();
-            parse_json(&text, &problems);
+            Format::Json.parse(&text, &problems);
             for problem in problems.into_sorted() {
                 prop_assert!(text.get(problem.span.clone()).is_some(), "{:?}", problem);
             }
