@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     algorithm::Retry,
-    check::Check,
-    checks::Checks,
-    decision::{Decision, Outcome, Reason},
+    check::{Check, Checks},
+    coordinator::Ask,
+    decision::{Decision, Reason},
     key::Key,
     limiter::Limiter,
     observe,

@@ -5,8 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::Retry,
-    check::Check,
-    checks::Checks,
+    check::{Check, Checks},
     decision::{Decision, Outcome, Verdict},
     rule::{Mode, Rule},
     rule_set::RuleSet,

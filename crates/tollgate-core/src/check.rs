@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU64;
 
+use smallvec::SmallVec;
+
 use crate::{
     check_policy::CheckPolicy, key::Fingerprint, quota::MAX_UNITS, variable_quota::CheckQuota,
 };
@@ -21,6 +23,19 @@ pub struct Check {
     /// by hand.
     rules: u32,
 }
+
+/// The checks of a request, owned: up to two without an allocation. Copy them by `from_slice`: a clone of the list copies them one by
+/// one.
+///
+/// ```
+/// use tollgate_core::{Check, store::{Checks, Fingerprint}};
+///
+/// let mut checks = Checks::new();
+/// checks.push(Check::new(0, Fingerprint::from_bits(7), 1));
+/// assert_eq!(checks.len(), 1);
+/// assert_eq!(Checks::from_slice(&checks), checks);
+/// ```
+pub type Checks = SmallVec<[Check; 2]>;
 
 /// A cost has this many bits. What is above is as little ever admitted: it is above any limit.
 const COST_BITS: u32 = 56;

@@ -23,8 +23,7 @@ use smallvec::SmallVec;
 use crate::step::Pending;
 use crate::{
     blocked,
-    check::Check,
-    checks::Checks,
+    check::{Check, Checks},
     decision::Decision,
     held_slots::HeldSlots,
     hold::Hold,

@@ -124,7 +124,6 @@ mod blocked;
 pub mod calendar;
 mod check;
 mod check_policy;
-mod checks;
 mod consistency;
 mod coordinator;
 mod credits;

@@ -11,8 +11,7 @@ use smallvec::SmallVec;
 #[cfg(feature = "metrics")]
 use crate::observe::{RuleCounts, credits_of};
 use crate::{
-    check::Check,
-    checks::Checks,
+    check::{Check, Checks},
     coordinator::{Ask, Coordinator},
     credits::{Balance, CreditChange},
     decision::{Decision, Outcome, Reason, Verdict},

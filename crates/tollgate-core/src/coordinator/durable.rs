@@ -15,8 +15,7 @@ use smallvec::SmallVec;
 
 use crate::{
     blocked,
-    check::Check,
-    checks::Checks,
+    check::{Check, Checks},
     coordinator::{Ask, Coordinator},
     decision::{Decision, Outcome, Verdict},
     held_slots::HeldSlots,

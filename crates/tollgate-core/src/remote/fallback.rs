@@ -6,9 +6,8 @@ use smallvec::SmallVec;
 
 use crate::{
     algorithm::{Retry, Taken},
-    check::Check,
+    check::{Check, Checks},
     check_policy::OnStoreError,
-    checks::Checks,
     decision::{Decision, Outcome, Verdict},
     error::RuleError,
     held_slots::HeldSlots,

@@ -121,7 +121,7 @@ pub use self::{
     seq_cells::{SeqCells, SeqLine},
 };
 pub use crate::{
-    checks::Checks,
+    check::Checks,
     credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS, grant_hash},
     error::did_you_mean,
     held_slots::HeldSlots,

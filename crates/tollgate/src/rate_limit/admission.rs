@@ -91,7 +91,7 @@ impl Admission {
     /// The admission of a request, in its extensions.
     pub(crate) fn attach<B>(
         config: &Arc<Config>,
-        checks: &Checks,
+        checks: &[Check],
         decision: &Decision,
         request: &mut Request<B>,
     ) -> Self {
@@ -101,7 +101,7 @@ impl Admission {
             config: Arc::clone(config),
             // It shares the slots.
             decision: decision.clone(),
-            checks: checks.clone(),
+            checks: Checks::from_slice(checks),
             ticket_taken: AtomicBool::new(false),
             head: for_handler.then(|| head.to_parts(head.headers.clone())),
             in_handler: Mutex::new(Some(Vec::new())),
@@ -452,7 +452,7 @@ mod tests {
         let config = Config::new(rules.expect("valid rules"), Settings::default());
         let admission = Admission::attach(
             &Arc::new(config),
-            &Checks::new(),
+            &[],
             &Decision::unlimited(0),
             &mut Request::new(()),
         );

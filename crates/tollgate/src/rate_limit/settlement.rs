@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Decision,
+    Check, Decision,
     store::{Checks, HeldSlots},
 };
 
@@ -43,13 +43,13 @@ pub(crate) struct TrailersSettlement {
 impl Settlement {
     pub(crate) fn new(
         config: &Arc<Config>,
-        checks: &Checks,
+        checks: &[Check],
         decision: &Decision,
         admission: Option<Admission>,
     ) -> Self {
         Self {
             config: Arc::clone(config),
-            checks: checks.clone(),
+            checks: Checks::from_slice(checks),
             decision: decision.clone(),
             admission,
             is_settled: false,
