@@ -29,7 +29,6 @@ use crate::{
         rule_store::{RuleStore, Store, refuse_unsupported},
     },
     ticket::Ticket,
-    time::Clock,
     variable_quota::CheckQuota,
     wait_queue::WaitQueues,
 };
@@ -98,7 +97,7 @@ impl Limiter {
         let observer = Observer::new(store.rules(), before_of.map(|it| &*it.observer));
         let queues = before_of.map(|it| it.wait_queues.succeeding());
         let journal = before_of.map(|it| Arc::clone(&it.journal));
-        let fallback = fallback(&*store, before, instances, Clock::system())?;
+        let fallback = fallback(&*store, before, instances)?;
         let shared = Coordinator::new(
             Arc::clone(&store),
             fallback,
@@ -132,7 +131,7 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn succeeding(&self, before: &Self) -> Result<Self, RuleError> {
-        self.again(Some(before), NonZeroU32::MIN, Clock::system())
+        self.again(Some(before), NonZeroU32::MIN)
     }
 
     /// The same limiter, which does not keep its rule names in use: for what outlives its limiter or layer, such as a request
@@ -152,31 +151,12 @@ impl Limiter {
     ///
     /// A quota whose share cannot be counted.
     pub fn shared_by(&self, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let clock = self.shared.fallback.as_deref().map(Fallback::clock);
-        let clock = clock.cloned().unwrap_or_default();
-        self.again(None, instances, clock)
-    }
-
-    /// The same rules on the same state, with another clock for what is counted in this process while the store fails:
-    /// for tests. Default: the system's clock. A store that cannot fail has no use for it.
-    ///
-    /// # Errors
-    ///
-    /// A quota whose share cannot be counted.
-    pub fn with_local_clock(&self, clock: impl Into<Clock>) -> Result<Self, RuleError> {
-        let before = self.shared.fallback.as_deref();
-        let instances = before.map_or(NonZeroU32::MIN, Fallback::least_instances);
-        self.again(None, instances, clock.into())
+        self.again(None, instances)
     }
 
     /// The same rules on the same state, with the fallback and the queues of `before`, or a new fallback.
-    fn again(
-        &self,
-        before: Option<&Self>,
-        instances: NonZeroU32,
-        clock: Clock,
-    ) -> Result<Self, RuleError> {
-        let fallback = fallback(&*self.shared.store, before, instances, clock)?;
+    fn again(&self, before: Option<&Self>, instances: NonZeroU32) -> Result<Self, RuleError> {
+        let fallback = fallback(&*self.shared.store, before, instances)?;
         let shared = Coordinator::new(
             Arc::clone(&self.shared.store),
             fallback,
@@ -902,10 +882,9 @@ fn fallback(
     store: &dyn RuleStore,
     before: Option<&Limiter>,
     instances: NonZeroU32,
-    clock: Clock,
 ) -> Result<Option<Fallback>, RuleError> {
     let before = before.and_then(|before| before.shared.fallback.as_deref());
-    let made = || Fallback::new(store.rules(), before, instances, clock);
+    let made = || Fallback::new(store.rules(), before, instances, store.clock());
     store.can_fail().then(made).transpose()
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
-    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
+    Check, Clock, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
     store::{ChargeFallback, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, Usage},
 };
@@ -145,6 +145,10 @@ impl Bound {
 impl RuleStore for Bound {
     fn rules(&self) -> &Arc<RuleSet> {
         self.memory.rules()
+    }
+
+    fn clock(&self) -> Clock {
+        self.memory.clock()
     }
 
     fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint {

@@ -39,9 +39,8 @@ fn a_check_may_be_given_one_quota_after_another() {
 fn names_stay_in_use_while_a_limiter_on_the_same_state_is_there() {
     type Again = fn(&Limiter) -> Result<Limiter, RuleError>;
     let rule = |limit| Rule::new("rule", Quota::gcra(limit, MAX_PERIOD));
-    let agains: [Again; 3] = [
+    let agains: [Again; 2] = [
         |limiter| limiter.shared_by(NonZeroU32::MAX),
-        |limiter| limiter.with_local_clock(Clock::system()),
         |limiter| limiter.succeeding(limiter),
     ];
     for again in agains {

@@ -88,11 +88,6 @@ impl Fallback {
         self.store.clock()
     }
 
-    /// The least number of instances, as it was given.
-    pub(crate) fn least_instances(&self) -> NonZeroU32 {
-        lock(&self.shares).instances.least()
-    }
-
     /// The shares and caps in memory.
     pub(crate) fn local(&self) -> Arc<dyn RuleStore> {
         Arc::clone(&lock(&self.shares).store)

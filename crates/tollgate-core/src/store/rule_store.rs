@@ -105,7 +105,8 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         true
     }
 
-    /// The clock of this process, by which limits of [none](crate::Quota::none) end. Default: the system's.
+    /// The clock of this process, by which limits of [none](crate::Quota::none) end, and by which it counts while the store fails.
+    /// Default: the system's.
     fn clock(&self) -> Clock {
         Clock::system()
     }

@@ -152,9 +152,7 @@ fn left_of(limiter: &Limiter, victims: &[Fingerprint]) -> Vec<u64> {
 /// Locks out three clients, one after the other, and floods the store with `junk` keys that each take `uses` units while
 /// four minutes pass. A store without the flood says what ought to be left of the three.
 fn lock_outs_outlast(store: impl Store, clock: &ManualClock, quota: Quota, junk: u64, uses: u64) {
-    let flooded = Limiter::new(store, [Rule::new("rule", quota)])
-        .and_then(|limiter| limiter.with_local_clock(clock))
-        .expect("a valid rule");
+    let flooded = Limiter::new(store, [Rule::new("rule", quota)]).expect("a valid rule");
     let twin = limiter(clock, quota);
     let victims = [7, 8, 9].map(|n| stranger(u64::MAX - n));
     for key in &victims {

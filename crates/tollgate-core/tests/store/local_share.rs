@@ -27,8 +27,7 @@ impl World {
     }
 
     fn limiter(&self, rule: Rule) -> Limiter {
-        let limiter = Limiter::new(self.store.clone(), [rule]).expect("a valid rule");
-        limiter.with_local_clock(&self.clock).expect("valid shares")
+        Limiter::new(self.store.clone(), [rule]).expect("a valid rule")
     }
 
     fn quota(&self, quota: Quota) -> Limiter {
@@ -85,10 +84,6 @@ fn shares_are_never_cut_for_fewer_instances_than_were_given() {
     let limiter = world.quota(Quota::sliding_log(12, LONG));
     let four = NonZeroU32::new(4).expect("not zero");
     let limiter = limiter.shared_by(four).expect("valid shares");
-    // Both ways of setting up keep what the other has set.
-    let limiter = limiter
-        .with_local_clock(&world.clock)
-        .expect("valid shares");
     world.store.switch(false);
     world.store.know(2);
     assert_eq!(passes(&limiter, "a"), 3);
@@ -109,7 +104,6 @@ fn a_share_that_cannot_be_counted_for_that_many_stays_what_it_was() {
     ];
     let limiter = Limiter::new(world.store.clone(), rules)
         .and_then(|limiter| limiter.shared_by(two))
-        .and_then(|limiter| limiter.with_local_clock(&world.clock))
         .expect("valid rules");
     world.store.switch(false);
     world.store.know(3);

@@ -40,7 +40,6 @@ impl Service {
         let limiter = |_| {
             Limiter::new(store.clone(), [rule.clone()])
                 .and_then(|limiter| limiter.shared_by(given))
-                .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule")
         };
         Self {

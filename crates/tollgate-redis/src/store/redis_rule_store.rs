@@ -10,8 +10,8 @@ use std::{
 use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Check, Decision, KeyBuf, Pending, Rule, RuleError, RuleSet, Step, StoreError, StoreErrorKind,
-    Tick,
+    Check, Clock, Decision, KeyBuf, Pending, Rule, RuleError, RuleSet, Step, StoreError,
+    StoreErrorKind, Tick,
     store::{
         ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
         ReservationStore, RuleStore, Settlement, wake,
@@ -87,6 +87,10 @@ impl RedisRuleStore {
 impl RuleStore for RedisRuleStore {
     fn rules(&self) -> &Arc<RuleSet> {
         &self.context.rules
+    }
+
+    fn clock(&self) -> Clock {
+        self.context.store.process_clock.clone()
     }
 
     fn answers_within(&self) -> Duration {

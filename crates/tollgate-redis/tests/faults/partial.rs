@@ -60,7 +60,6 @@ impl Service {
             let instances = NonZeroU32::new(INSTANCES).expect("there are some");
             let limiter = Limiter::new(store, [rule])
                 .and_then(|limiter| limiter.shared_by(instances))
-                .and_then(|limiter| limiter.with_local_clock(&clock))
                 .expect("a valid rule");
             let check = limiter.check("rule", &Key::of("client"));
             limiters.push((limiter, check.expect("it is there")));
