@@ -11,7 +11,10 @@ use tollgate::{
     Check, DAY, Decision, HOUR, Limiter, MemoryStore, Quota, Rule, RuleError, SECOND, Store,
     key::{KeyBuf, PartKind},
 };
-use tollgate_core::{Pending, Step, journal::Journal};
+use tollgate_core::{
+    Pending, Step,
+    journal::{Base, Journal},
+};
 
 /// A quota that no bench uses up: one unit each 100 µs, four thousand million at once. A check takes less time, also under valgrind, so
 /// that the state of a key that is asked again and again lasts.
@@ -45,7 +48,7 @@ pub fn account(key: &KeyBuf) -> String {
 
 /// Makes a journal write for a ledger that knows nothing from before.
 pub fn note(journal: &Journal) {
-    journal.attach(200_000, |_| Pending::new(async { Some(0.into()) }));
+    journal.attach(200_000, |_| Pending::new(async { Some(Base::default()) }));
 }
 
 /// A limiter with one or more equal rules on a store of its own.

@@ -24,7 +24,7 @@ mod movement;
 
 pub use self::daily_usage::DailyUsage;
 pub(crate) use self::movement::UNKNOWN;
-pub use self::movement::{CreditEntry, HoldId, Movement, MovementKind};
+pub use self::movement::{CreditEntry, HoldId, MovementKind};
 use self::{daily_usage::DayClient, movement::Movements};
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -120,15 +120,6 @@ pub struct Base {
     pub earlier: Vec<(Window, i64)>,
     /// Its balance.
     pub credits: CreditState,
-}
-
-impl From<u64> for Base {
-    fn from(used: u64) -> Self {
-        Self {
-            used,
-            ..Self::default()
-        }
-    }
 }
 
 type LookUp = dyn Fn(BaseQuery) -> Pending<Option<Base>> + Send + Sync;
@@ -547,10 +538,6 @@ impl DurableRules {
         if is_reported {
             self.settled_by_day(hold, how);
         }
-        self.settled_by_window(hold, how);
-    }
-
-    fn settled_by_window(&self, hold: &Hold, how: Settlement) {
         let (check, now) = (&hold.check, self.clock.now());
         let (units, at) = self.change_of(hold, how);
         if hold.source == Source::Credits && units < 0 {

@@ -10,7 +10,7 @@ use sqlx::Row as _;
 use tokio::time::Instant;
 use tollgate_core::{
     Tick,
-    journal::{BaseQuery, CreditEntry, Movement, MovementKind, Window},
+    journal::{BaseQuery, CreditEntry, MovementKind, Usage, Window},
     store::{CreditChange, CreditState, MOST_GRANTS, RuleStore, grant_hash},
 };
 
@@ -25,26 +25,26 @@ const CHUNK: usize = 1_000;
 const INSERT: &str = "INSERT INTO tollgate_entries
     (writer, n, kind, rule, account, window_begin, window_end, units, at, id, until)";
 
-impl Outbox<Movement> {
+impl Outbox<(Usage, MovementKind)> {
     pub(crate) async fn write(&mut self, database: &Database) -> Result<(), LedgerError> {
         while !self.waiting.is_empty() {
             let chunk = &self.waiting[..self.waiting.len().min(CHUNK)];
             let mut entries = Vec::new();
             let keys = chunk
                 .iter()
-                .map(|it| (&it.rule, it.subject, it.account.as_ref()));
+                .map(|(it, _)| (&it.rule, it.subject, it.account.as_ref()));
             let names = database.names(keys).await?;
-            for (i, (movement, account)) in chunk.iter().zip(names).enumerate() {
-                let (kind, hold, term) = match movement.kind {
+            for (i, ((usage, kind), account)) in chunk.iter().zip(names).enumerate() {
+                let (kind, hold, term) = match *kind {
                     MovementKind::Credits => ("credits", None, None),
                     MovementKind::Reserved(hold, term) => ("reservation", Some(hold), Some(term)),
                     MovementKind::Settled(hold) => ("settlement", Some(hold), None),
                 };
                 let id = hold.map(|(id, index)| format!("{id:032x}-{index}"));
                 let term = term.map(|it| u64::try_from(it.as_micros()).unwrap_or(0));
-                let Window { begin, end } = movement.window;
-                let units = movement.units;
-                let (rule, subject) = (&*movement.rule, subject(movement.subject));
+                let Window { begin, end } = usage.window;
+                let units = usage.units;
+                let (rule, subject) = (&*usage.rule, subject(usage.subject));
                 entries.push(json!([
                     i, kind, rule, subject, account, begin, end, units, id, term
                 ]));

@@ -10,7 +10,7 @@ use sqlx::{AnyPool, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
     Tick,
-    journal::{Movement, Usage},
+    journal::{MovementKind, Usage},
     store::Fingerprint,
 };
 
@@ -37,7 +37,7 @@ pub(crate) struct Batch {
     /// Those to Postgres that wait for the next entries. One whose transaction has not ended well is closed: it may be in the middle of a
     /// `COPY`.
     idle: Vec<PgConnection>,
-    pub(crate) movements: Outbox<Movement>,
+    pub(crate) movements: Outbox<(Usage, MovementKind)>,
     /// Everything from before then is written.
     pub(crate) complete_at: Option<Instant>,
     /// Since when each batch could be written.

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use super::{Base, DurableRules, Journal, Window};
+use super::{Base, DurableRules, Journal, Usage, Window};
 use crate::{
     check::Check,
     credits::{Balance, CreditChange},
@@ -26,24 +26,7 @@ pub(crate) const UNKNOWN: Tick = 5_000_000;
 /// How long a grant waits for a ledger.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Units of an account that a ledger has to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Movement {
-    /// The name of the rule.
-    pub rule: Arc<str>,
-    /// What stands for the key in the store.
-    pub subject: Fingerprint,
-    /// The account, as far as it is known.
-    pub account: Option<Arc<str>>,
-    /// The window.
-    pub window: Window,
-    /// The units.
-    pub units: i64,
-    /// What they are.
-    pub kind: MovementKind,
-}
-
-/// What the units of a [`Movement`] are.
+/// What units are that a ledger has to write besides those that were used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MovementKind {
     /// What a balance has gained: below 0 if it has paid.
@@ -68,13 +51,15 @@ pub struct CreditEntry {
     pub changed: u64,
 }
 
-pub(super) type Movements = Mutex<HashMap<(Arc<str>, Fingerprint, Window, MovementKind), Movement>>;
+pub(super) type Movements = Mutex<HashMap<(Arc<str>, Fingerprint, Window, MovementKind), Usage>>;
 
 impl Journal {
     /// Takes out the movements that were noted.
     #[must_use]
-    pub fn take_movements(&self) -> Vec<Movement> {
-        lock(&self.movements).drain().map(|it| it.1).collect()
+    pub fn take_movements(&self) -> Vec<(Usage, MovementKind)> {
+        let mut movements = lock(&self.movements);
+        let taken = movements.drain().map(|((.., kind), usage)| (usage, kind));
+        taken.collect()
     }
 }
 
@@ -90,21 +75,21 @@ impl DurableRules {
         let (name, account) = (Arc::clone(&of_rule.name), self.account_of(check));
         let most = self.journal.most.load(Ordering::Relaxed);
         let mut noted = lock(&self.journal.movements);
-        let key = (Arc::clone(&name), check.key(), window, kind.clone());
-        if let Some(movement) = noted.get_mut(&key) {
-            if kind == MovementKind::Credits {
-                movement.units = movement.units.saturating_add(units);
+        let is_credits = kind == MovementKind::Credits;
+        let key = (Arc::clone(&name), check.key(), window, kind);
+        if let Some(usage) = noted.get_mut(&key) {
+            if is_credits {
+                usage.units = usage.units.saturating_add(units);
             }
         } else if noted.len() < most {
-            let movement = Movement {
+            let usage = Usage {
                 rule: name,
                 subject: check.key(),
                 account,
                 window,
                 units,
-                kind,
             };
-            noted.insert(key, movement);
+            noted.insert(key, usage);
         } else {
             let lost = &self.journal.lost;
             lost.fetch_add(units.unsigned_abs(), Ordering::Relaxed);

@@ -39,9 +39,13 @@ fn limiter(clock: &ManualClock, rule: Rule) -> Limiter {
 fn attach(limiter: &Limiter, used: Option<u64>) -> Arc<AtomicUsize> {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
+    let base = |used| Base {
+        used,
+        ..Base::default()
+    };
     let is_new = limiter.journal().attach(100, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        Pending::new(async move { used.map(Base::from) })
+        Pending::new(async move { used.map(base) })
     });
     assert!(is_new);
     asked
@@ -260,7 +264,7 @@ async fn what_stays_taken_for_a_repeat_stays_taken_in_the_journal() {
         }
         assert_eq!(left(&limiter, check).await, 10 - of_quota);
         let movements = limiter.journal().take_movements();
-        let paid: i64 = movements.iter().map(|it| it.units).sum();
+        let paid: i64 = movements.iter().map(|(it, _)| it.units).sum();
         assert_eq!(paid, of_balance, "{id}");
     }
     assert_eq!(sums(limiter.journal()).into_values().sum::<i64>(), 7);
@@ -378,7 +382,7 @@ async fn daily_usage_is_what_a_client_was_allowed_and_denied_and_settled_on_each
 async fn accounts_share_cells_and_none_gets_the_units_of_another() {
     let limiter = limiter(&ManualClock::new(START), durable(100));
     let journal = limiter.journal();
-    journal.attach(30_000, |_| Pending::new(async { Some(0.into()) }));
+    journal.attach(30_000, |_| Pending::new(async { Some(Base::default()) }));
     let (mut taken, mut noted) = (BTreeMap::new(), BTreeMap::new());
     for n in 0..120_000_u32 {
         // More than there are cells, and a few often.
@@ -407,7 +411,7 @@ async fn windows_that_wait_to_be_written_take_the_room_of_accounts() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock, durable(100));
     let journal = limiter.journal();
-    journal.attach(3, |_| Pending::new(async { Some(0.into()) }));
+    journal.attach(3, |_| Pending::new(async { Some(Base::default()) }));
     for _ in 0..5 {
         assert!(take(&limiter, 1).await.is_allowed());
         clock.advance(MINUTE);
