@@ -78,36 +78,20 @@ pub struct Verdict {
     plan: u16,
     outcome: Outcome,
     source: Source,
-    flags: Flags,
+    /// What else there is to know: [`DEGRADED`], [`REMAINING_UNKNOWN`] and so on.
+    flags: u8,
     /// The how manieth block of its key is in force; 0 if none is.
     block_level: u8,
 }
 
-/// What else there is to know of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Flags(u8);
-
-impl Flags {
-    const NONE: Self = Self(0);
-    const DEGRADED: Self = Self(1);
-    const REMAINING_UNKNOWN: Self = Self(2);
-    const SLOTS: Self = Self(4);
-    const BLOCKED: Self = Self(8);
-    /// `remaining` has the units that are owed.
-    const IN_DEBT: Self = Self(16);
-    const REPEAT: Self = Self(32);
-    const FORGOTTEN: Self = Self(128);
-
-    #[inline]
-    const fn has(self, flag: Self) -> bool {
-        self.0 & flag.0 != 0
-    }
-
-    #[inline]
-    const fn with(self, flag: Self) -> Self {
-        Self(self.0 | flag.0)
-    }
-}
+const DEGRADED: u8 = 1;
+const REMAINING_UNKNOWN: u8 = 2;
+const SLOTS: u8 = 4;
+const BLOCKED: u8 = 8;
+/// `remaining` has the units that are owed.
+const IN_DEBT: u8 = 16;
+const REPEAT: u8 = 32;
+const FORGOTTEN: u8 = 128;
 
 impl Verdict {
     /// A verdict as an algorithm gave it.
@@ -138,7 +122,7 @@ impl Verdict {
             plan,
             outcome,
             source: Source::Store,
-            flags: Flags::NONE,
+            flags: 0,
             block_level: 0,
         }
     }
@@ -149,9 +133,14 @@ impl Verdict {
         Self {
             retry: CompactRetry::of(retry),
             source,
-            flags: Flags::BLOCKED,
+            flags: BLOCKED,
             ..Self::unanswered(rule, plan, Outcome::Deny)
         }
+    }
+
+    #[inline]
+    const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
     }
 
     /// The rule's index in the rule set.
@@ -189,7 +178,7 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        match self.flags.has(Flags::IN_DEBT) {
+        match self.has(IN_DEBT) {
             true => 0,
             false => self.remaining,
         }
@@ -199,7 +188,7 @@ impl Verdict {
     /// [debt](crate::Rule::debt). Only a [peek](crate::Limiter::peek) with a cost of 0 knows them.
     #[must_use]
     pub fn debt(&self) -> u64 {
-        match self.flags.has(Flags::IN_DEBT) {
+        match self.has(IN_DEBT) {
             true => self.remaining,
             false => 0,
         }
@@ -208,7 +197,7 @@ impl Verdict {
     /// The same verdict of a key that owes so many units: nothing remains.
     #[must_use]
     pub fn with_debt(mut self, units: u64) -> Self {
-        self.flags = self.flags.with(Flags::IN_DEBT);
+        self.flags |= IN_DEBT;
         self.remaining = units;
         self
     }
@@ -217,13 +206,13 @@ impl Verdict {
     /// [`Rule::idempotent`](crate::Rule::idempotent).
     #[must_use]
     pub fn is_repeat(&self) -> bool {
-        self.flags.has(Flags::REPEAT)
+        self.has(REPEAT)
     }
 
     /// The same verdict on a [repeat](Self::is_repeat).
     #[must_use]
     pub fn as_repeat(mut self) -> Self {
-        self.flags = self.flags.with(Flags::REPEAT);
+        self.flags |= REPEAT;
         self.retry = CompactRetry::NOW;
         self
     }
@@ -233,13 +222,13 @@ impl Verdict {
     /// tell a client.
     #[must_use]
     pub fn knows_remaining(&self) -> bool {
-        !self.flags.has(Flags::REMAINING_UNKNOWN)
+        !self.has(REMAINING_UNKNOWN)
     }
 
     /// The same verdict of a process that does not [know](Self::knows_remaining) what is left.
     #[must_use]
     pub fn with_remaining_unknown(mut self) -> Self {
-        self.flags = self.flags.with(Flags::REMAINING_UNKNOWN);
+        self.flags |= REMAINING_UNKNOWN;
         self
     }
 
@@ -247,7 +236,7 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn of_slots(mut self) -> Self {
-        self.flags = self.flags.with(Flags::SLOTS);
+        self.flags |= SLOTS;
         self.reset_after = 0;
         self
     }
@@ -265,14 +254,14 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn is_of_slots(&self) -> bool {
-        self.flags.has(Flags::SLOTS)
+        self.has(SLOTS)
     }
 
     /// Whether it is a denial by a limit of [none](crate::Quota::none) or by a block. It has no numbers.
     #[inline]
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.flags.has(Flags::BLOCKED)
+        self.has(BLOCKED)
     }
 
     /// The same verdict of a store that has lost its states since the present window of a [durable](crate::Rule::durable) rule began, and
@@ -280,20 +269,21 @@ impl Verdict {
     /// [anew](crate::store::RuleStore::set_base).
     #[must_use]
     pub fn forgotten(mut self) -> Self {
-        (self.outcome, self.flags) = (Outcome::Failed, self.flags.with(Flags::FORGOTTEN));
+        self.outcome = Outcome::Failed;
+        self.flags |= FORGOTTEN;
         self
     }
 
     /// Whether the store has [forgotten](Self::forgotten) what was used.
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
-        self.outcome == Outcome::Failed && self.flags.has(Flags::FORGOTTEN)
+        self.outcome == Outcome::Failed && self.has(FORGOTTEN)
     }
 
     /// The same verdict of a key that is blocked, at this level.
     #[must_use]
     pub fn with_block_level(mut self, level: u8) -> Self {
-        self.flags = self.flags.with(Flags::BLOCKED);
+        self.flags |= BLOCKED;
         self.block_level = level;
         self
     }
@@ -356,7 +346,7 @@ impl Verdict {
     /// Whether the request passes only because the store failed and the rule says to pass then.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.flags.has(Flags::DEGRADED)
+        self.has(DEGRADED)
     }
 
     /// Whether the numbers are known: the check was answered by counting.
@@ -402,7 +392,7 @@ impl Verdict {
     pub(crate) fn pass_degraded(&mut self) {
         self.outcome = Outcome::Allow;
         self.source = Source::Fallback;
-        self.flags = self.flags.with(Flags::DEGRADED);
+        self.flags |= DEGRADED;
     }
 
     /// A failed check that is denied.
