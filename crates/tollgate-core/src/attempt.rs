@@ -14,6 +14,10 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
+#[cfg(not(feature = "metrics"))]
+use crate::observe::observer::WaitReport;
+#[cfg(feature = "metrics")]
+use crate::observe::waiting::WaitReport;
 use crate::{
     algorithm::Retry,
     check::{Check, Checks},
@@ -21,7 +25,7 @@ use crate::{
     decision::{Decision, Reason},
     key::Key,
     limiter::Limiter,
-    observe,
+    observe::Timer,
     rule::Rule,
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
@@ -37,8 +41,7 @@ impl Limiter {
         Attempt {
             limiter: self,
             checks,
-            patience: None,
-            deadline: None,
+            ask: Ask::Acquire,
             has_room: true,
         }
     }
@@ -112,7 +115,7 @@ impl Limiter {
         checks: &[Check],
         patience: Duration,
     ) -> Result<Decision, WaitError> {
-        let started = observe::Timer::start();
+        let started = Timer::start();
         let decision = self.attempt(checks).within(patience).run().await?;
         self.report(checks, &decision, started, "");
         Ok(decision)
@@ -125,23 +128,21 @@ impl Limiter {
 pub struct Attempt<'a> {
     limiter: &'a Limiter,
     checks: &'a [Check],
-    /// `None`: as long as its rules let it wait.
-    patience: Option<Duration>,
-    deadline: Option<Instant>,
+    ask: Ask,
     has_room: bool,
 }
 
 impl<'a> Attempt<'a> {
     /// It waits for no longer than this, also where its rules would let it [wait](crate::Rule::wait) longer.
     pub fn within(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
+        self.ask = Ask::Within(patience);
         self
     }
 
     /// It does not wait, and what a store answers after the deadline is a store failure, of an unknown outcome. For a tokio runtime
     /// with a timer.
     pub fn answered_by(mut self, deadline: Instant) -> Self {
-        self.deadline = Some(deadline);
+        self.ask = Ask::By(deadline);
         self
     }
 
@@ -161,31 +162,23 @@ impl<'a> Attempt<'a> {
     #[inline]
     pub fn decide(self) -> Step<Decision> {
         let (limiter, checks) = (self.limiter, self.checks);
-        match self.deadline.is_some() || limiter.has_waits() {
-            false => limiter.acquire_unreported(checks),
+        match self.ask {
+            Ask::Acquire | Ask::Within(_) if !limiter.has_waits() => {
+                limiter.decide(checks, Ask::Acquire)
+            }
             // Not by itself: it would be put together in memory for each request, and passed by its address.
-            true => Self::by_rules(limiter, checks, self.patience, self.deadline, self.has_room),
+            Ask::Acquire => Self::by_rules(limiter, checks, self.has_room),
+            ask => limiter.decide(checks, ask),
         }
     }
 
-    fn by_rules(
-        limiter: &Limiter,
-        checks: &[Check],
-        patience: Option<Duration>,
-        deadline: Option<Instant>,
-        has_room: bool,
-    ) -> Step<Decision> {
-        if let Some(deadline) = deadline {
-            return limiter.acquire_by(checks, deadline);
-        }
-        if let Some(patience) = patience {
-            return limiter.acquire_with_patience(checks, patience);
-        }
+    fn by_rules(limiter: &Limiter, checks: &[Check], has_room: bool) -> Step<Decision> {
         if !limiter.waits_for_slots(checks) {
-            return match has_room {
-                true => limiter.acquire_unreported(checks),
-                false => limiter.acquire_with_patience(checks, Duration::ZERO),
+            let ask = match has_room {
+                true => Ask::Acquire,
+                false => Ask::Within(Duration::ZERO),
             };
+            return limiter.decide(checks, ask);
         }
         if let Some(denied) = limiter.blocked(checks) {
             return Step::Ready(denied);
@@ -195,12 +188,12 @@ impl<'a> Attempt<'a> {
             return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
         }
         if limiter.rules().all_enforced() {
-            return limiter.acquire_unreported(checks);
+            return limiter.decide(checks, Ask::Acquire);
         }
         // A shadow counts every attempt: a request that has to wait for a slot only looks before.
         match limiter.peek(checks) {
             Step::Ready(looked) if limiter.waits_for_slots_after(&looked) => Step::Ready(looked),
-            Step::Ready(_) => limiter.acquire_unreported(checks),
+            Step::Ready(_) => limiter.decide(checks, Ask::Acquire),
             Step::Wait(looking) => {
                 let (limiter, checks) = (limiter.unregistered(), checks.to_vec());
                 Step::Wait(Pending::new(async move {
@@ -208,7 +201,7 @@ impl<'a> Attempt<'a> {
                     if limiter.waits_for_slots_after(&looked) {
                         return looked;
                     }
-                    limiter.acquire_unreported(&checks).await
+                    limiter.decide(&checks, Ask::Acquire).await
                 }))
             }
         }
@@ -255,22 +248,25 @@ impl<'a> Attempt<'a> {
     /// As [`Limiter::acquire_within`].
     pub async fn run(self) -> Result<Decision, WaitError> {
         let (limiter, checks) = (self.limiter, self.checks);
-        let patience = self.patience.unwrap_or(Duration::MAX);
+        let patience = match self.ask {
+            Ask::Within(patience) => patience,
+            _ => Duration::MAX,
+        };
         let timer = WaitTimer::start(limiter, checks);
         let result = acquire_in_queue(limiter, checks, patience, &timer).await;
-        match &result {
-            Ok(decision) => timer.ended(decision),
+        let denied_for = match &result {
+            Ok(decision) => decision.reason(),
             // It has not tried to wait.
-            Err(_) if patience.is_zero() => {}
+            Err(_) if patience.is_zero() => return result,
             Err(error) => {
-                let began = timer.waiting.into_inner();
-                let waiting = began.unwrap_or_else(|| limiter.observer().waiting(checks));
-                match error {
-                    WaitError(Kind::TimedOut) => waiting.expired(),
-                    _ => waiting.turned_away(),
-                }
+                timer.begin_wait();
+                Some(match error.kind() {
+                    WaitErrorKind::TimedOut => Reason::WaitExpired,
+                    _ => Reason::QueueFull,
+                })
             }
-        }
+        };
+        timer.ended(denied_for);
         result
     }
 }
@@ -301,7 +297,8 @@ impl Waiting {
             decision,
             place,
         } = self;
-        let timer = WaitTimer::start(&limiter, &checks).waits();
+        let timer = WaitTimer::start(&limiter, &checks);
+        timer.begin_wait();
         let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
         let first = Some((decision, place));
         let started = match acquire_by_rules(&limiter, &checks, at_most, first, &timer).await {
@@ -311,19 +308,20 @@ impl Waiting {
             }
             Err(_) => limiter.peek(&checks).await.denied_for(Reason::WaitExpired),
         };
-        timer.ended(&started);
+        timer.ended(started.reason());
         started
     }
 
     /// The caller has no room for it: it passes if it need not wait any more, or else is denied.
     pub async fn give_up(self) -> Decision {
-        let timer = WaitTimer::start(&self.limiter, &self.checks).waits();
+        let timer = WaitTimer::start(&self.limiter, &self.checks);
+        timer.begin_wait();
         drop(self.place);
         let decision = match self.decision.is_allowed() || self.decision.verdicts().is_empty() {
             true => turn_away(&self.limiter, &self.checks).await,
             false => self.decision.denied_for(Reason::QueueFull),
         };
-        timer.ended(&decision);
+        timer.ended(decision.reason());
         decision
     }
 }
@@ -333,7 +331,7 @@ async fn turn_away(limiter: &Limiter, checks: &[Check]) -> Decision {
     if limiter.waits_for_slots(checks) {
         return limiter.peek(checks).await.denied_for(Reason::QueueFull);
     }
-    let decision = limiter.acquire_with_patience(checks, Duration::ZERO).await;
+    let decision = limiter.decide(checks, Ask::Within(Duration::ZERO)).await;
     match decision.is_allowed() {
         true => decision,
         false => decision.denied_for(Reason::QueueFull),
@@ -345,7 +343,7 @@ struct WaitTimer<'a> {
     start: Instant,
     limiter: &'a Limiter,
     checks: &'a [Check],
-    waiting: OnceLock<observe::Waiting>,
+    waiting: OnceLock<WaitReport>,
 }
 
 impl<'a> WaitTimer<'a> {
@@ -358,11 +356,10 @@ impl<'a> WaitTimer<'a> {
         }
     }
 
-    /// It waits already.
-    fn waits(self) -> Self {
-        let observer = self.limiter.observer();
-        self.waiting.get_or_init(|| observer.waiting(self.checks));
-        self
+    /// It waits, from now on if it did not before.
+    fn begin_wait(&self) {
+        let begin = || WaitReport::begin(self.limiter.rules(), self.checks);
+        self.waiting.get_or_init(begin);
     }
 
     fn elapsed(&self) -> Duration {
@@ -371,16 +368,41 @@ impl<'a> WaitTimer<'a> {
 
     /// Ends when so much time has elapsed.
     async fn sleep_until(&self, elapsed: Duration) {
-        let observer = self.limiter.observer();
-        self.waiting.get_or_init(|| observer.waiting(self.checks));
+        self.begin_wait();
         sleep(elapsed.saturating_sub(self.elapsed())).await;
     }
 
-    /// The acquire was decided: operators are told, if it has waited.
-    fn ended(self, decision: &Decision) {
+    /// Whether this ends before so much time has elapsed.
+    async fn ends_before(&self, elapsed: Duration, this: impl Future<Output = ()>) -> bool {
+        // The timer is made when it is polled: an acquire that does not wait needs no runtime with one.
+        let (mut this, mut timeout) = (pin!(this), pin!(self.sleep_until(elapsed)));
+        poll_fn(|cx| match this.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => timeout.as_mut().poll(cx).map(|()| false),
+        })
+        .await
+    }
+
+    /// Whether the front of the queue is reached before the patience runs out.
+    async fn reaches_front(&self, permit: &Permit<'_>, patience: Duration) -> bool {
+        let front = poll_fn(|cx| permit.poll_front(cx.waker()));
+        self.ends_before(patience, front).await
+    }
+
+    /// Ends when slots have come back or it is time to ask again, and at `patience` at the latest.
+    async fn release(&self, slots: &SlotWaiter, patience: Duration) {
+        // Slots of other processes may come back sooner, without a notice.
+        let pause = self.limiter.rule_store().asks_for_slots_every();
+        let asks_at = pause.map_or(Duration::MAX, |it| self.elapsed().saturating_add(it));
+        let until = asks_at.min(patience);
+        self.ends_before(until, slots.released()).await;
+    }
+
+    /// The acquire was allowed, or denied for a reason: operators are told, if it has waited.
+    fn ended(self, denied_for: Option<Reason>) {
         let waited = self.elapsed();
         if let Some(waiting) = self.waiting.into_inner() {
-            waiting.ended(decision, waited);
+            waiting.ended(denied_for, waited);
         }
     }
 }
@@ -402,29 +424,28 @@ async fn acquire_in_queue(
         Ok(permit) => permit,
         // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
         Err(full) if limiter.wait_queues().is_free(checks) => {
-            let decision = limiter.acquire_unreported(checks).await;
+            let decision = limiter.decide(checks, Ask::Acquire).await;
             return decision.is_allowed().then_some(decision).ok_or(full);
         }
         Err(full) => return Err(full),
     };
-    if !reaches_front(&permit, patience, timer).await {
+    if !timer.reaches_front(&permit, patience).await {
         return Err(WaitError(Kind::TimedOut));
     }
     // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
     let mut peeks = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
     // Elsewhere others give units back without a notice: then it is known when they refill.
     let hears_units = limiter.rule_store().asks_for_slots_every().is_none();
-    let of_slots = |check: &Check| holds_slots(limiter.rules().rules(), check);
+    let of_slots = |check: &Check| (limiter.rules().rule_of(check)).is_some_and(Rule::has_slots);
     let mut listens = checks.iter().any(of_slots);
     let mut was_slots = false;
     loop {
-        let release =
-            listens.then(|| Release::of(limiter, checks, |check| hears_units || of_slots(check)));
-        let decision = if peeks {
-            limiter.peek(checks).await
-        } else {
-            limiter.acquire_unreported(checks).await
-        };
+        let release = listens.then(|| {
+            let heard = checks.iter().filter(|it| hears_units || of_slots(it));
+            SlotWaiter::new(heard.map(Check::key))
+        });
+        let ask = if peeks { Ask::Peek } else { Ask::Acquire };
+        let decision = limiter.decide(checks, ask).await;
         let (retry, lacks_slots) = lacks(limiter, &decision);
         let fits_at = match retry {
             Retry::After(delay) => timer.elapsed().checked_add(delay),
@@ -434,12 +455,12 @@ async fn acquire_in_queue(
             (Some(at), _) if at <= patience && !hears_units => timer.sleep_until(at).await,
             // Once more, so that nothing that comes back meanwhile is missed.
             (Some(at), None) if at <= patience => listens = true,
-            (Some(at), Some(release)) if at <= patience => release.wait(at, timer).await,
+            (Some(at), Some(release)) if at <= patience => timer.release(release, at).await,
             (None, Some(release))
                 if lacks_slots && retry == Retry::Now && timer.elapsed() < patience =>
             {
                 was_slots = true;
-                release.wait(patience, timer).await;
+                timer.release(release, patience).await;
             }
             _ if peeks => peeks = false,
             _ if was_slots && decision.reason() == Some(Reason::Slots) => {
@@ -452,12 +473,8 @@ async fn acquire_in_queue(
 
 /// When the rates let a denied request pass, and whether slots deny it as well, which come back at no known time.
 fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
-    let rules = limiter.rules();
     let mut lacks = (Retry::Now, false);
-    for verdict in decision.verdicts() {
-        if verdict.outcome() != Outcome::Deny || !rules.enforces(verdict.rule()) {
-            continue;
-        }
+    for verdict in limiter.rules().denials(decision) {
         if verdict.is_blocked() {
             lacks.0 = Retry::Never;
         } else if verdict.is_of_slots() && verdict.retry() != Retry::Never {
@@ -467,44 +484,6 @@ fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
         }
     }
     lacks
-}
-
-/// Whether a check is of slots.
-fn holds_slots(rules: &[Rule], check: &Check) -> bool {
-    let rule = rules.get(usize::from(check.rule()));
-    rule.is_some_and(Rule::has_slots)
-}
-
-/// The next slots that come back.
-struct Release {
-    waiter: SlotWaiter,
-    poll_every: Option<Duration>,
-}
-
-impl Release {
-    /// Of slots of these checks. To be made before the request asks, so that no release is missed.
-    fn of(limiter: &Limiter, checks: &[Check], of_slots: impl Fn(&Check) -> bool) -> Self {
-        let keys = checks.iter().filter(|check| of_slots(check));
-        Self {
-            waiter: SlotWaiter::new(keys.map(Check::key)),
-            poll_every: limiter.rule_store().asks_for_slots_every(),
-        }
-    }
-
-    /// Ends when it is time to ask again, and at `patience` at the latest.
-    async fn wait(&self, patience: Duration, timer: &WaitTimer<'_>) {
-        let mut released = pin!(self.waiter.released());
-        // Slots of other processes may come back sooner, without a notice.
-        let poll_every = self.poll_every;
-        let asks_at = poll_every.map(|pause| timer.elapsed().saturating_add(pause));
-        let asks_at = asks_at.map_or(patience, |at| at.min(patience));
-        let mut timeout = pin!(async { timer.sleep_until(asks_at).await });
-        let ended = poll_fn(|cx| match released.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => timeout.as_mut().poll(cx),
-        });
-        ended.await;
-    }
 }
 
 /// Waits where the rules say to: in the store for units, and in this process for slots. `first`: what is decided already, with the
@@ -524,17 +503,16 @@ async fn acquire_by_rules(
         if waits_for_slots && first.is_none() && permit.is_none() {
             // Slots come back in no order, so requests stand in line for them.
             let entered = permit.insert(limiter.wait_queues().enter(rules, checks)?);
-            if !reaches_front(entered, patience, timer).await {
+            if !timer.reaches_front(entered, patience).await {
                 return Err(WaitError(Kind::TimedOut));
             }
         }
         let left = patience.saturating_sub(timer.elapsed());
-        let is_waited_for = |check: &Check| {
-            let rule = rules.get(usize::from(check.rule()));
-            rule.is_some_and(|rule| rule.has_slots() && rule.at_most_wait().is_some())
-        };
         let in_line = permit.is_some();
-        let release = in_line.then(|| Release::of(limiter, checks, is_waited_for));
+        let release = in_line.then(|| {
+            let waited_for = limiter.slots_waited_for(checks);
+            SlotWaiter::new(waited_for.map(|(_, check)| check.key()))
+        });
         // A shadow counts every attempt, and a block every denial: while no slot is free, it only peeks.
         let counts = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
         let looked = match in_line && !left.is_zero() && counts {
@@ -545,7 +523,7 @@ async fn acquire_by_rules(
         let (decision, place) = match (first.take(), looked) {
             (Some(first), _) => first,
             (None, Some(looked)) => (looked, None),
-            (None, None) => (limiter.acquire_with_patience(checks, left).await, None),
+            (None, None) => (limiter.decide(checks, Ask::Within(left)).await, None),
         };
         let received = timer.elapsed();
         if decision.is_allowed() && !decision.delay().is_zero() {
@@ -575,21 +553,10 @@ async fn acquire_by_rules(
                 if left.is_zero() {
                     return Ok(decision.denied_for(Reason::WaitExpired));
                 }
-                release.wait(patience, timer).await;
+                timer.release(&release, patience).await;
             }
         } else {
             return Ok(decision);
         }
     }
-}
-
-/// Whether the front of the queue is reached before the patience runs out.
-async fn reaches_front(permit: &Permit<'_>, patience: Duration, timer: &WaitTimer<'_>) -> bool {
-    // Made when it is polled: an acquire that does not wait needs no runtime with a timer.
-    let mut timeout = pin!(async { timer.sleep_until(patience).await });
-    poll_fn(|cx| match permit.poll_front(cx.waker()) {
-        Poll::Ready(()) => Poll::Ready(true),
-        Poll::Pending => timeout.as_mut().poll(cx).map(|()| false),
-    })
-    .await
 }

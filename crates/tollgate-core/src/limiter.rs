@@ -326,13 +326,13 @@ impl Limiter {
     pub fn acquire(&self, checks: &[Check]) -> Step<Decision> {
         match self.shared.way.is_observed {
             true => self.acquire_reported(checks),
-            false => self.acquire_unreported(checks),
+            false => self.decide(checks, Ask::Acquire),
         }
     }
 
     fn acquire_reported(&self, checks: &[Check]) -> Step<Decision> {
         let timer = Timer::start();
-        let mut answer = self.acquire_unreported(checks);
+        let mut answer = self.decide(checks, Ask::Acquire);
         match &answer {
             Step::Ready(decision) => self.report(checks, decision, timer, ""),
             Step::Wait(_) => {
@@ -343,30 +343,10 @@ impl Limiter {
         answer
     }
 
-    /// Decides as [`acquire`](Self::acquire) does, and tells operators nothing of it.
+    /// Decides, and tells operators nothing of it.
     #[inline]
-    pub(crate) fn acquire_unreported(&self, checks: &[Check]) -> Step<Decision> {
-        self.shared.decide(checks, Ask::Acquire)
-    }
-
-    /// The same for a request that waits for no longer than `patience`.
-    pub(crate) fn acquire_with_patience(
-        &self,
-        checks: &[Check],
-        patience: Duration,
-    ) -> Step<Decision> {
-        self.shared.decide(checks, Ask::Within(patience))
-    }
-
-    /// The same, without a wait and no later than `deadline`: after it, by the rules' answers to a store failure. What the store
-    /// decides later is unknown.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn acquire_by(
-        &self,
-        checks: &[Check],
-        deadline: tokio::time::Instant,
-    ) -> Step<Decision> {
-        self.shared.decide(checks, Ask::By(deadline))
+    pub(crate) fn decide(&self, checks: &[Check], ask: Ask) -> Step<Decision> {
+        self.shared.decide(checks, ask)
     }
 
     /// The denial of a request by an enforced limit of [none](Quota::none), which needs no store and no other key.
@@ -446,40 +426,37 @@ impl Limiter {
         self.shared.way.has_waits
     }
 
+    /// Those of the checks whose slots requests wait for, with their rules.
+    pub(crate) fn slots_waited_for<'a>(
+        &'a self,
+        checks: &'a [Check],
+    ) -> impl Iterator<Item = (&'a Rule, &'a Check)> {
+        let of_rule = |check| Some((self.rules().rule_of(check)?, check));
+        let with_rules = checks.iter().filter_map(of_rule);
+        with_rules.filter(|(rule, _)| rule.has_slots() && rule.at_most_wait().is_some())
+    }
+
     /// Whether a request with these checks waits for slots. Not for more than there are: it is denied at once.
     pub(crate) fn waits_for_slots(&self, checks: &[Check]) -> bool {
-        let mut waits = false;
-        for check in checks {
-            let rule = self.rules().rule_of(check);
-            if let Some(rule) = rule.filter(|it| it.has_slots() && it.at_most_wait().is_some()) {
-                let limit = rule.limit_under(usize::from(check.plan()));
-                // A limit of none that is over counts under the rule's own quota.
-                let is_above = |limit| limit > 0 && check.cost() > limit;
-                if rule.is_enforced() && limit.is_some_and(is_above) {
-                    return false;
-                }
-                waits = true;
-            }
-        }
-        waits
+        let mut waited_for = self.slots_waited_for(checks).peekable();
+        let is_above = |(rule, check): (&Rule, &Check)| {
+            let limit = rule.limit_under(usize::from(check.plan()));
+            // A limit of none that is over counts under the rule's own quota.
+            rule.is_enforced() && limit.is_some_and(|limit| limit > 0 && check.cost() > limit)
+        };
+        waited_for.peek().is_some() && !waited_for.any(is_above)
     }
 
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
     /// it waits. A rule with slots that does not wait denies at once.
     pub(crate) fn waits_for_slots_after(&self, decision: &Decision) -> bool {
+        let waits = |verdict: &Verdict| {
+            let rule = self.rules().rules().get(verdict.rule());
+            rule.is_some_and(|rule| rule.at_most_wait().is_some())
+        };
         self.shared.way.has_waits
             && decision.reason() == Some(Reason::Slots)
-            && self.all_denials_wait(decision)
-    }
-
-    fn all_denials_wait(&self, decision: &Decision) -> bool {
-        let rules = self.rules();
-        decision.verdicts().iter().all(|verdict| {
-            let rule = rules.rules().get(verdict.rule());
-            verdict.outcome() != Outcome::Deny
-                || !rules.enforces(verdict.rule())
-                || rule.is_some_and(|rule| rule.at_most_wait().is_some())
-        })
+            && self.rules().denials(decision).all(waits)
     }
 
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
@@ -532,7 +509,7 @@ impl Limiter {
         // Operators were told of these checks with the decision.
         let mut answer = match left.is_empty() {
             true => Step::Ready(Decision::unlimited(decision.at())),
-            false => self.acquire_unreported(&left),
+            false => self.decide(&left, Ask::Acquire),
         };
         let rules = Arc::clone(&self.shared.rule_set);
         answer.then(move |then| {
@@ -569,7 +546,7 @@ impl Limiter {
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is
     /// `Failed`. A check of another limiter is denied here too.
     pub fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        self.shared.decide(checks, Ask::Peek)
+        self.decide(checks, Ask::Peek)
     }
 
     /// One check of the rule with this name, where the store answers at once. A rule that [waits](Rule::wait) denies what would
@@ -596,7 +573,7 @@ impl Limiter {
             return decision.ok_or_else(would_wait);
         }
         let timer = Timer::start();
-        let decision = self.acquire_with_patience(&[check], Duration::ZERO);
+        let decision = self.decide(&[check], Ask::Within(Duration::ZERO));
         let decision = decision.ready().ok_or_else(would_wait)?;
         self.report(&[check], &decision, timer, "");
         Ok(decision)
@@ -629,14 +606,10 @@ impl Limiter {
             // A shadow counts every attempt, and a block every denial, so find out first how many units there are.
             let looked = self.peek(&with_cost(0)).await;
             if looked.outcome() == Outcome::Allow {
-                let left = looked
-                    .verdicts()
-                    .iter()
-                    .filter(|verdict| {
-                        verdict.outcome() == Outcome::Allow && self.rules().enforces(verdict.rule())
-                    })
-                    .map(Verdict::remaining)
-                    .min();
+                let fits = looked.verdicts().iter().filter(|verdict| {
+                    verdict.outcome() == Outcome::Allow && self.rules().enforces(verdict.rule())
+                });
+                let left = fits.map(Verdict::remaining).min();
                 // Where nothing is left, one unit tells when there will be.
                 units = left.map_or(max, |left| left.max(1)).min(max);
             }
@@ -644,11 +617,8 @@ impl Limiter {
         loop {
             let asked = with_cost(units);
             // A rule that waits has what is there now, too.
-            let decision = self.acquire_with_patience(&asked, Duration::ZERO).await;
-            let denied = decision.verdicts().iter().filter(|verdict| {
-                verdict.outcome() == Outcome::Deny && self.rules().enforces(verdict.rule())
-            });
-            let left = denied.map(|verdict| {
+            let decision = self.decide(&asked, Ask::Within(Duration::ZERO)).await;
+            let left = self.rules().denials(&decision).map(|verdict| {
                 // Checks on one state share what is left of it.
                 let verdicts = decision.verdicts().iter();
                 let shared_by = verdicts.filter(|other| other.rule() == verdict.rule());

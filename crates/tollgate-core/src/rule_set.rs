@@ -4,6 +4,8 @@ use std::{collections::HashMap, fmt, iter, sync::Arc};
 
 use crate::{
     check::Check,
+    check_policy::OnStoreError,
+    decision::{Decision, Outcome, Verdict},
     error::{RuleError, RuleErrorKind},
     quota::Quota,
     rule::{Mode, Rule},
@@ -137,6 +139,12 @@ impl RuleSet {
     }
 
     /// Whether the rule at this index denies.
+    /// The verdicts that deny a request.
+    pub(crate) fn denials<'a>(&self, decision: &'a Decision) -> impl Iterator<Item = &'a Verdict> {
+        let denies = |it: &&Verdict| it.outcome() == Outcome::Deny && self.enforces(it.rule());
+        decision.verdicts().iter().filter(denies)
+    }
+
     #[inline]
     pub fn enforces(&self, rule: usize) -> bool {
         self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)

@@ -29,7 +29,8 @@ mod series;
 mod shown;
 mod space_saving;
 mod top_keys;
-mod waiting;
+#[cfg(feature = "metrics")]
+pub(crate) mod waiting;
 
 #[cfg(feature = "metrics")]
 pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};
@@ -40,5 +41,4 @@ pub use self::{
     observer::{Observer, Timer, block_began},
     shown::shown,
     top_keys::TopKey,
-    waiting::Waiting,
 };

@@ -7,12 +7,9 @@ use crate::sync::{Mutex, lock};
 use crate::{
     block::ActiveBlock,
     check::Check,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome, Reason},
     key::{Fingerprint, KeyBuf},
-    observe::{
-        top_keys::{TopKey, TopKeys},
-        waiting::Waiting,
-    },
+    observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
     rule_set::RuleSet,
     store::rule_store::RuleStore,
@@ -20,6 +17,7 @@ use crate::{
 };
 #[cfg(feature = "tracing")]
 use crate::{
+    decision::Verdict,
     observe::{events, events::DenialSampler},
     source::Source,
 };
@@ -27,9 +25,8 @@ use crate::{
 use crate::{
     observe::{
         names::CHECK_DURATION,
-        rule_counters::{RequestCount, RuleCounters, RuleCounts},
+        rule_counters::{RuleCounters, RuleCounts},
         rule_metrics::RuleMetrics,
-        series::Kind,
     },
     rule::Mode,
     store::rule_store::Usage,
@@ -59,8 +56,9 @@ impl Observer {
         let observer = |rule: &Rule| {
             let before = before.and_then(|before| before.rule(before.set.position(rule.name())?));
             match before {
-                Some((replaced, observer)) => observer.succeeded_by(replaced, rule),
-                None => Arc::new(RuleObserver::of(rule, Arc::default())),
+                Some((replaced, observer)) if replaced == rule => Arc::clone(observer),
+                Some((_, observer)) => Arc::new(RuleObserver::of(Arc::clone(&observer.history))),
+                None => Arc::new(RuleObserver::of(Arc::default())),
             }
         };
         let rules = set.rules();
@@ -98,7 +96,7 @@ impl Observer {
     pub(crate) fn on_key(&self, rule: u16, subject: Fingerprint, key: &KeyBuf) {
         if let Some((rule, observer)) = self.rule(usize::from(rule))
             && let Some(label) = &rule.settings.label
-            && let Some(top_keys) = observer.top_keys_before()
+            && let Some(top_keys) = observer.top_keys_before(rule)
         {
             top_keys.on_key(subject, key, label);
         }
@@ -110,8 +108,8 @@ impl Observer {
 
     /// The top keys of the rule at this index.
     pub(crate) fn top_keys(&self, rule: usize, most: usize) -> Vec<TopKey> {
-        let observer = self.rules.get(rule);
-        let top_keys = observer.and_then(|observer| observer.top_keys_before());
+        let rule = self.rule(rule);
+        let top_keys = rule.and_then(|(rule, observer)| observer.top_keys_before(rule));
         top_keys.map_or_else(Vec::new, |top_keys| top_keys.top(most))
     }
 
@@ -119,9 +117,12 @@ impl Observer {
     #[cfg(feature = "metrics")]
     pub(crate) fn counts(&self) -> Vec<RuleCounts> {
         let rules = self.set.rules().iter().zip(&self.rules);
-        let counts = rules.map(|(rule, observer)| RuleCounts {
-            rule: rule.name().to_owned(),
-            requests: observer.counts(),
+        let counts = rules.map(|(rule, observer)| {
+            let counters = observer.history.counters.get();
+            RuleCounts {
+                rule: rule.name().to_owned(),
+                requests: counters.map_or_else(Vec::new, |it| it.counts()),
+            }
         });
         counts.collect()
     }
@@ -135,7 +136,7 @@ impl Observer {
         timer: Timer,
         route: &str,
     ) {
-        let at = match decision.at() {
+        let at: Tick = match decision.at() {
             // No store has decided.
             0 => store.clock().now(),
             at => at,
@@ -151,10 +152,17 @@ impl Observer {
             if rule.is_enforced() {
                 observer.log(rule, check, verdict, decision, route, at);
             }
-            if observer.keeps_top_keys
+            let is_denied = verdict.outcome() == Outcome::Deny;
+            if rule.keeps_top_keys()
+                && (is_denied || verdict.outcome() == Outcome::Allow)
                 && let Some(check) = check
+                && let Some(hot) = observer.top_keys().record(check, is_denied, at)
             {
-                self.record_top_key(rule, observer, check, verdict, at);
+                #[cfg(feature = "metrics")]
+                observer.metrics(rule).hot_keys.increment(1);
+                #[cfg(feature = "tracing")]
+                events::hot_key(rule, &hot);
+                let _ = hot;
             }
         }
         #[cfg(feature = "tracing")]
@@ -204,74 +212,24 @@ impl Observer {
         events::record_on_span(word, rule, Some(reason));
     }
 
-    /// Notes the key of a check whose rule keeps its top keys.
-    fn record_top_key(
-        &self,
-        rule: &Rule,
-        observer: &RuleObserver,
-        check: &Check,
-        verdict: &Verdict,
-        at: Tick,
-    ) {
-        let is_denied = match verdict.outcome() {
-            Outcome::Allow => false,
-            Outcome::Deny => true,
-            Outcome::Failed | Outcome::NotDecided => return,
+    /// A rule did not check a request, because it does not apply (exempt, unlimited, or without a key), or has denied it:
+    /// [`NoKey`](Reason::NoKey), or [`StoreFailed`](Reason::StoreFailed) where the key could not be looked up.
+    pub fn unchecked(&self, rule: u16, denied_for: Option<Reason>) {
+        let Some((rule, observer)) = self.rule(usize::from(rule)) else {
+            return;
         };
-        if let Some(hot) = observer.top_keys().record(check, is_denied, at) {
-            #[cfg(feature = "metrics")]
-            observer.metrics(rule).hot_keys.increment(1);
-            #[cfg(feature = "tracing")]
-            events::hot_key(rule, &hot);
-            let _ = (rule, hot);
-        }
-    }
-
-    /// A request with these checks begins to wait, or is turned away because it cannot.
-    pub fn waiting(&self, checks: &[Check]) -> Waiting {
-        Waiting::begin(&self.set, checks)
-    }
-
-    /// A rule did not apply to a request: exempt, unlimited, or without a key.
-    pub fn skipped(&self, rule: u16) {
         #[cfg(feature = "metrics")]
-        self.unchecked(rule, Kind::Skipped);
-        #[cfg(not(feature = "metrics"))]
-        let _ = rule;
-    }
-
-    /// A rule rejected a request that has no key.
-    pub fn no_key(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.unchecked(rule, Kind::NoKey);
-        self.log_keyless(rule, "no_key");
-    }
-
-    /// A rule rejected a request whose key could not be looked up.
-    pub fn look_up_failed(&self, rule: u16) {
-        #[cfg(feature = "metrics")]
-        self.unchecked(rule, Kind::DeniedStoreFailed);
-        self.log_keyless(rule, "store_failed");
-    }
-
-    #[cfg(feature = "metrics")]
-    fn unchecked(&self, rule: u16, kind: Kind) {
-        if let Some((rule, observer)) = self.rule(usize::from(rule)) {
-            observer.metrics(rule).unchecked(rule, kind);
-        }
-    }
-
-    fn log_keyless(&self, rule: u16, reason: &'static str) {
+        observer.metrics(rule).unchecked(rule, denied_for);
         #[cfg(feature = "tracing")]
-        if let Some((rule, observer)) = self.rule(usize::from(rule)) {
-            events::record_on_span("denied", Some(rule.name()), Some(reason));
+        if let Some(reason) = denied_for {
+            events::record_on_span("denied", Some(rule.name()), Some(reason.as_str()));
             if events::is_denial_logged()
                 && let Some(one_in) = observer.logs_denial(events::second())
             {
                 events::keyless(rule, one_in);
             }
         }
-        let _ = (rule, reason);
+        let _ = (rule, observer, denied_for);
     }
 }
 
@@ -293,7 +251,8 @@ impl Observer {
             return;
         }
         for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
-            if let Some(metrics) = observer.metrics_before() {
+            let metrics = observer.metrics.get();
+            if let Some(metrics) = metrics {
                 metrics.counters.publish();
             }
             if matches!(rule.mode(), Mode::Threshold { .. }) {
@@ -304,7 +263,7 @@ impl Observer {
             let (usage, lapsed) = (store.usage(index), store.lapsed_units(index));
             // The series of a rule begin with its first key.
             let is_used = usage.is_some_and(|usage| usage != Usage::default()) || lapsed > 0;
-            if is_used || observer.metrics_before().is_some() {
+            if is_used || metrics.is_some() {
                 let metrics = observer.metrics(rule);
                 metrics.lapsed_units(lapsed);
                 if let Some(usage) = usage {
@@ -345,7 +304,6 @@ pub(super) struct RuleObserver {
     history: Arc<RuleHistory>,
     #[cfg(feature = "metrics")]
     metrics: OnceLock<Box<RuleMetrics>>,
-    pub(super) keeps_top_keys: bool,
 }
 
 /// What stays when another rule of the same name takes the place of one.
@@ -359,45 +317,25 @@ struct RuleHistory {
 }
 
 impl RuleObserver {
-    /// The observer of a rule that takes the place of `replaced`, which this observes.
-    pub(super) fn succeeded_by(self: &Arc<Self>, replaced: &Rule, rule: &Rule) -> Arc<Self> {
-        let keeps_top_keys = rule.keeps_top_keys() == self.keeps_top_keys;
-        #[cfg(feature = "metrics")]
-        let is_same = keeps_top_keys && RuleMetrics::is_same(replaced, rule);
-        #[cfg(not(feature = "metrics"))]
-        let (is_same, _) = (keeps_top_keys, replaced);
-        match is_same {
-            true => Arc::clone(self),
-            false => Arc::new(Self::of(rule, Arc::clone(&self.history))),
-        }
-    }
-
-    fn of(rule: &Rule, history: Arc<RuleHistory>) -> Self {
+    fn of(history: Arc<RuleHistory>) -> Self {
         Self {
             history,
             #[cfg(feature = "metrics")]
             metrics: OnceLock::new(),
-            keeps_top_keys: rule.keeps_top_keys(),
         }
     }
 
     /// The top keys, from the first use on.
-    pub(super) fn top_keys(&self) -> &TopKeys {
+    fn top_keys(&self) -> &TopKeys {
         self.history
             .top_keys
             .get_or_init(|| Box::new(TopKeys::new()))
     }
 
     /// The same, if the rule keeps them and there was a request.
-    pub(super) fn top_keys_before(&self) -> Option<&TopKeys> {
+    fn top_keys_before(&self, rule: &Rule) -> Option<&TopKeys> {
         let top_keys = self.history.top_keys.get().map(|it| &**it);
-        top_keys.filter(|_| self.keeps_top_keys)
-    }
-
-    /// What the application calls the client of a check, if it came often enough to be called.
-    #[cfg(feature = "tracing")]
-    fn label(&self, check: Option<&Check>) -> Option<Arc<str>> {
-        self.top_keys_before()?.label(check?)
+        top_keys.filter(|_| rule.keeps_top_keys())
     }
 
     /// Logs some denials of an enforced rule, and each request that passes while the store fails.
@@ -421,7 +359,8 @@ impl RuleObserver {
             false => None,
         };
         if one_in.is_some() || !is_denied {
-            let tenant = self.label(check);
+            let top_keys = self.top_keys_before(rule).zip(check);
+            let tenant = top_keys.and_then(|(top_keys, check)| top_keys.label(check));
             let tenant = tenant.as_deref();
             events::decided(rule, check, verdict, decision, tenant, route, one_in);
         }
@@ -429,33 +368,34 @@ impl RuleObserver {
 
     /// A denial in this second. `Some`: it is logged, and stands for this number of denials.
     #[cfg(feature = "tracing")]
-    pub(super) fn logs_denial(&self, second: u64) -> Option<u64> {
+    fn logs_denial(&self, second: u64) -> Option<u64> {
         lock(&self.history.denials).log(second)
     }
 
     /// The metrics, from the first use on.
     #[cfg(feature = "metrics")]
-    pub(super) fn metrics(&self, rule: &Rule) -> &RuleMetrics {
+    fn metrics(&self, rule: &Rule) -> &RuleMetrics {
         self.metrics.get_or_init(|| {
             let counters = self.history.counters.get_or_init(RuleCounters::register);
             Box::new(RuleMetrics::new(rule, counters))
         })
     }
-
-    /// The same, if the rule was used.
-    #[cfg(feature = "metrics")]
-    pub(super) fn metrics_before(&self) -> Option<&RuleMetrics> {
-        self.metrics.get().map(|metrics| &**metrics)
-    }
-
-    #[cfg(feature = "metrics")]
-    pub(super) fn counts(&self) -> Vec<RequestCount> {
-        let counters = self.history.counters.get();
-        counters.map_or_else(Vec::new, |counters| counters.counts())
-    }
 }
 
-// How long decisions take.
+// How long decisions and waits take.
+
+/// Without metrics, nothing is told of a request that waits.
+#[cfg(not(feature = "metrics"))]
+pub(crate) struct WaitReport;
+
+#[cfg(not(feature = "metrics"))]
+impl WaitReport {
+    pub(crate) fn begin(_: &RuleSet, _: &[Check]) -> Self {
+        Self
+    }
+
+    pub(crate) fn ended(self, _: Option<Reason>, _: std::time::Duration) {}
+}
 
 /// The start of a decision, for `tollgate_check_duration_seconds`. The clock is read for one in 16 of a thread's decisions,
 /// and only with the feature `metrics`.

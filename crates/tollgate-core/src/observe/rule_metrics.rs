@@ -10,7 +10,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use crate::{
     check::Check,
     check_policy::OnStoreError,
-    decision::{Decision, Outcome, Verdict},
+    decision::{Decision, Outcome, Reason, Verdict},
     observe::{
         names::{
             ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, CREDITS, DEBT_LAPSED, DIFFERENCES,
@@ -142,18 +142,6 @@ impl RuleMetrics {
         metrics
     }
 
-    /// Whether the metrics of one rule are those of another of its name as well.
-    pub(super) fn is_same(one: &Rule, other: &Rule) -> bool {
-        one.quota() == other.quota()
-            && one.subject_type_name() == other.subject_type_name()
-            && one.store_error_answer().name() == other.store_error_answer().name()
-            && one.is_enforced() == other.is_enforced()
-            && one.at_most_wait().is_some() == other.at_most_wait().is_some()
-            && (one.debt_of() > 0) == (other.debt_of() > 0)
-            && one.block_setting() == other.block_setting()
-            && one.plan_names().eq(other.plan_names())
-    }
-
     fn series(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
         if plan > 0 {
             return self.series_of_plan(rule, plan, series);
@@ -174,8 +162,13 @@ impl RuleMetrics {
     }
 
     /// Counts what became of a request that the rule did not check.
-    pub(super) fn unchecked(&self, rule: &Rule, kind: Kind) {
+    pub(super) fn unchecked(&self, rule: &Rule, denied_for: Option<Reason>) {
         let source = None;
+        let kind = match denied_for {
+            None => Kind::Skipped,
+            Some(Reason::NoKey) => Kind::NoKey,
+            Some(_) => Kind::DeniedStoreFailed,
+        };
         self.series(rule, 0, Series { kind, source })
             .count_at_once();
     }

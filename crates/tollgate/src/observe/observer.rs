@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::Extensions;
-use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind, observe};
+use tollgate_core::{Limiter, Reason, Rule, RuleError, RuleErrorKind, observe};
 
 use crate::diagnostics;
 #[cfg(feature = "metrics")]
@@ -120,7 +120,7 @@ impl Observer {
     /// A rule did not apply to a request.
     #[inline]
     pub(crate) fn skipped(&self, rule: u16) {
-        self.of_limiter.skipped(rule);
+        self.of_limiter.unchecked(rule, None);
     }
 
     /// A CORS preflight passed uncounted.
@@ -131,7 +131,7 @@ impl Observer {
 
     /// A request was rejected because it has no key.
     pub(crate) fn no_key(&self, rule: u16) {
-        self.of_limiter.no_key(rule);
+        self.of_limiter.unchecked(rule, Some(Reason::NoKey));
     }
 
     /// The service is not set up for an extractor.
@@ -186,7 +186,7 @@ impl Observer {
 
     /// A request was rejected because its key was not looked up.
     pub(crate) fn look_up_rejected(&self, rule: u16) {
-        self.of_limiter.look_up_failed(rule);
+        self.of_limiter.unchecked(rule, Some(Reason::StoreFailed));
     }
 
     /// A request names a plan that its rule does not have.
