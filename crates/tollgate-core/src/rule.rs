@@ -58,7 +58,7 @@ pub(crate) struct Settings {
     plans: Vec<(Arc<str>, Quota)>,
     pub(crate) thresholds: Vec<(Arc<str>, Quota)>,
     cost: u64,
-    mode: Mode,
+    pub(crate) mode: Mode,
     consistency: Consistency,
     on_store_error: OnStoreError,
     wait: Option<Duration>,
@@ -76,7 +76,7 @@ pub(crate) struct Settings {
     keeps_top_keys: bool,
     pub(crate) label: Option<NameFn>,
     subject_type: Option<Arc<str>>,
-    unit: Option<Arc<str>>,
+    pub(crate) unit: Option<Arc<str>>,
 }
 
 /// How an application calls keys. All are equal: what a closure does is not known.
@@ -162,12 +162,8 @@ impl Rule {
         }
     }
 
-    fn set(&mut self) -> &mut Settings {
-        Arc::make_mut(&mut self.settings)
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        change(self.set());
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
         self
     }
 
@@ -184,13 +180,13 @@ impl Rule {
     }
 
     /// Makes other quotas of its own and of those of its plans: a part of each, say.
-    pub fn map_quotas(mut self, of: impl Fn(Quota) -> Quota) -> Self {
-        let settings = self.set();
-        settings.quota = of(settings.quota);
-        for (_, quota) in &mut settings.plans {
-            *quota = of(*quota);
-        }
-        self
+    pub fn map_quotas(self, of: impl Fn(Quota) -> Quota) -> Self {
+        self.with(|settings| {
+            settings.quota = of(settings.quota);
+            for (_, quota) in &mut settings.plans {
+                *quota = of(*quota);
+            }
+        })
     }
 
     /// Lets each check have a quota of its own, such as the limit of a tenant from a database or a token. See
@@ -199,26 +195,15 @@ impl Rule {
     /// The rule's own quota applies to the others. What a client has used is carried over from one to the next as from
     /// [plan](Self::plan) to plan, and the same holds for one that may choose. On a shared store, a check that brings a quota
     /// is decided by the store, whatever the rule's [consistency](Self::consistency).
-    pub fn variable_quota(mut self) -> Self {
-        self.set().variable.get_or_insert_with(VariableQuota::new);
-        self
+    pub fn variable_quota(self) -> Self {
+        self.with(|settings| {
+            settings.variable.get_or_insert_with(VariableQuota::new);
+        })
     }
 
     /// Adds a threshold: a second limit read on this rule's state. It is reported under its own name, and denies nothing.
     pub fn threshold(self, name: impl Into<Arc<str>>, quota: Quota) -> Self {
         self.with(|settings| settings.thresholds.push((name.into(), quota)))
-    }
-
-    /// A rule that reads the state of this one: a threshold of it.
-    pub(crate) fn as_threshold(&self, name: Arc<str>, quota: Quota) -> Self {
-        let mut threshold = Self::new(name, quota);
-        let settings = threshold.set();
-        settings.mode = Mode::Threshold {
-            of: Arc::clone(self.shared_name()),
-        };
-        settings.on_store_error = OnStoreError::Allow;
-        settings.unit.clone_from(&self.settings.unit);
-        threshold
     }
 
     /// The names of its thresholds.
@@ -615,10 +600,9 @@ impl Rule {
     }
 
     /// The same quotas of checks as `rule` has, shared by these instances; or `cap` in place of each.
-    pub(crate) fn with_quotas_of(mut self, rule: &Self, part: Part) -> Self {
+    pub(crate) fn with_quotas_of(self, rule: &Self, part: Part) -> Self {
         let variable = rule.settings.variable.as_ref();
-        self.set().variable = variable.map(|variable| variable.in_part(part));
-        self
+        self.with(|settings| settings.variable = variable.map(|it| it.in_part(part)))
     }
 
     /// A quota for a check of this rule: see [`Limiter::quota_for`](crate::Limiter::quota_for).

@@ -53,7 +53,7 @@ impl RuleSet {
         let mut refers_to = Vec::new();
         for index in 0..given {
             validate(&rules[index])?;
-            if rules[index].is_threshold() {
+            if matches!(rules[index].mode(), Mode::Threshold { .. }) {
                 return Err(rules[index].error(
                     RuleErrorKind::Mode,
                     "a threshold is added to the rule it reads: Rule::threshold",
@@ -133,21 +133,16 @@ impl RuleSet {
         self.position(name).filter(|index| *index < self.given)
     }
 
-    /// The rule of this name, as it was given.
-    pub(crate) fn given_as(&self, name: &str) -> Option<&Rule> {
-        self.rules.get(self.given_position(name)?)
+    /// Whether the rule at this index denies.
+    #[inline]
+    pub fn enforces(&self, rule: usize) -> bool {
+        self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
     }
 
-    /// Whether the rule at this index denies.
     /// The verdicts that deny a request.
     pub(crate) fn denials<'a>(&self, decision: &'a Decision) -> impl Iterator<Item = &'a Verdict> {
         let denies = |it: &&Verdict| it.outcome() == Outcome::Deny && self.enforces(it.rule());
         decision.verdicts().iter().filter(denies)
-    }
-
-    #[inline]
-    pub fn enforces(&self, rule: usize) -> bool {
-        self.all_enforced || self.rules.get(rule).is_some_and(Rule::is_enforced)
     }
 
     /// The indices of the thresholds that read the rule at this index.
@@ -204,10 +199,7 @@ impl RuleSet {
 crate::debug_fields!(RuleSet, it => version: it.version, rules: it.rules);
 
 impl Rule {
-    fn is_threshold(&self) -> bool {
-        matches!(self.mode(), Mode::Threshold { .. })
-    }
-
+    /// A rule that reads the state of this one: a threshold of it.
     fn threshold_rule(&self, name: &Arc<str>, quota: Quota) -> Result<Self, RuleError> {
         validate_name(name)?;
         let error = |message: String| {
@@ -224,7 +216,12 @@ impl Rule {
                 self.quota()
             )));
         }
-        Ok(self.as_threshold(Arc::clone(name), quota))
+        let threshold = Self::new(Arc::clone(name), quota).on_store_error(OnStoreError::Allow);
+        Ok(threshold.with(|settings| {
+            let of = Arc::clone(self.shared_name());
+            settings.mode = Mode::Threshold { of };
+            settings.unit.clone_from(&self.settings.unit);
+        }))
     }
 }
 
@@ -265,23 +262,23 @@ impl RuleSet {
     #[doc(hidden)]
     #[must_use]
     pub fn changes(before: Option<&Self>, after: Option<&Self>) -> Vec<RuleChange> {
-        let of = |rules: Option<&Self>, name| rules.and_then(|it| it.given_as(name)).cloned();
-        let here = after
-            .map_or(&[][..], Self::given)
-            .iter()
-            .map(|after| RuleChange {
-                before: of(before, after.name()),
-                after: Some(after.clone()),
-            });
-        let gone = before
-            .map_or(&[][..], Self::given)
-            .iter()
-            .map(|before| RuleChange {
-                before: Some(before.clone()),
-                after: of(after, before.name()),
-            });
+        let of = |rules: Option<&Self>, rule: &Rule| {
+            let rules = rules?;
+            Some(rules.rules[rules.given_position(rule.name())?].clone())
+        };
+        let given = |rules: Option<&Self>| rules.map_or(&[][..], Self::given).to_vec();
+        let here = given(after).into_iter().map(|rule| RuleChange {
+            before: of(before, &rule),
+            after: Some(rule),
+        });
         let here = here.filter(|it| it.before != it.after);
-        here.chain(gone.filter(|it| it.after.is_none())).collect()
+        let gone = given(before).into_iter();
+        let gone = gone.filter(|rule| of(after, rule).is_none());
+        let gone = gone.map(|rule| RuleChange {
+            before: Some(rule),
+            after: None,
+        });
+        here.chain(gone).collect()
     }
 }
 
