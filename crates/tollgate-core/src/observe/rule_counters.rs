@@ -179,13 +179,16 @@ impl RuleCounters {
 
     pub(super) fn counts(&self) -> Vec<RequestCount> {
         let series = self.series.lock();
-        let counts = series.iter().map(|it| RequestCount {
-            plan: it.plan.to_string(),
-            decision: it.series.decision(),
-            reason: it.series.reason(),
-            source: it.series.source(),
-            requests: it.numbers.iter().map(Numbers::requests).sum(),
-            units: it.numbers.iter().map(Numbers::units).sum(),
+        let counts = series.iter().map(|it| {
+            let [decision, reason, source] = it.series.labels();
+            RequestCount {
+                plan: it.plan.to_string(),
+                decision,
+                reason,
+                source,
+                requests: it.numbers.iter().map(Numbers::requests).sum(),
+                units: it.numbers.iter().map(Numbers::units).sum(),
+            }
         });
         counts.filter(|it| it.requests > 0).collect()
     }
@@ -201,6 +204,7 @@ impl SeriesCounter {
     fn new(rule: &Rule, subject_type: Arc<str>, plan: Arc<str>, series: Series) -> Self {
         let name = || Arc::clone(rule.shared_name());
         let algorithm = rule.quota().algorithm().name();
+        let [decision, reason, source] = series.labels();
         Self {
             requests: counter!(
                 REQUESTS,
@@ -208,15 +212,15 @@ impl SeriesCounter {
                 "algorithm" => algorithm,
                 "subject_type" => Arc::clone(&subject_type),
                 "plan" => Arc::clone(&plan),
-                "decision" => series.decision(),
-                "reason" => series.reason(),
-                "source" => series.source(),
+                "decision" => decision,
+                "reason" => reason,
+                "source" => source,
             ),
-            units: match series.units_decision() {
-                Some(decision) => {
+            units: match series.counts_units() {
+                true => {
                     counter!(UNITS, "rule" => name(), "algorithm" => algorithm, "plan" => Arc::clone(&plan), "decision" => decision)
                 }
-                None => Counter::noop(),
+                false => Counter::noop(),
             },
             numbers: PerStripe::new(|_| Numbers::default()),
             algorithm,

@@ -122,13 +122,13 @@ impl RuleMetrics {
         let kinds: &[_] = match rule.is_enforced() {
             true => &[
                 (Kind::Allowed, store),
-                (Kind::DeniedQuota, store),
-                (Kind::DeniedStoreFailed, fallback),
+                (Kind::Denied(Reason::Quota), store),
+                (Kind::Denied(Reason::StoreFailed), fallback),
                 (Kind::Degraded, fallback),
             ],
             false => &[
                 (Kind::ShadowAllowed, store),
-                (Kind::ShadowDeniedQuota, store),
+                (Kind::ShadowDenied(Reason::Quota), store),
             ],
         };
         for level in 1..=rule.block_setting().map_or(0, |block| block.times().len()) {
@@ -163,14 +163,9 @@ impl RuleMetrics {
 
     /// Counts what became of a request that the rule did not check.
     pub(super) fn unchecked(&self, rule: &Rule, denied_for: Option<Reason>) {
-        let source = None;
-        let kind = match denied_for {
-            None => Kind::Skipped,
-            Some(Reason::NoKey) => Kind::NoKey,
-            Some(_) => Kind::DeniedStoreFailed,
-        };
-        self.series(rule, 0, Series { kind, source })
-            .count_at_once();
+        let (kind, source) = (denied_for.map_or(Kind::Skipped, Kind::Denied), None);
+        let series = self.series(rule, 0, Series { kind, source });
+        series.count_at_once();
     }
 
     /// Counts a verdict.
@@ -199,7 +194,7 @@ impl RuleMetrics {
         let before = counter.count(cost, decision.at());
         if !self.is_enforced {
             match (decision.is_allowed(), kind) {
-                (true, Kind::ShadowDeniedQuota | Kind::ShadowDeniedNever) => {
+                (true, Kind::ShadowDenied(Reason::Quota | Reason::Never)) => {
                     self.differs_allowed.increment(1);
                 }
                 (false, Kind::ShadowAllowed) => self.differs_denied.increment(1),
@@ -223,8 +218,15 @@ impl RuleMetrics {
         if source == Source::Credits && kind == Kind::Allowed {
             credits_of(rule, "used").increment(cost);
         }
-        if before.is_multiple_of(ONE_IN) {
-            self.sample(series, verdict, limit);
+        if !before.is_multiple_of(ONE_IN) {
+            return;
+        }
+        if verdict.has_numbers() && verdict.knows_remaining() && limit > 0 {
+            let share = verdict.remaining() as f64 / limit as f64;
+            self.remaining.record(share);
+        }
+        if let (Kind::Denied(_), Some(delay)) = (kind, verdict.retry().delay()) {
+            self.retry_after.record(delay.as_secs_f64());
         }
     }
 
@@ -245,18 +247,6 @@ impl RuleMetrics {
         if decision.is_allowed() && verdict.outcome() == Outcome::Allow {
             let units = check.map_or(0, Check::cost);
             self.admitted_in_fallback.increment(units);
-        }
-    }
-
-    fn sample(&self, series: Series, verdict: &Verdict, limit: u64) {
-        if verdict.has_numbers() && verdict.knows_remaining() && limit > 0 {
-            let share = verdict.remaining() as f64 / limit as f64;
-            self.remaining.record(share);
-        }
-        if series.units_decision() == Some("denied")
-            && let Some(delay) = verdict.retry().delay()
-        {
-            self.retry_after.record(delay.as_secs_f64());
         }
     }
 

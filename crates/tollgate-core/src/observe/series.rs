@@ -8,51 +8,24 @@ use crate::{
 
 /// What became of a request under one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum Kind {
     Allowed,
     Withheld,
     Degraded,
-    DeniedQuota,
-    DeniedNever,
-    DeniedStoreFailed,
-    ShadowAllowed,
-    ShadowDeniedQuota,
-    ShadowDeniedNever,
-    Skipped,
-    NoKey,
-    DeniedSlots,
-    DeniedQueueFull,
-    DeniedWaitExpired,
-    DeniedBlocked,
-    ShadowDeniedBlocked,
     Repeated,
+    Skipped,
+    ShadowAllowed,
+    Denied(Reason),
+    ShadowDenied(Reason),
 }
 
-/// By kind: the decision, the reason, and how the units of a request are counted, if they are.
-const LABELS: [(&str, &str, Option<&str>); 17] = [
-    ("allowed", "none", Some("allowed")),
-    ("withheld", "none", None),
-    ("degraded", "store_failed", None),
-    ("denied", "quota", Some("denied")),
-    ("denied", "never", Some("denied")),
-    ("denied", "store_failed", Some("denied")),
-    ("shadow_allowed", "none", None),
-    ("shadow_denied", "quota", None),
-    ("shadow_denied", "never", None),
-    ("skipped", "none", None),
-    ("denied", "no_key", None),
-    ("denied", "slots", Some("denied")),
-    ("denied", "queue_full", Some("denied")),
-    ("denied", "wait_expired", Some("denied")),
-    ("denied", "blocked", Some("denied")),
-    ("shadow_denied", "blocked", None),
-    ("repeated", "none", None),
-];
+const REASONS: usize = Reason::WaitExpired as usize + 1;
+/// The kinds without a reason, and those with each of them.
+const KINDS: usize = 6 + 2 * REASONS;
 /// The sources, and none: of requests that were not checked.
-const SOURCES: usize = 7;
+const SOURCES: usize = Source::Credits as usize + 2;
 /// How many series there may be.
-pub(super) const COUNT: usize = LABELS.len() * SOURCES;
+pub(super) const COUNT: usize = KINDS * SOURCES;
 
 /// A kind with a source, if the request was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +37,8 @@ pub(super) struct Series {
 impl Kind {
     /// The kind of a verdict about an enforced rule, which may let requests `wait`. `None`: nothing was decided.
     pub(super) fn enforced(verdict: &Verdict, decision: &Decision, waits: bool) -> Option<Self> {
-        let turned_away = match decision.reason() {
-            Some(Reason::QueueFull) => Some(Self::DeniedQueueFull),
-            Some(Reason::WaitExpired) => Some(Self::DeniedWaitExpired),
-            _ => None,
-        };
+        let expired = |it: &Reason| matches!(it, Reason::QueueFull | Reason::WaitExpired);
+        let turned_away = decision.reason().filter(expired).map(Self::Denied);
         match verdict.outcome() {
             // Its queue has denied the request, whatever fits by now, and whether the store answers.
             Outcome::Allow | Outcome::Failed if waits && turned_away.is_some() => turned_away,
@@ -77,13 +47,13 @@ impl Kind {
             Outcome::Allow if verdict.is_repeat() => Some(Self::Repeated),
             Outcome::Allow => Some(Self::Allowed),
             Outcome::Deny if turned_away.is_some() => turned_away,
-            Outcome::Deny => Some(match verdict.retry() {
-                _ if verdict.is_blocked() => Self::DeniedBlocked,
-                _ if !verdict.has_numbers() => Self::DeniedStoreFailed,
-                Retry::Never => Self::DeniedNever,
-                _ if verdict.is_of_slots() => Self::DeniedSlots,
-                _ => Self::DeniedQuota,
-            }),
+            Outcome::Deny => Some(Self::Denied(match verdict.retry() {
+                _ if verdict.is_blocked() => Reason::Blocked,
+                _ if !verdict.has_numbers() => Reason::StoreFailed,
+                Retry::Never => Reason::Never,
+                _ if verdict.is_of_slots() => Reason::Slots,
+                _ => Reason::Quota,
+            })),
             Outcome::Failed | Outcome::NotDecided => None,
         }
     }
@@ -92,39 +62,59 @@ impl Kind {
     pub(super) fn reported(verdict: &Verdict) -> Option<Self> {
         match verdict.outcome() {
             Outcome::Allow => Some(Self::ShadowAllowed),
-            Outcome::Deny if verdict.is_blocked() => Some(Self::ShadowDeniedBlocked),
-            Outcome::Deny if verdict.retry() == Retry::Never => Some(Self::ShadowDeniedNever),
-            Outcome::Deny => Some(Self::ShadowDeniedQuota),
+            Outcome::Deny => Some(Self::ShadowDenied(match verdict.retry() {
+                _ if verdict.is_blocked() => Reason::Blocked,
+                Retry::Never => Reason::Never,
+                _ => Reason::Quota,
+            })),
             Outcome::Failed | Outcome::NotDecided => None,
+        }
+    }
+
+    fn place(self) -> usize {
+        match self {
+            Self::Allowed => 0,
+            Self::Withheld => 1,
+            Self::Degraded => 2,
+            Self::Repeated => 3,
+            Self::Skipped => 4,
+            Self::ShadowAllowed => 5,
+            Self::Denied(reason) => 6 + reason as usize,
+            Self::ShadowDenied(reason) => 6 + REASONS + reason as usize,
         }
     }
 }
 
 impl Series {
     pub(super) fn place(self) -> usize {
-        self.kind as usize * SOURCES + self.source.map_or(SOURCES - 1, |source| source as usize)
+        self.kind.place() * SOURCES + self.source.map_or(SOURCES - 1, |source| source as usize)
     }
 
-    pub(super) fn decision(self) -> &'static str {
-        LABELS[self.kind as usize].0
-    }
-
-    pub(super) fn reason(self) -> &'static str {
-        LABELS[self.kind as usize].1
+    /// The decision, the reason and the source.
+    pub(super) fn labels(self) -> [&'static str; 3] {
+        let (decision, reason) = match self.kind {
+            Kind::Allowed => ("allowed", "none"),
+            Kind::Withheld => ("withheld", "none"),
+            Kind::Degraded => ("degraded", "store_failed"),
+            Kind::Repeated => ("repeated", "none"),
+            Kind::Skipped => ("skipped", "none"),
+            Kind::ShadowAllowed => ("shadow_allowed", "none"),
+            Kind::Denied(reason) => ("denied", reason.as_str()),
+            Kind::ShadowDenied(reason) => ("shadow_denied", reason.as_str()),
+        };
+        [decision, reason, self.source.map_or("none", Source::as_str)]
     }
 
     /// Whether its requests have used their units, or were denied them.
-    pub(super) fn units_decision(self) -> Option<&'static str> {
-        LABELS[self.kind as usize].2
-    }
-
-    pub(super) fn source(self) -> &'static str {
-        self.source.map_or("none", Source::as_str)
+    pub(super) fn counts_units(self) -> bool {
+        matches!(self.kind, Kind::Allowed | Kind::Denied(_))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::algorithm::Assessment;
 
@@ -133,10 +123,8 @@ mod tests {
         let fits = Assessment::new(true, 3, 0, Retry::Now);
         let fits = Verdict::new(0, 0, fits, Source::Store);
         let failed = Verdict::unanswered(0, 0, Outcome::Failed);
-        for (reason, kind) in [
-            (Reason::QueueFull, Kind::DeniedQueueFull),
-            (Reason::WaitExpired, Kind::DeniedWaitExpired),
-        ] {
+        for reason in [Reason::QueueFull, Reason::WaitExpired] {
+            let kind = Kind::Denied(reason);
             for (verdict, of_other) in [(fits, Some(Kind::Withheld)), (failed, None)] {
                 let denied = Decision::new(1, [verdict], |_| true).denied_for(reason);
                 assert_eq!(Kind::enforced(&verdict, &denied, true), Some(kind));
@@ -146,21 +134,38 @@ mod tests {
     }
 
     #[test]
-    fn each_series_has_labels_of_its_own() {
-        let labels = LABELS.map(|(decision, reason, _)| (decision, reason));
-        let all: std::collections::BTreeSet<_> = labels.into_iter().collect();
-        assert_eq!(all.len(), LABELS.len());
-        let (kind, lease) = (Kind::DeniedNever, Some(Source::Lease));
-        let denied = Series {
-            kind,
-            source: lease,
-        };
-        let labels = (denied.decision(), denied.reason(), denied.source());
-        assert_eq!(labels, ("denied", "never", "lease"));
-        let last = Series {
-            kind: Kind::Repeated,
-            source: None,
-        };
-        assert_eq!((last.source(), last.place()), ("none", COUNT - 1));
+    fn each_series_has_a_place_and_labels_of_its_own() {
+        use Reason::{Blocked, Never, NoKey, QueueFull, Quota, Slots, StoreFailed, WaitExpired};
+        let reasons = [
+            Quota,
+            Never,
+            StoreFailed,
+            NoKey,
+            Slots,
+            QueueFull,
+            Blocked,
+            WaitExpired,
+        ];
+        let plain = [
+            Kind::Allowed,
+            Kind::Withheld,
+            Kind::Degraded,
+            Kind::Repeated,
+            Kind::Skipped,
+            Kind::ShadowAllowed,
+        ];
+        let denied = reasons.map(Kind::Denied).into_iter();
+        let kinds = denied.chain(reasons.map(Kind::ShadowDenied)).chain(plain);
+        let series = kinds.flat_map(|kind| {
+            [None, Some(Source::Store), Some(Source::Credits)].map(|source| Series { kind, source })
+        });
+        let series: Vec<Series> = series.collect();
+        let labels: BTreeSet<_> = series.iter().map(|it| it.labels()).collect();
+        let places: BTreeSet<_> = series.iter().map(|it| it.place()).collect();
+        assert_eq!((labels.len(), places.len()), (series.len(), series.len()));
+        assert_eq!(places.last(), Some(&(COUNT - 1)));
+        let (kind, source) = (Kind::Denied(Never), Some(Source::Lease));
+        let labels = Series { kind, source }.labels();
+        assert_eq!(labels, ["denied", "never", "lease"]);
     }
 }

@@ -48,10 +48,15 @@ impl SpaceSaving {
     /// Counts a request of a key, which is not 0. Returns how often it came, at most.
     pub(super) fn record(&mut self, key: u64, units: u64, is_denied: bool) -> u64 {
         let set = &mut self.0[set_of(key)];
-        let way = match set.way_of(key) {
-            Some(way) => way,
-            None => set.replace_lightest(key),
-        };
+        let way = set.way_of(key).unwrap_or_else(|| {
+            let lightest = set.lightest();
+            set.keys[lightest] = key;
+            set.details[lightest] = Details {
+                error: set.counts[lightest],
+                ..Details::default()
+            };
+            lightest
+        });
         let (count, details) = (&mut set.counts[way], &mut set.details[way]);
         *count += 1;
         details.denials += u64::from(is_denied);
@@ -67,16 +72,11 @@ impl SpaceSaving {
 
     /// The keys that are there, with their counts.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u64, u64, &Details)> {
-        let entries = |set: &Set, way| (set.keys[way], set.counts[way]);
-        self.0
-            .iter()
-            .flat_map(move |set| {
-                (0..WAYS).map(move |way| {
-                    let (key, count) = entries(set, way);
-                    (key, count, &set.details[way])
-                })
-            })
-            .filter(|(key, ..)| *key != 0)
+        let all = self.0.iter().flat_map(|set| {
+            let counts = set.keys.iter().zip(&set.counts).zip(&set.details);
+            counts.map(|((key, count), details)| (*key, *count, details))
+        });
+        all.filter(|(key, ..)| *key != 0)
     }
 
     /// How often a key may have come that is not there; 0 for one that is.
@@ -119,16 +119,6 @@ impl Set {
             least = if other.0 < least.0 { other } else { least };
         }
         least.1
-    }
-
-    fn replace_lightest(&mut self, key: u64) -> usize {
-        let way = self.lightest();
-        self.keys[way] = key;
-        self.details[way] = Details {
-            error: self.counts[way],
-            ..Details::default()
-        };
-        way
     }
 }
 

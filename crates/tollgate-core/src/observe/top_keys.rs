@@ -207,12 +207,9 @@ impl RecentKeys {
     fn turn_to(&mut self, at: Tick) {
         // Replies of a store come in another order than its decisions: one of the period before is of this one.
         let is_just_over = at < self.begins && self.begins - at <= PERIOD;
-        if at.wrapping_sub(self.begins) >= PERIOD && !is_just_over {
-            self.begin(at);
+        if at.wrapping_sub(self.begins) < PERIOD || is_just_over {
+            return;
         }
-    }
-
-    fn begin(&mut self, at: Tick) {
         let begins = at / PERIOD * PERIOD;
         if begins == self.begins + PERIOD {
             std::mem::swap(&mut self.current, &mut self.previous);
