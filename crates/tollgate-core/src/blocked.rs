@@ -13,11 +13,8 @@ use crate::{
     time::Tick,
 };
 
-/// Checks without those of a limit of none that blocks, and the verdicts on these by their indices.
-pub(crate) struct Counted {
-    pub(crate) checks: Checks,
-    pub(crate) verdicts: SmallVec<[(usize, Verdict); 2]>,
-}
+/// Verdicts, by the indices of their checks.
+type Verdicts = SmallVec<[(usize, Verdict); 2]>;
 
 /// The verdict on a check; `None` if its quota is not [none](crate::Quota::none).
 fn verdict(rules: &RuleSet, check: &Check, now: Tick) -> Option<Verdict> {
@@ -56,25 +53,22 @@ pub(crate) fn deny(rules: &RuleSet, checks: &[Check], now: Tick) -> Option<Decis
 }
 
 /// The checks that a store decides, and the verdicts on the others, of a request that is not [denied](deny).
-pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> Counted {
-    let mut counted = Counted {
-        checks: Checks::new(),
-        verdicts: SmallVec::new(),
-    };
+pub(crate) fn counted(rules: &RuleSet, checks: &[Check], now: Tick) -> (Checks, Verdicts) {
+    let (mut counted, mut verdicts) = (Checks::new(), Verdicts::new());
     for (index, check) in checks.iter().enumerate() {
         let Some(verdict) = verdict(rules, check, now) else {
-            counted.checks.push(*check);
+            counted.push(*check);
             continue;
         };
         let rule = &rules.rules()[verdict.rule()];
         if !verdict.is_blocked() && *rule.mode() != Mode::Off && rule.quota().has_state() {
             // A client's block is over, and its own quota counts again.
-            counted.checks.push(check.with_plan(0));
+            counted.push(check.with_plan(0));
         } else {
-            counted.verdicts.push((index, verdict));
+            verdicts.push((index, verdict));
         }
     }
-    counted
+    (counted, verdicts)
 }
 
 // Checks that go together by mistake.

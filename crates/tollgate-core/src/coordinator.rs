@@ -229,10 +229,7 @@ impl Coordinator {
             return Step::Ready(denied);
         }
         let (rules, now) = (&self.rule_set, self.now());
-        let blocked::Counted {
-            mut checks,
-            verdicts,
-        } = blocked::counted(rules, checks, now);
+        let (mut checks, verdicts) = blocked::counted(rules, checks, now);
         for index in 0..checks.len() {
             let check = checks[index];
             for threshold in rules.thresholds_of(usize::from(check.rule())) {

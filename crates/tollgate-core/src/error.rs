@@ -79,14 +79,12 @@ impl RuleError {
         let more = known.len().saturating_sub(MOST_NAMES);
         known.truncate(MOST_NAMES);
         let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
-        let mut message = match &known[..] {
-            [] => format!("unknown {what} {name:?}; there is none"),
-            [only] => format!("unknown {what} {name:?}; expected {only}"),
-            _ => format!(
-                "unknown {what} {name:?}; expected one of {}",
-                known.join(", ")
-            ),
+        let expected = match &known[..] {
+            [] => "there is none".to_owned(),
+            [only] => format!("expected {only}"),
+            _ => format!("expected one of {}", known.join(", ")),
         };
+        let mut message = format!("unknown {what} {name:?}; {expected}");
         if more > 0 {
             message.push_str(&format!(" and {more} more"));
         }

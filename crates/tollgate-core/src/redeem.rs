@@ -153,11 +153,36 @@ impl ReservationTicket {
         &self,
         mut cost: impl FnMut(&str, u64) -> Option<u64>,
     ) -> Step<Result<(), StoreError>> {
-        let rules = self.store.rules().rules();
-        self.redeem(|hold| {
-            let rule = rules.get(usize::from(hold.check.rule()))?;
+        let rules = self.store.rules();
+        let how = |hold: &Hold| {
+            let rule = rules.rule_of(&hold.check)?;
             settlement_to(hold, cost(rule.name(), hold.check.cost()))
-        })
+        };
+        let (id, holds) = (self.reserved.id, &self.reserved.holds);
+        let hows: Vec<Option<Settlement>> = holds.iter().map(how).collect();
+        let settlements = hows.iter().enumerate().filter_map(|(index, how)| {
+            let how = (*how)?;
+            // Slots may say where the states lie, too.
+            let all = holds.iter().chain(&self.reserved.slots);
+            let (mut all, hold): (Vec<Hold>, _) = (all.map(place_of).collect(), holds[index]);
+            let counts = hold.counts && how != Settlement::Cancel;
+            all[index] = Hold { counts, ..hold };
+            Some(ReservedSettlement { holds: all, how })
+        });
+        let settlements: Vec<_> = settlements.collect();
+        let mut answer = match reservations(&*self.store) {
+            Ok(store) => store.redeem(&self.reserved, &settlements),
+            Err(refused) => Step::Ready(Err(refused)),
+        };
+        if let Some(durable) = self.durable.clone() {
+            let holds = holds.clone();
+            answer.then(move |answer| {
+                if may_have_run(answer) {
+                    durable.redeemed(id, &holds, &hows);
+                }
+            });
+        }
+        answer
     }
 
     /// Gives everything back.
@@ -192,37 +217,6 @@ impl ReservationTicket {
             answer.then(move |answer| {
                 if may_have_run(answer) {
                     durable.reserved(id, &holds, term);
-                }
-            });
-        }
-        answer
-    }
-
-    fn redeem(
-        &self,
-        mut how: impl FnMut(&Hold) -> Option<Settlement>,
-    ) -> Step<Result<(), StoreError>> {
-        let (id, holds) = (self.reserved.id, &self.reserved.holds);
-        let hows: Vec<Option<Settlement>> = holds.iter().map(&mut how).collect();
-        let settlements = hows.iter().enumerate().filter_map(|(index, how)| {
-            let how = (*how)?;
-            // Slots may say where the states lie, too.
-            let all = holds.iter().chain(&self.reserved.slots);
-            let (mut all, hold): (Vec<Hold>, _) = (all.map(place_of).collect(), holds[index]);
-            let counts = hold.counts && how != Settlement::Cancel;
-            all[index] = Hold { counts, ..hold };
-            Some(ReservedSettlement { holds: all, how })
-        });
-        let settlements: Vec<_> = settlements.collect();
-        let mut answer = match reservations(&*self.store) {
-            Ok(store) => store.redeem(&self.reserved, &settlements),
-            Err(refused) => Step::Ready(Err(refused)),
-        };
-        if let Some(durable) = self.durable.clone() {
-            let holds = holds.clone();
-            answer.then(move |answer| {
-                if may_have_run(answer) {
-                    durable.redeemed(id, &holds, &hows);
                 }
             });
         }

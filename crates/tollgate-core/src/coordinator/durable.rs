@@ -89,7 +89,7 @@ impl Coordinator {
     ) -> Step<Decision> {
         let now = self.now();
         let unknown = match self.way.has_none {
-            true => durable.unknown(&blocked::counted(&self.rule_set, checks, now).checks, now),
+            true => durable.unknown(&blocked::counted(&self.rule_set, checks, now).0, now),
             false => durable.unknown(checks, now),
         };
         if unknown.is_empty() {
