@@ -3,7 +3,7 @@
 
 use std::{
     any::Any,
-    fmt, mem,
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, fence},
@@ -121,11 +121,7 @@ impl HeldSlots {
     }
 }
 
-impl fmt::Debug for HeldSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HeldSlots(..)")
-    }
-}
+crate::debug_fields!(HeldSlots);
 
 /// The slots that a decision and its clones hold, until one of them takes them out.
 #[derive(Default)]
@@ -184,8 +180,4 @@ impl Clone for SharedSlots {
     }
 }
 
-impl fmt::Debug for SharedSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.holds() { "held" } else { "none" })
-    }
-}
+crate::debug_fields!(SharedSlots, it => holds: it.holds());

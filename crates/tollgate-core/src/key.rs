@@ -273,12 +273,8 @@ impl Hash for KeyBuf {
     }
 }
 
-/// Shows the length only: a key may be a client's address or secret.
-impl fmt::Debug for KeyBuf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyBuf({} bytes)", self.len())
-    }
-}
+// Shows the length only: a key may be a client's address or secret.
+crate::debug_fields!(KeyBuf, it => len: it.len);
 
 /// A key made from code: what a worker or a handler hands to a limiter.
 ///

@@ -1,6 +1,6 @@
 //! Rules: named quotas, and how they are meant.
 
-use std::{fmt, iter, sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use crate::{
     algorithm_kind::AlgorithmKind,
@@ -45,9 +45,9 @@ pub enum Mode {
 /// assert_eq!(rule.name(), "search-per-key");
 /// ```
 #[must_use]
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Shared by copies: a swap of thousands of rules makes many of them.
+    /// Shared by copies, which are seen to be equal at once: a swap of thousands of rules makes many of them.
     pub(crate) settings: Arc<Settings>,
 }
 
@@ -768,20 +768,5 @@ impl Rule {
 
     pub(crate) fn error(&self, kind: RuleErrorKind, message: impl Into<String>) -> RuleError {
         RuleError::new(kind, &*self.settings.name, message)
-    }
-}
-
-/// Equal settings; seen at once where one is a copy of the other.
-impl PartialEq for Rule {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.settings, &other.settings) || self.settings == other.settings
-    }
-}
-
-impl Eq for Rule {}
-
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.fmt(f)
     }
 }

@@ -4,7 +4,6 @@ use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     error::Error,
     fmt,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
     task::{Poll, Waker},
 };
@@ -15,7 +14,7 @@ use crate::{
     check::Check,
     error::RuleError,
     key::Fingerprint,
-    rule::{MAX_WAITING, MaxWaiting, Rule},
+    rule::{MAX_WAITING, Rule},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
 
@@ -30,17 +29,15 @@ pub(crate) struct Room {
 impl Room {
     /// What its rules say, and at least the default.
     fn of(rules: &[Rule], checks: &[Check]) -> Self {
-        let max = rules_to_wait_for(rules, checks);
-        let max = max.iter().map(|(rule, _)| rule.settings.max_waiting);
-        let most = max.reduce(|one, other| MaxWaiting {
-            per_key: one.per_key.max(other.per_key),
-            in_all: one.in_all.max(other.in_all),
-        });
-        let most = most.unwrap_or(MAX_WAITING);
-        let in_all = most.in_all.max(MAX_WAITING.in_all);
+        let waited_for = rules_to_wait_for(rules, checks);
+        let max = || waited_for.iter().map(|(rule, _)| rule.settings.max_waiting);
+        let in_all = max()
+            .map(|it| it.in_all)
+            .fold(MAX_WAITING.in_all, usize::max);
+        let behind_a_first = max().map(|it| it.per_key).fold(in_all / 2, usize::max);
         Self {
             in_all,
-            behind_a_first: most.per_key.max(in_all / 2),
+            behind_a_first,
         }
     }
 }
@@ -58,12 +55,12 @@ pub(crate) struct WaitQueues {
 }
 
 /// What waiting requests are counted by, under these rules or those that they have replaced: rules that change often do not make room
-/// for more. A rule is known by the hash of its name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// for more.
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Counted {
     InQueues,
-    OfRule(u64),
-    OfKey(u64, Fingerprint),
+    OfRule(Arc<str>),
+    OfKey(Arc<str>, Fingerprint),
 }
 
 /// The counts that a waiting request is part of.
@@ -153,11 +150,9 @@ impl WaitQueues {
         }
         for (rule, check) in rules_to_wait_for(rules, checks) {
             let max = rule.settings.max_waiting;
-            let mut hasher = DefaultHasher::new();
-            rule.name().hash(&mut hasher);
-            let name = hasher.finish();
-            let of_key = Counted::OfKey(name, check.key());
-            for (by, max) in [(of_key, max.per_key), (Counted::OfRule(name), max.in_all)] {
+            let name = || Arc::clone(rule.shared_name());
+            let of_key = Counted::OfKey(name(), check.key());
+            for (by, max) in [(of_key, max.per_key), (Counted::OfRule(name()), max.in_all)] {
                 if is_full(&by, max) {
                     return Err(WaitError(Kind::QueueFull(max)));
                 }
@@ -167,7 +162,7 @@ impl WaitQueues {
             }
         }
         for by in &counted {
-            *counts.entry(*by).or_default() += 1;
+            *counts.entry(by.clone()).or_default() += 1;
         }
         Ok(WaitPlace {
             queues: self,
@@ -212,8 +207,8 @@ pub(crate) struct WaitPlace<'a> {
 impl Drop for WaitPlace<'_> {
     fn drop(&mut self) {
         let mut counts = lock(&self.queues.counts);
-        for by in &self.counted {
-            if let Entry::Occupied(mut count) = counts.entry(*by) {
+        for by in self.counted.drain(..) {
+            if let Entry::Occupied(mut count) = counts.entry(by) {
                 match *count.get() {
                     0 | 1 => drop(count.remove()),
                     _ => *count.get_mut() -= 1,
