@@ -698,7 +698,7 @@ impl Limiter {
         units: u64,
         until: SystemTime,
         id: &str,
-    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+    ) -> StoreAnswer<Balance> {
         self.change_credits(rule, key, CreditChange::grant(units, until, id), id)
     }
 
@@ -710,12 +710,7 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`grant`](Self::grant).
-    pub fn revoke(
-        &self,
-        rule: &str,
-        key: &Key,
-        id: &str,
-    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+    pub fn revoke(&self, rule: &str, key: &Key, id: &str) -> StoreAnswer<Balance> {
         self.change_credits(rule, key, CreditChange::revoke(id), id)
     }
 
@@ -724,11 +719,7 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`grant`](Self::grant).
-    pub fn balance(
-        &self,
-        rule: &str,
-        key: &Key,
-    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+    pub fn balance(&self, rule: &str, key: &Key) -> StoreAnswer<Balance> {
         self.change_credits(rule, key, Ok(CreditChange::Query), "")
     }
 
@@ -738,7 +729,7 @@ impl Limiter {
         key: &Key,
         change: Result<CreditChange, String>,
         id: &str,
-    ) -> Result<Step<Result<Balance, StoreError>>, RuleError> {
+    ) -> StoreAnswer<Balance> {
         let check = self.check(rule, key)?;
         let rule = &self.rules().rules()[usize::from(check.rule())];
         let wrong = |message: String| rule.error(RuleErrorKind::Credits, message);
@@ -794,11 +785,7 @@ impl Limiter {
     ///
     /// There is no rule of this name. The answer may be an error of the store: one that finds the state only together with
     /// that of another rule says so, and takes [`reset_all`](Self::reset_all).
-    pub fn reset(
-        &self,
-        rule: &str,
-        key: &Key,
-    ) -> Result<Step<Result<bool, StoreError>>, RuleError> {
+    pub fn reset(&self, rule: &str, key: &Key) -> StoreAnswer<bool> {
         let check = self.check(rule, key)?;
         Ok(self.reset_all(&[check.with_cost(1)]))
     }
@@ -846,6 +833,9 @@ impl Limiter {
         &self.shared.wait_queues
     }
 }
+
+/// What a store answers to a command outside of a decision, or why it is not asked.
+type StoreAnswer<T> = Result<Step<Result<T, StoreError>>, RuleError>;
 
 /// What stands in for a store that can fail: with what the fallback of `before` has counted, or else for so many instances.
 fn fallback(

@@ -36,14 +36,10 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct LiveLimiter {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     store: Arc<dyn Store>,
-    current: ArcSwap<Limiter>,
+    current: Arc<ArcSwap<Limiter>>,
     /// Held while rules are replaced, so that two replacements follow each other.
-    replacing: Mutex<()>,
+    replacing: Arc<Mutex<()>>,
 }
 
 impl LiveLimiter {
@@ -71,11 +67,9 @@ impl LiveLimiter {
     ) -> Result<Self, RuleError> {
         let limiter = Limiter::register(&store, RuleSet::new(rules)?, &[], instances, None)?;
         Ok(Self {
-            shared: Arc::new(Shared {
-                store: Arc::new(store),
-                current: ArcSwap::from_pointee(limiter),
-                replacing: Mutex::new(()),
-            }),
+            store: Arc::new(store),
+            current: Arc::new(ArcSwap::from_pointee(limiter)),
+            replacing: Arc::default(),
         })
     }
 
@@ -90,14 +84,14 @@ impl LiveLimiter {
         &self,
         rules: impl IntoIterator<Item: Into<Rule>>,
     ) -> Result<Vec<RuleChange>, RuleError> {
-        let _replacing = lock(&self.shared.replacing);
-        let before = self.shared.current.load_full();
+        let _replacing = lock(&self.replacing);
+        let before = self.current.load_full();
         let rules = RuleSet::new(rules)?;
         let changes = rules.changes_from(before.rules());
-        let store = &*self.shared.store;
-        let replacement = Replacement::prepare(&[&before], store, [rules], NonZeroU32::MIN)?;
+        let least = NonZeroU32::MIN;
+        let replacement = Replacement::prepare(&[&before], &*self.store, [rules], least)?;
         for limiter in replacement.commit() {
-            self.shared.current.store(Arc::new(limiter));
+            self.current.store(Arc::new(limiter));
         }
         Ok(changes)
     }
@@ -106,7 +100,7 @@ impl LiveLimiter {
     /// [ticket](Limiter::ticket). Take it anew for each piece of work.
     #[must_use]
     pub fn limiter(&self) -> Limiter {
-        Limiter::clone(&self.shared.current.load())
+        Limiter::clone(&self.current.load())
     }
 
     /// One check of the rule with this name, where the store answers at once.
@@ -115,11 +109,11 @@ impl LiveLimiter {
     ///
     /// As [`Limiter::try_acquire`].
     pub fn try_acquire(&self, rule: &str, key: &Key) -> Result<Decision, RuleError> {
-        self.shared.current.load().try_acquire(rule, key)
+        self.current.load().try_acquire(rule, key)
     }
 }
 
-crate::debug_fields!(LiveLimiter, it => limiter: it.shared.current.load());
+crate::debug_fields!(LiveLimiter, it => limiter: it.current.load());
 
 // Rules that are ready to take the place of others.
 

@@ -9,14 +9,12 @@ use tracing::{Span, level_filters::LevelFilter};
 
 use crate::{
     block::ActiveBlock,
-    check::Check,
-    decision::{Decision, Outcome, Reason, Verdict},
+    decision::{Decision, Verdict},
     key::Fingerprint,
-    observe::{shown::shown, top_keys::HotKey},
+    observe::top_keys::HotKey,
     rule::Rule,
     rule_set::RuleSet,
     source::Source,
-    time::millis,
 };
 
 /// Chooses the denials that are logged: all of the first ten in a second, then one in ten, from the hundredth on one in a
@@ -44,47 +42,6 @@ impl DenialSampler {
 
 pub(super) fn is_denial_logged() -> bool {
     tracing::enabled!(target: "tollgate", tracing::Level::DEBUG)
-}
-
-/// Logs a denial, which may stand for more of them, or a request that passes although the store failed: with what support needs.
-pub(super) fn decided(
-    rule: &Rule,
-    check: Option<&Check>,
-    verdict: &Verdict,
-    decision: &Decision,
-    tenant: Option<&str>,
-    route: &str,
-    one_in: Option<u64>,
-) {
-    let is_denied = verdict.outcome() == Outcome::Deny;
-    let plan = rule.plan_name(verdict.plan()).map(shown);
-    let subject_type = rule.subject_type_name().map(shown);
-    let tenant = tenant.map(shown);
-    let route = (!route.is_empty()).then(|| shown(route));
-    tracing::debug!(
-        target: "tollgate",
-        rule = rule.name(),
-        answer = (!is_denied).then_some(if verdict.is_degraded() { "passed" } else { "allowed" }),
-        reason = decision.reason().map(Reason::as_str),
-        source = verdict.source().as_str(),
-        retry_after_ms = decision.retry_after().map(millis),
-        algorithm = rule.quota().algorithm().name(),
-        plan = plan.as_deref(),
-        subject_type = subject_type.as_deref(),
-        tenant = tenant.as_deref(),
-        limit = rule.limit_under(verdict.plan()),
-        remaining = verdict.knows_remaining().then(|| verdict.remaining()),
-        cost = check.map(Check::cost),
-        key = check.map(|check| tracing::field::display(check.key().prefix())),
-        at_ms = decision.at() / 1_000,
-        route = route.as_deref(),
-        one_in,
-        "{}",
-        match is_denied {
-            true => "request denied",
-            false => "request passed while the store failed",
-        }
-    );
 }
 
 /// Says on the span of the request what was decided, if the span has these fields.

@@ -18,8 +18,9 @@ use crate::{
 #[cfg(feature = "tracing")]
 use crate::{
     decision::Verdict,
-    observe::{events, events::DenialSampler},
+    observe::{events, events::DenialSampler, shown::shown},
     source::Source,
+    time::millis,
 };
 #[cfg(feature = "metrics")]
 use crate::{
@@ -338,7 +339,7 @@ impl RuleObserver {
         top_keys.filter(|_| rule.keeps_top_keys())
     }
 
-    /// Logs some denials of an enforced rule, and each request that passes while the store fails.
+    /// Logs some denials of an enforced rule, and each request that passes although the store failed: with what support needs.
     #[cfg(feature = "tracing")]
     fn log(
         &self,
@@ -354,16 +355,40 @@ impl RuleObserver {
         if !(is_denied || passes) || !events::is_denial_logged() {
             return;
         }
-        let one_in = match is_denied {
-            true => self.logs_denial(at / 1_000_000),
-            false => None,
-        };
-        if one_in.is_some() || !is_denied {
-            let top_keys = self.top_keys_before(rule).zip(check);
-            let tenant = top_keys.and_then(|(top_keys, check)| top_keys.label(check));
-            let tenant = tenant.as_deref();
-            events::decided(rule, check, verdict, decision, tenant, route, one_in);
+        let one_in = is_denied.then(|| self.logs_denial(at / 1_000_000));
+        if one_in == Some(None) {
+            return;
         }
+        let top_keys = self.top_keys_before(rule).zip(check);
+        let tenant = top_keys.and_then(|(top_keys, check)| top_keys.label(check));
+        let plan = rule.plan_name(verdict.plan()).map(shown);
+        let subject_type = rule.subject_type_name().map(shown);
+        let tenant = tenant.as_deref().map(shown);
+        let route = (!route.is_empty()).then(|| shown(route));
+        tracing::debug!(
+            target: "tollgate",
+            rule = rule.name(),
+            answer = (!is_denied).then_some(if verdict.is_degraded() { "passed" } else { "allowed" }),
+            reason = decision.reason().map(Reason::as_str),
+            source = verdict.source().as_str(),
+            retry_after_ms = decision.retry_after().map(millis),
+            algorithm = rule.quota().algorithm().name(),
+            plan = plan.as_deref(),
+            subject_type = subject_type.as_deref(),
+            tenant = tenant.as_deref(),
+            limit = rule.limit_under(verdict.plan()),
+            remaining = verdict.knows_remaining().then(|| verdict.remaining()),
+            cost = check.map(Check::cost),
+            key = check.map(|check| tracing::field::display(check.key().prefix())),
+            at_ms = decision.at() / 1_000,
+            route = route.as_deref(),
+            one_in = one_in.flatten(),
+            "{}",
+            match is_denied {
+                true => "request denied",
+                false => "request passed while the store failed",
+            }
+        );
     }
 
     /// A denial in this second. `Some`: it is logged, and stands for this number of denials.

@@ -40,8 +40,7 @@ pub(super) struct RuleMetrics {
     is_enforced: bool,
     /// The limit of the rule's own quota; 0 if there is none.
     limit: u64,
-    own: PlanCounters,
-    /// By plan, from 1 on; then quotas that checks bring along, and further plans.
+    /// By plan, the rule's own quota first; then quotas that checks bring along, and further plans.
     plans: Box<[OnceLock<Box<PlanCounters>>]>,
     retry_after: Histogram,
     remaining: Histogram,
@@ -87,12 +86,11 @@ impl RuleMetrics {
         let histogram = |metric: &'static str| histogram!(metric, "rule" => Arc::clone(name));
         let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => Arc::clone(name), "enforced" => enforced);
         let own = rule.store_error_answer().name();
-        let plans = rule.quotas().min(PLANS) + 1;
+        let plans = rule.quotas().min(PLANS) + 2;
         let metrics = Self {
             counters: Arc::clone(counters),
             is_enforced: rule.is_enforced(),
             limit: rule.limit_under(0).unwrap_or(0),
-            own: array::from_fn(|_| OnceLock::new()),
             plans: (0..plans).map(|_| OnceLock::new()).collect(),
             retry_after: histogram(RETRY_AFTER),
             remaining: histogram(REMAINING),
@@ -143,18 +141,12 @@ impl RuleMetrics {
     }
 
     fn series(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
-        if plan > 0 {
-            return self.series_of_plan(rule, plan, series);
-        }
-        self.own[series.place()].get_or_init(|| self.counters.series(rule, "none", series))
-    }
-
-    fn series_of_plan(&self, rule: &Rule, plan: usize, series: Series) -> &SeriesCounter {
-        let named = self.plans.len() - 2;
+        let own_and_named = self.plans.len() - 2;
         let (index, name) = match plan {
-            _ if plan <= named => (plan - 1, rule.plan_name(plan).unwrap_or("other")),
-            _ if plan >= rule.quotas() => (named, "computed"),
-            _ => (named + 1, "other"),
+            0 => (0, "none"),
+            _ if plan < own_and_named => (plan, rule.plan_name(plan).unwrap_or("other")),
+            _ if plan >= rule.quotas() => (own_and_named, "computed"),
+            _ => (own_and_named + 1, "other"),
         };
         let of_plan =
             self.plans[index].get_or_init(|| Box::new(array::from_fn(|_| OnceLock::new())));
