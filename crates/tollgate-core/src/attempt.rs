@@ -530,7 +530,7 @@ async fn acquire_by_rules(
             // Dropped with an error, the ticket gives the place back.
             let place = place.unwrap_or_else(|| limiter.attempt(checks).ticket(&decision));
             if !in_line && counted.is_none() {
-                counted = Some(limiter.wait_queues().count(rules, checks)?);
+                counted = Some(limiter.wait_queues().count(rules, checks, None)?);
             }
             timer
                 .sleep_until(received.saturating_add(decision.delay()))

@@ -26,22 +26,6 @@ pub(crate) struct Room {
     behind_a_first: usize,
 }
 
-impl Room {
-    /// What its rules say, and at least the default.
-    fn of(rules: &[Rule], checks: &[Check]) -> Self {
-        let waited_for = rules_to_wait_for(rules, checks);
-        let max = || waited_for.iter().map(|(rule, _)| rule.settings.max_waiting);
-        let in_all = max()
-            .map(|it| it.in_all)
-            .fold(MAX_WAITING.in_all, usize::max);
-        let behind_a_first = max().map(|it| it.per_key).fold(in_all / 2, usize::max);
-        Self {
-            in_all,
-            behind_a_first,
-        }
-    }
-}
-
 type QueueKey = Vec<(u16, Fingerprint)>;
 
 /// The queues in which acquires wait: one for each set of rules and keys.
@@ -103,12 +87,8 @@ impl WaitQueues {
     pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let key = queue_key(checks);
         let mut queues = lock(&self.queues);
-        let room = Room::of(rules, checks);
-        let most = match queues.contains_key(&key) {
-            true => room.behind_a_first,
-            false => room.in_all,
-        };
-        let place = self.count_up_to(rules, checks, Some((most, room)))?;
+        let is_behind = queues.contains_key(&key);
+        let place = self.count(rules, checks, Some(is_behind))?;
         self.queued.fetch_add(1, Ordering::Relaxed);
         let queue = queues.entry(key.clone()).or_default();
         let number = queue.next;
@@ -123,32 +103,36 @@ impl WaitQueues {
         })
     }
 
-    /// Counts a request that waits, and stands in no queue here.
+    /// Counts a request that waits by the rules that let it wait, or else by all, and by their keys; and in the queues, if it is to stand
+    /// in one: behind another one, or as the first.
     pub(crate) fn count(
         &self,
         rules: &[Rule],
         checks: &[Check],
+        is_behind: Option<bool>,
     ) -> Result<WaitPlace<'_>, WaitError> {
-        self.count_up_to(rules, checks, None)
-    }
-
-    /// Counts a request by the rules that let it wait, or else by all, and by their keys; and in the queues, if it is to stand in one.
-    fn count_up_to(
-        &self,
-        rules: &[Rule],
-        checks: &[Check],
-        in_queues: Option<(usize, Room)>,
-    ) -> Result<WaitPlace<'_>, WaitError> {
+        let waited_for = rules_to_wait_for(rules, checks);
         let mut counts = lock(&self.counts);
         let is_full = |by: &Counted, max| counts.get(by).is_some_and(|now| *now >= max);
         let mut counted = CountedBy::new();
-        if let Some((most, room)) = in_queues {
+        if let Some(is_behind) = is_behind {
+            // What the rules say, and at least the default.
+            let max = || waited_for.iter().map(|(rule, _)| rule.settings.max_waiting);
+            let in_all = max()
+                .map(|it| it.in_all)
+                .fold(MAX_WAITING.in_all, usize::max);
+            let behind_a_first = max().map(|it| it.per_key).fold(in_all / 2, usize::max);
+            let most = if is_behind { behind_a_first } else { in_all };
             if is_full(&Counted::InQueues, most) {
+                let room = Room {
+                    in_all,
+                    behind_a_first,
+                };
                 return Err(WaitError(Kind::LimiterFull(room)));
             }
             counted.push(Counted::InQueues);
         }
-        for (rule, check) in rules_to_wait_for(rules, checks) {
+        for (rule, check) in waited_for {
             let max = rule.settings.max_waiting;
             let name = || Arc::clone(rule.shared_name());
             let of_key = Counted::OfKey(name(), check.key());
@@ -365,7 +349,7 @@ mod tests {
         let first = enter(&one);
         let second = enter(&one);
         let alone = enter(&other);
-        let place = queues.count(&rules, &one).expect("there is room");
+        let place = queues.count(&rules, &one, None).expect("there is room");
         assert_eq!(queues.queued.load(Ordering::Relaxed), 3);
         drop(first);
         assert!(!queues.is_free(&one));
@@ -439,7 +423,7 @@ mod tests {
             (&[check(1, 1)], 1),
         ] {
             for _ in 0..2 {
-                let place = || queues.count(&rules, checks).ok();
+                let place = || queues.count(&rules, checks, None).ok();
                 let places: Vec<_> = std::iter::from_fn(place).take(5).collect();
                 assert_eq!(places.len(), most, "{checks:?}");
                 // They are free again when they are dropped.
