@@ -7,9 +7,9 @@ use crate::{
     algorithm::Retry,
     check::{Check, Checks},
     decision::{Decision, Outcome, Verdict},
+    hold::Source,
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    source::Source,
     time::Tick,
 };
 

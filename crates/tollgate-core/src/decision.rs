@@ -6,8 +6,7 @@ use crate::{
     algorithm::{Assessment, Retry, Taken},
     check::Check,
     held_slots::{HeldSlots, SharedSlots},
-    hold::Hold,
-    source::Source,
+    hold::{Hold, Source},
     time::{Tick, micros},
 };
 

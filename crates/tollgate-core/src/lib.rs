@@ -154,7 +154,6 @@ mod rule;
 mod rule_set;
 mod rule_validation;
 mod slot_waiters;
-mod source;
 mod step;
 pub mod store;
 // For tollgate and tollgate-redis, which keep values per stripe as well. Hidden, so that it can change in any release.
@@ -177,6 +176,7 @@ pub use self::{
     consistency::{Consistency, LeaseShare},
     decision::{Decision, Outcome, Reason, Verdict},
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind},
+    hold::Source,
     key::{Key, KeyBuf, PartKind},
     key_part::KeyPart,
     limiter::Limiter,
@@ -186,7 +186,6 @@ pub use self::{
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
     rule::{Mode, Rule},
     rule_set::RuleSet,
-    source::Source,
     step::{Pending, Step},
     store::rule_store::Store,
     ticket::Ticket,

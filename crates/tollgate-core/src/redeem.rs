@@ -4,12 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     error::{StoreError, StoreErrorKind},
-    hold::{Hold, Settlement},
+    hold::{Hold, Settlement, Source},
     journal::DurableRules,
     limiter::Limiter,
     quota::MAX_PERIOD,
     reservation::{Reservation, Reserved},
-    source::Source,
     step::Step,
     store::rule_store::{ReservationStore, ReservedSettlement, RuleStore},
     ticket::{Ticket, place_of, settlement_to},

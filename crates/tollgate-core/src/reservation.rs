@@ -11,11 +11,10 @@ use crate::{
     algorithm::Taken,
     check::Check,
     error::{StoreError, StoreErrorKind},
-    hold::Hold,
+    hold::{Hold, Source},
     key::Fingerprint,
     rule::Rule,
     rule_set::RuleSet,
-    source::Source,
     variable_quota::CheckQuota,
 };
 

@@ -11,11 +11,10 @@ use crate::{
     decision::{Decision, Outcome},
     error::RuleError,
     held_slots::HeldSlots,
-    hold::{Hold, Settlement},
+    hold::{Hold, Settlement, Source},
     journal::DurableRules,
     rule::Rule,
     rule_set::RuleSet,
-    source::Source,
     store::rule_store::RuleStore,
 };
 

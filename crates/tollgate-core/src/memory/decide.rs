@@ -10,7 +10,7 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome, Verdict},
     held_slots::HeldSlots,
-    hold::Hold,
+    hold::{Hold, Source},
     memory::{
         balances::Balances,
         locked::{Counted, Locked},
@@ -20,7 +20,6 @@ use crate::{
     },
     rule::Mode,
     rule_set::RuleSet,
-    source::Source,
     sync::lock,
     time::Tick,
 };

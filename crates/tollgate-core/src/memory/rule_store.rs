@@ -14,7 +14,7 @@ use crate::{
     credits::{Balance, CreditChange, CreditRefusal, CreditState},
     decision::Decision,
     error::StoreError,
-    hold::{Hold, Settlement},
+    hold::{Hold, Settlement, Source},
     key::{Fingerprint, KeyBuf},
     memory::{
         hasher::Hasher,
@@ -26,7 +26,6 @@ use crate::{
     observe::{block_began, observer::blocks_evicted},
     rule_set::RuleSet,
     slot_waiters,
-    source::Source,
     step::Step,
     store::rule_store::{PaidHook, ReservationStore, RuleStore, Usage},
     sync::{Ordering, lock},

@@ -13,9 +13,9 @@ use crate::{
     block::{ActiveBlock, Block},
     check::Check,
     decision::Verdict,
+    hold::Source,
     idempotency::Idempotency,
     memory::{locked::Locked, plan::Plan, table::Table},
-    source::Source,
     store::seq_cells::SeqLine,
     time::Tick,
 };

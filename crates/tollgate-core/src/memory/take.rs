@@ -10,13 +10,13 @@ use crate::{
     check::Check,
     decision::{Decision, Outcome, Verdict},
     held_slots::HeldSlots,
+    hold::Source,
     memory::{
         locked::Locked,
         rule_store::MemoryRuleStore,
         rule_table::{AnyRuleTable, RuleTable, with_table},
         table::Place,
     },
-    source::Source,
     step::Step,
     time::Tick,
 };

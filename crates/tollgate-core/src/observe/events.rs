@@ -10,11 +10,11 @@ use tracing::{Span, level_filters::LevelFilter};
 use crate::{
     block::ActiveBlock,
     decision::{Decision, Verdict},
+    hold::Source,
     key::Fingerprint,
     observe::top_keys::HotKey,
     rule::Rule,
     rule_set::RuleSet,
-    source::Source,
 };
 
 /// Chooses the denials that are logged: all of the first ten in a second, then one in ten, from the hundredth on one in a

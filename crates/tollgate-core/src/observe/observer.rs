@@ -8,6 +8,7 @@ use crate::{
     block::ActiveBlock,
     check::Check,
     decision::{Decision, Outcome, Reason},
+    hold::Source,
     key::{Fingerprint, KeyBuf},
     observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
@@ -19,7 +20,6 @@ use crate::{
 use crate::{
     decision::Verdict,
     observe::{events, events::DenialSampler, shown::shown},
-    source::Source,
     time::millis,
 };
 #[cfg(feature = "metrics")]

@@ -11,6 +11,7 @@ use crate::{
     check::Check,
     check_policy::OnStoreError,
     decision::{Decision, Outcome, Reason, Verdict},
+    hold::Source,
     observe::{
         names::{
             ADMITTED_IN_FALLBACK, BLOCKS, BURST_EXHAUSTED, CREDITS, DEBT_LAPSED, DIFFERENCES,
@@ -23,7 +24,6 @@ use crate::{
         shown::shown,
     },
     rule::Rule,
-    source::Source,
     store::rule_store::Usage,
 };
 

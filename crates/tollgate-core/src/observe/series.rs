@@ -3,7 +3,7 @@
 use crate::{
     algorithm::Retry,
     decision::{Decision, Outcome, Reason, Verdict},
-    source::Source,
+    hold::Source,
 };
 
 /// What became of a request under one rule.
