@@ -321,12 +321,6 @@ impl AsRef<KeyBuf> for Key {
     }
 }
 
-impl AsRef<Self> for KeyBuf {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 /// What stands for a key in a store: 128 bits, made by the store with a secret of its own.
 ///
 /// It is the identity of a state: two keys with one fingerprint would share a budget. By chance that does not happen (with
@@ -424,11 +418,11 @@ mod tests {
                 let bytes = |len: usize| (0..len).map(|n| n as u8).collect::<Vec<_>>();
                 let (first, second) = (bytes(first), bytes(second));
 
-                let whole = KeyBuf::from(Key::of([&first, &second]));
+                let whole = Key::of([&first, &second]).0;
                 assert!(whole.as_bytes().ends_with(&second));
-                let mut appended = KeyBuf::from(Key::of([&first]));
+                let mut appended = Key::of([&first]).0;
                 let before = appended.clone();
-                appended.append(&KeyBuf::from(Key::of([&second])));
+                appended.append(&Key::of([&second]).0);
                 assert_eq!(whole, appended);
                 appended.truncate(before.len());
                 assert_eq!(before, appended);
@@ -457,7 +451,7 @@ mod tests {
     #[test]
     fn nothing_of_a_key_is_printed() {
         let key = Key::of("secret-token");
-        let both = format!("{key:?} {:?}", KeyBuf::from(key.clone()));
+        let both = format!("{key:?} {:?}", key.0);
         assert!(!both.contains("secret"), "{both}");
         assert_eq!(
             format!("{:?}", Fingerprint::from_bits(7)),
