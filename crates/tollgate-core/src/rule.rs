@@ -674,20 +674,15 @@ impl Rule {
     /// The name of plan number `plan`, `None` for the rule's own quota.
     #[must_use]
     pub fn plan_name(&self, plan: usize) -> Option<&str> {
-        self.settings
-            .plans
-            .get(plan.checked_sub(1)?)
-            .map(|(name, _)| &**name)
+        let (name, _) = self.settings.plans.get(plan.checked_sub(1)?)?;
+        Some(name)
     }
 
     /// The number of the plan with this name, counted from 1.
     #[must_use]
     pub fn plan_number(&self, name: &str) -> Option<usize> {
-        self.settings
-            .plans
-            .iter()
-            .position(|(plan, _)| **plan == *name)
-            .map(|index| index + 1)
+        let index = self.plan_names().position(|plan| plan == name)?;
+        Some(index + 1)
     }
 
     /// The number of quotas: the rule's own and its plans.

@@ -101,14 +101,15 @@ impl Ticket {
                 && block.is_some_and(Block::counts_settled);
         }
         let held = decision.take_slots();
-        let slots = held
-            .as_ref()
-            .map(|_| slot_holds(checks, decision).collect());
+        let slots = match &held {
+            Some(_) => slot_holds(checks, decision).collect(),
+            None => Vec::new(),
+        };
         Self {
             store,
             holds,
             cost: None,
-            slots: slots.unwrap_or_default(),
+            slots,
             _held: held,
             durable: durable.cloned(),
             is_reported: true,
@@ -235,7 +236,12 @@ impl Ticket {
             let part = part.map(|(hold, other)| match other == one {
                 // What gets everything back does not count towards a block.
                 true => Hold {
-                    counts: hold.counts && leaves_some(hold, how),
+                    counts: hold.counts
+                        && match how {
+                            Settlement::Cancel => false,
+                            Settlement::Refund(units) => units < hold.check.cost(),
+                            Settlement::Charge(_) => true,
+                        },
                     ..*hold
                 },
                 false => place_of(hold),
@@ -265,15 +271,6 @@ impl Ticket {
         if all.iter().any(|hold| hold.check.cost() > 0) {
             self.store.settle(&all, how);
         }
-    }
-}
-
-/// Whether a settlement leaves something of what was taken.
-fn leaves_some(hold: &Hold, how: Settlement) -> bool {
-    match how {
-        Settlement::Cancel => false,
-        Settlement::Refund(units) => units < hold.check.cost(),
-        Settlement::Charge(_) => true,
     }
 }
 
