@@ -15,8 +15,8 @@ pub struct Check {
     key: [u64; 2],
     /// The cost, and above its bits the policy.
     cost_and_policy: u64,
-    /// What stands for the id of the request; 0 without one.
-    id: u64,
+    /// What stands for the id of the request, whatever the cost; 0 without one.
+    pub(crate) id: u64,
     rule: u16,
     plan: u16,
     /// The rule set that `rule` is an index in, or the serial number of a quota that it brings along; 0 where the check was made
@@ -118,7 +118,7 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn with_policy(mut self, policy: CheckPolicy) -> Self {
-        let policy = u64::from(policy.bits()) << COST_BITS;
+        let policy = u64::from(policy.bits) << COST_BITS;
         self.cost_and_policy = self.cost_and_policy & MAX_COST | policy;
         self
     }
@@ -134,11 +134,6 @@ impl Check {
     pub(crate) fn without_id(mut self) -> Self {
         self.id = 0;
         self
-    }
-
-    /// What stands for the id of the request, whatever the cost; 0 without one.
-    pub(crate) fn id_bits(&self) -> u64 {
-        self.id
     }
 
     /// Whether its request has an id.
@@ -194,7 +189,8 @@ impl Check {
     #[inline]
     #[must_use]
     pub fn policy(&self) -> CheckPolicy {
-        CheckPolicy::from_bits((self.cost_and_policy >> COST_BITS) as u8)
+        let bits = (self.cost_and_policy >> COST_BITS) as u8;
+        CheckPolicy { bits }
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CheckPolicy {
     /// [`EXACT`], and an answer by its number.
-    bits: u8,
+    pub(crate) bits: u8,
 }
 
 const EXACT: u8 = 1 << 7;
@@ -98,16 +98,6 @@ impl CheckPolicy {
             DEGRADED => Some(OnStoreError::Degraded),
             _ => None,
         }
-    }
-
-    #[inline]
-    pub(crate) const fn bits(self) -> u8 {
-        self.bits
-    }
-
-    #[inline]
-    pub(crate) const fn from_bits(bits: u8) -> Self {
-        Self { bits }
     }
 }
 

@@ -290,13 +290,8 @@ struct RuleJournal {
 }
 
 /// What is known of keys. A fingerprint is a hash by a key that no client knows.
+#[derive(Default)]
 struct KeyTable<V>([Mutex<HashMap<Fingerprint, V, FixedState>>; SHARDS]);
-
-impl<V> Default for KeyTable<V> {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(HashMap::default())))
-    }
-}
 
 impl<V: Default> KeyTable<V> {
     /// Changes what is known of a key. One that is new needs room.

@@ -149,7 +149,7 @@ impl Reserved {
             }
             bytes.extend(digest(check.key()));
             let taken = hold.taken;
-            for number in [check.cost(), check.id_bits(), taken.at, taken.fresh_at] {
+            for number in [check.cost(), check.id, taken.at, taken.fresh_at] {
                 bytes.extend(number.to_le_bytes());
             }
         }

@@ -328,9 +328,7 @@ impl RuleObserver {
 
     /// The top keys, from the first use on.
     fn top_keys(&self) -> &TopKeys {
-        self.history
-            .top_keys
-            .get_or_init(|| Box::new(TopKeys::new()))
+        self.history.top_keys.get_or_init(Box::default)
     }
 
     /// The same, if the rule keeps them and there was a request.

@@ -36,11 +36,13 @@ pub(super) struct Details {
     pub(super) is_reported: bool,
 }
 
-impl SpaceSaving {
-    pub(super) fn new() -> Self {
+impl Default for SpaceSaving {
+    fn default() -> Self {
         Self(vec![Set::default(); SETS].into())
     }
+}
 
+impl SpaceSaving {
     /// Its memory, without labels.
     #[cfg(test)]
     pub(super) const BYTES: usize = SETS * size_of::<Set>();
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn each_key_came_as_often_as_the_list_says() {
-        let mut list = SpaceSaving::new();
+        let mut list = SpaceSaving::default();
         let mut exact: HashMap<u64, u64> = HashMap::new();
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         for request in 0..6_000 {

@@ -37,13 +37,14 @@ pub struct TopKey {
 }
 
 /// The top keys of a rule. A request never waits for the list: where another has it, it is not noted.
+#[derive(Default)]
 pub(super) struct TopKeys(Mutex<RecentKeys>);
 
 /// What a list covers before the next one begins. Two are kept.
 const PERIOD: Tick = Duration::from_secs(150).as_micros() as Tick;
 
 /// The heaviest keys of this period and of the one before.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct RecentKeys {
     /// When this period begins.
     begins: Tick,
@@ -87,16 +88,6 @@ fn known_bits(key: Fingerprint) -> u64 {
 }
 
 impl TopKeys {
-    pub(super) fn new() -> Self {
-        Self(Mutex::new(RecentKeys {
-            begins: 0,
-            current: SpaceSaving::new(),
-            previous: SpaceSaving::new(),
-            writer: 0,
-            written_at: 0,
-        }))
-    }
-
     /// Counts a request. Returns a key that is found to be hot.
     pub(super) fn record(&self, check: &Check, is_denied: bool, at: Tick) -> Option<HotKey> {
         let list = ptr::from_ref(self) as usize;
@@ -272,7 +263,7 @@ mod tests {
 
     #[test]
     fn of_a_million_requests_the_ten_heaviest_keys_are_named_with_counts_within_the_error() {
-        let top_keys = TopKeys::new();
+        let top_keys = TopKeys::default();
         let mut exact = vec![0_u64; KEYS as usize + 1];
         for key in zipf(1_000_000) {
             exact[key as usize] += 1;
@@ -299,7 +290,7 @@ mod tests {
 
     #[test]
     fn few_keys_are_counted_exactly_in_memory_that_does_not_grow() {
-        let top_keys = TopKeys::new();
+        let top_keys = TopKeys::default();
         let bytes = top_keys.bytes();
         // About 33 KB, as the guide says.
         assert!((32_768..33_792).contains(&bytes), "{bytes}");
@@ -326,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_two_periods_is_forgotten() {
-        let top_keys = TopKeys::new();
+        let top_keys = TopKeys::default();
         let _ = record(&top_keys, 1, 7 * PERIOD);
         let counts = |at| {
             let _ = record(&top_keys, 2, at);
@@ -347,7 +338,7 @@ mod tests {
     fn a_key_is_hot_once_from_a_fifth_of_many_requests_on() {
         // One key among others that come once each.
         let reports = |times: u64, every: u64| -> Vec<u64> {
-            let top_keys = TopKeys::new();
+            let top_keys = TopKeys::default();
             let requests = (0..times * every).filter_map(|n| {
                 let key = if n % every == 0 { 1 } else { n + 1 };
                 record(&top_keys, key, 0)
@@ -373,7 +364,7 @@ mod tests {
             let (_, part) = key.parts().next().expect("one part");
             format!("client\n{}", part.len())
         }));
-        let top_keys = TopKeys::new();
+        let top_keys = TopKeys::default();
         let mut key = KeyBuf::new();
         KeyPart::add_to("ada", &mut key, PartKind::VALUE);
         for n in 0..10_000 {
