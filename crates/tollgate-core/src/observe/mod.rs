@@ -12,7 +12,7 @@
 //!
 //! Nothing runs in the background: requests do it all. Each rule counts its requests by plan, decision, reason and source
 //! (`rule_counters`), readable with [`Limiter::counts`](crate::Limiter::counts), and hands the numbers to the recorder of the
-//! application (`rule_metrics`). What is kept under a rule's name stays when another rule takes its place (`rule_observer`).
+//! application (`rule_metrics`). What is kept under a rule's name stays when another rule takes its place (`observer`).
 
 mod buckets;
 #[cfg(feature = "tracing")]
