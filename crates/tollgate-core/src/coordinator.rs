@@ -68,7 +68,6 @@ pub(crate) struct Way {
     /// Whether the store is asked before the ledger: it can give back all that it takes.
     asks_before_ledger: bool,
     has_none: bool,
-    has_thresholds: bool,
     pub(crate) has_waits: bool,
     /// Whether slots go back to the store by their numbers.
     releases_slots: bool,
@@ -87,16 +86,14 @@ impl Way {
     ) -> Self {
         let rules = store.rules();
         let has_none = rules.rules().iter().any(Rule::may_be_none);
-        let has_thresholds = rules.has_thresholds();
         let releases_slots = rules.has_slots() && store.releases_slots();
-        let in_one_step = in_memory && !(has_none || has_thresholds || releases_slots);
+        let in_one_step = in_memory && !(has_none || rules.has_thresholds() || releases_slots);
         let comes_back = !(rules.has_slots() || rules.has_waits() || rules.has_credits());
         Self {
             is_direct: in_one_step && !noted.is_some_and(DurableRules::has_durable),
             asks_before_ledger: in_one_step && comes_back,
             releases_slots,
             has_none,
-            has_thresholds,
             has_waits: rules.has_waits(),
             is_observed: observer.is_on() || noted.is_some_and(DurableRules::has_daily_usage),
             notes_keys: observer.has_labels() || noted.is_some(),
@@ -222,7 +219,7 @@ impl Coordinator {
 
     /// The same without the limits of none, and with thresholds.
     fn decide_counted(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
-        if !(self.way.has_none || self.way.has_thresholds) {
+        if !(self.way.has_none || self.rule_set.has_thresholds()) {
             return self.ask_and_conclude(checks, ask);
         }
         if let Some(denied) = self.blocked(checks) {

@@ -16,25 +16,19 @@ use crate::{
 /// (foldhash's own random states share all seeds but one with each other.)
 #[derive(Clone)]
 pub(super) struct Hasher {
-    low: Half,
-    high: Half,
-}
-
-#[derive(Clone)]
-struct Half {
-    seed: u64,
-    shared: SharedSeed,
+    low: u64,
+    low_shared: SharedSeed,
+    high: u64,
+    high_shared: SharedSeed,
 }
 
 impl Hasher {
     fn with_seeds([low, low_shared, high, high_shared]: [u64; 4]) -> Self {
-        let half = |seed, shared| Half {
-            seed,
-            shared: SharedSeed::from_u64(shared),
-        };
         Self {
-            low: half(low, low_shared),
-            high: half(high, high_shared),
+            low,
+            low_shared: SharedSeed::from_u64(low_shared),
+            high,
+            high_shared: SharedSeed::from_u64(high_shared),
         }
     }
 
@@ -42,8 +36,8 @@ impl Hasher {
     #[inline]
     pub(super) fn fingerprint(&self, key: &KeyBuf) -> Fingerprint {
         let turns = key.as_bytes().len() as u32;
-        let mut low = FoldHasher::with_seed(self.low.seed.rotate_right(turns), &self.low.shared);
-        let mut high = FoldHasher::with_seed(self.high.seed.rotate_right(turns), &self.high.shared);
+        let mut low = FoldHasher::with_seed(self.low.rotate_right(turns), &self.low_shared);
+        let mut high = FoldHasher::with_seed(self.high.rotate_right(turns), &self.high_shared);
         key.words(|word| {
             low.write_u128(word);
             high.write_u128(word);
@@ -53,7 +47,7 @@ impl Hasher {
 
     /// What stands for the numbers of a quota, among the quotas of one algorithm.
     pub(super) fn quota_id(&self, quota: &Quota, wait: u64, debt: u64) -> u64 {
-        let mut hasher = FoldHasher::with_seed(self.high.seed, &self.high.shared);
+        let mut hasher = FoldHasher::with_seed(self.high, &self.high_shared);
         let units = (quota.rate(), quota.limit(), quota.bucket_count(), debt);
         let times = (quota.period(), quota.calendar_of());
         let wait = quota.typical_hold_time().map_or(wait, micros);

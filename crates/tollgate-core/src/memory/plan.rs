@@ -19,8 +19,6 @@ pub(super) struct Plan<A> {
     /// What denials are remembered under. A rule that blocks, or takes credits, does not learn from one that does not.
     pub(super) denial_id: u64,
     pub(super) limit: u64,
-    /// The longest time that a state of the past or present takes until it is fresh.
-    pub(super) longest_reset: u64,
     /// How long requests wait at most, in µs; 0 where they do not.
     pub(super) at_most: u64,
     /// The most units that may be owed.
@@ -41,9 +39,6 @@ impl<A: Algorithm> Plan<A> {
             quota = quota.with_debt(debt);
         }
         let at_most = wait.filter(|_| quota.waits()).map_or(0, micros);
-        // Everything taken at the start of a window.
-        let mut full = A::State::default();
-        quota.charge(&mut full, 0, given.limit().saturating_add(debt));
         // Slots in use count alike under any quota.
         let id = match A::HOLDS_SLOTS {
             true => 1,
@@ -54,7 +49,6 @@ impl<A: Algorithm> Plan<A> {
             id,
             denial_id: id ^ u64::from(blocks) << 1 ^ u64::from(has_credits),
             limit: given.limit(),
-            longest_reset: quota.fresh_at(&full).saturating_add(at_most),
             quota,
             at_most,
             debt,
@@ -191,7 +185,6 @@ mod tests {
             id,
             denial_id: id,
             limit: id,
-            longest_reset: 0,
             at_most: 0,
             debt: 0,
             is_threshold: false,

@@ -81,9 +81,8 @@ impl<A: Algorithm> RuleTable<A> {
             }
         }
         let [first, second] = denials.get(key, plan.denial_id)?;
-        let answer = plan.quota.deny_by(DenyBound(first, second), now, cost)?;
-        // A clock went back since: the state lies in the future, and a denial has to repair it.
-        (answer.reset_after <= plan.longest_reset).then(|| verdict(answer))
+        let denied = plan.quota.deny_by(DenyBound(first, second), now, cost);
+        denied.map(verdict)
     }
 }
 
