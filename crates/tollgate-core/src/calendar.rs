@@ -69,12 +69,12 @@ const SECOND: u64 = 1_000_000;
 const QUARTER: u64 = 900 * SECOND;
 
 impl CalendarUnit {
-    /// All of them, with their names.
-    pub(crate) const ALL: [(Self, &'static str); 4] = [
-        (Self::Day, "day"),
-        (Self::Week, "week"),
-        (Self::Month, "month"),
-        (Self::Year, "year"),
+    /// All of them, with their names and the longest that a window usually lasts, in seconds.
+    pub(crate) const ALL: [(Self, &'static str, u64); 4] = [
+        (Self::Day, "day", 86_400),
+        (Self::Week, "week", 7 * 86_400),
+        (Self::Month, "month", 31 * 86_400),
+        (Self::Year, "year", 366 * 86_400),
     ];
 
     /// Its name: `month`.
@@ -83,14 +83,8 @@ impl CalendarUnit {
         Self::ALL[self as usize].1
     }
 
-    /// The longest that a window usually lasts, in seconds.
     pub(crate) const fn seconds(self) -> u64 {
-        match self {
-            Self::Day => 86_400,
-            Self::Week => 7 * 86_400,
-            Self::Month => 31 * 86_400,
-            Self::Year => 366 * 86_400,
-        }
+        Self::ALL[self as usize].2
     }
 }
 

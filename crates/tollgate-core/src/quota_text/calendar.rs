@@ -45,7 +45,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuo
         return Err(ParseQuotaError::unknown(
             &unit,
             message,
-            CalendarUnit::ALL.map(|(_, name)| name),
+            CalendarUnit::ALL.map(|(_, name, _)| name),
         ));
     };
     let mut quota = Quota::calendar(limit, calendar);
@@ -118,8 +118,8 @@ fn unit_of(word: &str) -> Option<CalendarUnit> {
     // A week and a day have the names that they have as periods.
     let name = UNITS[..2].iter().find(|(names, _)| names.contains(&word));
     let word = name.map_or(word, |(names, _)| names[1]);
-    let unit = CalendarUnit::ALL.iter().find(|(_, name)| *name == word);
-    unit.map(|(unit, _)| *unit)
+    let unit = CalendarUnit::ALL.iter().find(|(_, name, _)| *name == word);
+    unit.map(|(unit, ..)| *unit)
 }
 
 #[cfg(test)]

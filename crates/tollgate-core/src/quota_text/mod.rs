@@ -14,7 +14,6 @@ mod calendar;
 mod parse;
 mod period;
 mod print;
-mod settings;
 mod word;
 
 #[cfg(test)]
