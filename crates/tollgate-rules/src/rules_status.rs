@@ -8,7 +8,8 @@ use std::{
 
 use tollgate_core::Tick;
 
-/// Which rules of a [`LiveRules`](crate::LiveRules) are in force, and what was rejected since.
+/// Which rules of a [`LiveRules`](crate::LiveRules) are in force, and what was rejected since. Displayed in one line, and the
+/// rejected document's mistakes below it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RulesStatus {
@@ -35,6 +36,36 @@ pub struct RulesStatus {
     pub lost: Vec<String>,
     /// The other processes that follow the source, if it knows of them.
     pub fleet: Option<FleetStatus>,
+}
+
+impl fmt::Display for RulesStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "revision {}, {}, in force for {} s, {} rejected",
+            self.revision,
+            number_of(self.rules, "rule"),
+            self.in_force_for.as_secs(),
+            number_of(self.rejected as usize, "document")
+        )?;
+        if let Some(fleet) = &self.fleet {
+            write!(f, "; {fleet}")?;
+        }
+        let errors = self.source_error.iter().chain(&self.wrong_lists);
+        for error in errors.chain(&self.lost) {
+            write!(f, "; {error}")?;
+        }
+        match &self.last_rejection {
+            Some(rejection) => write!(f, "; the latest one is rejected:\n{rejection}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// "1 rule", "2 rules".
+fn number_of(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// `tollgate_rules_revision`: the source's number, 0 for the fallback, and NaN where the source has none, because a file's revision
@@ -133,5 +164,29 @@ impl fmt::Display for FleetStatus {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_is_in_force_and_for_how_long() {
+        let mut status = RulesStatus {
+            revision: 4,
+            rules: 1,
+            in_force_for: Duration::from_secs(61),
+            rejected: 2,
+            ..RulesStatus::default()
+        };
+        let text = "revision 4, 1 rule, in force for 61 s, 2 documents rejected";
+        assert_eq!(status.to_string(), text);
+        status.source_error = Some("Redis is away".to_owned());
+        status.last_rejection = Some("a mistake".to_owned());
+        assert_eq!(
+            status.to_string(),
+            format!("{text}; Redis is away; the latest one is rejected:\na mistake")
+        );
     }
 }
