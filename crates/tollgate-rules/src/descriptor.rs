@@ -41,9 +41,9 @@ pub struct Descriptor(Words);
 impl Descriptor {
     /// The entries in their order, as keys and values.
     pub fn new<W: AsRef<str>>(domain: &str, entries: impl IntoIterator<Item = (W, W)>) -> Self {
-        let mut words = Words::from_iter([domain]);
-        words.extend(entries.into_iter().flat_map(|(key, value)| [key, value]));
-        Self(words)
+        let words = entries.into_iter().flat_map(|(key, value)| [key, value]);
+        let words = words.map(|word| word.as_ref().to_owned());
+        Self(iter::once(domain.to_owned()).chain(words).collect())
     }
 
     /// Lets it describe the request with this head.

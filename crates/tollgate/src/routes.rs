@@ -3,17 +3,16 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::Method;
-use smallvec::SmallVec;
 
 use crate::head::Head;
 
 /// The paths and methods outside of which a condition is false: what an [index](crate::rate_limit) over the rules of a layer goes
 /// by. Cheap to clone.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Routes {
     /// `None`: any path.
-    paths: Option<Arc<[PathShape]>>,
-    methods: Methods,
+    pub(crate) paths: Option<Arc<[PathShape]>>,
+    pub(crate) methods: Methods,
 }
 
 /// A set of methods. Those that are not of HTTP itself are one.
@@ -35,7 +34,7 @@ pub(crate) enum PathOf {
 }
 
 /// The paths that have these segments.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathShape {
     pub(crate) of: PathOf,
     pub(crate) segments: Box<[Segment]>,
@@ -95,15 +94,6 @@ impl Routes {
             methods: Methods(self.methods.0 | other.methods.0),
         }
     }
-
-    /// `None`: any path.
-    pub(crate) fn paths(&self) -> Option<&[PathShape]> {
-        self.paths.as_deref()
-    }
-
-    pub(crate) fn methods(&self) -> Methods {
-        self.methods
-    }
 }
 
 impl Methods {
@@ -148,7 +138,10 @@ impl PathShape {
     pub(crate) fn exactly(of: PathOf, path: &str) -> Self {
         Self {
             of,
-            segments: literals(path),
+            segments: path
+                .split('/')
+                .map(|it| Segment::Literal(it.into()))
+                .collect(),
             is_open: false,
         }
     }
@@ -160,13 +153,6 @@ impl PathShape {
             ..Self::exactly(of, path)
         }
     }
-}
-
-fn literals(path: &str) -> Box<[Segment]> {
-    let segments = path.split('/');
-    segments
-        .map(|segment| Segment::Literal(segment.into()))
-        .collect()
 }
 
 impl PathOf {
@@ -233,14 +219,6 @@ fn with_prefix<'h>(prefix: &str, original: &'h str, path: &'h str) -> Cow<'h, st
     whole.into()
 }
 
-tollgate_core::debug_fields!(Routes, it => paths: it.paths);
-
-impl fmt::Debug for PathShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{:?}", self.of, self.segments)
-    }
-}
-
 /// Words that describe a request besides its head: an extension of the head, for conditions [on them](crate::siblings::words_are). A
 /// server that proxies ask puts the words of the proxy there.
 ///
@@ -253,46 +231,24 @@ impl fmt::Debug for PathShape {
 /// assert!(condition(&Head::from(&head)));
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Words {
-    text: String,
-    /// Where each of them ends.
-    ends: SmallVec<[usize; 16]>,
-}
+pub struct Words(Vec<String>);
 
 impl Words {
     /// The words, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
-        let mut begin = 0;
-        self.ends
-            .iter()
-            .map(move |end| &self.text[std::mem::replace(&mut begin, *end)..*end])
+        self.0.iter().map(String::as_str)
     }
 }
 
-impl<W: AsRef<str>> Extend<W> for Words {
-    fn extend<I: IntoIterator<Item = W>>(&mut self, words: I) {
-        for word in words {
-            self.text.push_str(word.as_ref());
-            self.ends.push(self.text.len());
-        }
-    }
-}
-
-impl<W: AsRef<str>> FromIterator<W> for Words {
+impl<W: Into<String>> FromIterator<W> for Words {
     fn from_iter<I: IntoIterator<Item = W>>(words: I) -> Self {
-        let mut all = Self {
-            // Most have no more.
-            text: String::with_capacity(128),
-            ends: SmallVec::new(),
-        };
-        all.extend(words);
-        all
+        Self(words.into_iter().map(Into::into).collect())
     }
 }
 
 /// Without the words, which may be clients.
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Words({})", self.ends.len())
+        write!(f, "Words({})", self.0.len())
     }
 }

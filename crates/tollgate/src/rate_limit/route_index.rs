@@ -48,7 +48,7 @@ type Candidates = SmallVec<[u16; 16]>;
 impl RouteIndex {
     /// The index of rules with these routes; `None`: so few have any that it is not worth it.
     pub(crate) fn new<'a>(routes: impl Iterator<Item = &'a Routes> + Clone) -> Option<Self> {
-        let on_paths = routes.clone().filter(|routes| routes.paths().is_some());
+        let on_paths = routes.clone().filter(|routes| routes.paths.is_some());
         if on_paths.count() < LEAST {
             return None;
         }
@@ -57,9 +57,9 @@ impl RouteIndex {
             trees: Vec::new(),
         };
         for (rule, routes) in (0..).zip(routes) {
-            let methods = routes.methods();
+            let methods = routes.methods;
             let entry = Entry { rule, methods };
-            match routes.paths() {
+            match &routes.paths {
                 None => index.anywhere.push(entry),
                 Some(paths) => paths.iter().for_each(|path| index.add(path, entry)),
             }
@@ -68,14 +68,12 @@ impl RouteIndex {
     }
 
     fn add(&mut self, path: &PathShape, entry: Entry) {
-        let place = match self.trees.iter().position(|(of, _)| *of == path.of) {
-            Some(place) => place,
-            None => {
-                self.trees.push((path.of, PathTree::default()));
-                self.trees.len() - 1
-            }
-        };
-        self.trees[place].1.add(path, entry);
+        if let Some((_, tree)) = self.trees.iter_mut().find(|(of, _)| *of == path.of) {
+            return tree.add(path, entry);
+        }
+        let mut tree = PathTree::default();
+        tree.add(path, entry);
+        self.trees.push((path.of, tree));
     }
 
     /// The rules whose condition can be true, in order.
@@ -383,7 +381,8 @@ mod tests {
             (&["sms", "kind", "7", "to", "a"], &[]),
         ] {
             let mut head = head(Method::GET, "/");
-            head.extensions.insert(Words::from_iter(words));
+            head.extensions
+                .insert(Words::from_iter(words.iter().copied()));
             let found = index.candidates(&Head::from(&head));
             assert_eq!(&found[..], expected, "{words:?}");
             let holds = rules[7].settings().applies.as_ref().expect("a condition");
