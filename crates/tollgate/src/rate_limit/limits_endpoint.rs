@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::UNIX_EPOCH};
 use bytes::Bytes;
 use http::Response;
 use tollgate_core::{
-    Check, MemoryStore, Quota, RuleError, RuleSet, SECOND, Tick, Verdict, store::CreditChange,
+    Check, MemoryStore, Quota, RuleError, SECOND, Tick, Verdict, store::CreditChange,
     types::Balance,
 };
 
@@ -15,7 +15,6 @@ use crate::{
     json_text::{JsonObject, respond},
     key::KeyExtractor,
     rate_limit::{layer::RateLimitLayer, live_config::LiveConfig},
-    rejection::Rejection,
     rule::Rule,
 };
 
@@ -92,9 +91,7 @@ impl LimitsEndpoint {
         caller: impl KeyExtractor,
     ) -> Result<Self, RuleError> {
         let rule = Rule::new(RULE, Quota::gcra(1, SECOND)).by(caller);
-        let own = RateLimitLayer::new(MemoryStore::new(), [rule])?
-            .hide_quota()
-            .rejection(Rejection::problem());
+        let own = RateLimitLayer::new(MemoryStore::new(), [rule])?.hide_quota();
         let layers = layers.into_iter();
         Ok(Self {
             layers: layers.map(RateLimitLayer::live).collect(),
@@ -124,7 +121,7 @@ impl LimitsEndpoint {
     /// The answer to a request with this head, whatever its path.
     pub async fn respond<'a>(&self, head: impl Into<Head<'a>>) -> Response<Bytes> {
         let head = &head.into();
-        let mut answers = Vec::new();
+        let mut resources = BTreeMap::new();
         for layer in &self.layers {
             let config = layer.load();
             if config.settings.hide_quota {
@@ -138,39 +135,27 @@ impl LimitsEndpoint {
             let decision = limiter.peek(&checks).await;
             // By the clock of this machine: the store's may be minutes off.
             let decided = config.time_of(&decision);
-            let mut balances = Vec::new();
-            let rules = config.rules.set().rules();
-            let has_credits = |check: &&Check| {
-                let rule = &rules[usize::from(check.rule())];
-                rule.is_enforced() && rule.has_credits()
-            };
-            for check in checks.iter().filter(has_credits) {
-                let balance = limiter.rule_store().credits(check, CreditChange::Query);
-                balances.extend(
-                    balance
-                        .await
-                        .map(|balance| (usize::from(check.rule()), balance)),
-                );
+            for verdict in decision.verdicts() {
+                let rule = limiter.rules().rules().get(verdict.rule());
+                let Some(rule) = rule.filter(|rule| rule.is_enforced()) else {
+                    continue;
+                };
+                let is_of_rule = |it: &&Check| usize::from(it.rule()) == verdict.rule();
+                let mut balance = None;
+                if rule.has_credits()
+                    && let Some(check) = checks.iter().find(is_of_rule)
+                {
+                    let credits = limiter.rule_store().credits(check, CreditChange::Query);
+                    balance = credits.await.ok();
+                }
+                if let Some(resource) = resource(rule, verdict, balance, decided) {
+                    resources.insert(rule.name().to_owned(), resource);
+                }
             }
-            answers.push((config, decision, balances, decided));
-        }
-        let mut resources = BTreeMap::new();
-        for (config, decision, balances, decided) in &answers {
-            let rules = config.rules.set();
-            let shown = decision.verdicts().iter();
-            resources.extend(shown.filter_map(|verdict| {
-                let balance = balances.iter().find(|(rule, _)| *rule == verdict.rule());
-                resource(
-                    rules,
-                    verdict,
-                    balance.map(|(_, balance)| balance),
-                    *decided,
-                )
-            }));
         }
         let mut shown = JsonObject::new();
         for (rule, resource) in resources {
-            shown.member(rule, |json| json.push_str(&resource));
+            shown.member(&rule, |json| json.push_str(&resource));
         }
         let mut body = JsonObject::new();
         body.member("resources", |json| json.push_str(&shown.close()));
@@ -178,17 +163,13 @@ impl LimitsEndpoint {
     }
 }
 
-/// What a rule shows. `None`: it is not enforced, or has no limit.
-fn resource<'a>(
-    rules: &'a RuleSet,
+/// What a rule shows. `None`: it has no limit.
+fn resource(
+    rule: &tollgate_core::Rule,
     verdict: &Verdict,
-    balance: Option<&Balance>,
+    balance: Option<Balance>,
     now: Tick,
-) -> Option<(&'a str, String)> {
-    let rule = rules.rules().get(verdict.rule())?;
-    if !rule.is_enforced() {
-        return None;
-    }
+) -> Option<String> {
     let limit = rule.limit_under(verdict.plan())?;
     let is_known = verdict.has_numbers() && verdict.knows_remaining();
     let remaining = match verdict.is_blocked() {
@@ -208,7 +189,9 @@ fn resource<'a>(
     if let Some(plan) = rule.plan_name(verdict.plan()) {
         json.text("plan", plan);
     }
-    if let Some(end) = window_end(&rule.quota_under(verdict.plan()), now) {
+    #[cfg(feature = "calendar")]
+    if let Some(calendar) = rule.quota_under(verdict.plan()).calendar_of() {
+        let [_, end] = calendar.window(now);
         json.text("window_end", &end);
     }
     if verdict.debt() > 0 {
@@ -224,19 +207,7 @@ fn resource<'a>(
     if verdict.is_blocked() {
         json.member("blocked", |json| json.push_str("true"));
     }
-    Some((rule.name(), json.close()))
-}
-
-#[cfg(feature = "calendar")]
-fn window_end(quota: &Quota, now: Tick) -> Option<String> {
-    let [_, end] = quota.calendar_of()?.window(now);
-    Some(end)
-}
-
-/// There is no calendar without the feature.
-#[cfg(not(feature = "calendar"))]
-fn window_end(_: &Quota, _: Tick) -> Option<String> {
-    None
+    Some(json.close())
 }
 
 tollgate_core::debug_fields!(LimitsEndpoint);
