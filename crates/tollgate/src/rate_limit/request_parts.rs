@@ -6,9 +6,7 @@ use bytes::Bytes;
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{
-    Check, Decision, Outcome, RuleSet, Step, Verdict, observe::Timer, store::Checks,
-};
+use tollgate_core::{Check, Decision, Outcome, RuleSet, Verdict, observe::Timer, store::Checks};
 
 use crate::{
     head::Head,
@@ -61,7 +59,7 @@ pub struct PartsDecision {
     config: Arc<Config>,
     decision: Decision,
     /// By part, the indices of its verdicts.
-    of_part: SmallVec<[SmallVec<[u16; 4]>; 4]>,
+    of_part: SmallVec<[SmallVec<[usize; 4]>; 4]>,
     response: Response<Bytes>,
 }
 
@@ -79,7 +77,7 @@ impl PartsDecision {
     /// The verdicts about the part with this index.
     pub fn verdicts_of(&self, part: usize) -> impl Iterator<Item = &Verdict> {
         let indices = self.of_part.get(part).into_iter().flatten();
-        indices.filter_map(|index| self.decision.verdicts().get(usize::from(*index)))
+        indices.filter_map(|index| self.decision.verdicts().get(*index))
     }
 
     /// The layer's response: a denial as a service would answer it, or an empty one with the quota's header fields.
@@ -95,7 +93,7 @@ tollgate_core::debug_fields!(PartsDecision, it => decision: it.decision, of_part
 struct Asked {
     config: Arc<Config>,
     known: KnownChecks,
-    of_part: SmallVec<[SmallVec<[u16; 4]>; 4]>,
+    of_part: SmallVec<[SmallVec<[usize; 4]>; 4]>,
     /// The checks of parts that only look: 0 in `known`, and their cost for one hit.
     looks: SmallVec<[(usize, u64); 4]>,
 }
@@ -162,13 +160,17 @@ impl RateLimitLayer {
             }
         }
         let mut decision = Decision::unlimited(0);
-        if !asked.known.checks.is_empty() {
+        let (limiter, checks) = (&asked.config.rules.limiter, &asked.known.checks);
+        if !checks.is_empty() {
+            let mut attempt = limiter.attempt(checks).within(Duration::ZERO);
+            if let Some(deadline) = deadline {
+                attempt = attempt.answered_by(deadline);
+            }
             decision = match asked.look(deadline).await {
                 Some(denied) => denied,
-                None => asked.take(deadline).await,
+                None => attempt.decide().await,
             };
-            let limiter = &asked.config.rules.limiter;
-            limiter.report(&asked.known.checks, &decision, timer, "");
+            limiter.report(checks, &decision, timer, "");
         }
         PartsDecision {
             response: asked.response(&parts, &decision),
@@ -201,34 +203,19 @@ impl Asked {
             let once = check.cost();
             let check = check.with_cost(once.saturating_mul(hits));
             let same = |it: &Check| it.rule() == check.rule() && it.key() == check.key();
-            let index = match checks.iter().position(same) {
-                Some(index) if checks[index].cost() < check.cost() => {
-                    checks[index] = check;
-                    index
-                }
-                Some(index) => index,
-                None => {
-                    checks.push(check);
-                    checks.len() - 1
-                }
-            };
+            let index = checks.iter().position(same).unwrap_or(checks.len());
+            if index == checks.len() {
+                checks.push(check);
+            } else if checks[index].cost() < check.cost() {
+                checks[index] = check;
+            }
             if hits == 0 {
                 self.looks.push((index, once));
             }
-            // More would not fit into a call of a store.
-            of_part.push(u16::try_from(index).unwrap_or(u16::MAX));
+            of_part.push(index);
         }
         self.known.found.extend(known.found);
         self.of_part.push(of_part);
-    }
-
-    fn take(&self, deadline: Option<Instant>) -> Step<Decision> {
-        let limiter = &self.config.rules.limiter;
-        let mut attempt = limiter.attempt(&self.known.checks).within(Duration::ZERO);
-        if let Some(deadline) = deadline {
-            attempt = attempt.answered_by(deadline);
-        }
-        attempt.decide()
     }
 
     /// The denial of what is only looked at. A store that fails is answered for later, by the rules.
@@ -259,9 +246,7 @@ impl Asked {
             .or(parts.first());
         if let Some(whole) = whole.filter(|_| !decision.is_allowed()) {
             for (part, of_part) in parts.iter().zip(&self.of_part) {
-                let verdicts = of_part
-                    .iter()
-                    .filter_map(|it| decision.verdicts().get(usize::from(*it)));
+                let verdicts = of_part.iter().filter_map(|it| decision.verdicts().get(*it));
                 config.rules.denied(
                     &Head::from(&part.head),
                     verdicts,
