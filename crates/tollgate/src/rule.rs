@@ -298,8 +298,8 @@ pub(crate) struct RequestSettings {
     pub(crate) slow_denials: Option<SlowDenials>,
     /// By the name of a threshold, what may answer above it in the place of the service.
     pub(crate) challenges: Vec<(Arc<str>, Arc<ChallengeFn>)>,
-    /// Which responses count.
-    pub(crate) counts: Option<Arc<CountsFn>>,
+    /// Which responses count: those for which all of them are true.
+    pub(crate) counts: Vec<Arc<CountsFn>>,
     /// What a request has cost, by its response.
     pub(crate) response_cost: Option<Arc<ResponseCostFn>>,
 }
@@ -348,7 +348,7 @@ impl RequestRule {
             blocked_status: StatusCode::FORBIDDEN,
             slow_denials: None,
             challenges: Vec::new(),
-            counts: None,
+            counts: Vec::new(),
             response_cost: None,
         };
         Self {
@@ -562,12 +562,7 @@ impl RequestRule {
         self,
         counts: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.with(|settings| {
-            settings.counts = Some(match settings.counts.take() {
-                None => Arc::new(counts),
-                Some(before) => Arc::new(move |response| before(response) && counts(response)),
-            });
-        })
+        self.with(|settings| settings.counts.push(Arc::new(counts)))
     }
 
     /// Settles a request to the cost in units that its response has: by a header field of the inner service, or by the status. `None`
@@ -688,15 +683,13 @@ impl RequestRule {
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
     pub fn when(mut self, applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        let (mut routes, mut applies) = self.condition(applies);
+        let (routes, applies) = self.condition(applies);
         let settings = self.set();
-        if let Some(before) = settings.applies.take() {
-            routes = settings.routes.and(&routes);
-            let then = applies;
-            applies = Arc::new(move |head| before(head) && then(head));
-        }
-        settings.applies = Some(applies);
-        settings.routes = routes;
+        settings.routes = settings.routes.and(&routes);
+        settings.applies = Some(match settings.applies.take() {
+            None => applies,
+            Some(before) => Arc::new(move |head| before(head) && applies(head)),
+        });
         self
     }
 
@@ -947,7 +940,7 @@ impl RequestSettings {
     /// The first setting that is about responses.
     pub(crate) fn call_about_responses(&self) -> Option<&'static str> {
         [
-            (self.counts.is_some(), "count_if"),
+            (!self.counts.is_empty(), "count_if"),
             (self.response_cost.is_some(), "cost_by_response"),
         ]
         .into_iter()
@@ -969,10 +962,15 @@ impl RequestSettings {
         if self.keeps && response.is_error() {
             return None;
         }
-        if self.counts.as_ref().is_some_and(|counts| !counts(response)) {
+        if !self.counts.iter().all(|counts| counts(response)) {
             return Some(0);
         }
-        self.response_cost.as_ref().and_then(|cost| cost(response))
+        match &self.response_cost {
+            Some(cost) => cost(response),
+            // What was not served costs nothing.
+            None if self.counts.is_empty() => response.is_error().then_some(0),
+            None => None,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     message::service::MessageLimit,
     protocol::Protocol,
     rate_limit::{
-        live_config::LiveConfig,
+        live_config::{LiveConfig, ServiceConfig},
         rules_handle::RulesHandle,
         settings::{Settings, live_layer},
     },
@@ -107,6 +107,7 @@ impl<S> Layer<S> for MessageLimitLayer {
     type Service = MessageLimit<S>;
 
     fn layer(&self, inner: S) -> MessageLimit<S> {
-        MessageLimit::new(inner, Arc::clone(&self.config))
+        let config = ServiceConfig::new(Arc::clone(&self.config));
+        MessageLimit { inner, config }
     }
 }

@@ -17,9 +17,7 @@ use crate::{
         future::{MessageLimitFuture, State, Waiting, call},
     },
     protocol::WireProtocol,
-    rate_limit::{
-        decide::is_preflight, deny::reject, live_config::LiveConfig, service_config::ServiceConfig,
-    },
+    rate_limit::{decide::is_preflight, deny::reject, live_config::ServiceConfig},
     rejection::{UNIMPLEMENTED, trailers_only},
 };
 
@@ -31,18 +29,11 @@ use crate::{
 /// See the [module documentation](crate::message).
 #[derive(Clone, Debug)]
 pub struct MessageLimit<S> {
-    inner: S,
-    config: ServiceConfig,
+    pub(super) inner: S,
+    pub(super) config: ServiceConfig,
 }
 
 impl<S> MessageLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
-        Self {
-            inner,
-            config: ServiceConfig::new(config),
-        }
-    }
-
     /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner

@@ -18,8 +18,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(feature = "metrics")]
-mod meters;
 mod observer;
 
 pub use crate::rate_limit::TopKeysEndpoint;

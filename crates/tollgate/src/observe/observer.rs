@@ -1,5 +1,7 @@
 //! What a layer reports in addition to its limiter: counters with the feature `metrics`, and set-up mistakes, once each. Never a key.
 
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
 use std::{
     collections::HashMap,
     sync::{
@@ -9,11 +11,20 @@ use std::{
 };
 
 use http::Extensions;
-use tollgate_core::{Limiter, Reason, Rule, RuleError, RuleErrorKind, observe};
+use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind};
 
 use crate::diagnostics;
+
+// Labels are rule names, so their number is bounded by the code.
 #[cfg(feature = "metrics")]
-use crate::observe::meters::{self, RuleMeters};
+tollgate_core::metric_names! {
+    counter KEYLESS "tollgate_keyless_requests_total" "Requests without a key, whatever the rule does with them."
+    counter LOOK_UP_FAILURES "tollgate_look_up_failures_total" "Requests whose key look-up failed or timed out."
+    counter REFUNDED "tollgate_refunded_requests_total"
+        "Requests refunded because the service did not serve them, or because their response does not count."
+    counter MISCONFIGURED_REQUESTS "tollgate_misconfigured_total" "Requests without a key because the service is misconfigured."
+    counter PREFLIGHTS "tollgate_preflights_total" "CORS preflights passed uncounted."
+}
 
 /// This many requests without a key, and none with one, indicate a set-up mistake.
 const KEYLESS_WARNING: u32 = 100;
@@ -21,17 +32,16 @@ const KEYLESS_WARNING: u32 = 100;
 /// The name of an unknown plan may come from a client.
 const LONGEST_NAME: usize = 64;
 
-/// Reports requests without a key and set-up mistakes, and passes the rest on to the limiter's.
+/// Reports requests without a key and set-up mistakes; the limiter's reports the rest.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    of_limiter: Arc<observe::Observer>,
     rules: Box<[Arc<RuleReports>]>,
     of_layer: Arc<Reported>,
 }
 
 /// What is counted of each rule.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Metric {
+enum Metric {
     Keyless,
     LookUpFailures,
     Refunded,
@@ -45,8 +55,22 @@ struct RuleReports {
     reported: Reported,
     /// The number of requests without a key before the first with one.
     keyless: AtomicU32,
+    /// In the order of [`Metric`]. Made when the rule is first used: handles that are made before the application has installed its
+    /// recorder would never count.
     #[cfg(feature = "metrics")]
-    meters: RuleMeters,
+    counters: OnceLock<[metrics::Counter; 4]>,
+}
+
+#[cfg(feature = "metrics")]
+impl RuleReports {
+    fn counters(&self) -> &[metrics::Counter; 4] {
+        self.counters.get_or_init(|| {
+            describe();
+            let name = &self.name;
+            [KEYLESS, LOOK_UP_FAILURES, REFUNDED, MISCONFIGURED_REQUESTS]
+                .map(|metric| metrics::counter!(metric, "rule" => Arc::clone(name)))
+        })
+    }
 }
 
 /// A bit for each mistake that was reported.
@@ -92,11 +116,10 @@ impl Observer {
                 reported: Reported::default(),
                 keyless: AtomicU32::new(0),
                 #[cfg(feature = "metrics")]
-                meters: RuleMeters::default(),
+                counters: OnceLock::new(),
             }),
         };
         Self {
-            of_limiter: Arc::clone(limiter.observer()),
             rules: limiter.rules().rules().iter().map(reports).collect(),
             of_layer: before.map_or_else(Arc::default, |before| Arc::clone(&before.of_layer)),
         }
@@ -105,7 +128,7 @@ impl Observer {
     fn count(&self, rule: u16, metric: Metric) {
         #[cfg(feature = "metrics")]
         if let Some(rule) = self.rules.get(usize::from(rule)) {
-            rule.meters.of(&rule.name)[metric as usize].increment(1);
+            rule.counters()[metric as usize].increment(1);
         }
         #[cfg(not(feature = "metrics"))]
         let _ = (rule, metric);
@@ -117,21 +140,13 @@ impl Observer {
         rule.reported.is_first(mistake).then_some(&**rule)
     }
 
-    /// A rule did not apply to a request.
-    #[inline]
-    pub(crate) fn skipped(&self, rule: u16) {
-        self.of_limiter.unchecked(rule, None);
-    }
-
     /// A CORS preflight passed uncounted.
     pub(crate) fn preflight(&self) {
         #[cfg(feature = "metrics")]
-        meters::preflights().increment(1);
-    }
-
-    /// A request was rejected because it has no key.
-    pub(crate) fn no_key(&self, rule: u16) {
-        self.of_limiter.unchecked(rule, Some(Reason::NoKey));
+        {
+            describe();
+            metrics::counter!(PREFLIGHTS).increment(1);
+        }
     }
 
     /// The service is not set up for an extractor.
@@ -149,7 +164,7 @@ impl Observer {
             && rule.reported.is_first(KEYED)
         {
             #[cfg(feature = "metrics")]
-            rule.meters.of(&rule.name);
+            rule.counters();
         }
     }
 
@@ -182,11 +197,6 @@ impl Observer {
                 "rule {name:?}: a key was not looked up within the layer's look_up_deadline, and {outcome}"
             ));
         }
-    }
-
-    /// A request was rejected because its key was not looked up.
-    pub(crate) fn look_up_rejected(&self, rule: u16) {
-        self.of_limiter.unchecked(rule, Some(Reason::StoreFailed));
     }
 
     /// A request names a plan that its rule does not have.
@@ -253,19 +263,15 @@ pub(crate) struct Route {
 
 impl Route {
     /// The route of a request, if denials are logged.
-    #[cfg(all(feature = "axum", feature = "tracing"))]
     pub(crate) fn of(extensions: &Extensions) -> Self {
-        if !tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) {
-            return Self::default();
-        }
+        let _ = extensions;
         Self {
-            matched: extensions.get().cloned(),
+            #[cfg(all(feature = "axum", feature = "tracing"))]
+            matched: match tracing::enabled!(target: "tollgate", tracing::Level::DEBUG) {
+                true => extensions.get().cloned(),
+                false => None,
+            },
         }
-    }
-
-    #[cfg(not(all(feature = "axum", feature = "tracing")))]
-    pub(crate) fn of(_: &Extensions) -> Self {
-        Self {}
     }
 
     /// The pattern; empty where there is none.

@@ -3,16 +3,15 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use bytes::Bytes;
-use http::{Request, Response, request};
+use http::{Response, request};
 use tollgate_core::{
-    Check, Decision, Key, Outcome, Rule, RuleError, RuleSet, Ticket, Verdict, observe::Timer,
-    store::Checks,
+    Check, Decision, Key, Outcome, Rule, Ticket, Verdict, observe::Timer, store::Checks,
 };
 
 use crate::{
@@ -44,8 +43,14 @@ struct Shared {
     ticket_taken: AtomicBool,
     /// The request's head without extensions, for rejections, if the layer has rules for handlers.
     head: Option<request::Parts>,
-    /// The strictest decision per rule that the handler has checked. `None` once the header fields are written.
-    in_handler: Mutex<Option<Vec<Decision>>>,
+    /// The strictest per rule that the handler has checked. `None` once the header fields are written.
+    in_handler: Mutex<Option<Vec<HandlerVerdict>>>,
+}
+
+/// The verdict of a check by the handler, and whether its decision has allowed it.
+pub(crate) struct HandlerVerdict {
+    pub(crate) verdict: Verdict,
+    pub(crate) is_allowed: bool,
 }
 
 /// A verdict with its rule.
@@ -56,10 +61,6 @@ pub struct RuleVerdict<'a> {
 }
 
 impl<'a> RuleVerdict<'a> {
-    pub(crate) fn new(rule: &'a Rule, verdict: &'a Verdict) -> Self {
-        Self { rule, verdict }
-    }
-
     /// The rule's name.
     #[must_use]
     pub fn name(&self) -> &'a str {
@@ -88,14 +89,12 @@ impl std::ops::Deref for RuleVerdict<'_> {
 }
 
 impl Admission {
-    /// The admission of a request, in its extensions.
-    pub(crate) fn attach<B>(
+    pub(crate) fn new(
         config: &Arc<Config>,
         checks: &[Check],
         decision: &Decision,
-        request: &mut Request<B>,
+        head: &Head<'_>,
     ) -> Self {
-        let head = Head::from(&*request);
         let for_handler = config.rules.is_checked_in_handler;
         let shared = Arc::new(Shared {
             config: Arc::clone(config),
@@ -106,9 +105,18 @@ impl Admission {
             head: for_handler.then(|| head.to_parts(head.headers.clone())),
             in_handler: Mutex::new(Some(Vec::new())),
         });
-        let admission = Self { shared };
-        request.extensions_mut().insert(admission.clone());
-        admission
+        Self { shared }
+    }
+
+    /// There will be no response any more, or it has taken the slots. They go back also if a handler has kept the admission. A request
+    /// that is not settled stays counted, towards a block too.
+    pub(crate) fn end(&self) {
+        let (decision, rules) = (&self.shared.decision, &self.shared.config.rules);
+        drop(decision.take_slots());
+        if rules.counts_settled && self.claim_ticket() {
+            let limiter = &rules.limiter;
+            drop(limiter.ticket_with_shadows(&self.shared.checks, decision));
+        }
     }
 
     /// The decision that let the request in.
@@ -123,7 +131,10 @@ impl Admission {
             .decision
             .verdicts()
             .iter()
-            .filter_map(|verdict| Some(RuleVerdict::new(rules.get(verdict.rule())?, verdict)))
+            .filter_map(|verdict| {
+                let rule = rules.get(verdict.rule())?;
+                Some(RuleVerdict { rule, verdict })
+            })
     }
 
     /// The verdict of the rule or threshold with this name, if it was checked.
@@ -238,13 +249,11 @@ impl Admission {
     ) -> Result<(Check, Decision), Denied> {
         let shared = &*self.shared;
         let config = &*shared.config;
-        let Some((number, rule)) = config.rules.for_handlers(name) else {
-            let unknown =
-                RuleError::unknown("rule for handlers", name, config.rules.names_for_handlers());
+        let (number, rule) = config.rules.for_handlers(name).map_err(|unknown| {
             config.rules.observer.wrong_name(&unknown);
-            return Err(Denied::misconfigured());
-        };
-        let units = cost.unwrap_or_else(|| rule.rule.fixed_cost());
+            Denied::misconfigured()
+        })?;
+        let units = cost.unwrap_or_else(|| rule.fixed_cost());
         let check = config.rules.limiter.check_at(number, key.as_ref(), units);
         let timer = Timer::start();
         let decision = acquire(config, &[check]).await;
@@ -271,46 +280,36 @@ impl Admission {
         Err(Denied(Box::new(Rejected { decision, response })))
     }
 
-    /// The decisions of the handler's own checks; once.
-    pub(crate) fn take_decisions(&self) -> Vec<Decision> {
-        let mut decisions = self
-            .shared
-            .in_handler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        decisions.take().unwrap_or_default()
+    /// The verdicts of the handler's own checks; once.
+    pub(crate) fn take_verdicts(&self) -> Vec<HandlerVerdict> {
+        self.shared.in_handler().take().unwrap_or_default()
     }
 }
 
 impl Shared {
-    /// Keeps the strictest decision per rule for the header fields: a handler may check each message of a long body.
+    fn in_handler(&self) -> MutexGuard<'_, Option<Vec<HandlerVerdict>>> {
+        let verdicts = self.in_handler.lock();
+        verdicts.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the strictest verdict per rule for the header fields: a handler may check each message of a long body.
     fn remember(&self, decision: &Decision) {
-        let mut decisions = self
-            .in_handler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (Some(decisions), Some(new)) = (decisions.as_mut(), decision.verdicts().first()) else {
+        let mut verdicts = self.in_handler();
+        let (Some(verdicts), Some(verdict)) = (verdicts.as_mut(), decision.verdicts().first())
+        else {
             return;
         };
-        let of_rule =
-            |old: &&mut Decision| old.verdicts().first().map(Verdict::rule) == Some(new.rule());
-        match decisions.iter_mut().find(of_rule) {
-            Some(old) if strictness(&old.verdicts()[0]) < strictness(new) => {}
-            Some(old) => *old = without_slots(decision, self.config.rules.set()),
-            None => decisions.push(without_slots(decision, self.config.rules.set())),
+        let new = HandlerVerdict {
+            verdict: *verdict,
+            is_allowed: decision.is_allowed(),
+        };
+        let mut known = verdicts.iter_mut();
+        match known.find(|old| old.verdict.rule() == verdict.rule()) {
+            Some(old) if strictness(&old.verdict) < strictness(verdict) => {}
+            Some(old) => *old = new,
+            None => verdicts.push(new),
         }
     }
-}
-
-/// A copy that keeps no slots from going back.
-fn without_slots(decision: &Decision, rules: &RuleSet) -> Decision {
-    if !decision.verdicts().iter().any(Verdict::is_of_slots) {
-        return decision.clone();
-    }
-    let verdicts = decision.verdicts().iter().copied();
-    Decision::new(decision.at(), verdicts, |verdict| {
-        rules.enforces(verdict.rule())
-    })
 }
 
 /// Sorts verdicts by what they leave, least first.
@@ -445,27 +444,27 @@ mod tests {
     use crate::rate_limit::{request_rules::RequestRules, settings::Settings};
 
     #[tokio::test]
-    async fn many_checks_of_a_handler_keep_one_decision_per_rule() {
+    async fn many_checks_of_a_handler_keep_one_verdict_per_rule() {
         let rules = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
         let rules = RequestRules::new(Arc::new(MemoryStore::new()), rules.into());
         let config = Config::new(rules.expect("valid rules"), Settings::default());
-        let admission = Admission::attach(
+        let admission = Admission::new(
             &Arc::new(config),
             &[],
             &Decision::unlimited(0),
-            &mut Request::new(()),
+            &Head::from(&http::Request::new(())),
         );
         for _ in 0..100 {
             for rule in ["messages", "bytes"] {
                 let _ = admission.acquire(rule, &Key::shared()).await;
             }
         }
-        let decisions = admission.take_decisions();
-        assert_eq!(decisions.len(), 2);
-        assert!(decisions.iter().all(|decision| !decision.is_allowed()));
-        // The header fields are written, so later decisions are not kept.
+        let verdicts = admission.take_verdicts();
+        assert_eq!(verdicts.len(), 2);
+        assert!(verdicts.iter().all(|verdict| !verdict.is_allowed));
+        // The header fields are written, so later verdicts are not kept.
         let _ = admission.acquire("messages", &Key::shared()).await;
-        assert!(admission.take_decisions().is_empty());
+        assert!(admission.take_verdicts().is_empty());
     }
 }

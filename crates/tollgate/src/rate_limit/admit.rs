@@ -1,23 +1,65 @@
-//! Admitting an allowed request, and what follows when its response comes.
+//! Admitting an allowed request, what follows when its response comes, and what else is done at the end of a response's body.
 
-use std::sync::Arc;
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use http::{Extensions, Request, Response, response::Parts};
+use http::{Extensions, HeaderMap, Request, Response, StatusCode, response::Parts};
+use http_body::{Body, Frame};
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Tick, Verdict, store::Checks};
+use tollgate_core::{
+    Check, Decision, Tick, Verdict,
+    store::{Checks, HeldSlots},
+};
 
 use crate::{
     head::Head,
     header::applies,
     inner_response::InnerResponse,
+    protocol::WireProtocol,
     rate_limit::{
         admission::{Admission, strictness},
         config::Config,
         deny::{Answered, QuotaHidden},
-        refund::Refund,
-        settlement::{AtEnd, Settlement},
     },
+    rule::RequestSettings,
 };
+
+/// An extension of a response: the outer layers refund the units that the request took, because it was not served.
+///
+/// If the inner service returns an error, the layer refunds the request by itself. A middleware that turns errors into
+/// responses, or sheds load itself, adds this extension to the response. As the handler of a `HandleErrorLayer` of axum:
+///
+/// ```
+/// use axum::{BoxError, Extension, http::StatusCode, response::IntoResponse};
+/// use tollgate::service::Refund;
+///
+/// async fn shed(_: BoxError) -> impl IntoResponse {
+///     (StatusCode::SERVICE_UNAVAILABLE, Extension(Refund), "busy; try again")
+/// }
+/// ```
+///
+/// The response then carries no quota fields: the remaining units in them would be wrong. A [shadow](crate::Rule::shadow) gets its
+/// units back too, as if it were enforced. Not refunded are the units that a
+/// handler acquired itself ([`Admission::acquire`](crate::Admission::acquire)) or holds as a
+/// [`Ticket`](crate::Admission::ticket), and those of a rule with [`keep_on_error`](crate::RequestRule::keep_on_error).
+///
+/// To give back by status or by a header field, without this extension, see
+/// [`RequestRule::count_if`](crate::RequestRule::count_if).
+///
+/// # Abuse
+///
+/// A client that can provoke such a response is not limited. Use it for responses that cost nothing and reveal nothing, such
+/// as shed load. On a wrong password it would make guessing free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refund;
+
+/// The indices of rules.
+type RuleIndices = SmallVec<[u16; 4]>;
 
 /// A request that goes on to the service, and whose response is still to come.
 pub(crate) struct Admitted {
@@ -27,22 +69,15 @@ pub(crate) struct Admitted {
     pub(crate) decision: Option<Decision>,
     /// When it was decided, if fields say moments.
     decided: Option<Tick>,
-    entry: Option<Box<Entry>>,
-}
-
-/// What an allowed request carries to the handler, and what is left of it if there is no response. Most requests have none.
-struct Entry {
-    /// If configured.
+    /// What the handler gets, if configured, and what is left to do if there is no response. Most requests have none.
     admission: Option<Admission>,
-    /// Where requests are counted towards a block: it counts this one.
-    unsettled: Option<Settlement>,
 }
 
-/// Slots go back also if a handler has kept its admission: there is no response, or it has taken them.
-impl Drop for Entry {
+impl Drop for Admitted {
     fn drop(&mut self) {
-        let slots = |admission: &Admission| admission.decision().take_slots();
-        drop(self.admission.as_ref().and_then(slots));
+        if let Some(admission) = self.admission.take() {
+            admission.end();
+        }
     }
 }
 
@@ -54,7 +89,7 @@ impl Admitted {
             checks: Checks::new(),
             decision: None,
             decided: None,
-            entry: None,
+            admission: None,
         }
     }
 
@@ -80,15 +115,15 @@ impl Admitted {
     fn add_entry<B>(&mut self, request: &mut Request<B>) -> Option<Answered> {
         let config = &self.config;
         let decision = &*(self.decision).get_or_insert_with(|| Decision::unlimited(0));
-        let attach = || Admission::attach(config, &self.checks, decision, request);
-        let admission = config.attach_decision.then(attach);
-        let settlement = || Settlement::new(config, &self.checks, decision, admission.clone());
-        let entry = Entry {
-            unsettled: config.rules.counts_settled.then(settlement),
-            admission,
-        };
+        if config.attach_decision || config.rules.counts_settled {
+            let head = Head::from(&*request);
+            let admission = Admission::new(config, &self.checks, decision, &head);
+            if config.attach_decision {
+                request.extensions_mut().insert(admission.clone());
+            }
+            self.admission = Some(admission);
+        }
         let answer = config.rules.challenge(&Head::from(&*request), decision);
-        self.entry = Some(Box::new(entry));
         let (mut parts, body) = answer?.into_parts();
         // Its body is whole: nothing is left to wait for.
         drop(self.on_response(&mut parts));
@@ -99,7 +134,7 @@ impl Admitted {
     #[inline]
     pub(crate) fn acts_on(&self, extensions: &Extensions) -> bool {
         self.decision.is_some()
-            && (self.config.acts_on_responses || !extensions.is_empty() || self.entry.is_some())
+            && (self.config.acts_on_responses || !extensions.is_empty() || self.admission.is_some())
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
@@ -107,52 +142,94 @@ impl Admitted {
     pub(crate) fn on_response(&mut self, response: &mut Parts) -> Option<AtEnd> {
         // First: a settlement would return them with its ticket.
         let slots = self.decision.as_ref().and_then(Decision::take_slots);
-        let is_refunded = response.extensions.get::<Refund>().is_some();
-        let is_settled = is_refunded || self.config.rules.settles_by_response;
-        match is_settled.then(|| self.settlement()).flatten() {
-            Some(settlement) if is_refunded => {
-                settlement.refund();
-                slots.map(AtEnd::Release)
-            }
-            Some(settlement) => {
-                let (changed, at_end) =
-                    settlement.on_response(response.status, &response.headers, slots);
-                self.write_headers(response, &changed);
-                at_end
-            }
-            None => {
-                self.write_headers(response, &[]);
-                slots.map(AtEnd::Release)
+        if response.extensions.get::<Refund>().is_some() {
+            self.settle(|rule, _| (!rule.keeps).then_some(0));
+            return slots.map(AtEnd::Release);
+        }
+        let (mut changed, mut until_trailers) = (RuleIndices::new(), None);
+        let rules = &self.config.rules;
+        if rules.settles_by_response {
+            let protocol = self.config.settings.protocol;
+            let seen = InnerResponse::of(response.status, &response.headers, protocol);
+            match seen.awaits_trailers() {
+                None => changed = self.settle_by(&seen),
+                Some(trailers) => {
+                    // What they leave is not known yet.
+                    let of_checks = self.checks.iter().map(Check::rule);
+                    let settles = |it: &u16| rules.of_rule(*it).call_about_responses().is_some();
+                    changed = of_checks.filter(settles).collect();
+                    // In gRPC-Web the body has them, in its encoding.
+                    let is_grpc = trailers == WireProtocol::Grpc;
+                    until_trailers = is_grpc.then(|| response.headers.clone());
+                }
             }
         }
+        self.write_headers(response, &changed);
+        let Some(headers) = until_trailers else {
+            return slots.map(AtEnd::Release);
+        };
+        Some(AtEnd::Settle(Box::new(TrailersSettlement {
+            admitted: Self {
+                config: Arc::clone(&self.config),
+                checks: mem::take(&mut self.checks),
+                decision: self.decision.take(),
+                decided: None,
+                admission: self.admission.take(),
+            },
+            status: response.status,
+            headers,
+            _slots: slots,
+        })))
     }
 
     /// The inner service has failed.
     pub(crate) fn on_error(&mut self) {
-        if let Some(settlement) = self.settlement() {
-            settlement.settle(&InnerResponse::error());
-        }
+        self.settle_by(&InnerResponse::error());
     }
 
-    /// The settlement of what the request has taken.
-    fn settlement(&mut self) -> Option<Settlement> {
-        let decision = self.decision.as_ref()?;
-        let unsettled = self.entry.as_mut().and_then(|entry| entry.unsettled.take());
-        Some(unsettled.unwrap_or_else(|| {
-            let admission = self
-                .entry
-                .as_ref()
-                .and_then(|entry| entry.admission.clone());
-            Settlement::new(&self.config, &self.checks, decision, admission)
-        }))
+    /// Settles the units of each rule by the response. Returns the rules whose units have changed.
+    fn settle_by(&self, response: &InnerResponse<'_>) -> RuleIndices {
+        self.settle(|rule, check| {
+            let cost = rule.cost_after(response);
+            cost.filter(|cost| *cost != check.cost())
+        })
+    }
+
+    /// Settles each check to its new cost, if it has one, shadows included, unless their ticket was taken. Returns the rules that have.
+    fn settle(&self, new_cost: impl Fn(&RequestSettings, &Check) -> Option<u64>) -> RuleIndices {
+        let (rules, mut changed) = (&self.config.rules, RuleIndices::new());
+        let Some(decision) = &self.decision else {
+            return changed;
+        };
+        let costs: SmallVec<[(u16, u64); 4]> = self
+            .checks
+            .iter()
+            .filter_map(|check| {
+                let rule = check.rule();
+                Some((rule, new_cost(rules.of_rule(rule), check)?))
+            })
+            .collect();
+        let claims = || self.admission.as_ref().is_none_or(Admission::claim_ticket);
+        if costs.is_empty() && !rules.counts_settled || !claims() {
+            return changed;
+        }
+        let ticket = rules.limiter.ticket_with_shadows(&self.checks, decision);
+        ticket.settle_each(|check| {
+            let (rule, cost) = *costs.iter().find(|(rule, _)| *rule == check.rule())?;
+            if cost == 0 {
+                rules.observer.refunded(rule);
+            }
+            Some(cost)
+        });
+        changed.extend(costs.into_iter().map(|(rule, _)| rule));
+        changed
     }
 
     /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
     fn write_headers(&self, response: &mut Parts, changed: &[u16]) {
-        let admission = self.entry.as_ref().and_then(|it| it.admission.as_ref());
         // Those of the handler's own checks; once.
-        let in_handler = admission.map_or_else(Vec::new, Admission::take_decisions);
-        if self.config.settings.hide_quota && !in_handler.iter().all(Decision::is_allowed) {
+        let in_handler = (self.admission.as_ref()).map_or_else(Vec::new, Admission::take_verdicts);
+        if self.config.settings.hide_quota && in_handler.iter().any(|it| !it.is_allowed) {
             // A handler's denial becomes a response of its own, as a `tonic::Status` does.
             response.extensions.insert(QuotaHidden);
         }
@@ -167,11 +244,10 @@ impl Admitted {
         let verdicts = match changed.is_empty() && in_handler.is_empty() {
             true => own,
             false => {
-                let is_same = |verdict: &Verdict, rule: u16| usize::from(rule) == verdict.rule();
-                let has_changed = |it: &Verdict| changed.iter().any(|rule| is_same(it, *rule));
-                let kept = own.iter().filter(|verdict| !has_changed(verdict));
-                let in_handler = in_handler.iter().flat_map(Decision::verdicts);
-                merged = one_per_rule(in_handler.chain(kept));
+                let is_of = |it: &Verdict, rule: u16| it.rule() == usize::from(rule);
+                let unchanged = |it: &&Verdict| !changed.iter().any(|rule| is_of(it, *rule));
+                let kept = own.iter().filter(unchanged);
+                merged = one_per_rule(in_handler.iter().map(|it| &it.verdict).chain(kept));
                 &merged[..]
             }
         };
@@ -190,4 +266,69 @@ pub(crate) fn one_per_rule<'a>(
     all.sort_by_key(|verdict| (verdict.rule(), strictness(verdict)));
     all.dedup_by_key(|verdict| verdict.rule());
     all
+}
+
+/// A call whose status comes in the trailers. Dropped before that, it stays counted.
+pub(crate) struct TrailersSettlement {
+    admitted: Admitted,
+    status: StatusCode,
+    headers: HeaderMap,
+    /// What the request holds until it is settled.
+    _slots: Option<HeldSlots>,
+}
+
+impl TrailersSettlement {
+    /// The body has ended, with an error or with this frame, if it has trailers.
+    fn settle<E>(&self, end: Option<&Result<Frame<impl Sized>, E>>) {
+        let protocol = self.admitted.config.settings.protocol;
+        let head = InnerResponse::of(self.status, &self.headers, protocol);
+        let trailers = end.and_then(|end| end.as_ref().ok()?.trailers_ref());
+        let response = head.ended(trailers, matches!(end, Some(Err(_))));
+        self.admitted.settle_by(&response);
+    }
+}
+
+/// What is done at the end of a response's body. If the body is dropped before, its slots go back and nothing is settled.
+pub(crate) enum AtEnd {
+    /// Slots go back.
+    Release(HeldSlots),
+    /// The request is settled, and then its slots go back. In a box: it is large to move, also where it is not there.
+    Settle(Box<TrailersSettlement>),
+    /// The request is no longer in flight.
+    Leave(Place),
+}
+
+impl AtEnd {
+    /// What is left to do with this body. The request is settled now if there will be no frame: a server drops the body then, and
+    /// does not poll it.
+    pub(crate) fn unless_ended<B: Body>(self, body: &B) -> Option<Self> {
+        match self {
+            Self::Settle(settlement) if body.is_end_stream() => {
+                settlement.settle(None::<&Result<Frame<B::Data>, B::Error>>);
+                None
+            }
+            at_end => Some(at_end),
+        }
+    }
+
+    /// The body has ended, with an error or with this frame, if it has trailers.
+    pub(crate) fn end<E>(self, last: Option<&Result<Frame<impl Sized>, E>>) {
+        match self {
+            Self::Release(slots) => drop(slots),
+            Self::Leave(place) => drop(place),
+            Self::Settle(settlement) => settlement.settle(last),
+        }
+    }
+}
+
+tollgate_core::debug_fields!(AtEnd);
+
+/// A place among the requests in flight, which is free when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(pub(crate) Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::rate_limit::settlement::AtEnd;
+use crate::rate_limit::admit::AtEnd;
 
 pin_project! {
     /// The inner service's body, or the body of a rejection.

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tollgate_core::{Clock, Decision, Tick, striped};
 
 use crate::{
-    header::Headers,
+    header::{HeaderStyle, Headers},
     rate_limit::{request_rules::RequestRules, settings::Settings, wait_room::WaitRoom},
     rejection::Responses,
 };
@@ -55,13 +55,22 @@ impl Clone for Place {
     }
 }
 
+/// The bytes of each denial that may be held.
+const HELD_BYTES: usize = 4 << 10;
+
 impl Config {
     pub(crate) fn new(mut rules: RequestRules, settings: Settings) -> Self {
         rules.look_up_deadline = settings.look_up_deadline;
         let rejection = settings.rejection.clone();
         let (requests, head_bytes) = settings.max_waiting;
+        let slow = rules
+            .list()
+            .iter()
+            .filter_map(|it| it.settings().slow_denials);
+        let most_held = slow.map(|slow| slow.at_most).max();
         let attach_decision = settings.attach_decision || rules.is_checked_in_handler;
-        let shows_quota = settings.shows_quota();
+        let has_fields = settings.headers != HeaderStyle::NONE || !settings.own_fields.is_empty();
+        let shows_quota = has_fields && !settings.hide_quota;
         Self {
             headers: Headers::new(settings.headers, settings.own_fields.clone(), rules.set()),
             responses: Arc::new(Responses::new(
@@ -77,7 +86,7 @@ impl Config {
                 || rules.settles_by_response
                 || rules.counts_settled
                 || rules.set().has_slots(),
-            slow_room: slow_room(&rules),
+            slow_room: most_held.map(|most| WaitRoom::new(most, most.saturating_mul(HELD_BYTES))),
             slow_end: Arc::new(Semaphore::new(0)),
             rules,
             settings,
@@ -88,15 +97,13 @@ impl Config {
 
     /// Other rules or settings in the place of these: what waits, waits in the same room.
     pub(crate) fn with(&self, rules: RequestRules, settings: Settings) -> Self {
-        let is_same_room = settings.max_waiting == self.settings.max_waiting;
         let mut config = Self::new(rules, settings);
         config.slow_end = Arc::clone(&self.slow_end);
-        if is_same_room {
+        if config.settings.max_waiting == self.settings.max_waiting {
             config.wait_room = Arc::clone(&self.wait_room);
         }
-        if config.slow_room.as_ref().map(|room| room.max_requests)
-            == self.slow_room.as_ref().map(|room| room.max_requests)
-        {
+        let most_held = |it: &Self| Some(it.slow_room.as_ref()?.max_requests);
+        if most_held(&config) == most_held(self) {
             config.slow_room.clone_from(&self.slow_room);
         }
         config
@@ -147,15 +154,6 @@ impl Config {
     pub(crate) fn retire(&self) {
         self.place.is_replaced.store(true, Ordering::Release);
     }
-}
-
-/// The bytes of each denial that may be held.
-const HELD_BYTES: usize = 4 << 10;
-
-/// Room for the denials that rules hold back. `None`: they hold none.
-fn slow_room(rules: &RequestRules) -> Option<Arc<WaitRoom>> {
-    let at_most = rules.slow_denials().map(|slow| slow.at_most).max()?;
-    Some(WaitRoom::new(at_most, at_most.saturating_mul(HELD_BYTES)))
 }
 
 tollgate_core::debug_fields!(Config, it => rules: it.rules, settings: it.settings);

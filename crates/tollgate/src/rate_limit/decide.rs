@@ -24,10 +24,8 @@ use crate::{
 /// What is known of a request whose decision was pending.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// It is allowed.
-    Allowed(Decision),
-    /// It is denied; the response needs the head, which the future had not at hand.
-    Denied(Box<Decision>),
+    /// It is allowed, or denied: the response needs the head, which the future had not at hand.
+    Decided(Decision),
     /// A rule rejects it because it has no key.
     Refused(Box<Refusal>),
     /// It waits.
@@ -54,7 +52,7 @@ pub(crate) async fn look_up(
         Err(refusal) => return (Progress::Refused(refusal), KnownChecks::default()),
     };
     if known.checks.is_empty() {
-        return (Progress::Allowed(Decision::unlimited(0)), known);
+        return (Progress::Decided(Decision::unlimited(0)), known);
     }
     let reply = attempt(&config, &known.checks).decide();
     wait(config, known, reply, timer, route).await
@@ -70,11 +68,13 @@ pub(crate) async fn wait(
 ) -> (Progress, KnownChecks) {
     let decision = reply.await;
     let attempt = attempt(&config, &known.checks);
-    let progress = match attempt.waits(&decision) {
-        true => Progress::Waits(Box::new(attempt.wait(decision))),
-        false => conclude(&config, &known.checks, decision, timer, &route),
-    };
-    (progress, known)
+    if attempt.waits(&decision) {
+        let waiting = Box::new(attempt.wait(decision));
+        return (Progress::Waits(waiting), known);
+    }
+    let limiter = &config.rules.limiter;
+    limiter.report(&known.checks, &decision, timer, route.as_str());
+    (Progress::Decided(decision), known)
 }
 
 /// Waits until a request may start. Without a place in the layer it is denied.
@@ -87,8 +87,9 @@ pub(crate) async fn delay(
 ) -> (Progress, KnownChecks) {
     let timer = Timer::start();
     let decision = start(*waiting, place).await;
-    let progress = conclude(&config, &known.checks, decision, timer, &route);
-    (progress, known)
+    let limiter = &config.rules.limiter;
+    limiter.report(&known.checks, &decision, timer, route.as_str());
+    (Progress::Decided(decision), known)
 }
 
 async fn start(waiting: Waiting, place: Option<WaitPlace>) -> Decision {
@@ -106,22 +107,6 @@ pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
         // The handler holds the head.
         true => start(attempt.wait(decision), config.wait_room.enter(0)).await,
         false => decision,
-    }
-}
-
-/// What follows from a decision for a request whose head is not at hand.
-fn conclude(
-    config: &Config,
-    checks: &[Check],
-    decision: Decision,
-    timer: Timer,
-    route: &Route,
-) -> Progress {
-    let limiter = &config.rules.limiter;
-    limiter.report(checks, &decision, timer, route.as_str());
-    match decision.is_allowed() {
-        true => Progress::Allowed(decision),
-        false => Progress::Denied(Box::new(decision)),
     }
 }
 

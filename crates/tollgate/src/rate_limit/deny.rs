@@ -58,14 +58,14 @@ pub(crate) fn deny(
 
 /// The response to a request that a rule rejects because it has no key.
 pub(crate) fn reject(config: &Config, head: &Head<'_>, refusal: &Refusal) -> Response<Bytes> {
-    let observer = &config.rules.observer;
+    let observer = config.rules.limiter.observer();
     let decision = match refusal.why {
         NoKey::LookUpFailed => {
-            observer.look_up_rejected(refusal.rule);
+            observer.unchecked(refusal.rule, Some(Reason::StoreFailed));
             Decision::without_answer()
         }
         _ => {
-            observer.no_key(refusal.rule);
+            observer.unchecked(refusal.rule, Some(Reason::NoKey));
             Decision::without_key()
         }
     };

@@ -35,15 +35,15 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        stage: Stage<S, B>,
+        pub(super) stage: Stage<S, B>,
         // The request for whose response the inner service runs. Not a part of the stage, which would be moved with it.
-        admitted: Option<Admitted>,
+        pub(super) admitted: Option<Admitted>,
     }
 }
 
 pin_project! {
     #[project = StageProj]
-    enum Stage<S, B>
+    pub(super) enum Stage<S, B>
     where
         S: Service<Request<B>>,
     {
@@ -54,7 +54,7 @@ pin_project! {
     }
 }
 
-enum State<S, B> {
+pub(super) enum State<S, B> {
     /// The store or a look-up of the key is in flight, or the request waits. The inner service was not called.
     Deciding {
         decided: Pending<(Progress, KnownChecks)>,
@@ -67,54 +67,25 @@ enum State<S, B> {
 }
 
 /// The service and the request, until the decision comes.
-struct PendingRequest<S, B> {
-    service: S,
+pub(super) struct PendingRequest<S, B> {
+    pub(super) service: S,
     /// Whether this very instance was polled ready. It is not while the request waits: what it has reserved is for others then.
-    is_ready: bool,
-    request: Request<B>,
-    admitted: Admitted,
+    pub(super) is_ready: bool,
+    pub(super) request: Request<B>,
+    pub(super) admitted: Admitted,
 }
 
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    #[inline]
-    pub(crate) fn inner(future: S::Future, admitted: Admitted) -> Self {
-        Self {
-            stage: Stage::Inner { future },
-            admitted: Some(admitted),
-        }
-    }
-
-    pub(crate) fn answered(answered: Answered) -> Self {
-        Self::before(State::Answered(answered))
-    }
-
-    fn before(state: State<S, B>) -> Self {
+    pub(super) fn before(state: State<S, B>) -> Self {
         Self {
             stage: Stage::Before {
                 state: Some(Box::new(state)),
             },
             admitted: None,
         }
-    }
-
-    pub(crate) fn deciding(
-        decided: Pending<(Progress, KnownChecks)>,
-        ready: S,
-        request: Request<B>,
-        admitted: Admitted,
-    ) -> Self {
-        Self::before(State::Deciding {
-            decided,
-            request: Some(PendingRequest {
-                service: ready,
-                is_ready: true,
-                request,
-                admitted,
-            }),
-        })
     }
 }
 
@@ -188,13 +159,13 @@ where
                             *request = Some(pending);
                             continue;
                         }
-                        Progress::Denied(decision) => {
-                            deny(config, &head, &decision, &known.checks, &known.found)
-                        }
                         Progress::Refused(refusal) => {
                             Answered::at_once(reject(config, &head, &refusal))
                         }
-                        Progress::Allowed(decision) => {
+                        Progress::Decided(decision) if !decision.is_allowed() => {
+                            deny(config, &head, &decision, &known.checks, &known.found)
+                        }
+                        Progress::Decided(decision) => {
                             (pending.admitted.checks, pending.admitted.decision) =
                                 (known.checks, Some(decision));
                             match pending.admitted.enter(&mut pending.request) {

@@ -1,18 +1,16 @@
 //! What the rules of a layer would do with a request or a client: for operators.
 
 use http::StatusCode;
-use tollgate_core::{
-    Check, Key, KeyBuf, Limiter, Mode, PartKind,
-    types::{CheckPolicy, CheckQuota},
-};
+use tollgate_core::{Check, Key, KeyBuf, Limiter, Mode, PartKind};
 
 use crate::{
     head::Head,
     key::Extracted,
     rate_limit::{
         layer::RateLimitLayer,
-        request_rules::{RequestRules, WithoutKey, unkeyed},
+        request_rules::{RequestRules, unkeyed},
     },
+    rule::Missing,
 };
 
 /// The rules of a layer at one time, to be asked what they would do: made by [`RateLimitLayer::inspection`]. Nothing is counted.
@@ -91,17 +89,10 @@ impl Inspection {
     /// `None`: there is no such rule, it does not count the key, or the key has no limit.
     #[must_use]
     pub fn check_of(&self, rule: &str, key: &Key) -> Option<Check> {
-        let number = self.number(rule)?;
-        let cost = self.rules.of_rule(number).rule.fixed_cost();
-        let own = CheckQuota::of_plan(0);
-        self.rules.check(unkeyed(number, cost), key.as_ref(), own)
-    }
-
-    fn number(&self, rule: &str) -> Option<u16> {
-        let mut rules = self.rules.list().iter();
-        let place = rules.position(|it| it.settings().rule.name() == rule)?;
+        let place = self.rules.set().position(rule)?;
+        let cost = self.rules.list().get(place)?.settings().rule.fixed_cost();
         // A rule set has fewer than 65 536 rules.
-        Some(place as u16)
+        self.rules.check(unkeyed(place as u16, cost), key.as_ref())
     }
 
     /// What the rule at this place of the layer's rules would do with a request.
@@ -125,15 +116,10 @@ impl Inspection {
         if settings.exempt.as_ref().is_some_and(|f| f(head)) {
             return RuleEffect::Exempt;
         }
-        let quota = self.rules.quota_by(number, settings, head);
-        let limit = settings.rule.limit_under(usize::from(quota.plan()));
-        if limit.is_none() && !settings.has_plans_by_key() {
+        let terms = self.rules.terms_for(number, head);
+        if terms.is_unlimited && !settings.has_plans_by_key() {
             return RuleEffect::Unlimited;
         }
-        let cost = settings.cost.as_ref();
-        let cost = cost.map_or(settings.rule.fixed_cost(), |f| f(head));
-        let policies = settings.policies.as_ref();
-        let policy = policies.map_or(CheckPolicy::default(), |policies| policies.of(head));
         let mut key = KeyBuf::new();
         let extracted = match extractor.extract(head, &mut key) {
             Extracted::Key => Ok(()),
@@ -141,18 +127,17 @@ impl Inspection {
             Extracted::Later(answer) => answer.await.map(|found| key = found),
         };
         if let Err(why) = extracted {
-            match self.rules.without_key(number, &why, policy) {
-                _ if limit.is_none() => return RuleEffect::Unlimited,
-                WithoutKey::Skip => return RuleEffect::SkipsMissingKey,
-                WithoutKey::Reject(status) => return RuleEffect::Rejects(status),
-                WithoutKey::Share => {
+            match self.rules.without_key(number, &why, terms.check.policy()) {
+                _ if terms.is_unlimited => return RuleEffect::Unlimited,
+                Missing::Skip => return RuleEffect::SkipsMissingKey,
+                Missing::Reject(status) => return RuleEffect::Rejects(status),
+                Missing::Shared => {
                     key.clear();
                     key.push(PartKind::SHARED, []);
                 }
             }
         }
-        let check = unkeyed(number, cost).with_policy(policy);
-        match self.rules.check(check, &key, quota) {
+        match self.rules.check(terms.check, &key) {
             Some(check) => RuleEffect::Counts(check),
             None if settings.applies_to_key.as_ref().is_some_and(|f| !f(&key)) => {
                 RuleEffect::OtherCaller

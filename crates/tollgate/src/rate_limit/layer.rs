@@ -13,7 +13,7 @@ use crate::{
     key::{Extracted, client_ip},
     protocol::Protocol,
     rate_limit::{
-        live_config::LiveConfig,
+        live_config::{LiveConfig, ServiceConfig},
         rules_handle::RulesHandle,
         service::RateLimit,
         settings::{Settings, live_layer},
@@ -272,6 +272,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.config))
+        let config = ServiceConfig::new(self.live());
+        RateLimit { inner, config }
     }
 }

@@ -2,12 +2,16 @@
 //! configuration for each way in which clones of a layer were configured.
 
 use std::{
+    mem,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use tollgate_core::{
-    Limiter, RuleError, Store, layer::Replacement, striped::PerStripe, types::RuleChange,
+    Limiter, RuleError, Store,
+    layer::Replacement,
+    striped::{Handle, PerStripe},
+    types::RuleChange,
 };
 
 use crate::{
@@ -23,8 +27,8 @@ pub(crate) struct LiveConfig {
     /// The limiter that keeps the names in use. Requests in flight hold a configuration alone, so that they do not keep a
     /// rule name from getting another quota.
     limiter: Mutex<Limiter>,
-    /// Shared with the layers that were configured from the same one.
-    rules: Arc<LayerRules>,
+    /// What a handle replaces. Shared with the layers that were configured from the same one.
+    pub(crate) rules: Arc<LayerRules>,
 }
 
 impl LiveConfig {
@@ -49,7 +53,7 @@ impl LiveConfig {
             state: Mutex::new(state),
         });
         Ok(Self::following(
-            &mut rules.lock(),
+            &mut lock(&rules.state),
             Arc::clone(&rules),
             config,
         ))
@@ -75,11 +79,6 @@ impl LiveConfig {
         Arc::clone(&lock(self.current.here()))
     }
 
-    /// The rules, which a handle replaces.
-    pub(crate) fn rules(&self) -> &Arc<LayerRules> {
-        &self.rules
-    }
-
     /// The limiter that keeps the rule names in use.
     pub(crate) fn limiter(&self) -> Limiter {
         lock(&self.limiter).clone()
@@ -87,13 +86,13 @@ impl LiveConfig {
 
     /// The same rules with other settings.
     pub(crate) fn with(&self, change: impl FnOnce(&mut Settings)) -> Arc<Self> {
-        let mut state = self.rules.lock();
+        let mut state = lock(&self.rules.state);
         self.configured(&mut state, self.limiter(), change)
     }
 
     /// The same for another number of instances.
     pub(crate) fn with_instances(&self, instances: NonZeroU32) -> Result<Arc<Self>, RuleError> {
-        let mut state = self.rules.lock();
+        let mut state = lock(&self.rules.state);
         let limiter = self.limiter().shared_by(instances)?;
         Ok(self.configured(&mut state, limiter, |_| {}))
     }
@@ -125,32 +124,76 @@ impl LiveConfig {
     /// Puts configurations in force on all stripes in one step: no request sees one before another sees what was before. The rules
     /// of their layers are locked, so that no two of these meet.
     fn put_in_force(prepared: Vec<(Arc<Self>, Limiter, Vec<Arc<Config>>)>) {
-        let (live, prepared): (Vec<Arc<Self>>, Vec<_>) = prepared
-            .into_iter()
+        let parts = prepared.into_iter();
+        let (live, mut next): (Vec<Arc<Self>>, Vec<_>) = parts
             .map(|(live, limiter, configs)| (live, (limiter, configs)))
             .unzip();
         let mut locked: Vec<Vec<_>> = live
             .iter()
             .map(|live| live.current.iter().map(lock).collect())
             .collect();
-        let mut replaced = Vec::new();
-        for ((live, current), (limiter, configs)) in live.iter().zip(&mut locked).zip(prepared) {
-            let before = std::mem::replace(&mut *lock(&live.limiter), limiter);
-            let current = current.iter_mut().zip(configs);
-            let configs: Vec<_> = current
-                .map(|(current, config)| std::mem::replace(&mut **current, config))
-                .collect();
-            // Services that remember the one of their last request wait for the lock as well.
-            for config in &configs {
+        for ((live, current), (limiter, configs)) in live.iter().zip(&mut locked).zip(&mut next) {
+            mem::swap(&mut *lock(&live.limiter), limiter);
+            for (current, config) in current.iter_mut().zip(configs) {
+                mem::swap(&mut **current, config);
+                // Services that remember the one of their last request wait for the lock as well.
                 config.retire();
             }
-            replaced.push((before, configs));
         }
         // Requests go on. What no request holds any more is dropped after the locks are released.
         drop(locked);
-        drop(replaced);
     }
 }
+
+/// The configuration of a service, which remembers the one of its last request. It does not keep it: one that was replaced is
+/// gone with its last request.
+pub(crate) struct ServiceConfig {
+    live: Handle<LiveConfig>,
+    last: Weak<Config>,
+    /// Whether it has had a request. Many services are cloned for one, and would remember it in vain.
+    is_used: bool,
+}
+
+impl ServiceConfig {
+    pub(crate) fn new(live: Arc<LiveConfig>) -> Self {
+        Self {
+            live: Handle::new(live),
+            last: Weak::new(),
+            is_used: false,
+        }
+    }
+
+    /// The configuration in force, for one request. It does not change.
+    #[inline]
+    pub(crate) fn load(&mut self) -> Arc<Config> {
+        match self.last.upgrade() {
+            Some(config) if config.is_in_force_here() => config,
+            _ => self.load_anew(),
+        }
+    }
+
+    fn load_anew(&mut self) -> Arc<Config> {
+        let config = self.live.load();
+        if self.is_used {
+            self.last = Arc::downgrade(&config);
+        }
+        self.is_used = true;
+        config
+    }
+}
+
+impl Clone for ServiceConfig {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self {
+            live: self.live.clone(),
+            last: Weak::new(),
+            is_used: false,
+        }
+    }
+}
+
+tollgate_core::debug_fields!(ServiceConfig, it => live: it.live);
 
 /// Whether a layer takes these rules.
 pub(crate) type Accepts = fn(&[RequestRule]) -> Result<(), RuleError>;
@@ -163,6 +206,7 @@ pub(crate) type EditFn = dyn FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, 
 pub(crate) struct LayerRules {
     store: Arc<dyn Store>,
     accepts: Accepts,
+    /// While it is locked, no rules are replaced.
     state: Mutex<State>,
 }
 
@@ -174,14 +218,9 @@ struct State {
 }
 
 impl LayerRules {
-    /// While it is held, no rules are replaced.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// The limiter that keeps the names in use.
     pub(crate) fn limiter(&self) -> Limiter {
-        self.lock().rules.limiter.clone()
+        lock(&self.state).rules.limiter.clone()
     }
 
     /// Replaces the rules of layers on one store, all or none, and says what changed by layer.
@@ -200,7 +239,7 @@ impl LayerRules {
         let (layers, edits): (Vec<Arc<Self>>, Vec<_>) = parts.into_iter().unzip();
         let mut states: Vec<(usize, MutexGuard<'_, State>)> = order
             .into_iter()
-            .map(|part| (part, layers[part].lock()))
+            .map(|part| (part, lock(&layers[part].state)))
             .collect();
         states.sort_by_key(|(part, _)| *part);
         let Some(first) = layers.first() else {
@@ -222,7 +261,7 @@ impl LayerRules {
         let mut all = Vec::new();
         let lists = lists.into_iter();
         for ((list, limiter), (_, state)) in lists.zip(replacement.limiters()).zip(&states) {
-            let rules = state.rules.succeeded_by(list, limiter.clone());
+            let rules = RequestRules::on(list, limiter.clone(), Some(&state.rules));
             for follower in state.followers.iter().filter_map(Weak::upgrade) {
                 let (limiter, configs) = follower.prepare(rules.clone())?;
                 prepared.push((follower, limiter, configs));
@@ -254,10 +293,7 @@ mod tests {
     use tollgate_core::{MINUTE, MemoryStore, Quota, striped};
 
     use super::*;
-    use crate::{
-        header::name::RATELIMIT_POLICY, key::constant, rate_limit::service_config::ServiceConfig,
-        rule::Rule,
-    };
+    use crate::{header::name::RATELIMIT_POLICY, key::constant, rule::Rule};
 
     fn rule(limit: u64) -> RequestRule {
         Rule::new("all", Quota::fixed_window(limit, MINUTE)).by(constant("all"))
@@ -301,7 +337,7 @@ mod tests {
                 let part = |at: usize, name| {
                     let list = vec![named(name, limit)];
                     let edit: Box<EditFn> = Box::new(move |_| Ok(list));
-                    (Arc::clone(live[at].rules()), edit)
+                    (Arc::clone(&live[at].rules), edit)
                 };
                 LayerRules::replace_all(vec![part(0, "outer"), part(1, "inner")])
                     .expect("valid rules");

@@ -1,7 +1,7 @@
 //! The layer and its service: one decision for each request.
 
 mod admission;
-mod admit;
+pub(crate) mod admit;
 mod body;
 pub(crate) mod config;
 pub(crate) mod decide;
@@ -11,16 +11,12 @@ mod inspection;
 mod layer;
 mod limits_endpoint;
 pub(crate) mod live_config;
-mod refund;
-mod request_id;
 mod request_parts;
 pub(crate) mod request_rules;
 mod route_index;
 pub(crate) mod rules_handle;
 mod service;
-pub(crate) mod service_config;
 pub(crate) mod settings;
-pub(crate) mod settlement;
 pub(crate) mod slow;
 mod top_keys_endpoint;
 pub(crate) mod validation;
@@ -28,11 +24,11 @@ mod wait_room;
 
 pub use self::{
     admission::{Admission, Denied},
+    admit::Refund,
     body::ResponseBody,
     inspection::{Inspection, RuleEffect},
     layer::RateLimitLayer,
     limits_endpoint::LimitsEndpoint,
-    refund::Refund,
     request_parts::{PartsDecision, RequestPart},
     rules_handle::RulesHandle,
     service::RateLimit,

@@ -14,14 +14,14 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
-    inner_response::InnerResponse,
     key::{
         Extracted, KeyExtractor, NoKey,
         look_ups::{self, LookUps},
     },
     observe::Observer,
-    rate_limit::{request_id::identify, route_index::RouteIndex, validation::validate},
-    rule::{KeyPlanFn, Missing, RequestRule, RequestSettings, SlowDenials},
+    rate_limit::{route_index::RouteIndex, validation::validate},
+    routes::whole_path,
+    rule::{Missing, RequestRule, RequestSettings},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -35,8 +35,8 @@ pub(crate) struct RequestRules {
     counting: Arc<[CountingRule]>,
     /// Finds those of a request, among many rules on paths.
     index: Option<Arc<RouteIndex>>,
-    /// By rule, the plans of single keys; empty if no rule has any.
-    plans_by_key: Arc<[PlansByKey]>,
+    /// By rule, the plans of single keys, by what stands for a key in the store; empty if no rule selects plans by key.
+    plans_by_key: Arc<[HashMap<u128, u16>]>,
     /// The deadline for all look-ups of a request together.
     pub(crate) look_up_deadline: Duration,
     /// Whether any rule settles requests by their responses.
@@ -66,23 +66,14 @@ struct CountingRule {
 
 /// What a rule asks about a request.
 #[derive(Clone, Copy)]
-struct Terms {
-    /// Its check, of no key yet.
-    check: Check,
-    quota: CheckQuota,
-    is_unlimited: bool,
+pub(super) struct Terms {
+    /// Its check, of no key yet, with its quota.
+    pub(super) check: Check,
+    pub(super) is_unlimited: bool,
 }
 
-/// The rule's own, whatever the request.
-const OWN_QUOTA: CheckQuota = CheckQuota::of_plan(0);
-
-/// The plans of single keys of a rule.
-struct PlansByKey {
-    /// By what stands for a key in the store.
-    by_fingerprint: HashMap<u128, u16>,
-    /// Of the others, by name.
-    of_key: Option<Arc<KeyPlanFn>>,
-}
+/// The longest part of the id of a request, in bytes: a longer one is none.
+const LONGEST_ID: usize = 255;
 
 /// Keys that are not in the head, with their rules: those of rules that [tell](RequestRule::on_denied) of denials.
 pub(crate) type FoundKeys = Vec<(u16, Key)>;
@@ -125,20 +116,18 @@ impl RequestRules {
         RuleSet::new(list.iter().map(|rule| rule.settings().core_rule()))
     }
 
-    /// The rules that take the place of these, on their store. What was reported under their names is not reported again.
-    pub(crate) fn succeeded_by(&self, list: Vec<RequestRule>, limiter: Limiter) -> Self {
-        Self::on(list, limiter, Some(self))
-    }
-
-    /// `before`: the rules whose place they take.
-    fn on(list: Vec<RequestRule>, limiter: Limiter, before: Option<&Self>) -> Self {
+    /// The rules of a limiter. `before`: those whose place they take. What was reported under their names is not reported again.
+    pub(super) fn on(list: Vec<RequestRule>, limiter: Limiter, before: Option<&Self>) -> Self {
         let any = |does: fn(&RequestSettings) -> bool| list.iter().any(|it| does(it.settings()));
         let counting = list.iter().enumerate().filter_map(|(place, rule)| {
             let settings = rule.settings();
             let key = settings.key.as_ref()?;
             // A rule set has fewer than 65 536 rules.
             let number = place as u16;
-            let terms = || Terms::of(number, &settings.rule);
+            let terms = || Terms {
+                check: unkeyed(number, settings.rule.fixed_cost()),
+                is_unlimited: settings.rule.limit_under(0).is_none(),
+            };
             (*settings.rule.mode() != Mode::Off).then(|| CountingRule {
                 rule: rule.clone(),
                 number,
@@ -188,7 +177,7 @@ impl RequestRules {
         &self.list
     }
 
-    fn all(&self) -> impl Iterator<Item = &RequestSettings> {
+    fn all(&self) -> impl Iterator<Item = &RequestSettings> + Clone {
         self.list.iter().map(RequestRule::settings)
     }
 
@@ -198,25 +187,27 @@ impl RequestRules {
         self.list[usize::from(rule)].settings()
     }
 
+    /// A rule did not apply to a request.
+    #[inline]
+    pub(super) fn skipped(&self, rule: u16) {
+        self.limiter.observer().unchecked(rule, None);
+    }
+
     /// The extractor of the rule with this name.
     pub(crate) fn extractor(&self, name: &str) -> Option<&dyn KeyExtractor> {
-        let rule = self.all().find(|rule| rule.rule.name() == name)?;
-        rule.key.as_deref()
+        let rule = self.list.get(self.set().position(name)?)?;
+        rule.settings().key.as_deref()
     }
 
     /// The rule for handlers with this name.
-    pub(crate) fn for_handlers(&self, name: &str) -> Option<(u16, &RequestSettings)> {
-        let place = self
-            .all()
-            .position(|rule| rule.key.is_none() && rule.rule.name() == name)?;
-        // A rule set has fewer than 65 536 rules.
-        Some((place as u16, self.list[place].settings()))
-    }
-
-    pub(crate) fn names_for_handlers(&self) -> impl Iterator<Item = &str> {
-        self.all()
-            .filter(|rule| rule.key.is_none())
-            .map(|rule| rule.rule.name())
+    pub(crate) fn for_handlers(&self, name: &str) -> Result<(u16, &Rule), RuleError> {
+        let for_handlers = self.all().zip(0..).filter(|(rule, _)| rule.key.is_none());
+        let rules = for_handlers.map(|(rule, number)| (number, &rule.rule));
+        let found = rules.clone().find(|(_, rule)| rule.name() == name);
+        found.ok_or_else(|| {
+            let names = rules.map(|(_, rule)| rule.name());
+            RuleError::unknown("rule for handlers", name, names)
+        })
     }
 
     /// Collects the checks of a request. Those whose keys are looked up have a placeholder. A fragment is a head that says only a
@@ -251,21 +242,21 @@ impl RequestRules {
     }
 
     /// What a rule asks about this request. Where it has no limit for it, its cost is not computed.
-    fn terms_for(&self, rule: &CountingRule, head: &Head<'_>) -> Terms {
-        let (number, request_rule) = (rule.number, rule.rule.settings());
+    pub(super) fn terms_for(&self, number: u16, head: &Head<'_>) -> Terms {
+        let request_rule = self.of_rule(number);
         let quota = self.quota_by(number, request_rule, head);
         let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
+        let check = unkeyed(number, request_rule.rule.fixed_cost()).with_quota(quota);
         let mut terms = Terms {
-            quota,
+            check,
             is_unlimited: limit.is_none(),
-            ..Terms::of(number, &request_rule.rule)
         };
         if limit.is_none() && !request_rule.has_plans_by_key() {
             return terms;
         }
         if let Some(f) = &request_rule.cost {
             let cost = f(head);
-            terms.check = unkeyed(number, cost);
+            terms.check = check.with_cost(cost);
             if let Some(limit) = limit.filter(|limit| *limit > 0 && cost > *limit) {
                 self.observer.cost_above_limit(number, cost, limit);
             }
@@ -289,6 +280,7 @@ impl RequestRules {
                 continue;
             }
             let quota = self.quota_by(number, request_rule, head);
+            let check = unkeyed(number, 0).with_quota(quota);
             let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
             if limit.is_none() && !request_rule.has_plans_by_key() {
                 continue;
@@ -299,35 +291,29 @@ impl RequestRules {
             }
             key.clear();
             match rule.key.extract(head, &mut key) {
-                Extracted::Key => checks.extend(self.check(unkeyed(number, 0), &key, quota)),
+                Extracted::Key => checks.extend(self.check(check, &key)),
                 Extracted::Nothing(_) => {}
                 Extracted::Later(answer) => {
                     look_ups.push(later.len(), answer);
-                    later.push(unkeyed(number, 0).with_quota(quota));
+                    later.push(check);
                 }
             }
         }
         for (place, found) in look_ups.within(self.look_up_deadline).await {
             if let Ok(key) = found {
-                let of_rule = later[place];
-                checks.extend(self.check(of_rule, &key, of_rule.quota()));
+                checks.extend(self.check(later[place], &key));
             }
         }
         checks
     }
 
     /// The quota that was computed for a request, or else its plan.
-    pub(super) fn quota_by(
-        &self,
-        rule: u16,
-        request_rule: &RequestSettings,
-        head: &Head<'_>,
-    ) -> CheckQuota {
+    fn quota_by(&self, rule: u16, request_rule: &RequestSettings, head: &Head<'_>) -> CheckQuota {
         let own = &request_rule.rule;
         if let Some(quota) = request_rule.quota.as_ref().and_then(|f| f(head)) {
             return own.quota_for(quota).unwrap_or_else(|error| {
                 self.observer.quota_refused(rule, &error);
-                OWN_QUOTA
+                CheckQuota::of_plan(0)
             });
         }
         CheckQuota::of_plan(request_rule.plan.as_ref().map_or(0, |f| {
@@ -337,29 +323,29 @@ impl RequestRules {
         }))
     }
 
-    /// The same check for a key, at this quota unless the key has a plan of its own. `None`: its rule does not apply to the key, or
-    /// its plan has no limit.
-    pub(super) fn check(&self, check: Check, key: &KeyBuf, quota: CheckQuota) -> Option<Check> {
-        let rule = check.rule();
-        let request_rule = self.of_rule(rule);
-        let applies = request_rule.applies_to_key.as_ref();
+    /// The same check for a key, at its quota unless the key has a plan of its own. `None`: its rule does not apply to the key, or its
+    /// plan has no limit.
+    pub(super) fn check(&self, check: Check, key: &KeyBuf) -> Option<Check> {
+        let (settings, quota) = (self.of_rule(check.rule()), check.quota());
+        let applies = settings.applies_to_key.as_ref();
         if applies.is_some_and(|applies| !applies(key)) {
             return None;
         }
         let check = self.limiter.with_key(check, key);
-        let Some(plans) = self.plans_by_key.get(usize::from(rule)) else {
+        let Some(plans) = self.plans_by_key.get(usize::from(check.rule())) else {
             return Some(check.with_quota(quota));
         };
-        match plans.find(&request_rule.rule, check.key(), key) {
-            Some(of_key) => {
-                let quota = request_rule.rule.quota_of(usize::from(of_key));
-                (!quota.is_unlimited()).then(|| check.with_plan(of_key))
-            }
-            None => {
-                let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
-                limit.map(|_| check.with_quota(quota))
-            }
-        }
+        let plan = plans.get(&check.key().bits()).copied().or_else(|| {
+            let name = settings.plan_of_key.as_ref()?(key)?;
+            // A rule has fewer than 65 535 plans.
+            Some(settings.rule.plan_number(&name)? as u16)
+        });
+        let check = match plan {
+            Some(of_key) => check.with_plan(of_key),
+            None => check.with_quota(quota),
+        };
+        let limit = settings.rule.limit_under(usize::from(check.plan()));
+        limit.map(|_| check)
     }
 
     /// Applies a rule's setting for requests without a key. Returns whether to check the request against the shared bucket.
@@ -373,40 +359,40 @@ impl RequestRules {
         let then = self.without_key(rule, &why, policy);
         match &why {
             NoKey::Misconfigured(what) => self.observer.misconfigured(rule, what),
-            NoKey::LookUpFailed => self.observer.look_up_failed(rule, then.describe()),
+            NoKey::LookUpFailed => self.observer.look_up_failed(rule, describe(then)),
             NoKey::Absent | NoKey::Ambiguous => {}
         }
         if why != NoKey::LookUpFailed {
-            self.observer.keyless(rule, then.describe());
+            self.observer.keyless(rule, describe(then));
         }
         match then {
-            WithoutKey::Skip => {
-                self.observer.skipped(rule);
+            Missing::Skip => {
+                self.skipped(rule);
                 Ok(false)
             }
-            WithoutKey::Share => {
+            Missing::Shared => {
                 key.clear();
                 key.push(PartKind::SHARED, []);
                 Ok(true)
             }
-            WithoutKey::Reject(status) => Err(Box::new(Refusal { rule, status, why })),
+            Missing::Reject(status) => Err(Box::new(Refusal { rule, status, why })),
         }
     }
 
     /// What a rule does with a request that has no key for this reason.
-    pub(super) fn without_key(&self, rule: u16, why: &NoKey, policy: CheckPolicy) -> WithoutKey {
+    pub(super) fn without_key(&self, rule: u16, why: &NoKey, policy: CheckPolicy) -> Missing {
         let RequestSettings { rule, missing, .. } = self.of_rule(rule);
         if *why == NoKey::LookUpFailed {
             let answer = policy.store_error_answer();
             return match (answer.unwrap_or(rule.store_error_answer()), missing) {
                 // A shadow denies nothing, and its key is unknown.
-                _ if !rule.is_enforced() => WithoutKey::Skip,
-                (OnStoreError::Allow | OnStoreError::Degraded, _) => WithoutKey::Skip,
+                _ if !rule.is_enforced() => Missing::Skip,
+                (OnStoreError::Allow | OnStoreError::Degraded, _) => Missing::Skip,
                 // Not the client's fault: no 401.
                 (OnStoreError::Deny, _) | (_, Missing::Reject(_)) => {
-                    WithoutKey::Reject(StatusCode::SERVICE_UNAVAILABLE)
+                    Missing::Reject(StatusCode::SERVICE_UNAVAILABLE)
                 }
-                _ => WithoutKey::Share,
+                _ => Missing::Shared,
             };
         }
         match missing {
@@ -414,14 +400,14 @@ impl RequestRules {
             Missing::Shared | Missing::Skip
                 if *why == NoKey::Ambiguous && rule.is_enforced() && rule.quota().is_none() =>
             {
-                WithoutKey::Reject(StatusCode::BAD_REQUEST)
+                Missing::Reject(StatusCode::BAD_REQUEST)
             }
             // An ambiguous key or a misconfigured service must not disable the rule.
-            Missing::Skip if *why == NoKey::Absent => WithoutKey::Skip,
-            Missing::Shared | Missing::Skip => WithoutKey::Share,
+            Missing::Skip if *why == NoKey::Absent => Missing::Skip,
+            Missing::Shared | Missing::Skip => Missing::Shared,
             // A shadow denies nothing.
-            Missing::Reject(_) if !rule.is_enforced() => WithoutKey::Skip,
-            Missing::Reject(status) => WithoutKey::Reject(*status),
+            Missing::Reject(_) if !rule.is_enforced() => Missing::Skip,
+            Missing::Reject(status) => Missing::Reject(*status),
         }
     }
 
@@ -475,16 +461,6 @@ impl RequestRules {
         })
     }
 
-    /// How rules hold their denials back.
-    pub(crate) fn slow_denials(&self) -> impl Iterator<Item = SlowDenials> {
-        self.all().filter_map(|rule| rule.slow_denials)
-    }
-
-    /// The same of the rule at this index.
-    pub(crate) fn slow_denials_of(&self, rule: usize) -> Option<SlowDenials> {
-        self.list.get(rule)?.settings().slow_denials
-    }
-
     /// The status of a denial that blocks: that of the first limit of none; `denied` if it is by a block that ends.
     pub(crate) fn blocked_status(&self, decision: &Decision, denied: StatusCode) -> StatusCode {
         let blocks = |verdict: &&Verdict| {
@@ -495,44 +471,6 @@ impl RequestRules {
         let rule = decision.verdicts().iter().find(blocks);
         rule.and_then(|verdict| self.list.get(verdict.rule()))
             .map_or(denied, |rule| rule.settings().blocked_status)
-    }
-
-    /// Refunds the checks of an allowed request, shadows included, except those of rules that keep the units on errors.
-    pub(crate) fn refund(&self, checks: &[Check], decision: &Decision) {
-        let ticket = self.limiter.ticket_with_shadows(checks, decision);
-        ticket.settle_each(|check| {
-            let keeps = self.keeps_units(check.rule());
-            (!keeps).then(|| {
-                self.observer.refunded(check.rule());
-                0
-            })
-        });
-    }
-
-    /// Counts a request that stays counted towards a block.
-    pub(crate) fn count_settled(&self, checks: &[Check], decision: &Decision) {
-        drop(self.limiter.ticket_with_shadows(checks, decision));
-    }
-
-    /// Whether a rule settles requests by their responses.
-    pub(crate) fn settles_by_response(&self, rule: u16) -> bool {
-        let rule = self.list.get(usize::from(rule));
-        rule.is_some_and(|rule| rule.settings().call_about_responses().is_some())
-    }
-
-    /// What a request has cost under a rule, by its response. `None`: what it took.
-    pub(crate) fn cost_after(&self, rule: u16, response: &InnerResponse<'_>) -> Option<u64> {
-        if self.settles_by_response(rule) {
-            return self.of_rule(rule).cost_after(response);
-        }
-        // What was not served costs nothing.
-        (response.is_error() && !self.keeps_units(rule)).then_some(0)
-    }
-
-    /// Whether a rule keeps the units on errors.
-    fn keeps_units(&self, rule: u16) -> bool {
-        let rule = self.list.get(usize::from(rule));
-        rule.is_none_or(|rule| rule.settings().keeps)
     }
 
     /// Waits for all look-ups at the same time.
@@ -554,30 +492,27 @@ impl RequestRules {
         for (place, found) in look_ups.within(self.look_up_deadline).await {
             let placeholder = checks[place];
             let (number, policy) = (placeholder.rule(), placeholder.policy());
-            let (rule, plan) = (
-                self.of_rule(number),
-                usize::from(placeholder.quota().plan()),
-            );
+            let (rule, quota) = (self.of_rule(number), placeholder.quota());
+            let limit = rule.rule.limit_under(usize::from(quota.plan()));
             let mut key = KeyBuf::new();
-            match found {
+            let has_key = match found {
                 Ok(found) => {
                     self.observer.keyed(number);
                     key = found;
+                    true
                 }
-                Err(_) if rule.rule.limit_under(plan).is_none() => {
-                    self.observer.skipped(number);
-                    skipped.push(place);
-                    continue;
+                Err(_) if limit.is_none() => {
+                    self.skipped(number);
+                    false
                 }
-                Err(why) => {
-                    if !self.resolve_missing(number, why, policy, &mut key)? {
-                        skipped.push(place);
-                        continue;
-                    }
-                }
+                Err(why) => self.resolve_missing(number, why, policy, &mut key)?,
+            };
+            if !has_key {
+                skipped.push(place);
+                continue;
             }
-            let check = unkeyed(number, placeholder.cost()).with_policy(policy);
-            match self.check(check, &key, placeholder.quota()) {
+            let check = unkeyed(number, placeholder.cost());
+            match self.check(check.with_policy(policy).with_quota(quota), &key) {
                 Some(mut check) => {
                     if let Some(id) = placeholder.id() {
                         // That of the request, which has a key now.
@@ -590,7 +525,7 @@ impl RequestRules {
                     }
                 }
                 None => {
-                    self.observer.skipped(number);
+                    self.skipped(number);
                     skipped.push(place);
                 }
             }
@@ -602,17 +537,6 @@ impl RequestRules {
             checks,
             found: found_keys,
         })
-    }
-}
-
-impl Terms {
-    /// Those of a rule for which nothing is computed.
-    fn of(number: u16, rule: &Rule) -> Self {
-        Self {
-            check: unkeyed(number, rule.fixed_cost()),
-            quota: OWN_QUOTA,
-            is_unlimited: rule.limit_under(0).is_none(),
-        }
     }
 }
 
@@ -642,7 +566,7 @@ impl Collecting<'_> {
         }
         let is_exempt = settings.exempt.as_ref().is_some_and(|f| f(self.head));
         if is_exempt {
-            self.rules.observer.skipped(rule.number);
+            self.rules.skipped(rule.number);
         }
         !is_exempt
     }
@@ -658,12 +582,12 @@ impl Collecting<'_> {
         let terms = match &rule.terms {
             Some(terms) => terms,
             None => {
-                computed = rules.terms_for(rule, self.head);
+                computed = rules.terms_for(number, self.head);
                 &computed
             }
         };
         if terms.is_unlimited && !rule.rule.settings().has_plans_by_key() {
-            rules.observer.skipped(number);
+            rules.skipped(number);
             return Ok(());
         }
         let extracted = self.extract(rule);
@@ -674,15 +598,15 @@ impl Collecting<'_> {
         }
         if !rule.depends_on_key {
             let check = rules.limiter.with_key(terms.check, &self.key);
-            self.checks.push(check.with_quota(terms.quota));
-        } else if let Some(check) = rules.check(terms.check, &self.key, terms.quota) {
+            self.checks.push(check.with_quota(terms.check.quota()));
+        } else if let Some(check) = rules.check(terms.check, &self.key) {
             self.checks.push(check);
         } else {
-            rules.observer.skipped(number);
+            rules.skipped(number);
             return Ok(());
         }
         if rule.has_id {
-            identify(&rules.limiter, rule.rule.settings(), self.head, self.checks);
+            self.identify(rule);
         }
         Ok(())
     }
@@ -699,7 +623,7 @@ impl Collecting<'_> {
             Extracted::Key => Ok(true),
             // Its key would be asked for a limit of its own.
             Extracted::Nothing(_) if terms.is_unlimited => {
-                rules.observer.skipped(number);
+                rules.skipped(number);
                 Ok(false)
             }
             Extracted::Nothing(why) => {
@@ -708,11 +632,35 @@ impl Collecting<'_> {
             Extracted::Later(answer) => {
                 let look_ups = self.look_ups.get_or_insert_default();
                 look_ups.push(self.checks.len(), answer);
-                self.checks.push(terms.check.with_quota(terms.quota));
-                identify(&rules.limiter, rule.rule.settings(), self.head, self.checks);
+                self.checks.push(terms.check);
+                self.identify(rule);
                 Ok(false)
             }
         }
+    }
+
+    /// Gives the last check the id of its request, if the rule takes ids and the request has one: what the extractor finds, the method,
+    /// and the target with its query.
+    fn identify(&mut self, rule: &CountingRule) {
+        let (extractor, head) = (&rule.rule.settings().id, self.head);
+        let (Some(extractor), Some(check)) = (extractor, self.checks.last_mut()) else {
+            return;
+        };
+        let mut id = KeyBuf::new();
+        let is_there = matches!(extractor.extract(head, &mut id), Extracted::Key);
+        if !is_there || id.parts().any(|(_, part)| part.len() > LONGEST_ID) {
+            return;
+        }
+        id.push(PartKind::METHOD, head.method.as_str());
+        id.push(PartKind::PATH, whole_path(head).as_bytes());
+        let query = head.uri.query().unwrap_or_default();
+        id.push(PartKind::QUERY_PARAMETER, query);
+        // A rule with an extractor of ids is idempotent.
+        *check = self
+            .rules
+            .limiter
+            .with_id(*check, &id.into())
+            .unwrap_or(*check);
     }
 }
 
@@ -726,52 +674,25 @@ pub(super) fn unkeyed(rule: u16, cost: u64) -> Check {
 /// The key of a request; that of all requests without one, if it has none.
 fn key_in(rule: &RequestSettings, head: &Head<'_>) -> Key {
     let mut key = KeyBuf::new();
-    match rule
-        .key
-        .as_ref()
-        .map(|extractor| extractor.extract(head, &mut key))
-    {
+    let extractor = rule.key.as_ref();
+    match extractor.map(|it| it.extract(head, &mut key)) {
         Some(Extracted::Key) => key.into(),
         _ => Key::shared(),
     }
 }
 
-/// What a rule does with a request without a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum WithoutKey {
-    /// Counts it with all others that have none.
-    Share,
-    /// Does not apply to it.
-    Skip,
-    /// Rejects it.
-    Reject(StatusCode),
-}
-
-impl WithoutKey {
-    /// What happens to such requests, for an event.
-    fn describe(self) -> &'static str {
-        match self {
-            Self::Share => "all of them share one bucket",
-            Self::Skip => "none of them is limited by it",
-            Self::Reject(_) => "all of them are rejected",
-        }
+/// What happens to requests without a key, for an event.
+fn describe(missing: Missing) -> &'static str {
+    match missing {
+        Missing::Shared => "all of them share one bucket",
+        Missing::Skip => "none of them is limited by it",
+        Missing::Reject(_) => "all of them are rejected",
     }
 }
 
-impl PlansByKey {
-    fn find(&self, rule: &Rule, fingerprint: Fingerprint, key: &KeyBuf) -> Option<u16> {
-        let found = self.by_fingerprint.get(&fingerprint.bits()).copied();
-        found.or_else(|| {
-            let name = self.of_key.as_ref()?(key)?;
-            // A rule has fewer than 65 535 plans.
-            Some(rule.plan_number(&name)? as u16)
-        })
-    }
-}
-
-/// What stands for the keys with plans of their own, by rule; empty if no rule has any. Their plans are there: the rules were
-/// validated.
-fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
+/// The plans of single keys, by rule and by what stands for a key; empty if no rule selects plans by key. They are there: the rules
+/// were validated.
+fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[HashMap<u128, u16>]> {
     let mut all = list.iter().map(RequestRule::settings);
     if !all.any(RequestSettings::has_plans_by_key) {
         return Arc::default();
@@ -784,15 +705,12 @@ fn plans_by_key(list: &[RequestRule], limiter: &Limiter) -> Arc<[PlansByKey]> {
             true => HashMap::new(),
             false => rule.rule.plan_names().zip(1..).collect(),
         };
-        let by_fingerprint = rule.plans_by_key.iter().filter_map(|(key, plan)| {
+        let plans = rule.plans_by_key.iter().filter_map(|(key, plan)| {
             // A rule set has fewer than 65 536 rules.
             let key = store.fingerprint(index as u16, key.as_ref());
             Some((key.bits(), *numbers.get(&**plan)?))
         });
-        PlansByKey {
-            by_fingerprint: by_fingerprint.collect(),
-            of_key: rule.plan_of_key.clone(),
-        }
+        plans.collect()
     };
     list.iter().enumerate().map(of_rule).collect()
 }

@@ -37,16 +37,10 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct RulesHandle {
-    rules: Weak<LayerRules>,
+    pub(crate) rules: Weak<LayerRules>,
 }
 
 impl RulesHandle {
-    pub(crate) fn new(rules: &Arc<LayerRules>) -> Self {
-        Self {
-            rules: Arc::downgrade(rules),
-        }
-    }
-
     /// Puts these rules in force in place of all that the layer has, and says what changed.
     ///
     /// All rules are replaced, or none. Rules may all be [off](tollgate_core::Rule::off).

@@ -20,10 +20,9 @@ use crate::{
         body::ResponseBody,
         decide::{Progress, attempt, is_preflight, look_up, wait},
         deny::{Answered, deny, reject},
-        future::ResponseFuture,
-        live_config::LiveConfig,
+        future::{PendingRequest, ResponseFuture, Stage, State},
+        live_config::ServiceConfig,
         request_rules::KnownChecks,
-        service_config::ServiceConfig,
     },
 };
 
@@ -34,18 +33,11 @@ use crate::{
 /// See the [module documentation](crate).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
-    inner: S,
-    config: ServiceConfig,
+    pub(super) inner: S,
+    pub(super) config: ServiceConfig,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
-        Self {
-            inner,
-            config: ServiceConfig::new(config),
-        }
-    }
-
     /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
@@ -81,21 +73,32 @@ where
         let answered = match decide(&mut admitted, &head, is_preflight) {
             None => match admitted.enter(&mut request) {
                 // Nothing to wait for: the inner service that was polled ready is called at once, without a clone.
-                None => return ResponseFuture::inner(self.inner.call(request), admitted),
+                None => {
+                    let future = self.inner.call(request);
+                    return ResponseFuture {
+                        stage: Stage::Inner { future },
+                        admitted: Some(admitted),
+                    };
+                }
                 Some(answered) => answered,
             },
             Some(Instead::Answered(answered)) => answered,
             Some(Instead::Later(decided)) => {
                 // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
                 let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                return ResponseFuture::deciding(decided, ready, request, admitted);
+                let request = Some(PendingRequest {
+                    service: mem::replace(&mut self.inner, clone),
+                    is_ready: true,
+                    request,
+                    admitted,
+                });
+                return ResponseFuture::before(State::Deciding { decided, request });
             }
         };
         // Dropping the instance frees what `poll_ready` has reserved (a permit, a place in a queue). Kept until the next call,
         // it would be missing elsewhere.
         self.inner = self.inner.clone();
-        ResponseFuture::answered(answered)
+        ResponseFuture::before(State::Answered(answered))
     }
 }
 

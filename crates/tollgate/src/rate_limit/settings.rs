@@ -52,14 +52,6 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// Whether responses carry the quota's header fields.
-    pub(crate) fn shows_quota(&self) -> bool {
-        let has_fields = self.headers != HeaderStyle::NONE || !self.own_fields.is_empty();
-        !self.hide_quota && has_fields
-    }
-}
-
 /// What both layers have. The type has a `config: Arc<LiveConfig>`.
 macro_rules! live_layer {
     ($layer:ident) => {
@@ -84,7 +76,8 @@ macro_rules! live_layer {
             /// The handle that replaces the rules while requests are served. A request or a call that has begun keeps its rules.
             #[must_use]
             pub fn handle(&self) -> RulesHandle {
-                RulesHandle::new(self.config.rules())
+                let rules = Arc::downgrade(&self.config.rules);
+                RulesHandle { rules }
             }
 
             /// The limiter in force, for code outside of requests: the same budgets. Take it anew for each piece of work where the

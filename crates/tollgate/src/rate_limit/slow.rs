@@ -31,7 +31,8 @@ pub(crate) fn hold(
         .verdicts()
         .iter()
         .filter(|it| it.outcome() == Outcome::Deny && rules.set().enforces(it.rule()));
-    let slow = denies.filter_map(|verdict| rules.slow_denials_of(verdict.rule()));
+    let slow =
+        denies.filter_map(|verdict| rules.list().get(verdict.rule())?.settings().slow_denials);
     let mut by = slow.map(|slow| slow.by).max()?;
     if config.settings.protocol.of(head) != WireProtocol::Http
         && let Some(patience) = grpc_timeout(head.headers)

@@ -19,7 +19,7 @@ use crate::{
     head::Head,
     header::times::write_retry_after,
     protocol::WireProtocol,
-    rate_limit::{Refund, ResponseBody, settlement::AtEnd},
+    rate_limit::{Refund, ResponseBody, admit::AtEnd},
     rejection::{UNAVAILABLE, trailers_only},
     shed::shedder::InFlight,
 };

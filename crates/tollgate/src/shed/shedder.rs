@@ -14,7 +14,7 @@ use tollgate_core::{Clock, Tick};
 use crate::{
     head::Head,
     protocol::Protocol,
-    rate_limit::settlement::Place,
+    rate_limit::admit::Place,
     shed::{
         capacity::{Capacity, Signal},
         observe::Observer,
