@@ -3,16 +3,17 @@
 use std::{
     error::Error,
     fmt,
+    future::{Future as _, IntoFuture},
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf, Bytes};
-use http::{header::CONTENT_LENGTH, response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tollgate_core::{Pending, Step};
+use tollgate_core::Step;
 
 use crate::message::{
     call::Call,
@@ -54,7 +55,7 @@ enum State {
     /// Reads the body, or counts what is held.
     Counting,
     /// Messages in the held part wait for a grant.
-    Waiting(Pending<Grant>),
+    Waiting(<Step<Grant> as IntoFuture>::IntoFuture),
     /// The body has ended, with an error.
     Ended,
 }
@@ -84,37 +85,31 @@ impl<B> MessageBody<B> {
 impl Counter {
     /// Passes on as much of the held part as is granted. It is not empty.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, MessageLimitError>> {
-        let grant = match &mut self.state {
-            State::Waiting(grant) => ready!(Pin::new(grant).poll(cx)),
+        let mut waiting = match mem::replace(&mut self.state, State::Counting) {
+            State::Waiting(grant) => grant,
             State::Counting | State::Ended => {
                 let mut ahead = self.framing;
                 let messages = ahead.advance(&self.held, u64::MAX).messages;
                 if messages == 0 {
                     self.framing = ahead;
-                    return Poll::Ready(Ok(std::mem::take(&mut self.held)));
+                    return Poll::Ready(Ok(mem::take(&mut self.held)));
                 }
-                match grant::request(&self.call, messages) {
-                    Step::Ready(grant) => grant,
-                    Step::Wait(mut grant) => match Pin::new(&mut grant).poll(cx) {
-                        Poll::Ready(grant) => grant,
-                        Poll::Pending => {
-                            self.state = State::Waiting(grant);
-                            return Poll::Pending;
-                        }
-                    },
-                }
+                grant::request(&self.call, messages).into_future()
             }
         };
-        self.state = State::Counting;
+        let Poll::Ready(grant) = Pin::new(&mut waiting).poll(cx) else {
+            self.state = State::Waiting(waiting);
+            return Poll::Pending;
+        };
         Poll::Ready(match grant {
-            Grant::Granted(messages) => {
+            Ok(messages) => {
                 let progress = self.framing.advance(&self.held, messages);
                 Ok(self.held.split_to(progress.length))
             }
-            Grant::Denied(decision) => {
+            Err(decision) => {
                 self.state = State::Ended;
                 self.held = Bytes::new();
-                Err(self.call.deny(decision))
+                Err(self.call.deny(*decision))
             }
         })
     }
@@ -199,40 +194,9 @@ pin_project! {
     pub struct MessageLimitResponseBody<B> {
         // `None`: it has ended.
         #[pin]
-        body: Option<B>,
-        // What may end the body, until its own status is sent.
-        call: Option<Arc<Call>>,
-    }
-}
-
-impl<B> MessageLimitResponseBody<B> {
-    pub(super) fn unlimited(body: B) -> Self {
-        Self {
-            body: Some(body),
-            call: None,
-        }
-    }
-
-    pub(super) fn ended() -> Self {
-        Self {
-            body: None,
-            call: None,
-        }
-    }
-}
-
-impl<B: Body> MessageLimitResponseBody<B> {
-    /// The body of a response with this head, which ends when the call is denied.
-    pub(super) fn open(head: &mut response::Parts, body: B, call: Arc<Call>) -> Self {
-        if body.is_end_stream() {
-            return Self::unlimited(body);
-        }
-        // The body may become shorter.
-        head.headers.remove(CONTENT_LENGTH);
-        Self {
-            body: Some(body),
-            call: Some(call),
-        }
+        pub(super) body: Option<B>,
+        // What may end the body, until its own status is sent. `None`: its messages are not limited.
+        pub(super) call: Option<Arc<Call>>,
     }
 }
 
@@ -266,7 +230,7 @@ impl<B: Body<Data = Bytes>> Body for MessageLimitResponseBody<B> {
                 decision
             }
         };
-        let trailers = call.trailers(&decision);
+        let trailers = call.trailers(decision);
         // Dropping the inner body stops its work at once.
         this.body.set(None);
         Poll::Ready(Some(Ok(Frame::trailers(trailers))))
@@ -291,6 +255,7 @@ impl<B: Body<Data = Bytes>> Body for MessageLimitResponseBody<B> {
 
 impl<B: Default> Default for MessageLimitResponseBody<B> {
     fn default() -> Self {
-        Self::unlimited(B::default())
+        let body = Some(B::default());
+        Self { body, call: None }
     }
 }

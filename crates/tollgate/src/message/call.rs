@@ -1,7 +1,7 @@
 //! A call whose messages are limited.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Context, Poll, Waker},
 };
 
@@ -29,14 +29,10 @@ pub(super) struct Call {
     /// The keys that the copy of the head does not have.
     found: Vec<(u16, Key)>,
     head: request::Parts,
-    end: Mutex<End>,
-}
-
-/// Whether messages were denied.
-enum End {
-    /// Not yet. The waker is that of the response.
-    Open(Option<Waker>),
-    Denied(Arc<Decision>),
+    /// The decision that denied a message, if any.
+    denied: OnceLock<Decision>,
+    /// That of the response, which ends then.
+    waker: Mutex<Option<Waker>>,
 }
 
 impl Call {
@@ -49,12 +45,13 @@ impl Call {
             checks: known.checks,
             found: known.found,
             head: for_denial(head, is_told),
-            end: Mutex::new(End::Open(None)),
+            denied: OnceLock::new(),
+            waker: Mutex::default(),
         })
     }
 
-    fn end(&self) -> MutexGuard<'_, End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the call: the client gets the denial, and the handler this error.
@@ -65,35 +62,33 @@ impl Call {
             &decision,
             &self.found,
         );
-        let reason = decision.reason().unwrap_or(Reason::StoreFailed);
-        let error = MessageLimitError::new(reason, decision.retry_after());
-        #[cfg(feature = "tonic")]
-        let error = error.with_status(tonic::Status::from_header_map(&self.trailers(&decision)));
-        let before = std::mem::replace(&mut *self.end(), End::Denied(Arc::new(decision)));
-        if let End::Open(Some(waker)) = before {
+        let error = MessageLimitError {
+            reason: decision.reason().unwrap_or(Reason::StoreFailed),
+            retry_after: decision.retry_after(),
+            #[cfg(feature = "tonic")]
+            status: tonic::Status::from_header_map(&self.trailers(&decision)).map(Box::new),
+        };
+        // Before the waker is taken: a response that has left none until then finds it.
+        self.denied.get_or_init(|| decision);
+        let waker = self.waker().take();
+        if let Some(waker) = waker {
             waker.wake();
         }
         error
     }
 
     /// The decision that denied a message of the call, if any.
-    pub(super) fn denied(&self) -> Option<Arc<Decision>> {
-        match &*self.end() {
-            End::Open(_) => None,
-            End::Denied(decision) => Some(Arc::clone(decision)),
-        }
+    pub(super) fn denied(&self) -> Option<&Decision> {
+        self.denied.get()
     }
 
     /// The same; wakes the task once there is one.
-    pub(super) fn poll_denied(&self, cx: &Context<'_>) -> Poll<Arc<Decision>> {
-        match &mut *self.end() {
-            End::Denied(decision) => Poll::Ready(Arc::clone(decision)),
-            End::Open(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
-            End::Open(waker) => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
+    pub(super) fn poll_denied(&self, cx: &Context<'_>) -> Poll<&Decision> {
+        match &mut *self.waker() {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
         }
+        self.denied().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// The response to a denied call, if the inner service has not responded yet.

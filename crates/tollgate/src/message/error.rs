@@ -9,29 +9,14 @@ use tollgate_core::Reason;
 /// The client gets the denial whatever the handler does with the error. With the feature `tonic` the error's source is the
 /// [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) that the client gets, and tonic passes that to handlers.
 pub struct MessageLimitError {
-    reason: Reason,
-    retry_after: Option<Duration>,
+    pub(super) reason: Reason,
+    pub(super) retry_after: Option<Duration>,
+    /// What the client gets.
     #[cfg(feature = "tonic")]
-    status: Option<Box<tonic::Status>>,
+    pub(super) status: Option<Box<tonic::Status>>,
 }
 
 impl MessageLimitError {
-    pub(super) fn new(reason: Reason, retry_after: Option<Duration>) -> Self {
-        Self {
-            reason,
-            retry_after,
-            #[cfg(feature = "tonic")]
-            status: None,
-        }
-    }
-
-    /// With the status that the client gets.
-    #[cfg(feature = "tonic")]
-    pub(super) fn with_status(mut self, status: Option<tonic::Status>) -> Self {
-        self.status = status.map(Box::new);
-        self
-    }
-
     /// Why the stream was cut off.
     #[must_use]
     pub fn reason(&self) -> Reason {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, header::CONTENT_LENGTH};
 use pin_project_lite::pin_project;
 use tollgate_core::Pending;
 use tower_service::Service;
@@ -114,7 +114,10 @@ where
                 StateProj::Inner { future, call } => {
                     let Some(call) = call else {
                         let response = ready!(future.poll(cx))?;
-                        return Poll::Ready(Ok(response.map(MessageLimitResponseBody::unlimited)));
+                        return Poll::Ready(Ok(response.map(|body| MessageLimitResponseBody {
+                            body: Some(body),
+                            call: None,
+                        })));
                     };
                     let answer = match call.poll_denied(cx) {
                         Poll::Ready(_) => Poll::Pending,
@@ -122,11 +125,18 @@ where
                     };
                     // The client gets the denial, whatever the inner service makes of a stream that was cut off.
                     let response = match (call.denied(), answer) {
-                        (Some(decision), _) => without_body(call.response(&decision)),
+                        (Some(decision), _) => without_body(call.response(decision)),
                         (None, Poll::Ready(answer)) => {
                             let (mut head, body) = answer?.into_parts();
-                            let body =
-                                MessageLimitResponseBody::open(&mut head, body, Arc::clone(call));
+                            let call = (!body.is_end_stream()).then(|| Arc::clone(call));
+                            if call.is_some() {
+                                // The body may become shorter.
+                                head.headers.remove(CONTENT_LENGTH);
+                            }
+                            let body = MessageLimitResponseBody {
+                                body: Some(body),
+                                call,
+                            };
                             Response::from_parts(head, body)
                         }
                         (None, Poll::Pending) => return Poll::Pending,
@@ -144,7 +154,10 @@ where
 
 /// A gRPC denial without trailers: its head has the status.
 fn without_body<RB>(response: Response<Bytes>) -> Response<MessageLimitResponseBody<RB>> {
-    response.map(|_| MessageLimitResponseBody::ended())
+    response.map(|_| MessageLimitResponseBody {
+        body: None,
+        call: None,
+    })
 }
 
 impl<S, B> fmt::Debug for MessageLimitFuture<S, B>

@@ -9,21 +9,16 @@ use tollgate_core::{
 
 use crate::message::call::Call;
 
-/// The result of a request for messages.
-#[derive(Debug)]
-pub(super) enum Grant {
-    /// This many of them may pass: at least one.
-    Granted(u64),
-    /// None of them may.
-    Denied(Decision),
-}
+/// How many messages may pass, at least one; or the decision that none may.
+pub(super) type Grant = Result<u64, Box<Decision>>;
 
 /// Requests up to this many messages; at least one.
 pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
     let timer = Timer::start();
     let mut reply = None;
     if call.config.settings.message_wait.is_none() && !must_peek(call, messages) {
-        match acquire(call, messages) {
+        let limiter = &call.config.rules.limiter;
+        match limiter.attempt(&costs(call, messages)).decide() {
             // The usual answer needs no future.
             Step::Ready(decision) if decision.is_allowed() => {
                 return Step::Ready(conclude(call, messages, decision, timer));
@@ -53,7 +48,10 @@ async fn fitting(
     loop {
         let decision = match (reply.take(), call.config.settings.message_wait) {
             (Some(reply), _) => reply.await,
-            (None, None) => acquire(call, messages).await,
+            (None, None) => {
+                let costs = costs(call, messages);
+                limiter.attempt(&costs).decide().await
+            }
             (None, Some(max_wait)) => {
                 let patience = if messages == 1 {
                     max_wait
@@ -116,11 +114,6 @@ fn must_peek(call: &Call, messages: u64) -> bool {
     messages > 1 && (!rules.all_enforced() || rules.has_blocks())
 }
 
-fn acquire(call: &Call, messages: u64) -> Step<Decision> {
-    let limiter = &call.config.rules.limiter;
-    limiter.attempt(&costs(call, messages)).decide()
-}
-
 /// The checks of this many messages.
 fn costs(call: &Call, messages: u64) -> Checks {
     let checks = call.checks.iter();
@@ -179,9 +172,8 @@ fn is_above_shares(call: &Call, decision: &Decision) -> bool {
 fn conclude(call: &Call, messages: u64, decision: Decision, timer: Timer) -> Grant {
     let limiter = &call.config.rules.limiter;
     limiter.report(&costs(call, messages), &decision, timer, "");
-    if decision.is_allowed() {
-        Grant::Granted(messages)
-    } else {
-        Grant::Denied(decision)
+    match decision.is_allowed() {
+        true => Ok(messages),
+        false => Err(Box::new(decision)),
     }
 }
