@@ -34,13 +34,13 @@ const FASTER: f64 = 0.8;
 #[derive(Debug)]
 pub(super) struct AdaptiveLimit {
     in_force: AtomicUsize,
-    least: f64,
-    most: f64,
     window: Mutex<Window>,
 }
 
 #[derive(Debug)]
 struct Window {
+    least: f64,
+    most: f64,
     phase: Phase,
     /// Between measurements of the baseline. Not rounded: the square root of a small number is a fraction.
     limit: f64,
@@ -73,9 +73,9 @@ impl AdaptiveLimit {
     pub(super) fn new(least: usize, most: usize) -> Self {
         Self {
             in_force: AtomicUsize::new(least),
-            least: least as f64,
-            most: most as f64,
             window: Mutex::new(Window {
+                least: least as f64,
+                most: most as f64,
                 phase: Phase::Follow,
                 limit: least as f64,
                 has_queued: false,
@@ -95,30 +95,15 @@ impl AdaptiveLimit {
         self.in_force.load(Ordering::Relaxed)
     }
 
-    /// A request was served in this time, with as many in flight when it began. A sample that meets another one is left out.
-    pub(super) fn sample(&self, latency: Tick, in_flight: usize, now: Tick) {
-        self.take(latency, in_flight, now, |_| true);
-    }
-
-    /// A request was not served, after this time. That says something only where it is more than a request without a queue takes.
-    pub(super) fn late(&self, latency: Tick, in_flight: usize, now: Tick) {
-        let is_late = |window: &Window| window.baseline.is_some_and(|usual| latency as f64 > usual);
-        self.take(latency, in_flight, now, is_late);
-    }
-
-    fn take(
-        &self,
-        latency: Tick,
-        in_flight: usize,
-        now: Tick,
-        counts: impl FnOnce(&Window) -> bool,
-    ) {
+    /// A request has taken this time, with as many in flight when it began. One that was not served says something only where that is
+    /// more than a request without a queue takes. A sample that meets another one is left out.
+    pub(super) fn sample(&self, latency: Tick, in_flight: usize, now: Tick, is_served: bool) {
         let mut window = match self.window.try_lock() {
             Ok(window) => window,
             Err(TryLockError::Poisoned(window)) => window.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        if !counts(&window) {
+        if !is_served && window.baseline.is_none_or(|usual| latency as f64 <= usual) {
             return;
         }
         if window.samples == 0 {
@@ -130,7 +115,7 @@ impl AdaptiveLimit {
         window.busiest = window.busiest.max(in_flight);
         let length = now.saturating_sub(window.began);
         if length >= LONGEST || (length >= WINDOW && window.samples >= SAMPLES) {
-            let limit = window.close(now, self.least, self.most);
+            let limit = window.close(now);
             self.in_force
                 .store(limit.round() as usize, Ordering::Relaxed);
         }
@@ -139,56 +124,41 @@ impl AdaptiveLimit {
 
 impl Window {
     /// The limit of the next window.
-    fn close(&mut self, now: Tick, least: f64, most: f64) -> f64 {
+    fn close(&mut self, now: Tick) -> f64 {
         let samples = self.samples as f64;
         let mean = self.latencies as f64 / samples;
         let variance = (self.squares / samples - mean * mean).max(0.0);
         let error = ERRORS * (variance / samples).sqrt();
-        let (least_mean, most_mean) = ((mean - error).max(1.0), (mean + error).max(1.0));
-        let halved = (self.limit / 2.0).max(least);
-        let busiest = self.busiest as f64;
+        let means = [(mean - error).max(1.0), (mean + error).max(1.0)];
+        let halved = (self.limit / 2.0).max(self.least);
+        // Half of the limit would not lower another load, and there is no queue.
+        let is_busy = self.busiest as f64 * 2.0 >= self.limit;
+        let is_due = now >= self.probe_at && self.baseline.is_some();
         (self.samples, self.latencies, self.squares, self.busiest) = (0, 0, 0.0, 0);
         match self.phase {
-            // Half of the limit would not lower this load, and there is no queue.
-            Phase::Follow
-                if now >= self.probe_at
-                    && self.baseline.is_some()
-                    && busiest * 2.0 < self.limit =>
-            {
-                self.baseline = Some(most_mean);
-                self.probe_at = now + PROBE_INTERVAL;
+            Phase::Follow if !is_due => {
+                self.follow(means, is_busy, now);
                 self.limit
             }
-            Phase::Follow if self.baseline.is_some() && now >= self.probe_at => {
+            Phase::Follow if is_busy => {
                 self.phase = Phase::Drain;
                 halved
-            }
-            Phase::Follow => {
-                self.follow(least_mean, most_mean, busiest, now, least, most);
-                self.limit
             }
             Phase::Drain => {
                 self.phase = Phase::Measure;
                 halved
             }
-            Phase::Measure => {
+            Phase::Follow | Phase::Measure => {
                 self.phase = Phase::Follow;
-                self.baseline = Some(most_mean);
+                self.baseline = Some(means[1]);
                 self.probe_at = now + PROBE_INTERVAL;
                 self.limit
             }
         }
     }
 
-    fn follow(
-        &mut self,
-        least_mean: f64,
-        most_mean: f64,
-        busiest: f64,
-        now: Tick,
-        least: f64,
-        most: f64,
-    ) {
+    /// `means`: the least and the most that the mean latency may be.
+    fn follow(&mut self, [least_mean, most_mean]: [f64; 2], is_busy: bool, now: Tick) {
         let baseline = match self.baseline {
             None => {
                 self.probe_at = now + PROBE_INTERVAL;
@@ -208,8 +178,8 @@ impl Window {
         };
         let next = self.limit * gradient + room;
         // A limit that no load has reached says nothing, and would grow without end.
-        if next < self.limit || busiest * 2.0 >= self.limit {
-            self.limit = next.clamp(least, most);
+        if next < self.limit || is_busy {
+            self.limit = next.clamp(self.least, self.most);
         }
     }
 }
@@ -224,7 +194,7 @@ mod tests {
             let in_flight = limit.get();
             let latency = work * in_flight.max(servers) as u64 / servers as u64;
             *now += WINDOW / 20;
-            limit.sample(latency, in_flight, *now);
+            limit.sample(latency, in_flight, *now, true);
         }
     }
 
@@ -260,7 +230,7 @@ mod tests {
         let (limit, mut now) = (AdaptiveLimit::new(4, 10_000), 1);
         for _ in 0..30_000 {
             now += 5_000;
-            limit.sample(50_000, 20, now);
+            limit.sample(50_000, 20, now, true);
             assert!(now < 10_000_000 || limit.get() >= 30, "{}", limit.get());
         }
     }
@@ -274,7 +244,7 @@ mod tests {
                 .wrapping_add(1);
             let evenly = (random >> 11) as f64 / 2_f64.powi(53);
             let latency = -50_000.0 * (1.0 - evenly).ln();
-            limit.sample(latency as Tick, limit.get(), sample * WINDOW / 20);
+            limit.sample(latency as Tick, limit.get(), sample * WINDOW / 20, true);
         }
         assert!(limit.get() >= 16, "{}", limit.get());
     }
@@ -287,7 +257,7 @@ mod tests {
         let fail = |latency, now: &mut Tick| {
             for _ in 0..400 {
                 *now += WINDOW / 20;
-                limit.late(latency, before, *now);
+                limit.sample(latency, before, *now, false);
             }
         };
         fail(1_000, &mut now);
@@ -301,7 +271,7 @@ mod tests {
         let (limit, mut now) = (AdaptiveLimit::new(10, 10_000), 1);
         for _ in 0..10_000 {
             now += 10_000;
-            limit.sample(50_000, 2, now);
+            limit.sample(50_000, 2, now, true);
         }
         assert_eq!(limit.get(), 10);
     }

@@ -3,7 +3,7 @@
 use std::{
     future::pending,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -98,7 +98,7 @@ impl Capacity {
                 "a delay of {full:?} is less than timers can tell: take at least 1 ms, such as 50 ms"
             )));
         }
-        let delay = Arc::new(WorkerDelay::default());
+        let delay = WorkerDelay::default();
         Ok(Self::measured(move || {
             delay.get().as_secs_f64() / full.as_secs_f64()
         }))
@@ -219,18 +219,18 @@ const INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 struct WorkerDelay {
     /// In microseconds: a mean that gives the newest measurement a quarter.
-    micros: AtomicU64,
+    micros: Arc<AtomicU64>,
     task: Mutex<Option<AbortHandle>>,
 }
 
 impl WorkerDelay {
-    fn get(self: &Arc<Self>) -> Duration {
+    fn get(&self) -> Duration {
         // Its runtime may have ended. Without one, nothing is measured.
         if let Ok(mut task) = self.task.try_lock()
             && task.as_ref().is_none_or(AbortHandle::is_finished)
         {
             self.micros.store(0, Ordering::Relaxed);
-            let measuring = |runtime: Handle| runtime.spawn(measure(Arc::downgrade(self)));
+            let measuring = |runtime: Handle| runtime.spawn(measure(Arc::clone(&self.micros)));
             *task = Handle::try_current()
                 .ok()
                 .map(|runtime| measuring(runtime).abort_handle());
@@ -248,7 +248,7 @@ impl Drop for WorkerDelay {
     }
 }
 
-async fn measure(delay: Weak<WorkerDelay>) {
+async fn measure(micros: Arc<AtomicU64>) {
     if with_timer(|| tokio::time::sleep(INTERVAL)).is_err() {
         // A task that has ended would be started again by each request.
         pending::<()>().await;
@@ -257,12 +257,9 @@ async fn measure(delay: Weak<WorkerDelay>) {
         let due = Instant::now() + INTERVAL;
         tokio::time::sleep_until(due).await;
         let late = due.elapsed().saturating_sub(Duration::from_millis(1));
-        let Some(delay) = delay.upgrade() else { return };
         let late = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        let before = delay.micros.load(Ordering::Relaxed);
-        delay
-            .micros
-            .store(before - before / 4 + late / 4, Ordering::Relaxed);
+        let before = micros.load(Ordering::Relaxed);
+        micros.store(before - before / 4 + late / 4, Ordering::Relaxed);
     }
 }
 
@@ -302,7 +299,7 @@ mod tests {
     #[test]
     fn a_runtime_without_a_timer_is_asked_once_and_sheds_nothing() {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
-        let delay = Arc::new(WorkerDelay::default());
+        let delay = WorkerDelay::default();
         runtime.block_on(async {
             assert_eq!(delay.get(), Duration::ZERO);
             yield_now().await;

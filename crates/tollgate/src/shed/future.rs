@@ -1,7 +1,6 @@
 //! The future of a response, and the answer to a request that is shed.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -27,35 +26,21 @@ use crate::{
 pin_project! {
     /// The response of the inner service, or the answer to a request that is shed.
     #[must_use = "futures do nothing unless polled"]
+    #[derive(Debug)]
     pub struct ShedFuture<F> {
         #[pin]
-        state: State<F>,
+        pub(super) state: State<F>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<F> {
+    #[derive(Debug)]
+    pub(super) enum State<F> {
         /// The inner service runs.
         Inner { #[pin] future: F, request: Option<InFlight> },
         /// The inner service was not called.
         Shed { response: Option<Response<Bytes>> },
-    }
-}
-
-impl<F> ShedFuture<F> {
-    pub(super) fn inner(future: F, request: InFlight) -> Self {
-        let request = Some(request);
-        Self {
-            state: State::Inner { future, request },
-        }
-    }
-
-    pub(super) fn shed(response: Response<Bytes>) -> Self {
-        let response = Some(response);
-        Self {
-            state: State::Shed { response },
-        }
     }
 }
 
@@ -82,12 +67,6 @@ where
                 Poll::Ready(Ok(response.map(ResponseBody::full)))
             }
         }
-    }
-}
-
-impl<F> fmt::Debug for ShedFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShedFuture").finish_non_exhaustive()
     }
 }
 

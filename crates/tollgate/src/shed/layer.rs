@@ -175,6 +175,10 @@ impl<S> Layer<S> for ShedLayer {
     type Service = Shed<S>;
 
     fn layer(&self, inner: S) -> Shed<S> {
-        Shed::new(inner, Arc::clone(&self.shedder), self.fixed)
+        Shed {
+            inner,
+            shedder: Arc::clone(&self.shedder),
+            fixed: self.fixed,
+        }
     }
 }

@@ -24,9 +24,15 @@ impl Observer {
     pub(super) fn load(&self, load: f64, in_flight: usize, capacity: &Capacity) {
         // Handles are made with the first request: those made before the application has installed its recorder would never count.
         #[cfg(feature = "metrics")]
-        self.meters
-            .get_or_init(|| Meters::new(&self.name, capacity))
-            .load(load, in_flight, capacity);
+        {
+            let new = || Meters::new(&self.name, capacity);
+            let meters = self.meters.get_or_init(new);
+            meters.load.set(load);
+            meters.in_flight.set(in_flight as f64);
+            if let (Some(gauge), Some(limit)) = (&meters.limit, capacity.limit()) {
+                gauge.set(limit as f64);
+            }
+        }
         let _ = (load, in_flight, capacity);
     }
 
@@ -73,14 +79,6 @@ impl Meters {
             load: of_layer(LOAD),
             in_flight: of_layer(IN_FLIGHT),
             limit: capacity.limit().map(|_| of_layer(LIMIT)),
-        }
-    }
-
-    fn load(&self, load: f64, in_flight: usize, capacity: &Capacity) {
-        self.load.set(load);
-        self.in_flight.set(in_flight as f64);
-        if let (Some(gauge), Some(limit)) = (&self.limit, capacity.limit()) {
-            gauge.set(limit as f64);
         }
     }
 }

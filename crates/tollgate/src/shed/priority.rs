@@ -50,12 +50,7 @@ impl Priority {
     /// Its name in metrics: `p0` to `p3`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::P0 => "p0",
-            Self::P1 => "p1",
-            Self::P2 => "p2",
-            Self::P3 => "p3",
-        }
+        ["p0", "p1", "p2", "p3"][self as usize]
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     head::Head,
     rate_limit::ResponseBody,
     shed::{
-        future::{ShedFuture, answer},
+        future::{ShedFuture, State, answer},
         priority::Priority,
         shedder::Shedder,
     },
@@ -24,20 +24,12 @@ use crate::{
 /// See the [module documentation](crate::shed).
 #[derive(Clone, Debug)]
 pub struct Shed<S> {
-    inner: S,
-    shedder: Arc<ArcSwap<Shedder>>,
-    fixed: Option<Priority>,
+    pub(super) inner: S,
+    pub(super) shedder: Arc<ArcSwap<Shedder>>,
+    pub(super) fixed: Option<Priority>,
 }
 
 impl<S> Shed<S> {
-    pub(super) fn new(inner: S, shedder: Arc<ArcSwap<Shedder>>, fixed: Option<Priority>) -> Self {
-        Self {
-            inner,
-            shedder,
-            fixed,
-        }
-    }
-
     /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
@@ -65,14 +57,22 @@ where
         let shedder = self.shedder.load();
         // `Guard` derefs to the `Arc` that a place keeps.
         match shedder.admit(&Head::from(&request), self.fixed) {
-            Ok(place) => ShedFuture::inner(self.inner.call(request), place),
+            Ok(place) => ShedFuture {
+                state: State::Inner {
+                    future: self.inner.call(request),
+                    request: Some(place),
+                },
+            },
             Err(retry_after) => {
                 let head = Head::from(&request);
                 let response = answer(&head, shedder.protocol.of(&head), retry_after);
                 drop(shedder);
                 // Dropping the instance frees what `poll_ready` has reserved: a permit, a place in a queue.
                 self.inner = self.inner.clone();
-                ShedFuture::shed(response)
+                let response = Some(response);
+                ShedFuture {
+                    state: State::Shed { response },
+                }
             }
         }
     }

@@ -41,24 +41,15 @@ pub(super) struct Shedder {
     pub(super) observer: Observer,
     /// Also counted in the layers that take this one's place.
     pub(super) in_flight: Arc<AtomicUsize>,
-    pressure: Arc<Pressure>,
-    draws: Arc<AtomicU64>,
+    /// The time at which the load that was seen of late will have fallen to nothing, so that raising it is one atomic maximum. It rises
+    /// at once and falls slowly, so that the share that is shed does not swing.
+    pressure: Arc<AtomicU64>,
     secret: RandomState,
 }
 
-/// The load that was seen of late: it rises at once and falls slowly, so that the share that is shed does not swing.
-///
-/// It is the time at which it will have fallen to nothing, so that raising it is one atomic maximum.
-#[derive(Debug, Default)]
-struct Pressure(AtomicU64);
-
-impl Pressure {
-    /// From 0 to 1, this load included.
-    fn raise(&self, load: f64, now: Tick) -> f64 {
-        let gone_at = now.saturating_add((load.clamp(0.0, 1.0) * FALL) as Tick);
-        let before = self.0.fetch_max(gone_at, Ordering::Relaxed);
-        (before.max(gone_at).saturating_sub(now) as f64 / FALL).min(1.0)
-    }
+/// From 0 to 1.
+fn fraction(bits: u64) -> f64 {
+    bits as f64 / 2_f64.powi(32)
 }
 
 impl Shedder {
@@ -75,7 +66,6 @@ impl Shedder {
             observer: Observer::new("service"),
             in_flight: Arc::default(),
             pressure: Arc::default(),
-            draws: Arc::default(),
             secret: RandomState::new(),
         }
     }
@@ -90,36 +80,29 @@ impl Shedder {
         let priority = fixed
             .or_else(|| trusted?.of(head))
             .unwrap_or_else(|| (self.priority)(head));
-        let mut others = self.in_flight.load(Ordering::Relaxed);
-        let mut drawn = None;
-        let load = loop {
-            let load = self.load(others);
-            if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
-                let now = self.clock.now();
-                // What decides says nothing of the jitter: those that are shed have small draws.
-                // Once: one that another overtakes has no second chance to be shed.
-                let hash = *drawn.get_or_insert_with(|| self.draw(head, now));
-                let [draw, jitter] = [hash >> 32, hash & u64::from(u32::MAX)]
-                    .map(|bits| bits as f64 / 2_f64.powi(32));
-                if self.is_shed(priority, load, draw, now) {
-                    self.observer.load(load, others + 1, &self.capacity);
-                    self.observer.shed(priority, load);
-                    return Err(self.retry_after.mul_f64(1.0 + jitter));
+        let (mut load, mut drawn) = (0.0, None);
+        // One that is shed is never counted: it would take the place of another.
+        let counted =
+            (self.in_flight).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |others| {
+                load = self.load(others);
+                if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
+                    let now = self.clock.now();
+                    // Once: one that another overtakes has no second chance to be shed.
+                    let hash = *drawn.get_or_insert_with(|| self.draw(head, now));
+                    if self.is_shed(priority, load, fraction(hash >> 32), now) {
+                        return None;
+                    }
                 }
-            }
-            // One that is shed is never counted: it would take the place of another.
-            let counted = self.in_flight.compare_exchange_weak(
-                others,
-                others + 1,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            match counted {
-                Ok(_) => break load,
-                Err(changed) => others = changed,
-            }
-        };
+                Some(others + 1)
+            });
+        let (Ok(others) | Err(others)) = counted;
         self.observer.load(load, others + 1, &self.capacity);
+        if counted.is_err() {
+            self.observer.shed(priority, load);
+            // What decides says nothing of the jitter: those that are shed have small draws.
+            let jitter = fraction(drawn.unwrap_or_default() & u64::from(u32::MAX));
+            return Err(self.retry_after.mul_f64(1.0 + jitter));
+        }
         Ok(InFlight {
             place: Some(Place(Arc::clone(&self.in_flight))),
             shedder: Arc::clone(self),
@@ -130,24 +113,21 @@ impl Shedder {
 
     /// The share of the capacity that is in use, without this request.
     fn load(&self, in_flight: usize) -> f64 {
-        let limit = match &self.capacity.0 {
-            Signal::InFlight(limit) => *limit,
-            Signal::Adaptive(limit) => limit.get(),
-            Signal::Measured(share) => {
-                let share = share();
-                return if share.is_nan() {
-                    0.0
-                } else {
-                    share.clamp(0.0, 1e6)
-                };
-            }
-        };
-        in_flight as f64 / limit as f64
+        if let Signal::Measured(share) = &self.capacity.0 {
+            let share = share();
+            return match share.is_nan() {
+                true => 0.0,
+                false => share.clamp(0.0, 1e6),
+            };
+        }
+        in_flight as f64 / self.capacity.limit().unwrap_or(usize::MAX) as f64
     }
 
     /// From the threshold to full, the share of a class that is shed grows with the pressure.
     fn is_shed(&self, priority: Priority, load: f64, draw: f64, now: Tick) -> bool {
-        let pressure = self.pressure.raise(load, now);
+        let gone_at = now.saturating_add((load.clamp(0.0, 1.0) * FALL) as Tick);
+        let before = self.pressure.fetch_max(gone_at, Ordering::Relaxed);
+        let pressure = (before.max(gone_at).saturating_sub(now) as f64 / FALL).min(1.0);
         let threshold = self.thresholds[priority as usize];
         load >= 1.0 || draw < (pressure - threshold) / (1.0 - threshold)
     }
@@ -156,9 +136,7 @@ impl Shedder {
     fn draw(&self, head: &Head<'_>, now: Tick) -> u64 {
         match self.request_id.as_ref().and_then(|it| it.value(head)) {
             Some(id) => self.secret.hash_one((now / MINUTE, id)),
-            None => self
-                .secret
-                .hash_one(self.draws.fetch_add(1, Ordering::Relaxed)),
+            None => RandomState::new().hash_one(()),
         }
     }
 }
@@ -190,12 +168,8 @@ impl InFlight {
             (self.began.take(), &self.shedder.capacity.0)
         {
             let now = self.shedder.clock.now();
-            let (took, in_flight) = (now.saturating_sub(began), self.others + 1);
-            match is_served {
-                true => limit.sample(took, in_flight, now),
-                // It failed, or its client has left: it took at least this long.
-                false => limit.late(took, in_flight, now),
-            }
+            // One that failed, or whose client has left, took at least this long.
+            limit.sample(now.saturating_sub(began), self.others + 1, now, is_served);
         }
     }
 }
