@@ -8,7 +8,7 @@ use tollgate_core::{
     algorithm::Assessment,
     store::{Fingerprint, Settlement},
 };
-use tollgate_prefilter::{Counted, IndexSet, LeaseItem, LeaseQuery, LeaseReply, Reply};
+use tollgate_prefilter::{Counted, LeaseItem, LeaseQuery, LeaseReply, Reply};
 use tollgate_test_reference::LimitState;
 
 use crate::{consistency::Terms, engine::Content};
@@ -69,10 +69,7 @@ impl Server {
         let reports: Vec<_> = reports.iter().map(report).collect();
         let is_denied = checks.iter().any(|check| check.rule() != 0);
         // What the other rule denies once it need not deny again.
-        let mut shared = IndexSet::default();
-        for (index, _) in checks.iter().enumerate().filter(|_| is_denied) {
-            shared.insert(index);
-        }
+        let shared = 0..if is_denied { checks.len() } else { 0 };
         let mut grant = None;
         let mut verdicts = SmallVec::<[Verdict; 2]>::new();
         for check in checks {
@@ -91,7 +88,7 @@ impl Server {
             grant = granted;
         }
         let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
-        reply.shared = shared;
+        reply.shared = shared.collect();
         let leases = leases.iter().map(|_| LeaseReply {
             is_refused: false,
             grant: Ok(grant),

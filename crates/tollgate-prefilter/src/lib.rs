@@ -45,7 +45,7 @@ pub use self::{
         local_rules::{LocalRules, Places, Step},
         process_slots::ProcessSlots,
         query::{Counted, Done, FollowUp, LeaseItem, LeaseReply, Next, Query, Reply},
-        request::{IndexSet, NoReply, Reset},
+        request::{NoReply, Reset},
     },
     lease::{
         lease_holder::LeaseHolder,

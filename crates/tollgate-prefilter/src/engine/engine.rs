@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use tollgate_core::{Quota, Rule, Tick};
+use tollgate_core::Tick;
 
 use crate::{
     engine::{
         entry::Entry,
-        limit::{Effective, Limit, SLACK},
+        limit::{Limit, LimitTerms, SLACK},
     },
     slots::{SlotQueue, SlotTerms},
     sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, RwLock, lock},
@@ -132,16 +132,15 @@ impl Engine {
         self.came_back[at.key[0] as usize % CELLS].load(Ordering::Relaxed)
     }
 
-    /// The limit of a rule with this quota and consistency: that of another rule set, or a new one.
-    pub(crate) fn limit(&self, rule: &Rule, quota: Quota, effective: Effective) -> Arc<Limit> {
+    /// The limit of a rule of this name on these terms: that of another rule set, or a new one.
+    pub(crate) fn limit(&self, rule: &Arc<str>, terms: LimitTerms) -> Arc<Limit> {
         let mut limits = lock(&self.limits);
-        let of_name = limits.entry(Arc::clone(rule.shared_name())).or_default();
-        let mut known = of_name.iter();
-        let known = known.find(|limit| limit.is_of(rule, &quota, &effective));
+        let of_name = limits.entry(Arc::clone(rule)).or_default();
+        let known = of_name.iter().find(|limit| limit.terms == terms);
         let limit = known.cloned().unwrap_or_else(|| {
             // It would take four billion different quotas in one process for two to have the same.
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let limit = Arc::new(Limit::new(id, rule, quota, effective));
+            let limit = Arc::new(Limit::new(id, rule, terms));
             of_name.push(Arc::clone(&limit));
             limit
         });

@@ -164,7 +164,7 @@ impl Query {
                 continue;
             }
             let (at, cost) = (limit.at(check.key()), check.cost());
-            let is_shared = reply.shared.contains(index);
+            let is_shared = reply.shared.contains(&index);
             if limit.blocks() && !is_shared {
                 let block = KeyBlock::new(now, cost, verdict).map(Box::new);
                 if block.is_some() {
@@ -183,10 +183,10 @@ impl Query {
                 && let Some(words) = limit.denials.learn(sent.at, now, cost, verdict)
             {
                 // Where a rule has plans, the last denial of a key counts: what was learned under another plan may have been overtaken.
-                engine.keys.learn(at, limit.id, words, limit.has_plans);
+                (engine.keys).learn(at, limit.id, words, limit.terms.has_plans);
             }
             let fresh_at = sent.at.saturating_add(verdict.reset_after_ticks());
-            match &limit.effective {
+            match &limit.terms.effective {
                 Effective::Leased(_) => {
                     bound.lease(check, |lease| {
                         (lease.left, lease.fresh_at) = (verdict.remaining(), fresh_at);

@@ -1,6 +1,6 @@
 //! One quota of one rule: which consistency it has, and when its units fit for a process that does not know the state.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use tollgate_core::{
     AlgorithmKind, Block, Consistency, Quota, Retry, Rule, Tick,
@@ -18,27 +18,18 @@ use crate::{
 
 /// One quota of one rule, with its consistency.
 ///
-/// Rule sets that have the same rule with the same quota share it, so leases, local usage and denials outlive each of them.
+/// Rule sets that have the same rule with the same terms share it, so leases, local usage and denials outlive each of them.
 pub(crate) struct Limit {
     /// No other limit of the engine has it.
     pub(crate) id: u32,
     /// The number of its rule, by the name.
     rule: u32,
-    pub(crate) quota: Quota,
-    pub(crate) effective: Effective,
+    pub(crate) terms: LimitTerms,
     /// If it is leased, and is not a bucket.
     pub(crate) windows: Option<Windows>,
     pub(crate) denials: Denials,
-    /// Whether its rule has other quotas, for other plans.
-    pub(crate) has_plans: bool,
-    /// How long requests wait for it at most.
-    pub(crate) wait: Option<Duration>,
-    /// Whether units of it may be owed.
-    has_debt: bool,
-    /// When its rule blocks keys.
-    block: Option<Block>,
-    /// Keys of which something may have to be sent: they have a lease, or unreported units.
-    listed: Mutex<Listed>,
+    /// Keys of which something may have to be sent: they have a lease, or unreported units. Those that were visited last are the last.
+    listed: Mutex<Vec<Fingerprint>>,
     has_listed: AtomicBool,
     /// Held by who goes through them: meanwhile keys are missing that stay.
     visiting: Mutex<()>,
@@ -46,26 +37,47 @@ pub(crate) struct Limit {
     in_use: AtomicUsize,
 }
 
-impl Limit {
-    /// One of a rule's quotas; its own limit if `id` is that of no other.
-    pub(crate) fn new(id: u32, rule: &Rule, quota: Quota, effective: Effective) -> Self {
-        let has_plans = rule.quotas() > 1 || rule.has_variable_quota();
-        let wait = rule.at_most_wait().filter(|_| !rule.has_slots());
-        let has_debt = rule.debt_of() > 0;
+/// What a limit depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LimitTerms {
+    pub(crate) quota: Quota,
+    pub(crate) effective: Effective,
+    /// Whether its rule has other quotas, for other plans.
+    pub(crate) has_plans: bool,
+    /// How long requests wait for it at most.
+    wait: Option<Duration>,
+    /// Whether units of it may be owed.
+    has_debt: bool,
+    /// When its rule blocks keys.
+    block: Option<Block>,
+}
+
+impl LimitTerms {
+    /// Those of one of a rule's quotas.
+    pub(crate) fn new(rule: &Rule, quota: Quota, effective: Effective) -> Self {
         Self {
-            id,
-            rule: number_of(rule.name()),
-            wait,
-            block: rule.block_setting().cloned(),
-            windows: Windows::new(&quota, &effective),
-            denials: match rule.block_setting() {
-                Some(block) if !block.counts_settled() => Denials::None,
-                _ => Denials::new(&quota, has_plans, wait, has_debt),
-            },
-            has_debt,
             quota,
             effective,
-            has_plans,
+            has_plans: rule.quotas() > 1 || rule.has_variable_quota(),
+            wait: rule.at_most_wait().filter(|_| !rule.has_slots()),
+            has_debt: rule.debt_of() > 0,
+            block: rule.block_setting().cloned(),
+        }
+    }
+}
+
+impl Limit {
+    /// A limit of the rule with this name; its own if `id` is that of no other.
+    pub(crate) fn new(id: u32, rule: &str, terms: LimitTerms) -> Self {
+        Self {
+            id,
+            rule: number_of(rule),
+            windows: Windows::new(&terms.quota, &terms.effective),
+            denials: match &terms.block {
+                Some(block) if !block.counts_settled() => Denials::None,
+                _ => Denials::new(&terms.quota, terms.has_plans, terms.wait, terms.has_debt),
+            },
+            terms,
             listed: Mutex::default(),
             has_listed: AtomicBool::new(false),
             visiting: Mutex::new(()),
@@ -73,18 +85,8 @@ impl Limit {
         }
     }
 
-    /// Whether it is the limit of a rule with this quota and consistency.
-    pub(crate) fn is_of(&self, rule: &Rule, quota: &Quota, effective: &Effective) -> bool {
-        self.quota == *quota
-            && self.effective == *effective
-            && self.has_plans == (rule.quotas() > 1 || rule.has_variable_quota())
-            && self.wait == rule.at_most_wait().filter(|_| !rule.has_slots())
-            && self.has_debt == (rule.debt_of() > 0)
-            && self.block.as_ref() == rule.block_setting()
-    }
-
     pub(crate) fn blocks(&self) -> bool {
-        self.block.is_some()
+        self.terms.block.is_some()
     }
 
     /// Where what is kept of a key is.
@@ -95,7 +97,7 @@ impl Limit {
 
     #[inline]
     pub(crate) fn lease_terms(&self) -> Option<&LeaseTerms> {
-        match &self.effective {
+        match &self.terms.effective {
             Effective::Leased(terms) => Some(terms),
             _ => None,
         }
@@ -107,7 +109,7 @@ impl Limit {
 
     #[inline]
     pub(crate) fn report_terms(&self) -> Option<&ReportTerms> {
-        match &self.effective {
+        match &self.terms.effective {
             Effective::Eventual(terms) => Some(terms),
             _ => None,
         }
@@ -115,11 +117,10 @@ impl Limit {
 
     /// How often leases and reports need maintenance, in µs; `None`: never.
     pub(crate) fn pause(&self) -> Option<Tick> {
-        const LEASES: Tick = 1_000_000;
         const SHORTEST: Tick = 5_000;
-        match &self.effective {
-            Effective::Leased(_) => Some(LEASES),
-            Effective::Eventual(terms) => Some((terms.interval / 2).clamp(SHORTEST, LEASES)),
+        match &self.terms.effective {
+            Effective::Leased(_) => Some(SWEEP_EVERY),
+            Effective::Eventual(terms) => Some((terms.interval / 2).clamp(SHORTEST, SWEEP_EVERY)),
             Effective::Exact(_) => None,
         }
     }
@@ -147,58 +148,36 @@ impl Limit {
     /// Something may have to be sent of a key from now on.
     pub(crate) fn list(&self, key: Fingerprint) {
         let mut listed = lock(&self.listed);
-        listed.keys.push_back(key);
+        listed.push(key);
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
-    /// All listed keys are to be visited anew. Those that are left from before come first.
-    pub(crate) fn begin_visits(&self) {
-        let mut listed = lock(&self.listed);
-        listed.unvisited = listed.keys.len();
+    /// How many keys are listed.
+    pub(crate) fn listed(&self) -> usize {
+        lock(&self.listed).len()
     }
 
-    /// Whether keys are left to visit.
-    pub(crate) fn has_visits(&self) -> bool {
-        lock(&self.listed).unvisited > 0
-    }
-
-    /// Visits up to `most` of the keys that are left, or all anew, and gives how many. Those for which `visit` returns `Visit::Keep` are
-    /// visited again next time.
-    pub(crate) fn visit(
-        &self,
-        most: Option<usize>,
-        mut visit: impl FnMut(Fingerprint) -> Visit,
-    ) -> usize {
+    /// Visits the listed keys. Where it stops, the next visits begin.
+    pub(crate) fn visit(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
         let _visiting = lock(&self.visiting);
-        if most.is_none() {
-            self.begin_visits();
-        }
-        let (mut kept, mut visited) = (Vec::new(), 0);
-        let most = most.unwrap_or(usize::MAX).min(lock(&self.listed).unvisited);
-        while visited < most {
-            let next = {
-                let mut listed = lock(&self.listed);
-                listed.unvisited = listed.unvisited.saturating_sub(1);
-                listed.keys.pop_front()
-            };
-            let Some(key) = next else { break };
-            match visit(key) {
-                Visit::Keep => kept.push(key),
-                Visit::Drop => {}
-                Visit::Stop => {
-                    lock(&self.listed).keys.push_front(key);
-                    break;
-                }
-            }
-            visited += 1;
-        }
+        let mut keys = std::mem::take(&mut *lock(&self.listed));
+        let (mut kept, mut is_stopped) = (0, false);
+        keys.retain(|key| {
+            let visit = if is_stopped { Visit::Stop } else { visit(*key) };
+            is_stopped = visit == Visit::Stop;
+            kept += usize::from(visit == Visit::Keep);
+            visit != Visit::Drop
+        });
+        keys.rotate_left(kept);
         let mut listed = lock(&self.listed);
-        listed.keys.extend(kept);
-        self.has_listed
-            .store(!listed.keys.is_empty(), Ordering::Relaxed);
-        visited
+        keys.append(&mut listed);
+        self.has_listed.store(!keys.is_empty(), Ordering::Relaxed);
+        *listed = keys;
     }
 }
+
+/// About how often a lease is looked at, in µs.
+pub(crate) const SWEEP_EVERY: Tick = 1_000_000;
 
 /// The number of a rule, by its name. Two rules count by one key in a partition by key alone, and share a number once in four billion.
 pub(crate) fn number_of(rule: &str) -> u32 {
@@ -206,14 +185,6 @@ pub(crate) fn number_of(rule: &str) -> u32 {
     rule.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
-}
-
-/// Keys of which something may have to be sent. The first ones are yet to be visited.
-#[derive(Debug, Default)]
-struct Listed {
-    keys: VecDeque<Fingerprint>,
-    /// No more than there are keys.
-    unvisited: usize,
 }
 
 /// What becomes of a key that was visited.
@@ -340,14 +311,15 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
     if let Some(due) = due {
         return Retry::after_micros(due.max(1));
     }
-    let (quota, used) = (&limit.quota, limit.quota.limit().saturating_sub(left));
+    let quota = &limit.terms.quota;
+    let used = quota.limit().saturating_sub(left);
     // Of a quota without a limit nothing is ever missing.
     let retry = after_taking(quota, at, used, cost).map_or(Retry::Now, |(_, retry)| retry);
     let Retry::After(wait) = retry else {
         return retry;
     };
     let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-    let later = match (&limit.effective, Gcra::new(quota)) {
+    let later = match (&limit.terms.effective, Gcra::new(quota)) {
         (Effective::Leased(terms), Some(_)) => out_of_a_bucket(terms, quota.limit(), cost),
         // Windows begin by the store's clock.
         (_, None) => SLACK,
@@ -435,13 +407,15 @@ mod tests {
 
     fn limit(quota: Quota, consistency: Consistency) -> Limit {
         let effective = Effective::new(&quota, consistency);
-        Limit::new(0, &Rule::new("rule", quota), quota, effective)
+        let terms = LimitTerms::new(&Rule::new("rule", quota), quota, effective);
+        Limit::new(0, "rule", terms)
     }
 
     /// What a process says that knows only how many units are left.
     fn retry_of(quota: Quota, counted: Consistency, cost: u64, left: u64) -> Retry {
         let limit = limit(quota, counted);
-        assert!(!matches!(limit.effective, Effective::Exact(_)), "{quota:?}");
+        let effective = limit.terms.effective;
+        assert!(!matches!(effective, Effective::Exact(_)), "{quota:?}");
         wait(&limit, AT, (cost, left), None)
     }
 

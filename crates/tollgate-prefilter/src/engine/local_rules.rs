@@ -13,10 +13,10 @@ use crate::{
     engine::{
         engine::{Engine, EngineUsage},
         entry::{Entry, Lease, Usage},
-        limit::{Effective, Limit, number_of, wait},
+        limit::{Effective, Limit, LimitTerms, number_of, wait},
     },
     slots::StateSlots,
-    sync::{AtomicBool, AtomicU64, Ordering},
+    sync::{AtomicBool, Ordering},
     table::TableKey,
 };
 
@@ -28,23 +28,15 @@ pub struct LocalRules {
     limits: Box<[Plans]>,
     /// Where its states lie.
     pub places: Places,
-    /// The numbers of the rules, by which their states are found.
-    numbers: Box<[u32]>,
     /// How often something may be due, in µs; `None`: only the deny cache decides locally.
     pub(crate) pause: Option<Tick>,
     is_retired: AtomicBool,
-    /// When leases were last checked for those that are not needed, and whether some are left to look at.
-    pub(crate) swept: AtomicU64,
-    pub(crate) is_sweeping: AtomicBool,
 }
 
 /// The limits of a rule, by plan.
 type Plans = Box<[Option<Arc<Limit>>]>;
 
 impl LocalRules {
-    /// How often leases are checked for those that are not needed, in µs.
-    pub(crate) const SWEEP_EVERY: Tick = 1_000_000;
-
     /// Binds a rule set, which is in use until it is [retired](Self::retire). Bind a rule set before you retire the one
     /// that it replaces, and it keeps the leases and denials of the rules that have not changed. `exact` says why a rule can only be
     /// exact for the store, whatever its consistency and quota are.
@@ -59,7 +51,8 @@ impl LocalRules {
             let plans = (0..rule.quotas()).map(|plan| {
                 let quota = rule.quota_of(plan);
                 let is_limited = rules.enforces(index) && quota.has_state();
-                is_limited.then(|| engine.limit(rule, *quota, Effective::of(rule, plan, exact)))
+                let terms = || LimitTerms::new(rule, *quota, Effective::of(rule, plan, exact));
+                is_limited.then(|| engine.limit(rule.shared_name(), terms()))
             });
             plans.collect()
         });
@@ -68,17 +61,10 @@ impl LocalRules {
         Arc::new(Self {
             pause: pauses.filter_map(|limit| limit.pause()).min(),
             engine: Arc::clone(engine),
-            numbers: rules
-                .rules()
-                .iter()
-                .map(|rule| number_of(rule.name()))
-                .collect(),
             rules,
             limits,
             places,
             is_retired: AtomicBool::new(false),
-            swept: AtomicU64::new(0),
-            is_sweeping: AtomicBool::new(false),
         })
     }
 
@@ -100,8 +86,8 @@ impl LocalRules {
 
     /// Where the state of a check is.
     pub(crate) fn at(&self, check: &Check) -> TableKey {
-        let rule = self.numbers.get(usize::from(check.rule()));
-        TableKey::new(rule.copied().unwrap_or(0), check.key())
+        let rule = self.rules.rules().get(usize::from(check.rule()));
+        TableKey::new(rule.map_or(0, |rule| number_of(rule.name())), check.key())
     }
 
     /// More may be left of the state of a check by now than an earlier denial says.
@@ -111,7 +97,8 @@ impl LocalRules {
 
     /// How a rule is counted: its own quota with plan number 0, or that of a plan. `None`: it is not enforced, or has no limit.
     pub fn effective(&self, rule: usize, plan: usize) -> Option<Effective> {
-        Some(self.limits.get(rule)?.get(plan)?.as_ref()?.effective)
+        let limit = self.limits.get(rule)?.get(plan)?.as_ref()?;
+        Some(limit.terms.effective)
     }
 
     /// Whether units that a charge takes beyond what is left are owed, or taken from a balance.
@@ -128,7 +115,13 @@ impl LocalRules {
             return 0;
         }
         let waits = checks.iter().filter(|check| check.cost() > 0);
-        let waits = waits.filter_map(|check| self.limit(check)?.wait);
+        let waits = waits.filter_map(|check| {
+            let index = usize::from(check.rule());
+            let rule = self.rules.rules().get(index)?;
+            let quota = rule.quota_under(usize::from(check.plan()));
+            let waits = self.rules.enforces(index) && !rule.has_slots() && quota.has_state();
+            rule.at_most_wait().filter(|_| waits)
+        });
         let waits = waits.map(|wait| Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX));
         waits.fold(patience, Tick::min)
     }
@@ -302,7 +295,7 @@ impl LocalRules {
     pub(crate) fn reserve(&self, check: &Check, now: Tick) -> Option<Verdict> {
         let limit = self.limit(check).filter(|_| !check.policy().is_exact())?;
         let (keys, cost, at) = (&self.engine.keys, check.cost(), limit.at(check.key()));
-        let (mut answer, source) = match &limit.effective {
+        let (mut answer, source) = match &limit.terms.effective {
             Effective::Leased(_) => {
                 let answer = keys.with(at, |entry| {
                     let lease = entry.lease(limit)?;
@@ -371,7 +364,7 @@ impl LocalRules {
         let words = keys.denial(limit.at(check.key()), limit.id)?;
         let denied = limit.denials.deny(words, now, check.cost(), patience);
         let (mut denied, knows_left) = denied?;
-        if let Effective::Leased(terms) = &limit.effective
+        if let Effective::Leased(terms) = &limit.terms.effective
             && terms.schedule.is_some()
             && !check.policy().is_exact()
             // This process can serve it from its scheduled lease, if that is sooner.

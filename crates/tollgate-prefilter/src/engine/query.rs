@@ -12,7 +12,7 @@ use crate::{
     engine::{
         engine::{Engine, EngineEvent, SentAt},
         local_rules::{LocalRules, has_twins},
-        request::{IndexSet, NoReply, Request, Settlements, taken_by},
+        request::{NoReply, Request, Settlements, taken_by},
     },
     lease::terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease},
     sync::{RwLockReadGuard, read},
@@ -331,8 +331,8 @@ pub struct Reply {
     pub at: Tick,
     /// The decision about [`Query::checks`](crate::Query::checks).
     pub decision: Decision,
-    /// The checks whose state belongs to other clients as well. Their denials are not cached.
-    pub shared: IndexSet,
+    /// The checks, by index, whose state belongs to other clients as well. Their denials are not cached.
+    pub shared: SmallVec<[usize; 2]>,
     /// The replies to the reports: one each, in the order of [`Query::reports`](crate::Query::reports).
     pub reports: SmallVec<[Result<Counted, NoReply>; 1]>,
     /// The replies about the leases: one each, in the order of [`Query::leases`](crate::Query::leases).
@@ -345,7 +345,7 @@ impl Reply {
         Self {
             at,
             decision,
-            shared: IndexSet::default(),
+            shared: SmallVec::new(),
             reports: SmallVec::new(),
             leases: SmallVec::new(),
         }

@@ -189,24 +189,6 @@ pub(crate) fn taken_by(verdict: &Verdict, check: &Check, at: Tick) -> Option<Hol
     is_taken.then(|| verdict.hold(*check, at))
 }
 
-/// Some of the checks of a request, by index. Those after the first 64 always count as being in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IndexSet(u64);
-
-impl IndexSet {
-    /// Puts an index in.
-    pub fn insert(&mut self, index: usize) {
-        if index < 64 {
-            self.0 |= 1 << index;
-        }
-    }
-
-    /// Whether an index is in it.
-    pub fn contains(self, index: usize) -> bool {
-        index >= 64 || self.0 >> index & 1 > 0
-    }
-}
-
 /// Why there is no reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoReply {
@@ -321,11 +303,11 @@ pub(crate) fn as_counted(limit: &Limit, hold: &Hold) -> Hold {
             window.map_or(0, |window| windows.counts_until(window))
         }
         // A bucket's units come back one after the other.
-        None if Gcra::new(&limit.quota).is_some() => hold.taken.fresh_at,
+        None if Gcra::new(&limit.terms.quota).is_some() => hold.taken.fresh_at,
         // Units that were counted locally and reported weigh until then. What the hold says is from an earlier reply, and the store
         // refunds nothing to a window whose end is another.
         None => {
-            let taken = after_taking(&limit.quota, hold.taken.at, 1, 0);
+            let taken = after_taking(&limit.terms.quota, hold.taken.at, 1, 0);
             taken.map_or(hold.taken.fresh_at, |(fresh_at, _)| fresh_at)
         }
     };

@@ -75,7 +75,7 @@ impl ScriptCall {
         patience: Tick,
         may_make: impl FnMut(u16) -> bool,
     ) -> Option<RequestLayout> {
-        let take = Operation::Take;
+        let (take, patience) = (Operation::Take, rules.patience(checks, patience));
         self.request(rules, checks, take, patience, may_make, |_, _, _| None)
     }
 
@@ -138,12 +138,10 @@ impl ScriptCall {
     }
 
     /// Adds a request that takes nothing.
-    ///
-    /// `None` as for [`request`](Self::request).
-    #[must_use = "without it there is no telling which answers are those of the request"]
+    #[cfg(test)]
     pub(crate) fn peek(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
-        let what = Operation::Query;
-        self.request(rules, checks, what, Tick::MAX, |_| true, |_, _, _| None)
+        let (what, patience) = (Operation::Query, rules.patience(checks, Tick::MAX));
+        self.request(rules, checks, what, patience, |_| true, |_, _, _| None)
     }
 
     /// Adds the settlement of units that were taken. False where it does not fit any more.
@@ -351,8 +349,8 @@ impl ScriptCall {
         self.checks() + 2 * checks < most && self.command.keys.len() + MOST_KEYS * checks < most
     }
 
-    /// Adds a request. If it takes, it does if all its units fit, or will within `patience` µs and the waits of its rules; and that creates
-    /// new keys only if `may_make` allows it.
+    /// Adds a request. If it takes, it does if all its units fit, or will within `patience` µs, which is no longer than its rules let it wait;
+    /// and that creates new keys only if `may_make` allows it.
     ///
     /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
     /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
@@ -377,7 +375,7 @@ impl ScriptCall {
         }
         let with = rules.with(checks.iter().copied());
         self.begin_request(with);
-        let patience = rules.patience(checks, patience);
+        let patience = double(patience.min(LAST));
         let mut layout: SmallVec<[Option<SentCheck>; 4]> = SmallVec::with_capacity(checks.len());
         let bases = std::mem::take(&mut self.bases);
         let takes = matches!(what, Operation::Take);
@@ -431,7 +429,7 @@ impl ScriptCall {
                 writer.add_durable(Some(base), rule_args.debt() > 0);
             }
             if let Some(wait) = rule_args.wait {
-                writer.add(&[double(patience), double(0), double(wait)]);
+                writer.add(&[patience, double(0), double(wait)]);
             }
             if rule_args.takes_slots() && units > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));

@@ -19,9 +19,6 @@ use crate::keys::{
     keyspace::{Bytes, Keyspace, Partition, VERSION, hash_tag_in},
 };
 
-/// The longest wait that is passed to the script, and longer than any rule has.
-const LONGEST_WAIT: Tick = 1 << 52;
-
 /// A rule set in the encoding of the script.
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -29,8 +26,6 @@ pub(crate) struct Encoder {
     rules: Box<[RuleArgs]>,
     /// The rule whose client decides about the hash slot of a request.
     with: Option<u16>,
-    /// Whether requests wait for units of any rule.
-    has_waits: bool,
     /// Whether a rule is durable.
     pub(crate) has_durable: bool,
     /// Whether a quota may be one of a calendar.
@@ -68,7 +63,6 @@ impl Encoder {
         }
         Ok(Self {
             keyspace,
-            has_waits: lines.iter().any(|rule| rule.wait.is_some()),
             has_durable,
             has_calendars: lines.iter().any(|rule| rule.may_have_calendar),
             has_credits: rules.has_credits(),
@@ -129,22 +123,6 @@ impl Encoder {
             // None was made of a text.
             Name::Text(_) => None,
         }
-    }
-
-    /// Refuses what a cluster cannot do in one step.
-    ///
-    /// # Errors
-    ///
-    /// A change of secrets, with states in several hash slots.
-    pub(crate) fn fits_a_cluster(&self) -> Result<(), RuleError> {
-        if self.keyspace.partition != Partition::One && self.keyspace.keys.is_rotating() {
-            return Err(RuleError::general(
-                RuleErrorKind::Store,
-                "a change of secrets moves states to other hash slots, which a cluster cannot do in one step; \
-                 take `Partition::One`, or change to the new secret alone and let all budgets begin anew",
-            ));
-        }
-        Ok(())
     }
 
     /// Whether a state of the rule at a place is found by its client alone, as a reset has to.
@@ -213,18 +191,15 @@ impl Encoder {
         Some((rule_args, plan?))
     }
 
-    /// For how long a request with these checks waits at most, in µs: as long as the least patient of its rules lets it, and as
-    /// it has `patience` itself.
+    /// For how long a request with these checks waits at most, in µs, as the engine says it.
+    #[cfg(test)]
     pub(crate) fn patience(&self, checks: &[Check], patience: Tick) -> Tick {
-        if !self.has_waits {
-            return 0;
-        }
         let waits = checks.iter().filter(|check| check.cost() > 0);
         let waits = waits.filter_map(|check| {
             let (rule_args, _) = self.args_of(check)?;
             rule_args.wait.filter(|_| rule_args.role == ENFORCED)
         });
-        waits.fold(patience.min(LONGEST_WAIT), u64::min)
+        waits.fold(patience, u64::min)
     }
 
     /// As many checks without a balance as have the keys of so many with one, which has two names more.

@@ -259,17 +259,19 @@ impl ScriptReply {
         &self,
         layout: &RequestLayout,
     ) -> impl Iterator<Item = (SentCheck, NewKey)> {
-        let capped = layout.sent().filter(|(_, sent)| sent.may_make.is_some());
-        capped.filter_map(|(_, sent)| {
-            let [retry, remaining, reset_after] = self.of(sent.place)?;
-            let new_key = match () {
-                () if retry == FAILED => return None,
-                () if remaining < 0 && remaining > IN_DEBT => NewKey::Refused,
-                () if reset_after < 0 => NewKey::Made,
-                () => NewKey::No,
-            };
-            Some((*sent, new_key))
-        })
+        let new_key = |(_, sent): (_, &SentCheck)| Some((*sent, self.new_key(sent)?));
+        layout.sent().filter_map(new_key)
+    }
+
+    /// The same of one check; `None`: it has failed, or could make none.
+    pub(crate) fn new_key(&self, sent: &SentCheck) -> Option<NewKey> {
+        let [retry, remaining, reset_after] = self.of(sent.place)?;
+        match () {
+            () if retry == FAILED || sent.may_make.is_none() => None,
+            () if remaining < 0 && remaining > IN_DEBT => Some(NewKey::Refused),
+            () if reset_after < 0 => Some(NewKey::Made),
+            () => Some(NewKey::No),
+        }
     }
 
     /// The indices of the checks of a request that created keys: their units were taken, and nothing else was in use.

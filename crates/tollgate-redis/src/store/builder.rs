@@ -33,6 +33,7 @@ use crate::{
         heartbeat::Heart,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},
+        rule_set_context::InUse,
         sender,
     },
 };
@@ -352,6 +353,7 @@ impl RedisStoreBuilder {
             observer,
             clock: self.clock,
             caps: self.caps,
+            in_use: InUse::default(),
             runtime,
             engine: Engine::new(options),
             process_clock,
@@ -360,10 +362,9 @@ impl RedisStoreBuilder {
             wake: Arc::default(),
         };
         let shared = Arc::new(shared);
-        let in_use = Arc::default();
         // It ends by itself: slots may have to be told when all else is gone.
-        let (sends, wake) = (Arc::clone(&in_use), Arc::clone(&shared.wake));
-        tokio::spawn(sender::run(Arc::downgrade(&shared), sends, wake));
+        let wake = Arc::clone(&shared.wake);
+        tokio::spawn(sender::run(Arc::downgrade(&shared), wake));
         let mut tasks = JoinSet::new();
         #[cfg(feature = "metrics")]
         {
@@ -373,12 +374,11 @@ impl RedisStoreBuilder {
             }
         }
         if self.heartbeats {
-            tasks.spawn(Heart::new(&shared, &in_use, instance).beat());
+            tasks.spawn(Heart::new(&shared, instance).beat());
         }
         Ok(RedisStore {
             shared,
             tasks: Arc::new(tasks),
-            in_use,
             registry: RuleRegistry::default(),
         })
     }

@@ -30,7 +30,7 @@ use crate::{
     keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer},
     script::{args::ScriptCall, reply::ScriptReply},
-    store::new_key_cap::NewKeyCap,
+    store::{new_key_cap::NewKeyCap, rule_set_context::InUse},
 };
 
 /// What the rule sets on one store have in common.
@@ -48,6 +48,8 @@ pub(super) struct StoreContext {
     pub(super) ahead: AtomicI64,
     /// By the names of rules: how many keys this process may create for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
+    /// The rule sets.
+    pub(super) in_use: InUse,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
     /// What this process decides locally.
@@ -96,26 +98,28 @@ impl StoreContext {
         }
     }
 
-    /// Sends a call. It is on its way when this returns, or has failed. `by`: until when a request waits that has asked before. Late, its
-    /// call is not sent, or its answer is lost.
+    /// Sends a call for which no request waits. It is on its way when this returns, or has failed.
+    pub(super) fn send_in_time(self: &Arc<Self>, call: ScriptCall, what_for: CallFor) -> SentCall {
+        self.send(call, what_for, Instant::now() + self.deadline)
+    }
+
+    /// Sends a call. Late, after `by`, it is not sent, or its answer is lost.
     pub(super) fn send(
         self: &Arc<Self>,
         call: ScriptCall,
         what_for: CallFor,
-        by: Option<Instant>,
+        by: Instant,
     ) -> SentCall {
         let (began, checks) = (Instant::now(), call.checks());
         let is_behind_record = call.is_behind_record();
-        let answer = match by {
-            Some(by) if by <= began => AnswerFuture::refused(CallError::new(
+        let answer = if by <= began {
+            AnswerFuture::refused(CallError::new(
                 CallErrorKind::NotSent,
                 "Redis was not asked: the time was gone with what was asked before",
-            )),
-            by => {
-                self.observer.sent(what_for);
-                let deadline = by.unwrap_or(began + self.deadline);
-                self.backend.send(call.into_command(), deadline)
-            }
+            ))
+        } else {
+            self.observer.sent(what_for);
+            self.backend.send(call.into_command(), by)
         };
         SentCall {
             context: Arc::clone(self),
@@ -305,13 +309,7 @@ impl Backend {
         !connected.is_empty() && connected.iter().all(|(_, is_connected)| *is_connected)
     }
 
-    /// Whether every request goes to the server: there is a connection, and no breaker keeps requests from it.
-    pub(super) fn is_ready(&self) -> bool {
-        let mut breakers = self.breakers().into_iter();
-        self.is_connected() && breakers.all(|(_, state)| state == BreakerState::Closed)
-    }
-
-    /// Why it is not ready.
+    /// Why not every request goes to the server: there is no connection, or a breaker keeps requests from it.
     pub(super) fn trouble(&self) -> Option<String> {
         let troubles = self.of_servers(Node::trouble);
         match self {

@@ -15,7 +15,7 @@ use tollgate_core::{AlgorithmKind, Clock, Mode, Quota, Rule, store::InstanceCoun
 use crate::{
     connection::{command::Script, resp::Value},
     keys::{keys::Keys, keyspace::Partition},
-    store::{context::StoreContext, rule_set_context::InUse},
+    store::context::StoreContext,
 };
 
 static MEMBERS: Script = Script::new(include_str!("../../lua/members.lua"));
@@ -41,7 +41,6 @@ const MOST_RULES: usize = 1_000;
 /// What sends heartbeats.
 pub(super) struct Heart {
     shared: Arc<StoreContext>,
-    in_use: Arc<InUse>,
     instance: String,
     began: Instant,
     /// In milliseconds.
@@ -54,10 +53,9 @@ pub(super) struct Heart {
 
 impl Heart {
     /// With the quotas of the rule sets in use.
-    pub(super) fn new(shared: &Arc<StoreContext>, in_use: &Arc<InUse>, instance: String) -> Self {
+    pub(super) fn new(shared: &Arc<StoreContext>, instance: String) -> Self {
         Self {
             shared: Arc::clone(shared),
-            in_use: Arc::clone(in_use),
             instance,
             began: Instant::now(),
             gone_after: (INTERVAL * GONE_AFTER).as_millis().to_string(),
@@ -106,7 +104,7 @@ impl Heart {
     async fn compare(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut own = Quotas::new();
-        for context in self.in_use.all() {
+        for context in shared.in_use.all() {
             for rule in context.rules.given() {
                 if own.len() < MOST_RULES {
                     add_quotas(&mut own, rule);
@@ -241,20 +239,17 @@ fn in_words(rule: &Rule) -> String {
 }
 
 fn quota_in_words(quota: &Quota) -> String {
-    let (limit, rate, period) = (quota.limit(), quota.rate(), quota.period());
+    let limit = quota.limit();
     match quota.algorithm() {
-        _ if !quota.has_state() => quota.algorithm().name().to_owned(),
-        _ if quota.calendar_of().is_some() => quota.to_string(),
+        algorithm if !quota.has_state() => algorithm.name().to_owned(),
         // Three names of one state.
         AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-            format!("bucket({rate} per {period:?}, {limit} at once)")
+            let bucket = Quota::token_bucket(limit);
+            bucket.refill(quota.rate(), quota.period()).to_string()
         }
-        AlgorithmKind::SlidingBuckets => {
-            let buckets = quota.bucket_count();
-            format!("sliding_buckets({limit} per {period:?}, {buckets} buckets)")
-        }
-        AlgorithmKind::Concurrent => format!("concurrent({limit})"),
-        window => format!("{window}({limit} per {period:?})"),
+        // For how long they are held typically is not a part of the state.
+        AlgorithmKind::Concurrent => Quota::concurrent(limit).to_string(),
+        _ => quota.to_string(),
     }
 }
 
@@ -357,10 +352,7 @@ mod tests {
             let expected = [("per-ip", 1, None), ("search", 0, None)];
             assert_eq!(compared, expected, "after {second} s");
         }
-        let lasting = [
-            "bucket(5 per 3600s, 5 at once)",
-            "fixed_window(6000 per 60s)",
-        ];
+        let lasting = ["token_bucket 5/h", "fixed_window 6000/min"];
         for (deployments, lasting) in [(1, Some(lasting.map(str::to_owned))), (2, None)] {
             let compared = conflicts.compare(&own, &all, began + deployments * DEPLOYMENT);
             assert_eq!(compared[0], ("per-ip", 1, lasting));

@@ -41,9 +41,8 @@ pub(super) struct QueryInFlight {
     query: Query,
     sent: SentCall,
     layout: QueryLayout,
-    what_for: CallFor,
-    /// The deadline of a request that takes several calls.
-    by: Option<Instant>,
+    /// The deadline, with all calls that it takes.
+    by: Instant,
     /// The slots that are acquired, and those that earlier steps were given.
     slots: Option<RequestSlots>,
     /// What Redis has replied to all but the checks, which were sent again; and how often they were.
@@ -57,23 +56,18 @@ impl QueryInFlight {
     pub(super) fn start(
         context: &Arc<RuleSetContext>,
         query: Query,
-        what_for: CallFor,
     ) -> ControlFlow<Decision, Self> {
         let has_slots = context.rules.has_slots() && query.takes();
-        let steps = query.has_more_steps() || has_slots || context.encoder.has_calendars;
-        let by = steps.then(|| Instant::now() + context.store.deadline);
         let slots = has_slots.then(|| RequestSlots::new(&context.store));
-        let mut in_flight = Self::go_on(context, Next::Query(query), what_for, None, slots)?;
-        in_flight.by = by;
-        ControlFlow::Continue(in_flight)
+        let by = Instant::now() + context.store.deadline;
+        Self::go_on(context, Next::Query(query), by, slots)
     }
 
-    /// Sends what is to be asked next. `by`: the deadline of a request that has asked before.
+    /// Sends what is to be asked next.
     fn go_on(
         context: &Arc<RuleSetContext>,
         mut next: Next,
-        what_for: CallFor,
-        by: Option<Instant>,
+        by: Instant,
         mut slots: Option<RequestSlots>,
     ) -> ControlFlow<Decision, Self> {
         let shared = &context.store;
@@ -92,14 +86,13 @@ impl QueryInFlight {
             let sending = shared.engine.fill(&mut query, context.now());
             match QueryLayout::new(context, &mut call, &query, slots.as_mut()) {
                 Ok(layout) => {
-                    let sent = shared.send(call, what_for, by);
+                    let sent = shared.send(call, what_for(&query), by);
                     drop(sending);
                     let is_kept = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
                         context: Arc::clone(context),
                         sent,
                         layout,
-                        what_for,
                         by,
                         slots,
                         earlier: None,
@@ -151,7 +144,7 @@ impl QueryInFlight {
             }
         }
         let next = self.query.finish(reply, context.now());
-        Self::go_on(&context, next, self.what_for, self.by, self.slots)
+        Self::go_on(&context, next, self.by, self.slots)
     }
 
     /// Slots were granted that cannot be used, or their message came too late; or the server's clock is in none of the windows that were
@@ -178,7 +171,7 @@ impl QueryInFlight {
         let Some(checks) = add_checks(context, &mut call, &self.query, self.slots.as_mut()) else {
             return false;
         };
-        self.sent = context.store.send(call, self.what_for, self.by);
+        self.sent = context.store.send(call, what_for(&self.query), self.by);
         self.layout = QueryLayout {
             checks,
             ..QueryLayout::default()
@@ -286,13 +279,17 @@ pub(super) fn send_follow_up(context: &Arc<RuleSetContext>, follow_up: FollowUp)
 /// Sends queries that no request waits for.
 pub(super) fn send_alone(context: &Arc<RuleSetContext>, queries: Vec<Query>) {
     for query in queries {
-        let what_for = match query.leases.is_empty() {
-            true => CallFor::Reports,
-            false => CallFor::Leases,
-        };
-        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query, what_for) {
+        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query) {
             context.store.spawn(in_flight.run());
         }
+    }
+}
+
+fn what_for(query: &Query) -> CallFor {
+    match (query.checks.is_empty(), query.leases.is_empty()) {
+        (false, _) => CallFor::Requests,
+        (true, true) => CallFor::Reports,
+        (true, false) => CallFor::Leases,
     }
 }
 
@@ -362,16 +359,13 @@ impl QueryLayout {
             context.note_new_keys(reply, &self.checks, &query.checks, &decision);
         }
         let mut decoded = Reply::new(reply.at, decision);
-        let is_refused = |sent: &SentCheck| {
-            let mut new_keys = reply.new_keys(&self.checks);
-            new_keys.any(|(capped, new_key)| capped.rule == sent.rule && new_key == NewKey::Refused)
-        };
+        let is_refused = |sent: &SentCheck| reply.new_key(sent) == Some(NewKey::Refused);
         for (index, (check, sent)) in query.checks.iter().zip(self.checks.iter()).enumerate() {
             // The same client has a state with each client of the rule that decides about the hash slot.
             if !context.encoder.is_found_alone(check.rule())
                 || sent.is_some_and(|it| is_refused(it) || reply.is_of_another_quota(it))
             {
-                decoded.shared.insert(index);
+                decoded.shared.push(index);
             }
         }
         if context.rules.has_blocks() {
@@ -409,10 +403,7 @@ fn add_checks(
     if checks.is_empty() {
         return Some(RequestLayout::default());
     }
-    if !query.takes() {
-        return call.peek(encoder, checks);
-    }
-    if encoder.has_durable {
+    if encoder.has_durable && query.takes() {
         call.bases = context.bases_of(checks);
     }
     let may_make = |rule| {
@@ -425,8 +416,11 @@ fn add_checks(
         has_room &= message.is_some();
         message
     };
-    let (take, patience) = (Operation::Take, query.patience);
-    let layout = call.request(encoder, checks, take, patience, may_make, message)?;
+    let what = match query.takes() {
+        true => Operation::Take,
+        false => Operation::Query,
+    };
+    let layout = call.request(encoder, checks, what, query.patience, may_make, message)?;
     has_room.then_some(layout)
 }
 

@@ -73,7 +73,7 @@ impl RedisRuleStore {
             bases: Default::default(),
             paid: Arc::default(),
             charge_fallback: Default::default(),
-            looks_at: Mutex::new(Instant::now()),
+            looks_at: Mutex::new(Some(Instant::now())),
             _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
         });
         Ok(Self { context })
@@ -234,7 +234,7 @@ impl RedisRuleStore {
             }
             Begin::Query(query) => query,
         };
-        match QueryInFlight::start(&self.context, query, CallFor::Requests) {
+        match QueryInFlight::start(&self.context, query) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding(Some(in_flight)))),
             ControlFlow::Break(decision) => Step::Ready(decision),
         }
@@ -269,7 +269,7 @@ impl RedisRuleStore {
         if call.is_empty() {
             return Step::Ready(Ok(reset.was_counted()));
         }
-        let sent = context.store.send(call, CallFor::Resets, None);
+        let sent = context.store.send_in_time(call, CallFor::Resets);
         let context = Arc::clone(context);
         Step::Wait(Pending::new(async move {
             let reply = sent.await;

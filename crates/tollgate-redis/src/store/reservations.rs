@@ -243,7 +243,7 @@ fn send(
     let id = Fingerprint::from_bits(reserved.id);
     let name = keyspace.record(id, with.filter(|_| is_in_hash_slot));
     let call = call.behind_record(&name, step);
-    let sent = context.store.send(call, CallFor::Settlements, None);
+    let sent = context.store.send_in_time(call, CallFor::Settlements);
     async move {
         let reply = sent.await?;
         match reply.first_refusal() {

@@ -55,8 +55,8 @@ pub(super) struct RuleSetContext {
     pub(super) paid: Arc<PaidHook>,
     /// Who takes charges that Redis certainly has not counted.
     pub(super) charge_fallback: Mutex<Option<ChargeFallback>>,
-    /// When the task that sends looks next for what is due.
-    pub(super) looks_at: Mutex<Instant>,
+    /// When the task that sends looks next for what is due. `None`: never, as nothing is due of such rules.
+    pub(super) looks_at: Mutex<Option<Instant>>,
     /// Ends with the last store, limiter and layer.
     pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -115,7 +115,7 @@ impl RuleSetContext {
         if call.is_empty() {
             return;
         }
-        let mut sent = self.store.send(call, CallFor::Settlements, None);
+        let mut sent = self.store.send_in_time(call, CallFor::Settlements);
         if sent.is_refused() {
             // Counted as any other, and charged before the next request asks.
             let _ = Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop()));

@@ -14,9 +14,7 @@ use tollgate_core::sync::lock;
 use tollgate_prefilter::{EngineEvent, LocalRules};
 
 use crate::store::{
-    context::StoreContext,
-    in_flight::send_alone,
-    rule_set_context::{InUse, RuleSetContext},
+    context::StoreContext, in_flight::send_alone, rule_set_context::RuleSetContext,
     slots::send_due_slots,
 };
 
@@ -34,12 +32,12 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Sends what is due, until the last store, limiter and layer are gone, and Redis knows of no slots of this process. `wake` says that
 /// something is due sooner, or that the store is gone.
-pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Arc<Notify>) {
+pub(super) async fn run(shared: Weak<StoreContext>, wake: Arc<Notify>) {
     loop {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let of_rules = in_use.all().iter().filter_map(send_due).min();
+        let of_rules = shared.in_use.all().iter().filter_map(send_due).min();
         let of_slots = send_due_slots(&shared);
         let pause = of_rules.into_iter().chain(of_slots).min();
         // Until Redis knows that slots went back, the connection stays.
@@ -53,18 +51,19 @@ pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Ar
 
 /// Sends what is due of a rule set, a batch at a time. Until when more is, unless nothing ever is.
 fn send_due(context: &Arc<RuleSetContext>) -> Option<Duration> {
-    let interval = context.local.maintenance_interval()?;
     let mut looks_at = lock(&context.looks_at);
     let now = Instant::now();
-    if *looks_at <= now {
+    if (*looks_at)? <= now {
         let queries = context.local.poll_maintenance(context.now());
         let reports: usize = queries.iter().map(|query| query.reports.len()).sum();
         send_alone(context, queries);
-        let is_more =
-            reports == LocalRules::MAX_REPORTS || context.local.is_looking_through_leases();
-        *looks_at = now + if is_more { BETWEEN } else { interval };
+        let pause = match reports {
+            LocalRules::MAX_REPORTS => Some(BETWEEN),
+            _ => context.local.maintenance_interval(),
+        };
+        *looks_at = pause.map(|pause| now + pause);
     }
-    Some(*looks_at - now)
+    Some((*looks_at)? - now)
 }
 
 /// Sends reports until Redis has replied to all of them.
@@ -80,9 +79,9 @@ async fn flush(context: &Arc<RuleSetContext>) {
 }
 
 /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
-pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Duration) -> u64 {
+pub(super) async fn flush_all(shared: &StoreContext, within: Duration) -> u64 {
     let before = shared.engine.counts()[EngineEvent::UnitLost as usize];
-    let all = in_use.all();
+    let all = shared.in_use.all();
     // All at once: some of them may be ending by themselves.
     for context in &all {
         send_alone(context, context.local.flush(context.now()));

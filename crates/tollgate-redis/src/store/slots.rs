@@ -189,7 +189,7 @@ fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMess
             (key, message, place)
         });
         let outcomes: Vec<_> = outcomes.collect();
-        let sent = shared.send(call, CallFor::Slots, None);
+        let sent = shared.send_in_time(call, CallFor::Slots);
         let context = Arc::clone(shared);
         shared.spawn(async move {
             let reply = sent.await;

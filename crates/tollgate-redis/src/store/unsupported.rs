@@ -47,8 +47,13 @@ pub(super) fn refuse_unsupported(
         refuse_first(RuleErrorKind::Store, rule, &refusals)?;
     }
     refuse_waits(rules, encoder, is_cluster)?;
-    if is_cluster {
-        encoder.fits_a_cluster()?;
+    let keyspace = &encoder.keyspace;
+    if is_cluster && keyspace.partition != Partition::One && keyspace.keys.is_rotating() {
+        return Err(RuleError::general(
+            RuleErrorKind::Store,
+            "a change of secrets moves states to other hash slots, which a cluster cannot do in one step; \
+             take `Partition::One`, or change to the new secret alone and let all budgets begin anew",
+        ));
     }
     Ok(())
 }

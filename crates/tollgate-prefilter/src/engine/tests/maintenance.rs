@@ -110,23 +110,16 @@ fn many_leases_are_looked_through_in_parts_and_each_once_a_second() {
     for number in 1..KEYS as u128 {
         assert!(subject.is_local(&[Check::new(0, key(1_000 + number), 1)]));
     }
+    // So soon that a round takes a second.
+    let interval = || subject.rules.maintenance_interval();
+    assert_eq!(interval(), Some(Duration::from_micros(333_333)));
     // None is idle yet.
-    for is_more in [true, true, false, false] {
-        assert!(poll(&subject).is_empty());
-        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
-    }
+    (0..3).for_each(|_| assert!(poll(&subject).is_empty()));
     subject.advance(2_000_000);
-    let parts = [
-        (MAX_VISITS, true),
-        (MAX_VISITS, true),
-        (1, false),
-        (0, false),
-    ];
-    for (returned, is_more) in parts {
+    for returned in [MAX_VISITS, MAX_VISITS, 1, 0] {
         let queries = poll(&subject);
         let leases = queries.iter().map(|query| query.leases.len());
         assert_eq!(leases.sum::<usize>(), returned);
-        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
     }
     assert_eq!(usage().units_on_lease, 0);
 }
