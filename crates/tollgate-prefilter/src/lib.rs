@@ -42,7 +42,7 @@ pub use self::{
         begin::Begin,
         engine::{Engine, EngineEvent, EngineOptions, EngineUsage},
         limit::Effective,
-        local_rules::{LocalRules, Places, Step},
+        local_rules::{LocalRules, Places},
         process_slots::ProcessSlots,
         query::{Counted, Done, FollowUp, LeaseItem, LeaseReply, Next, Query, Reply},
         request::{NoReply, Reset},

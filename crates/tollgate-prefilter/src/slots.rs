@@ -363,21 +363,17 @@ pub struct SlotTerms {
     /// How long the end of a request may go untold, in µs, so that acquires in flight are not void: 30 ms of 15 s, or the deadline
     /// of the store, but at most half a second of 15 s.
     pub patience: Tick,
-    margin: Tick,
+    /// By how much the clock of a process may fall behind that of the store within a term, in µs: a hundredth of it.
+    pub margin: Tick,
 }
 
 impl SlotTerms {
-    /// A term in µs. A hundredth of it is kept as a margin for clocks that do not run at the same rate.
+    /// Those of a term in µs.
     pub fn new(term: Tick) -> Self {
-        Self::with_margin(term, term / 100)
-    }
-
-    /// The same with a margin in µs: by how much the clock of a process may fall behind that of the store within a term.
-    pub fn with_margin(term: Tick, margin: Tick) -> Self {
         Self {
             term,
-            margin,
             patience: term / 500,
+            margin: term / 100,
         }
     }
 
@@ -511,11 +507,6 @@ impl StateSlots {
     /// The memory of one, with its place in the queue: tree nodes are taken to be two thirds full.
     pub(crate) const BYTES: usize = size_of::<Self>() + size_of::<(Tick, SlotKey)>() * 3 / 2;
 
-    /// The slots of requests that run.
-    pub(crate) fn running(&self) -> u64 {
-        self.holder.running().into()
-    }
-
     pub(crate) fn index_of(&self, number: u64) -> Option<usize> {
         self.grants
             .binary_search_by_key(&number, |it| it.number)
@@ -559,7 +550,8 @@ mod tests {
     fn no_request_starts_within_the_margin_of_the_end_of_its_slots() {
         let terms = SlotTerms::new(15_000_000);
         assert_eq!(terms.deadline(1_000_000, 15_000_000), 15_850_000);
-        let wider = SlotTerms::with_margin(15_000_000, 1_000_000);
+        let margin = 1_000_000;
+        let wider = SlotTerms { margin, ..terms };
         assert_eq!(wider.deadline(1_000_000, 15_000_000), 15_000_000);
         assert_eq!(terms.deadline(0, 1), 0);
     }

@@ -21,45 +21,44 @@ use crate::{
 impl Query {
     /// Learns from the reply, or from its absence, and gives the store's decision.
     pub(crate) fn learn(&mut self, reply: Result<Reply, NoReply>, now: Tick) -> Decision {
-        // Before the decision, which the store has made after them.
-        self.on_reports(reply.as_ref().map(|reply| &reply.reports[..]), now);
-        let leases = std::mem::take(&mut self.leases);
-        match reply {
-            Ok(reply) => {
-                for (item, _) in (leases.iter().zip(&reply.leases)).filter(|(_, it)| it.is_refused)
-                {
-                    // It is here again.
-                    self.on_not_sent(item);
-                }
-                self.learn_verdicts(&reply, now);
-                for (index, item) in leases.iter().enumerate() {
-                    let lost = Err(NoReply::NoAnswer);
-                    let grant = reply.leases.get(index).map_or(lost, |reply| reply.grant);
-                    self.on_lease(item, grant, reply.at, now);
-                }
-                self.adjusted(reply.decision, now)
-            }
+        let reply = match reply {
+            Ok(reply) => reply,
             Err(why) => {
-                for item in &leases {
-                    match why {
-                        NoReply::NotSent | NoReply::NothingToSend => self.on_not_sent(item),
-                        NoReply::NoAnswer => self.on_lost(item),
-                    }
-                }
-                self.without_store(why, now)
+                self.on_no_reply(why, now);
+                return self.without_store(why, now);
+            }
+        };
+        let lost = NoReply::NoAnswer;
+        // Before the decision, which the store has made after them.
+        self.on_reports(|index| *reply.reports.get(index).unwrap_or(&Err(lost)), now);
+        let leases = std::mem::take(&mut self.leases);
+        for (item, _) in (leases.iter().zip(&reply.leases)).filter(|(_, it)| it.is_refused) {
+            // It is here again.
+            self.on_not_sent(item);
+        }
+        self.learn_verdicts(&reply, now);
+        for (index, item) in leases.iter().enumerate() {
+            let grant = reply.leases.get(index).map_or(Err(lost), |it| it.grant);
+            self.on_lease(item, grant, reply.at, now);
+        }
+        self.adjusted(reply.decision, now)
+    }
+
+    /// There is no reply about leases and reports.
+    pub(crate) fn on_no_reply(&mut self, why: NoReply, now: Tick) {
+        self.on_reports(|_| Err(why), now);
+        for item in std::mem::take(&mut self.leases) {
+            match why {
+                NoReply::NotSent | NoReply::NothingToSend => self.on_not_sent(&item),
+                NoReply::NoAnswer => self.on_lost(&item),
             }
         }
     }
 
-    fn on_reports(&mut self, replies: Result<&[Result<Counted, NoReply>], &NoReply>, now: Tick) {
+    fn on_reports(&mut self, reply: impl Fn(usize) -> Result<Counted, NoReply>, now: Tick) {
         let Some(sent) = self.sent else { return };
         for (index, report) in std::mem::take(&mut self.reports).iter().enumerate() {
-            let lost = Err(NoReply::NoAnswer);
-            let reply = match replies {
-                Ok(replies) => replies.get(index).copied().unwrap_or(lost),
-                Err(why) => Err(*why),
-            };
-            match reply {
+            match reply(index) {
                 Ok(Counted { left, reset_after }) => {
                     let times = (sent.order, self.bound.engine.order(now));
                     let fresh_at = sent.at.saturating_add(reset_after);
@@ -73,26 +72,24 @@ impl Query {
                     self.bound
                         .usage(report, |usage| usage.counted.kept(report.cost(), now));
                 }
-                Err(NoReply::NoAnswer) => self.on_report_lost(report),
+                Err(NoReply::NoAnswer) => {
+                    let lose = |usage: &mut Usage| usage.counted.lost(report.cost());
+                    let units = self.bound.usage(report, lose).unwrap_or(0);
+                    self.count(EngineEvent::ReportLost, 1);
+                    self.bound.engine.count(EngineEvent::UnitLost, units);
+                }
             }
         }
     }
 
-    pub(crate) fn on_report_lost(&self, report: &Check) {
-        let lose = |usage: &mut Usage| usage.counted.lost(report.cost());
-        let units = self.bound.usage(report, lose).unwrap_or(0);
-        self.count(EngineEvent::ReportLost, 1);
-        self.bound.engine.count(EngineEvent::UnitLost, units);
-    }
-
     /// A lease that was returned certainly has not reached the store.
-    pub(crate) fn on_not_sent(&self, LeaseItem { check, query }: &LeaseItem) {
+    fn on_not_sent(&self, LeaseItem { check, query }: &LeaseItem) {
         self.bound
             .lease(check, |lease| lease.holder.on_not_sent(query.returned));
     }
 
     /// It is unknown what became of what the query said about a lease.
-    pub(crate) fn on_lost(&self, LeaseItem { check, query }: &LeaseItem) {
+    fn on_lost(&self, LeaseItem { check, query }: &LeaseItem) {
         let sent = self.sent.filter(|_| query.requests_grant());
         self.bound.lease(check, |lease| {
             lease.holder.lost();

@@ -263,37 +263,29 @@ impl Effective {
     /// the store can only count the rule exactly, if there is one.
     pub fn of(rule: &Rule, plan: usize, exact: Option<&'static str>) -> Self {
         let quota = rule.quota_of(plan);
-        match exact {
-            _ if !rule.is_enforced() || !quota.has_state() => Self::Exact(None),
-            Some(why) if rule.consistency_of() != Consistency::Exact => Self::Exact(Some(why)),
-            _ => match Self::new(quota, rule.consistency_of()) {
-                // What is lent before it is there would look like a debt.
-                Self::Leased(terms) if rule.debt_of() > 0 => Self::Leased(LeaseTerms {
-                    schedule: None,
-                    ..terms
-                }),
-                effective => effective,
-            },
+        if !rule.is_enforced() || !quota.has_state() {
+            return Self::Exact(None);
         }
-    }
-
-    /// What takes effect for a quota of a rule with this consistency.
-    pub(crate) fn new(quota: &Quota, consistency: Consistency) -> Self {
-        match consistency {
-            Consistency::Exact => Self::Exact(None),
-            Consistency::Leased { share } => match LeaseTerms::new(quota, share.as_permille()) {
-                Ok(terms) => Self::Leased(terms),
-                Err(why) => Self::Exact(Some(why)),
-            },
-            Consistency::Eventual {
-                interval,
-                max_unreported,
-            } => match ReportTerms::new(quota, interval, max_unreported) {
-                Ok(terms) => Self::Eventual(terms),
-                Err(why) => Self::Exact(Some(why)),
-            },
-            _ => Self::Exact(Some("its consistency is not known here")),
-        }
+        let effective = match (rule.consistency_of(), exact) {
+            (Consistency::Exact, _) => return Self::Exact(None),
+            (_, Some(why)) => Err(why),
+            (Consistency::Leased { share }, None) => {
+                LeaseTerms::new(quota, share.as_permille()).map(|terms| {
+                    // What is lent before it is there would look like a debt.
+                    let schedule = terms.schedule.filter(|_| rule.debt_of() == 0);
+                    Self::Leased(LeaseTerms { schedule, ..terms })
+                })
+            }
+            (
+                Consistency::Eventual {
+                    interval,
+                    max_unreported,
+                },
+                None,
+            ) => ReportTerms::new(quota, interval, max_unreported).map(Self::Eventual),
+            _ => Err("its consistency is not known here"),
+        };
+        effective.unwrap_or_else(|why| Self::Exact(Some(why)))
     }
 }
 
@@ -406,8 +398,8 @@ mod tests {
     const AT: Tick = 1_700_000_000_123_456;
 
     fn limit(quota: Quota, consistency: Consistency) -> Limit {
-        let effective = Effective::new(&quota, consistency);
-        let terms = LimitTerms::new(&Rule::new("rule", quota), quota, effective);
+        let rule = Rule::new("rule", quota).consistency(consistency);
+        let terms = LimitTerms::new(&rule, quota, Effective::of(&rule, 0, None));
         Limit::new(0, "rule", terms)
     }
 

@@ -180,7 +180,7 @@ pub struct Places {
 }
 
 /// Indices of checks that are decided in one step.
-pub type Step = SmallVec<[u16; 4]>;
+pub(crate) type Step = SmallVec<[u16; 4]>;
 
 impl Places {
     /// The place of one of a request's checks.
@@ -190,20 +190,21 @@ impl Places {
         self.are_several.then_some(decides.key())
     }
 
-    /// The checks of a request, by their places.
-    pub fn steps(self, checks: &[Check]) -> SmallVec<[Step; 2]> {
-        let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
-        // A request has fewer than 65 536 checks.
-        for (index, check) in (0_u16..).zip(checks) {
+    /// What belongs to the checks of a request, by their places.
+    pub fn steps<T>(
+        self,
+        checks: &[Check],
+        items: impl IntoIterator<Item = T>,
+    ) -> impl ExactSizeIterator<Item = SmallVec<[T; 4]>> {
+        let mut steps: SmallVec<[(_, SmallVec<[T; 4]>); 2]> = SmallVec::new();
+        for (check, item) in checks.iter().zip(items) {
             let place = self.place(checks, check);
-            let is_there =
-                |step: &&mut Step| self.place(checks, &checks[usize::from(step[0])]) == place;
-            match steps.iter_mut().find(is_there) {
-                Some(step) => step.push(index),
-                None => steps.push(smallvec![index]),
+            match steps.iter_mut().find(|(other, _)| *other == place) {
+                Some((_, step)) => step.push(item),
+                None => steps.push((place, smallvec![item])),
             }
         }
-        steps
+        steps.into_iter().map(|(_, step)| step)
     }
 }
 
@@ -247,8 +248,8 @@ impl Engine {
         let bytes = self.keys.see_all(|entry| {
             usage.keys += 1;
             usage.bytes += (entry.states().len() * StateSlots::BYTES) as u64;
-            let running = entry.states().iter().map(StateSlots::running);
-            usage.slots_in_use += running.sum::<u64>();
+            let running = entry.states().iter().map(|it| it.holder.running());
+            usage.slots_in_use += running.map(u64::from).sum::<u64>();
             let (lease, unreported) = entry.held();
             usage.units_unreported += unreported;
             let units = lease.map_or(0, |lease| lease.held(now));

@@ -1,7 +1,5 @@
 //! A process's side of slots, for all keys: what it has in use lies in the entries of the keys.
 
-use std::fmt;
-
 use tollgate_core::{Tick, store::Fingerprint};
 
 use crate::{
@@ -21,6 +19,7 @@ use crate::{
 
 /// What the process has in use of the slots of all keys, locked, and what it has to tell the store: a [`SlotHolder`](crate::SlotHolder) for
 /// each state.
+#[derive(Debug)]
 pub struct ProcessSlots<'a> {
     engine: &'a Engine,
     queue: MutexGuard<'a, SlotQueue>,
@@ -266,12 +265,4 @@ impl ProcessSlots<'_> {
 
 fn table_key(key: &SlotKey) -> TableKey {
     TableKey::new(number_of(&key.rule), key.key)
-}
-
-impl fmt::Debug for ProcessSlots<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessSlots")
-            .field("states", &self.queue.due.len())
-            .finish_non_exhaustive()
-    }
 }

@@ -301,16 +301,8 @@ impl Query {
 impl Drop for Query {
     /// It is unknown what became of it.
     fn drop(&mut self) {
-        let is_sent = self.sent.is_some();
-        for item in std::mem::take(&mut self.leases) {
-            match is_sent {
-                true => self.on_lost(&item),
-                false => self.on_not_sent(&item),
-            }
-        }
-        for report in std::mem::take(&mut self.reports).iter().filter(|_| is_sent) {
-            self.on_report_lost(report);
-        }
+        let why = self.sent.map_or(NoReply::NotSent, |_| NoReply::NoAnswer);
+        self.on_no_reply(why, 0);
         if let Some(request) = self.request.take() {
             // What has to go back to the store is lost, because it cannot be sent from here.
             let _ = request.release_local(&self.bound, request.at);

@@ -31,8 +31,6 @@ pub(crate) struct Request {
     pub(crate) at: Tick,
     store_at: Tick,
     pub(crate) is_denied: bool,
-    /// Checks of steps that were not denied.
-    taken: Step,
     /// How long it waits, and its places in queues.
     delay: Duration,
     places: Vec<Hold>,
@@ -49,7 +47,6 @@ impl Request {
             at: now,
             store_at: bound.engine.store_now(now),
             is_denied: false,
-            taken: Step::new(),
             delay: Duration::ZERO,
             places: Vec::new(),
         }
@@ -88,13 +85,10 @@ impl Request {
         let indices = 0..self.checks.len() as u16;
         let is_undecided = |index: &u16| self.verdicts[usize::from(*index)].is_none();
         let undecided: Step = indices.filter(is_undecided).collect();
-        let checks = undecided
-            .iter()
-            .map(|index| self.checks[usize::from(*index)]);
-        let steps = bound.places.steps(&checks.collect::<Checks>());
-        let of_request = |step: Step| step.iter().map(|it| undecided[usize::from(*it)]).collect();
-        self.steps = steps.into_iter().map(of_request).collect();
-        undecided.len()
+        let checks = undecided.iter().map(|it| self.checks[usize::from(*it)]);
+        let checks: Checks = checks.collect();
+        self.steps = (bound.places.steps(&checks, undecided)).collect();
+        checks.len()
     }
 
     /// The checks of the next step. `None`: the request is decided.
@@ -116,10 +110,6 @@ impl Request {
         // Only a request that is decided in one step waits.
         self.delay = decision.delay();
         self.places = decision.queue_places().to_vec();
-        // A step that denies takes nothing.
-        if takes && !self.is_denied {
-            self.taken.extend_from_slice(&self.step);
-        }
     }
 
     /// The decision about the whole request.
@@ -152,8 +142,11 @@ impl Request {
 
     /// The request is denied by the store: units that earlier steps took are cancelled.
     pub(crate) fn cancel(&self, bound: &LocalRules, settlements: &mut Settlements) {
-        let indices = self.taken.iter().map(|index| usize::from(*index));
-        for hold in indices.filter_map(|index| self.hold(bound, index)) {
+        // The step that denies has taken nothing.
+        let is_of_earlier = |index: &usize| !self.step.contains(&(*index as u16));
+        let earlier = (0..self.checks.len()).filter(is_of_earlier);
+        let holds = earlier.filter_map(|index| self.hold(bound, index));
+        for hold in holds.filter(|hold| !is_of_process(hold.source)) {
             bound.unlearn(&hold.check);
             settlements.push((hold, Settlement::Cancel));
         }

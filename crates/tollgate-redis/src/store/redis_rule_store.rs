@@ -203,15 +203,16 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
-        let steps = self.context.local.places.steps(checks);
+        let steps = self
+            .context
+            .local
+            .places
+            .steps(checks, checks.iter().copied());
         if steps.len() <= 1 {
             return self.reset_in_one_step(Checks::from_slice(checks));
         }
         // The check that decides about a hash slot is in it.
-        let steps = steps.iter().map(|step| {
-            let checks = step.iter().map(|index| checks[usize::from(*index)]);
-            self.reset_in_one_step(checks.collect())
-        });
+        let steps = steps.map(|checks| self.reset_in_one_step(checks.into_iter().collect()));
         let steps: SmallVec<[Step<_>; 2]> = steps.collect();
         Step::Wait(Pending::new(async move {
             let mut answer = Ok(false);

@@ -15,7 +15,7 @@ use tollgate_core::{
 
 use crate::{
     connection::error::CallError,
-    keys::keyspace::{Partition, seal, unseal},
+    keys::keyspace::{seal, unseal},
     observe::CallFor,
     script::{args::ScriptCall, reply::ScriptReply},
     store::{redis_rule_store::RedisRuleStore, rule_set_context::RuleSetContext},
@@ -181,7 +181,7 @@ fn book(context: &RuleSetContext, reserved: &mut Reserved) -> Result<(), StoreEr
 
 fn text(context: &RuleSetContext, reserved: &Reserved) -> Result<Reservation, StoreError> {
     let checks: Checks = reserved.checks().collect();
-    if context.local.places.steps(&checks).len() > 1 {
+    if context.local.places.steps(&checks, &checks).len() > 1 {
         return unsupported(
             "the states of these rules are in several hash slots of the cluster, and a record is in one; take `Partition::One` or \
              `Partition::ByRule`, or reserve rules that count by one key",
@@ -238,10 +238,8 @@ fn send(
     let keyspace = &context.store.keyspace;
     let first = || reserved.checks().next().as_ref().map(Check::key);
     let with = context.encoder.with(reserved.checks()).or_else(first);
-    let is_in_hash_slot =
-        context.store.backend.is_cluster() && keyspace.partition != Partition::One;
     let id = Fingerprint::from_bits(reserved.id);
-    let name = keyspace.record(id, with.filter(|_| is_in_hash_slot));
+    let name = keyspace.record(id, with.filter(|_| context.local.places.are_several));
     let call = call.behind_record(&name, step);
     let sent = context.store.send_in_time(call, CallFor::Settlements);
     async move {

@@ -6,7 +6,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, Weak, atomic::Ordering},
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use smallvec::SmallVec;
@@ -20,6 +20,7 @@ use tollgate_core::{
 use tollgate_prefilter::{LocalRules, NoReply};
 
 use crate::{
+    connection::error::CallError,
     observe::{CallFor, RuleCounts},
     script::{
         call::{RequestLayout, SettledCheck, SettledReply},
@@ -95,9 +96,7 @@ impl RuleSetContext {
     /// Sends settlements, whose replies no request waits for.
     pub(super) fn settle(self: &Arc<Self>, holds: &[Hold], how: Settlement) {
         let checks: Checks = holds.iter().map(|hold| hold.check).collect();
-        for step in self.local.places.steps(&checks) {
-            let holds = step.iter().map(|index| holds[usize::from(*index)]);
-            let holds: SmallVec<[Hold; 4]> = holds.collect();
+        for holds in self.local.places.steps(&checks, holds.iter().copied()) {
             self.settle_in_one_step(&holds, how);
         }
     }
@@ -116,24 +115,22 @@ impl RuleSetContext {
             return;
         }
         let mut sent = self.store.send_in_time(call, CallFor::Settlements);
-        if sent.is_refused() {
-            // Counted as any other, and charged before the next request asks.
-            let _ = Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop()));
-            return self.on_not_settled(&settled, NoReply::NotSent);
-        }
         let context = Arc::clone(self);
-        // A call that is dropped before it is sent is not sent.
-        self.store.spawn(async move {
-            match sent.await {
-                Ok(reply) => {
-                    if reply.first_refusal().is_some() {
-                        context.store.observer.settlement_lost();
-                    }
-                    context.on_settled(&settled, &reply);
+        let finish = move |reply: Result<ScriptReply, CallError>| match reply {
+            Ok(reply) => {
+                if reply.first_refusal().is_some() {
+                    context.store.observer.settlement_lost();
                 }
-                Err(error) => context.on_not_settled(&settled, error.no_reply()),
+                context.on_settled(&settled, &reply);
             }
-        });
+            Err(error) => context.on_not_settled(&settled, error.no_reply()),
+        };
+        match Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop())) {
+            // It was refused, and is charged before the next request asks.
+            Poll::Ready(reply) => finish(reply),
+            // A call that is dropped before it is sent is not sent.
+            Poll::Pending => self.store.spawn(async move { finish(sent.await) }),
+        }
     }
 
     fn lapse(&self, check: &Check, units: u64) {

@@ -50,7 +50,11 @@ pub(super) const TERM: Tick = 2;
 impl SlotWorld {
     /// The clock of a process may fall behind by a tick in a term.
     pub(super) fn terms(&self) -> SlotTerms {
-        SlotTerms::with_margin(TERM, Tick::from(self.budget.drift))
+        let margin = Tick::from(self.budget.drift);
+        SlotTerms {
+            margin,
+            ..SlotTerms::new(TERM)
+        }
     }
 
     pub(super) fn grantor(&self) -> SlotGrantor {
