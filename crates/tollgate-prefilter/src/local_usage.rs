@@ -162,11 +162,6 @@ impl LocalUsage {
         self.room += back;
         back
     }
-
-    /// Whether nothing would be lost if this were forgotten.
-    pub fn is_idle(&self) -> bool {
-        self.unreported() == 0
-    }
 }
 
 // The terms of a quota's reports.
@@ -297,7 +292,6 @@ mod tests {
         assert_eq!(usage.unreported(), 3);
         usage.report();
         assert_eq!((usage.lost(99), usage.unreported()), (3, 0));
-        assert!(usage.is_idle());
     }
 
     fn puts_off(quota: &Quota, units: u64) -> Tick {

@@ -92,7 +92,7 @@ impl Entry {
         match &self.held {
             Held::Nothing => true,
             Held::Lease(lease) => lease.holder.is_idle(now),
-            Held::Usage(usage) => usage.counted.is_idle(),
+            Held::Usage(usage) => usage.counted.unreported() == 0,
         }
     }
 

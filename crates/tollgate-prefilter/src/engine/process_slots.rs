@@ -72,13 +72,11 @@ impl ProcessSlots<'_> {
         now: Tick,
     ) -> Option<SlotStart> {
         // Another server may give this number at the same instant, to a request whose state lies elsewhere: it could not be told from that.
-        let is_given = |number| {
-            let is_other = |state: &StateSlots, _| state.key != *key;
-            self.with_grant(&key.rule, key.key, number, is_other) == Some(true)
-        };
-        let granted = reply.as_ref().ok().map(|reply| reply.outcome);
-        let is_given = match granted {
-            Some(SlotOutcome::Granted { fence }) => is_given(fence),
+        let is_other = |state: &StateSlots, _| state.key != *key;
+        let is_given = match reply.map(|reply| reply.outcome) {
+            Ok(SlotOutcome::Granted { fence }) => {
+                self.with_grant(&key.rule, key.key, fence, is_other) == Some(true)
+            }
             _ => false,
         };
         let start = self.change(key, now, |state, queue| {

@@ -90,13 +90,6 @@ pub struct FollowUp {
     pub queries: Vec<Query>,
 }
 
-impl FollowUp {
-    /// Whether there is nothing to send.
-    pub fn is_empty(&self) -> bool {
-        self.settle.is_empty() && self.queries.is_empty()
-    }
-}
-
 impl Engine {
     /// Puts what there is to say about leases and reports into a query, which has to be sent before the result is dropped: a refund of
     /// units that it reports has to come after it.

@@ -1,7 +1,6 @@
 //! A rule set on the store.
 
 use std::{
-    any::Any,
     ops::ControlFlow,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -74,7 +73,7 @@ impl RedisRuleStore {
             paid: Arc::default(),
             charge_fallback: Default::default(),
             looks_at: Mutex::new(Some(Instant::now())),
-            _tasks: tasks.map(|it| it as Arc<dyn Any + Send + Sync>),
+            _tasks: tasks,
         });
         Ok(Self { context })
     }

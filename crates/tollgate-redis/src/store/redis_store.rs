@@ -217,7 +217,7 @@ pub(super) mod tests {
         let Next::Done(done) = query.finish(Ok(reply), now) else {
             panic!("there is one rule");
         };
-        assert!(done.follow_up.is_empty());
+        assert!(done.follow_up.settle.is_empty());
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         bound

@@ -1,7 +1,6 @@
 //! A rule set on the store, as the futures of its answers share it.
 
 use std::{
-    any::Any,
     collections::HashMap,
     future::Future,
     pin::Pin,
@@ -10,7 +9,7 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
     Check, Clock, Decision, RuleSet, Tick,
     observe::block_began,
@@ -59,7 +58,7 @@ pub(super) struct RuleSetContext {
     /// When the task that sends looks next for what is due. `None`: never, as nothing is due of such rules.
     pub(super) looks_at: Mutex<Option<Instant>>,
     /// Ends with the last store, limiter and layer.
-    pub(super) _tasks: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) _tasks: Option<Arc<JoinSet<()>>>,
 }
 
 impl RuleSetContext {
