@@ -53,7 +53,6 @@ pub use self::{
     },
     local_usage::{LocalUsage, ReportTerms},
     slots::{
-        SlotHolder, SlotKey, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart, SlotTarget,
-        SlotTerms,
+        SlotHolder, SlotKey, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTarget, SlotTerms,
     },
 };

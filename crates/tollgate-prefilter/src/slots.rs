@@ -44,25 +44,6 @@ struct ReportState {
     renew_at: Tick,
 }
 
-/// What becomes of a request whose acquire has been answered.
-// Exhaustive: a store that does not act on one of these loses units or slots, so a new one may not compile unnoticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotStart {
-    /// It has its slots.
-    Started {
-        /// The fencing token.
-        fence: u64,
-    },
-    /// They do not fit; this number is free.
-    Denied {
-        /// The slots that are free.
-        free: u32,
-    },
-    /// The reply counts for nothing: a later message of this process came first, or a renewal was sent meanwhile, or the reply took
-    /// longer than the slots are good for. The request may acquire again.
-    Again,
-}
-
 impl SlotHolder {
     /// A process that has nothing in use.
     pub fn new(owner: SlotOwner) -> Self {
@@ -99,7 +80,8 @@ impl SlotHolder {
         message
     }
 
-    /// Processes the reply to an acquire that was sent at `sent`.
+    /// Processes the reply to an acquire that was sent at `sent`, and says what becomes of its request. It is `Stale` also if a renewal was
+    /// sent meanwhile, or the reply took longer than the slots are good for: the request may acquire again.
     pub fn on_acquired(
         &mut self,
         message: &SlotMessage,
@@ -107,7 +89,7 @@ impl SlotHolder {
         sent: Tick,
         now: Tick,
         terms: &SlotTerms,
-    ) -> SlotStart {
+    ) -> SlotOutcome {
         let is_void = self.is_void(message);
         self.take_out(message);
         self.note(message, reply, now, terms);
@@ -116,20 +98,20 @@ impl SlotHolder {
             self.before = self.state;
         }
         match reply.outcome {
-            SlotOutcome::Denied => SlotStart::Denied { free: reply.free },
+            SlotOutcome::Denied => SlotOutcome::Denied,
             // The renewal has told the store that it does not run.
-            _ if is_void => SlotStart::Again,
+            _ if is_void => SlotOutcome::Stale,
             SlotOutcome::Granted { fence } if now < terms.deadline(sent, reply.left) => {
                 self.running += message.want;
-                SlotStart::Started { fence }
+                SlotOutcome::Granted { fence }
             }
             SlotOutcome::Granted { .. } => {
                 // The store may count it still.
                 self.in_both(|state| state.is_settled = false);
                 self.renew_by(now);
-                SlotStart::Again
+                SlotOutcome::Stale
             }
-            SlotOutcome::Stale => SlotStart::Again,
+            SlotOutcome::Stale => SlotOutcome::Stale,
         }
     }
 

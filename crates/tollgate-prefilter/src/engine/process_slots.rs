@@ -10,8 +10,7 @@ use crate::{
         request::NoReply,
     },
     slots::{
-        Grant, SlotKey, SlotMessage, SlotOutcome, SlotQueue, SlotReply, SlotStart, SlotTarget,
-        StateSlots,
+        Grant, SlotKey, SlotMessage, SlotOutcome, SlotQueue, SlotReply, SlotTarget, StateSlots,
     },
     sync::{MutexGuard, lock},
     table::TableKey,
@@ -70,7 +69,7 @@ impl ProcessSlots<'_> {
         reply: Result<SlotReply, NoReply>,
         sent: Tick,
         now: Tick,
-    ) -> Option<SlotStart> {
+    ) -> Option<SlotOutcome> {
         // Another server may give this number at the same instant, to a request whose state lies elsewhere: it could not be told from that.
         let is_other = |state: &StateSlots, _| state.key != *key;
         let is_given = match reply.map(|reply| reply.outcome) {
@@ -93,10 +92,10 @@ impl ProcessSlots<'_> {
                 }
             };
             let start = holder.on_acquired(message, reply, sent, now, &queue.terms);
-            if let SlotStart::Started { fence } = start {
+            if let SlotOutcome::Granted { fence } = start {
                 if is_given {
                     holder.end(message.want, now, &queue.terms);
-                    return Some(SlotStart::Again);
+                    return Some(SlotOutcome::Stale);
                 }
                 // Replies come in any order.
                 let index = state.grants.partition_point(|it| it.number < fence);
@@ -113,10 +112,10 @@ impl ProcessSlots<'_> {
         // One that was forgotten: the store has not replied for long.
         let start = start.flatten();
         let is_granted = matches!(reply.outcome, SlotOutcome::Granted { .. });
-        if start == Some(SlotStart::Again) && is_granted {
+        if start == Some(SlotOutcome::Stale) && is_granted {
             self.engine.count(EngineEvent::SlotsVoided, 1);
         }
-        Some(start.unwrap_or(SlotStart::Again))
+        Some(start.unwrap_or(SlotOutcome::Stale))
     }
 
     /// A request has ended whose slots have this number: they are free. Nothing happens if they were released before.

@@ -161,12 +161,6 @@ impl Query {
         self.kind == Kind::Acquire
     }
 
-    /// Whether the request takes more queries after this one, unless it is denied.
-    pub fn has_more_steps(&self) -> bool {
-        let request = self.request.as_ref();
-        request.is_some_and(|request| !request.steps.is_empty())
-    }
-
     /// On which terms a lease is granted.
     pub fn lease_terms(&self, item: &LeaseItem) -> Option<&LeaseTerms> {
         self.bound.limit(&item.check)?.lease_terms()

@@ -367,12 +367,8 @@ impl QueryLayout {
             {
                 decoded.shared.push(index);
             }
-        }
-        if context.rules.has_blocks() {
-            for (check, sent) in query.checks.iter().zip(self.checks.iter()) {
-                if let Some(sent) = sent.filter(|sent| sent.is_first) {
-                    report_block(&context.rules, check, reply.block_of(sent));
-                }
+            if let Some(sent) = sent.filter(|sent| sent.is_first) {
+                report_block(&context.rules, check, reply.block_of(sent));
             }
         }
         let reports = self.reports.iter().map(|place| reply.report(*place));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{Check, Tick, store::Fingerprint};
-use tollgate_prefilter::{NoReply, ProcessSlots, SlotKey, SlotMessage, SlotStart, SlotTarget};
+use tollgate_prefilter::{NoReply, ProcessSlots, SlotKey, SlotMessage, SlotOutcome, SlotTarget};
 
 use crate::{
     keys::keyspace::Partition,
@@ -85,9 +85,9 @@ impl RequestSlots {
                 let reply =
                     reply.and_then(|reply| reply.slots(it.place, &it.message).map_or(refused, Ok));
                 match in_use.on_acquired(&it.key, &it.message, reply, it.sent, now) {
-                    Some(SlotStart::Started { fence }) => it.granted = Some(fence),
-                    Some(SlotStart::Again) => is_again = true,
-                    Some(SlotStart::Denied { .. }) | None => {}
+                    Some(SlotOutcome::Granted { fence }) => it.granted = Some(fence),
+                    Some(SlotOutcome::Stale) => is_again = true,
+                    Some(SlotOutcome::Denied) | None => {}
                 }
                 it.granted.is_some()
             });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Check, Tick, store::Fingerprint};
 use tollgate_prefilter::{
-    Engine, EngineEvent, EngineOptions, NoReply, SlotHolder, SlotKey, SlotMessage, SlotOwner,
-    SlotStart, SlotTarget, SlotTerms,
+    Engine, EngineEvent, EngineOptions, NoReply, SlotHolder, SlotKey, SlotMessage, SlotOutcome,
+    SlotOwner, SlotTarget, SlotTerms,
 };
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
@@ -22,7 +22,7 @@ fn running() -> (SlotHolder, SlotState) {
     let message = holder.acquire(1, 1, NOW, &terms());
     let reply = SlotGrantor::new(1, TERM).decide(&mut state, NOW, &message);
     let start = holder.on_acquired(&message, &reply, NOW, NOW, &terms());
-    assert!(matches!(start, SlotStart::Started { .. }));
+    assert!(matches!(start, SlotOutcome::Granted { .. }));
     (holder, state)
 }
 
@@ -61,7 +61,7 @@ fn an_end_that_is_hidden_by_acquires_in_flight_is_reported_when_they_are_answere
     let denied = grantor.decide(&mut state, NOW, &second);
     for message in [first, second] {
         let start = holder.on_acquired(&message, &denied, NOW, NOW, &terms());
-        assert_eq!(start, SlotStart::Denied { free: 0 });
+        assert_eq!(start, SlotOutcome::Denied);
     }
     // It might be the first one's, for all that the store knows.
     assert_eq!((holder.running(), grantor.used(&state, NOW)), (0, 1));
@@ -141,7 +141,7 @@ fn start(engine: &Engine, state: &mut SlotState, slots: u32, now: Tick) -> u64 {
         .slots()
         .on_acquired(&key(1), &message, Ok(reply), now, now);
     match start {
-        Some(SlotStart::Started { fence }) => fence,
+        Some(SlotOutcome::Granted { fence }) => fence,
         other => panic!("{other:?}"),
     }
 }
@@ -223,7 +223,10 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
         let mut slots = engine.slots();
         slots.on_acquired(&key(1), message, Ok(reply), sent, later)
     };
-    assert_eq!(on_acquired(&message, granted, NOW), Some(SlotStart::Again));
+    assert_eq!(
+        on_acquired(&message, granted, NOW),
+        Some(SlotOutcome::Stale)
+    );
     assert_eq!(
         (
             engine.counts()[EngineEvent::SlotsVoided as usize],
@@ -235,7 +238,7 @@ fn a_grant_that_a_renewal_has_voided_is_counted_and_not_used() {
     let message = acquire(&engine, &key(1), 11, later).expect("there is room");
     let denied = SlotGrantor::new(10, TERM).decide(&mut state, later, &message);
     let start = on_acquired(&message, denied, later);
-    assert_eq!(start, Some(SlotStart::Denied { free: 9 }));
+    assert_eq!(start, Some(SlotOutcome::Denied));
     assert_eq!(engine.counts()[EngineEvent::SlotsVoided as usize], 1);
 }
 
@@ -254,8 +257,8 @@ fn a_number_that_a_request_of_another_tenant_has_is_not_used() {
     assert_eq!(
         starts,
         [
-            Some(SlotStart::Started { fence: NOW }),
-            Some(SlotStart::Again)
+            Some(SlotOutcome::Granted { fence: NOW }),
+            Some(SlotOutcome::Stale)
         ]
     );
     assert_eq!(slots_in_use(&engine), 1);

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::Tick;
-use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotStart};
+use tollgate_prefilter::{SlotHolder, SlotMessage, SlotOutcome, SlotOwner, SlotReply};
 use tollgate_test_reference::SlotState;
 
 use crate::slots::{
@@ -126,7 +126,7 @@ impl SlotWorld {
                         message.seq = u64::MAX;
                     }
                     let start = holder.on_acquired(&message, &reply, sent, now, &terms);
-                    if matches!(start, SlotStart::Started { .. }) {
+                    if matches!(start, SlotOutcome::Granted { .. }) {
                         self.start(system, of, it.is_valid);
                     }
                 }
