@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, Tick};
 
+use crate::lease::terms::time_of;
+
 /// Counts local usage of what the store last said is left.
 ///
 /// Times are by the process's own clock. No two queries or replies have the same time. A process that starts knows nothing, and
@@ -208,13 +210,9 @@ impl ReportTerms {
         Ok(Self {
             interval: u64::try_from(interval.as_micros()).unwrap_or(u64::MAX),
             max_unreported,
-            refill: matches!(
-                quota.algorithm(),
-                AlgorithmKind::Gcra | AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket
-            )
-            .then(|| {
+            refill: quota.algorithm().is_bucket().then(|| {
                 let period = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-                (quota.rate().max(1), period)
+                (quota.rate(), period)
             }),
         })
     }
@@ -222,14 +220,8 @@ impl ReportTerms {
     /// How many µs later a state is fresh if `units` more are used, rounded up: the time in which a bucket refills
     /// by them. 0 of a window, whose end stays where it is.
     pub(crate) fn puts_off(&self, units: u64) -> Tick {
-        let Some((rate, period)) = self.refill else {
-            return 0;
-        };
-        if let Some(product) = units.checked_mul(period) {
-            return product.div_ceil(rate);
-        }
-        let micros = (u128::from(units) * u128::from(period)).div_ceil(u128::from(rate));
-        Tick::try_from(micros).unwrap_or(Tick::MAX)
+        let of_bucket = |(rate, period)| time_of(units, rate, period);
+        self.refill.map_or(0, of_bucket)
     }
 }
 

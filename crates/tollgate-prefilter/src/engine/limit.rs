@@ -346,9 +346,7 @@ pub(crate) fn after_taking(quota: &Quota, at: Tick, used: u64, cost: u64) -> Opt
         Some((quota.fresh_at(&state), retry))
     }
     match quota.algorithm() {
-        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
-            of::<Gcra>(quota, at, used, cost)
-        }
+        algorithm if algorithm.is_bucket() => of::<Gcra>(quota, at, used, cost),
         AlgorithmKind::FixedWindow => of::<FixedWindow>(quota, at, used, cost),
         AlgorithmKind::SlidingWindow => of::<SlidingWindow>(quota, at, used, cost),
         AlgorithmKind::SlidingBuckets => of::<SlidingBuckets>(quota, at, used, cost),

@@ -50,7 +50,7 @@ impl LeaseTerms {
     /// Why the quota has no lease.
     pub fn new(quota: &Quota, share_permille: u16) -> Result<Self, &'static str> {
         let window = match quota.algorithm() {
-            AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => None,
+            algorithm if algorithm.is_bucket() => None,
             // Windows of a calendar differ in length. Their number is their last microsecond.
             _ if quota.calendar_of().is_some() => Some(1),
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
@@ -168,10 +168,13 @@ impl ScheduleTerms {
     }
 }
 
-/// In µs, rounded up.
-fn time_of(units: u64, rate: u64, period: Tick) -> Tick {
-    let time = (u128::from(units) * u128::from(period)).div_ceil(u128::from(rate.max(1)));
-    micros(time)
+/// The time in which these units come back, in µs, rounded up.
+#[inline]
+pub(crate) fn time_of(units: u64, rate: u64, period: Tick) -> Tick {
+    if let Some(product) = units.checked_mul(period) {
+        return product.div_ceil(rate.max(1));
+    }
+    micros((u128::from(units) * u128::from(period)).div_ceil(u128::from(rate.max(1))))
 }
 
 fn micros(wide: u128) -> u64 {

@@ -389,7 +389,7 @@ pub(crate) const BALANCES: u8 = b'g';
 /// The letter of an algorithm's states.
 fn family(quota: &Quota) -> Option<u8> {
     Some(match quota.algorithm() {
-        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => b'a',
+        algorithm if algorithm.is_bucket() => b'a',
         AlgorithmKind::FixedWindow => b'f',
         AlgorithmKind::SlidingWindow => b'w',
         AlgorithmKind::SlidingLog => b'l',

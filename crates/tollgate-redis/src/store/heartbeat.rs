@@ -243,7 +243,7 @@ fn quota_in_words(quota: &Quota) -> String {
     match quota.algorithm() {
         algorithm if !quota.has_state() => algorithm.name().to_owned(),
         // Three names of one state.
-        AlgorithmKind::TokenBucket | AlgorithmKind::Gcra | AlgorithmKind::LeakyBucket => {
+        algorithm if algorithm.is_bucket() => {
             let bucket = Quota::token_bucket(limit);
             bucket.refill(quota.rate(), quota.period()).to_string()
         }
