@@ -127,12 +127,13 @@ impl Message {
     pub(crate) fn finish(self, is_answered: bool, now: Tick) -> Vec<Self> {
         let reply = self.reply.filter(|_| is_answered);
         let reply = reply.ok_or(NoReply::NoAnswer);
-        let Some(Next::Done(done)) = self.query.map(|query| query.finish(reply, now)) else {
+        let next = self.query.map(|query| query.finish(reply, now));
+        let Some(Next::Done(_, follow_up)) = next else {
             return Vec::new();
         };
         let FollowUp {
             settle, queries, ..
-        } = done.follow_up;
+        } = follow_up;
         let settle = settle.into_iter().map(|(receipt, how)| Self {
             engine: Arc::clone(&self.engine),
             content: Content::Settle(receipt, how),

@@ -10,7 +10,7 @@
 //! ```text
 //! LocalRules::begin(checks, now) ──► Decided(decision)              from a lease, local usage, or an earlier denial
 //!                              └───► Query ── Engine::fill(query, now) ── store ── Query::finish(reply, now)
-//!                                                                                  ├──► Done { decision, follow_up }
+//!                                                                                  ├──► Done(decision, follow_up)
 //!                                                                                  └──► Query(query)   states in other places
 //! ```
 //!
@@ -44,7 +44,7 @@ pub use self::{
         limit::Effective,
         local_rules::{LocalRules, Places},
         process_slots::ProcessSlots,
-        query::{Counted, Done, FollowUp, LeaseItem, LeaseReply, Next, Query, Reply},
+        query::{Counted, FollowUp, LeaseItem, LeaseReply, Next, Query, Reply},
         request::{NoReply, Reset},
     },
     lease::{

@@ -109,9 +109,9 @@ impl Process {
         let reply = self.carry_out(&query);
         drop(sending);
         match query.finish(Ok(reply), self.now) {
-            Next::Done(done) => {
-                self.follow_up(done.follow_up);
-                done.decision
+            Next::Done(decision, follow_up) => {
+                self.follow_up(follow_up);
+                decision
             }
             Next::Query(query) => panic!("all states are in one place: {query:?}"),
         }

@@ -66,18 +66,8 @@ pub struct LeaseItem {
 pub enum Next {
     /// Other states are in other places, and have to be queried.
     Query(Query),
-    /// The request is decided.
-    Done(Done),
-}
-
-/// A request is decided.
-#[derive(Debug)]
-#[must_use]
-pub struct Done {
-    /// The decision about all checks of the request.
-    pub decision: Decision,
-    /// What is to be sent now.
-    pub follow_up: FollowUp,
+    /// The request is decided, with all its checks; and what is to be sent now.
+    Done(Decision, FollowUp),
 }
 
 /// What the store has to send now, and no request waits for.
@@ -254,11 +244,7 @@ impl Query {
         if may_return {
             queries.extend(bound.retired_leases(now));
         }
-        let follow_up = FollowUp { settle, queries };
-        Next::Done(Done {
-            decision,
-            follow_up,
-        })
+        Next::Done(decision, FollowUp { settle, queries })
     }
 
     /// No request waits for it any more, and the decision will be dropped. What this process has spent for the request is

@@ -423,10 +423,10 @@ impl<'a> Run<'a> {
     fn next(&mut self, process: usize, bound: usize, request: Option<usize>, next: Next) {
         match next {
             Next::Query(query) => self.send(process, bound, query, request),
-            Next::Done(done) => {
-                self.follow_up(process, bound, done.follow_up);
+            Next::Done(decision, follow_up) => {
+                self.follow_up(process, bound, follow_up);
                 if let Some(request) = request {
-                    self.decided(request, &done.decision);
+                    self.decided(request, &decision);
                 }
             }
         }

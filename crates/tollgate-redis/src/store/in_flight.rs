@@ -74,12 +74,12 @@ impl QueryInFlight {
         loop {
             let mut query = match next {
                 Next::Query(query) => query,
-                Next::Done(done) => {
+                Next::Done(decision, follow_up) => {
                     if let Some(slots) = &mut slots {
                         slots.hand_over();
                     }
-                    send_follow_up(context, done.follow_up);
-                    return ControlFlow::Break(done.decision);
+                    send_follow_up(context, follow_up);
+                    return ControlFlow::Break(decision);
                 }
             };
             let mut call = shared.new_call();

@@ -214,10 +214,10 @@ pub(super) mod tests {
         let answer = Assessment::new(true, 50, 1_000_000, Retry::Now);
         let verdict = Verdict::new(0, 0, answer, Source::Store);
         let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
-        let Next::Done(done) = query.finish(Ok(reply), now) else {
+        let Next::Done(_, follow_up) = query.finish(Ok(reply), now) else {
             panic!("there is one rule");
         };
-        assert!(done.follow_up.settle.is_empty());
+        assert!(follow_up.settle.is_empty());
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         bound

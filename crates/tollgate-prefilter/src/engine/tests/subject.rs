@@ -10,8 +10,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin, Counted, Done, Engine, EngineOptions, FollowUp, Grant, LeaseReply, LocalRules, Next,
-    Places, Query, Reply,
+    Begin, Counted, Engine, EngineOptions, FollowUp, Grant, LeaseReply, LocalRules, Next, Places,
+    Query, Reply,
 };
 
 pub(super) const KEY: Fingerprint = key(7);
@@ -168,9 +168,18 @@ impl Subject {
     }
 }
 
+#[must_use]
+pub(super) struct Done {
+    pub(super) decision: Decision,
+    pub(super) follow_up: FollowUp,
+}
+
 pub(super) fn done(next: Next) -> Done {
     match next {
-        Next::Done(done) => done,
+        Next::Done(decision, follow_up) => Done {
+            decision,
+            follow_up,
+        },
         Next::Query(query) => panic!("all states are in one place: {query:?}"),
     }
 }
