@@ -103,12 +103,6 @@ impl Engine {
         }
     }
 
-    /// When a query is sent.
-    pub(crate) fn sent(&self, now: Tick) -> SentAt {
-        let order = self.order(now);
-        SentAt { at: now, order }
-    }
-
     /// A time for a query that is sent now, or a reply that comes now.
     pub(crate) fn order(&self, now: Tick) -> Tick {
         let next = |last: u64| Some(now.max(last.saturating_add(1)));
@@ -144,7 +138,7 @@ impl Engine {
             of_name.push(Arc::clone(&limit));
             limit
         });
-        limit.bind();
+        limit.in_use.fetch_add(1, Ordering::SeqCst);
         limit
     }
 
@@ -162,11 +156,6 @@ impl Engine {
             }
         }
         self.count(EngineEvent::UnitLost, lost);
-    }
-
-    /// Waits until the reports are sent that were taken by now. The units in them can only be refunded after them.
-    pub(crate) fn wait_for_reports(&self) {
-        drop(self.sending.write());
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Limit {
     /// Held by who goes through them: meanwhile keys are missing that stay.
     visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
-    in_use: AtomicUsize,
+    pub(crate) in_use: AtomicUsize,
 }
 
 /// What a limit depends on.
@@ -123,16 +123,6 @@ impl Limit {
             Effective::Eventual(terms) => Some((terms.interval / 2).clamp(SHORTEST, SWEEP_EVERY)),
             Effective::Exact(_) => None,
         }
-    }
-
-    /// A rule set that has it is in use from now on.
-    pub(crate) fn bind(&self) {
-        self.in_use.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// A rule set that has it is no longer in use.
-    pub(crate) fn retire(&self) {
-        self.in_use.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(crate) fn is_in_use(&self) -> bool {

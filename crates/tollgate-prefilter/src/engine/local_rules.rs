@@ -138,7 +138,9 @@ impl LocalRules {
     /// The rule set is no longer in use.
     pub(crate) fn set_retired(&self) {
         if !self.is_retired.swap(true, Ordering::SeqCst) {
-            self.limits().for_each(|(.., limit)| limit.retire());
+            for (.., limit) in self.limits() {
+                limit.in_use.fetch_sub(1, Ordering::SeqCst);
+            }
         }
     }
 

@@ -174,7 +174,8 @@ impl Query {
 
     /// Adds what there is to say about leases and reports, as it is sent.
     fn fill(&mut self, now: Tick, takes_reports: bool) {
-        self.sent = Some(self.bound.engine.sent(now));
+        let order = self.bound.engine.order(now);
+        self.sent = Some(SentAt { at: now, order });
         if takes_reports {
             let keys = std::mem::take(&mut self.reports);
             for check in keys.iter().chain(&self.checks) {

@@ -282,7 +282,8 @@ pub(crate) fn give_back(
         _ => units,
     };
     if rest > 0 && hold.source == Source::Local {
-        bound.engine.wait_for_reports();
+        // The units of reports can only be refunded after they were sent.
+        drop(bound.engine.sending.write());
     }
     (rest > 0).then(|| (as_counted(limit, hold), Settlement::Refund(rest)))
 }

@@ -11,7 +11,7 @@ use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, Slo
 
 use crate::script::{
     args::{CheckKeys, LAST, Operation, ScriptCall},
-    encoder::{Encoder, RuleArgs, double},
+    encoder::{Encoder, RuleArgs, THRESHOLD, double},
 };
 
 /// The most keys of a check: its own and the overflow bucket, each by two secrets, and that of a durable rule.
@@ -431,7 +431,8 @@ impl ScriptCall {
             if let Some(wait) = rule_args.wait {
                 writer.add(&[patience, double(0), double(wait)]);
             }
-            if rule_args.takes_slots() && units > 0 {
+            // Those of a threshold are only read.
+            if rule_args.is_of_slots() && rule_args.role != THRESHOLD && units > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
                 if let Some(message) = message(&check, with, sent.place) {
                     writer.add_slots(&message, false);

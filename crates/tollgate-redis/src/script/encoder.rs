@@ -351,11 +351,6 @@ impl RuleArgs {
         self.family == SLOTS
     }
 
-    /// Whether requests take slots of it: those of a threshold are only read.
-    pub(crate) fn takes_slots(&self) -> bool {
-        self.is_of_slots() && self.role != THRESHOLD
-    }
-
     /// The calendar of the quota under a plan's number, or one that a check brings along.
     #[inline]
     pub(crate) fn calendar_of(&self, plan: u16) -> Option<Calendar> {

@@ -158,11 +158,6 @@ impl StoreContext {
             drop(in_flight);
         });
     }
-
-    /// Whether nothing is in flight that must be processed.
-    pub(super) fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.in_flight) == 1
-    }
 }
 
 impl Drop for StoreContext {

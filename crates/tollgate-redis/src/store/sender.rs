@@ -90,7 +90,8 @@ pub(super) async fn flush_all(shared: &StoreContext, within: Duration) -> u64 {
         for context in &all {
             flush(context).await;
         }
-        while !shared.engine.slots().is_reported() || !shared.is_idle() {
+        let is_in_flight = || Arc::strong_count(&shared.in_flight) > 1;
+        while !shared.engine.slots().is_reported() || is_in_flight() {
             sleep(POLL_EVERY).await;
         }
     };
