@@ -55,11 +55,6 @@ impl ScriptCall {
         (self.with, self.first_key) = (with, self.command.keys.len());
     }
 
-    /// Begins what stands alone: its key may be there already.
-    fn begin_single(&mut self, with: Option<Fingerprint>) {
-        (self.with, self.first_key) = (with, 0);
-    }
-
     /// Adds a request that takes its units if all fit.
     #[cfg(test)]
     pub(crate) fn acquire(&mut self, rules: &Encoder, checks: &[Check]) -> Option<RequestLayout> {
@@ -128,7 +123,8 @@ impl ScriptCall {
             plan[1..9].copy_from_slice(&double(term));
         }
         let (what, place) = (Operation::Take, self.place());
-        self.begin_single(with);
+        // It stands alone, and its key may be there already.
+        (self.with, self.first_key) = (with, 0);
         let check = check.with_cost(u64::from(message.want));
         let keys = self.find(rules, rule_args, &check, None);
         let mut writer = self.begin(rules, what, rule_args, &plan, &check, keys);
@@ -336,7 +332,7 @@ impl ScriptCall {
         }
         let (rule_args, plan) = rules.args_of(check)?;
         let place = self.place();
-        self.begin_single(None);
+        (self.with, self.first_key) = (None, 0);
         let keys = self.find(rules, rule_args, check, None);
         let mut writer = self.begin(rules, what, rule_args, &plan, check, keys);
         writer.add(tail);

@@ -37,7 +37,7 @@ use crate::{
 
 /// A rule set on the store, until its last limiter and layer are gone.
 pub(super) struct RedisRuleStore {
-    context: Arc<RuleSetContext>,
+    pub(super) context: Arc<RuleSetContext>,
 }
 
 impl RedisRuleStore {
@@ -76,10 +76,6 @@ impl RedisRuleStore {
             _tasks: tasks,
         });
         Ok(Self { context })
-    }
-
-    pub(super) fn context(&self) -> &Arc<RuleSetContext> {
-        &self.context
     }
 }
 

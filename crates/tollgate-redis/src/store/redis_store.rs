@@ -150,7 +150,7 @@ impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, tasks) = (Arc::clone(&self.shared), Arc::clone(&self.tasks));
         let bound = RedisRuleStore::new(shared, Some(tasks), rules)?;
-        self.shared.in_use.add(bound.context());
+        self.shared.in_use.add(&bound.context);
         // Something may be due of it soon.
         self.shared.wake.notify_one();
         Ok(Arc::new(bound))
@@ -206,8 +206,8 @@ pub(super) mod tests {
         let bound =
             RedisRuleStore::new(shared, None, Arc::new(rules)).expect("a store for the rule");
         let check = Check::new(0, Fingerprint::from_bits(7), 5);
-        let now = bound.context().now();
-        let Begin::Query(mut query) = bound.context().local.begin(&[check], now) else {
+        let now = bound.context.now();
+        let Begin::Query(mut query) = bound.context.local.begin(&[check], now) else {
             panic!("nothing is known of the key");
         };
         drop(store.shared.engine.fill(&mut query, now));
@@ -260,7 +260,7 @@ pub(super) mod tests {
             .expect("a valid address and a runtime");
         let bound = with_unreported(&store);
         let unreported = || {
-            let usage = store.shared.engine.usage(bound.context().now());
+            let usage = store.shared.engine.usage(bound.context.now());
             usage.units_unreported
         };
         let checks = |count: u128| -> Vec<_> {

@@ -30,7 +30,7 @@ impl ReservationStore for RedisRuleStore {
         mut reserved: Reserved,
         term: Duration,
     ) -> Step<Result<Reservation, StoreError>> {
-        let context = self.context();
+        let context = &self.context;
         let mut call = context.store.new_call();
         let written = book(context, &mut reserved).and_then(|()| {
             tell_slots(context, &mut call, &reserved, Some(term))?;
@@ -56,7 +56,7 @@ impl ReservationStore for RedisRuleStore {
     }
 
     fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError> {
-        let context = self.context();
+        let context = &self.context;
         let keyspace = &context.store.keyspace;
         let (id, bytes) = unseal(keyspace, text.letters()).ok_or_else(foreign)?;
         let key = |digest| keyspace.keys.fingerprint_of(digest);
@@ -68,20 +68,20 @@ impl ReservationStore for RedisRuleStore {
         reserved: &Reserved,
         settlements: &[ReservedSettlement],
     ) -> Step<Result<(), StoreError>> {
-        let rules = self.context().rules.rules();
+        let rules = self.context.rules.rules();
         let mut checks = reserved.checks();
         let is_durable = checks.any(|check| rules[usize::from(check.rule())].is_durable());
         let step = if is_durable { SETTLE_AND_SAY_SO } else { "-" };
-        settle_record(self.context(), reserved, settlements, step)
+        settle_record(&self.context, reserved, settlements, step)
     }
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
-        let mut call = self.context().store.new_call();
-        if let Err(refused) = tell_slots(self.context(), &mut call, reserved, Some(term)) {
+        let mut call = self.context.store.new_call();
+        if let Err(refused) = tell_slots(&self.context, &mut call, reserved, Some(term)) {
             return Step::Ready(Err(refused));
         }
         let step = format!("={}", term.as_millis());
-        let answer = send(self.context(), call, reserved, &step);
+        let answer = send(&self.context, call, reserved, &step);
         Step::Wait(Pending::new(async move { answer.await.map(drop) }))
     }
 }
@@ -89,7 +89,7 @@ impl ReservationStore for RedisRuleStore {
 impl RedisRuleStore {
     /// What the ledger has released, after its term.
     pub(super) fn release_record(&self, id: u128, hold: Hold) {
-        let (context, how) = (self.context(), Settlement::Refund(hold.check.cost()));
+        let (context, how) = (&self.context, Settlement::Refund(hold.check.cost()));
         let settlements = [ReservedSettlement {
             holds: vec![hold],
             how,
