@@ -51,7 +51,7 @@ pub use self::{
         lease_holder::LeaseHolder,
         terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease, ScheduleTerms},
     },
-    local_usage::{LocalUsage, ReportTerms},
+    local_usage::ReportTerms,
     slots::{
         SlotHolder, SlotKey, SlotMessage, SlotOutcome, SlotOwner, SlotReply, SlotTarget, SlotTerms,
     },

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Quota, Tick};
+use tollgate_core::{AlgorithmKind, Quota, Retry, Tick, algorithm::Assessment};
 
 use crate::lease::terms::time_of;
 
@@ -17,7 +17,7 @@ use crate::lease::terms::time_of;
 /// Answers may come in another order than queries were sent, and be about states in yet another. So an answer replaces what
 /// is known only if its query was sent after all earlier replies; any other can make it less, never more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LocalUsage {
+pub(crate) struct LocalUsage {
     /// What the store said is left, less what was admitted since the query.
     room: u64,
     /// Admitted, and in no report.
@@ -32,6 +32,10 @@ pub struct LocalUsage {
     since: Tick,
     /// Whether the room was learned while reports were under way, without what they hold.
     is_incomplete: bool,
+    /// When nothing is used any more.
+    pub(crate) fresh_at: Tick,
+    /// When units were last put into a report.
+    pub(crate) reported_at: Tick,
 }
 
 /// What the store said is not believed for longer: 5 s.
@@ -41,7 +45,12 @@ impl LocalUsage {
     /// Admits `cost` units alone, if they are left and may be unreported. Otherwise the store has to be queried: its reply is too old or
     /// used up, or too much is unreported.
     #[inline]
-    pub fn spend(&mut self, now: Tick, cost: u64, terms: &ReportTerms) -> bool {
+    pub(crate) fn spend(
+        &mut self,
+        now: Tick,
+        cost: u64,
+        terms: &ReportTerms,
+    ) -> Option<Assessment> {
         let unreported = self.unreported + self.reporting;
         if self.queried_at == 0
             || now.abs_diff(self.queried_at) >= TRUST
@@ -49,39 +58,44 @@ impl LocalUsage {
             || unreported.saturating_add(cost) > terms.max_unreported
             || cost == 0
         {
-            return false;
+            return None;
         }
         if self.unreported == 0 {
             self.since = now;
         }
         self.room -= cost;
         self.unreported += cost;
-        true
+        self.uses(now, cost, terms);
+        let fresh_after = self.fresh_at.saturating_sub(now);
+        Some(Assessment::new(true, self.room, fresh_after, Retry::Now))
     }
 
-    /// The units left, as far as this process knows.
+    /// Units are used that the store did not know of when it said for how long something is used.
     #[inline]
-    pub fn left(&self) -> u64 {
-        self.room
+    pub(crate) fn uses(&mut self, now: Tick, units: u64, terms: &ReportTerms) {
+        let later = terms.puts_off(units);
+        if later > 0 {
+            self.fresh_at = self.fresh_at.max(now).saturating_add(later);
+        }
     }
 
     /// Units admitted and not known to the store.
-    pub fn unreported(&self) -> u64 {
+    pub(crate) fn unreported(&self) -> u64 {
         self.unreported + self.reporting
     }
 
     /// Units admitted and in no report.
-    pub fn unsent(&self) -> u64 {
+    pub(crate) fn unsent(&self) -> u64 {
         self.unreported
     }
 
     /// Whether a report is due.
-    pub fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
+    pub(crate) fn is_due(&self, now: Tick, terms: &ReportTerms) -> bool {
         self.due_at(terms).is_some_and(|due| now >= due)
     }
 
     /// When a report is due. `None` while there is nothing to say, or one is under way.
-    pub fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
+    pub(crate) fn due_at(&self, terms: &ReportTerms) -> Option<Tick> {
         (self.unreported > 0 && self.reporting == 0)
             .then_some(self.since.saturating_add(terms.interval))
     }
@@ -91,10 +105,13 @@ impl LocalUsage {
     ///
     /// [`reported`](Self::reported), [`kept`](Self::kept) or [`lost`](Self::lost) has to follow with these units,
     /// unless they are 0.
-    pub fn report(&mut self) -> u64 {
+    pub(crate) fn report(&mut self, now: Tick) -> u64 {
         let units = std::mem::take(&mut self.unreported);
         if self.reporting == 0 {
             self.is_incomplete = false;
+        }
+        if units > 0 {
+            self.reported_at = now;
         }
         self.reporting += units;
         units
@@ -103,7 +120,7 @@ impl LocalUsage {
     /// The store has replied to a request that was sent at `sent`: `left` units are left.
     ///
     /// The store has not debited local usage from `left`, except perhaps reports in flight.
-    pub fn on_remaining(&mut self, sent: Tick, left: u64) {
+    pub(crate) fn on_remaining(&mut self, sent: Tick, left: u64) {
         let room = left.saturating_sub(self.unreported());
         if sent > self.queried_at && sent >= self.believes_from {
             self.queried_at = sent;
@@ -117,7 +134,7 @@ impl LocalUsage {
     /// The store knows the units of a report that was sent at `sent`; the reply came at `now`, and `left` are left.
     ///
     /// Another query in between may have been answered before the report was counted.
-    pub fn reported(&mut self, units: u64, (sent, now): (Tick, Tick), left: u64) {
+    pub(crate) fn reported(&mut self, units: u64, (sent, now): (Tick, Tick), left: u64) {
         self.reporting = self.reporting.saturating_sub(units);
         let room = left.saturating_sub(self.unreported());
         if self.is_incomplete {
@@ -132,7 +149,7 @@ impl LocalUsage {
     }
 
     /// A report was certainly not carried out: its units are reported with the next.
-    pub fn kept(&mut self, units: u64, now: Tick) {
+    pub(crate) fn kept(&mut self, units: u64, now: Tick) {
         let units = units.min(self.reporting);
         self.reporting -= units;
         self.unreported += units;
@@ -143,7 +160,7 @@ impl LocalUsage {
     /// that the store may not know of.
     ///
     /// The store has to be queried before more is admitted: otherwise as much again would be lost with each report.
-    pub fn lost(&mut self, units: u64) -> u64 {
+    pub(crate) fn lost(&mut self, units: u64) -> u64 {
         let units = units.min(self.reporting);
         self.reporting -= units;
         self.queried_at = 0;
@@ -152,13 +169,13 @@ impl LocalUsage {
 
     /// Forgets what was counted and what the store said: the key's state was forgotten at `now`. Reports that are under way
     /// stay so.
-    pub fn forget(&mut self, now: Tick) {
+    pub(crate) fn forget(&mut self, now: Tick) {
         (self.room, self.unreported, self.queried_at) = (0, 0, 0);
         self.believes_from = self.believes_from.max(now);
     }
 
     /// Units that were counted here, of a request that was not let through after all.
-    pub fn give_back(&mut self, units: u64) -> u64 {
+    pub(crate) fn give_back(&mut self, units: u64) -> u64 {
         let back = units.min(self.unreported);
         self.unreported -= back;
         self.room += back;
@@ -244,8 +261,8 @@ mod tests {
         let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 100);
-        assert!(usage.spend(5_000_999, 1, &terms));
-        assert!(!usage.spend(5_001_000, 1, &terms));
+        assert!(usage.spend(5_000_999, 1, &terms).is_some());
+        assert!(usage.spend(5_001_000, 1, &terms).is_none());
     }
 
     #[test]
@@ -256,13 +273,13 @@ mod tests {
         assert_eq!(usage.due_at(&terms), None);
         assert!(!usage.is_due(Tick::MAX, &terms));
         for now in [2_000, 3_000] {
-            assert!(usage.spend(now, 1, &terms));
+            assert!(usage.spend(now, 1, &terms).is_some());
         }
         assert_eq!(usage.due_at(&terms), Some(102_000));
         assert!(!usage.is_due(101_999, &terms) && usage.is_due(102_000, &terms));
         // While one is under way, no other is due.
-        let units = usage.report();
-        assert!(usage.spend(200_000, 1, &terms));
+        let units = usage.report(100_000);
+        assert!(usage.spend(200_000, 1, &terms).is_some());
         assert_eq!(usage.due_at(&terms), None);
         usage.reported(units, (110_000, 210_000), 998);
         assert_eq!(usage.due_at(&terms), Some(300_000));
@@ -273,16 +290,16 @@ mod tests {
         let terms = terms();
         let mut usage = LocalUsage::default();
         usage.on_remaining(1_000, 1_000);
-        assert!(usage.spend(2_000, 3, &terms));
-        let units = usage.report();
+        assert!(usage.spend(2_000, 3, &terms).is_some());
+        let units = usage.report(100_000);
         usage.kept(units, 150_000);
         assert_eq!((usage.unsent(), usage.unreported()), (3, 3));
         assert_eq!(usage.due_at(&terms), Some(250_000));
-        assert_eq!(usage.report(), 3);
+        assert_eq!(usage.report(100_000), 3);
         // No more than is under way is kept or lost.
         usage.kept(99, 300_000);
         assert_eq!(usage.unreported(), 3);
-        usage.report();
+        usage.report(100_000);
         assert_eq!((usage.lost(99), usage.unreported()), (3, 0));
     }
 

@@ -247,7 +247,7 @@ impl LocalRules {
         self.queries(which, |limit, due| {
             if let Some(terms) = limit.report_terms() {
                 self.engine.visit(limit, |key, entry| {
-                    let counted = &entry.usage(limit)?.counted;
+                    let counted = entry.usage(limit)?;
                     if due.len() == left {
                         return Some(Visit::Stop);
                     }
@@ -349,8 +349,8 @@ impl Engine {
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
         self.visit(limit, |_, entry| {
-            let counted = &mut entry.usage(limit)?.counted;
-            let units = counted.report();
+            let counted = entry.usage(limit)?;
+            let units = counted.report(0);
             lost += counted.lost(units);
             Some(Visit::Drop)
         });

@@ -1,14 +1,11 @@
 //! What a process keeps of a key: a lease or local usage, the slots in use, and whether it is blocked.
 
 use smallvec::SmallVec;
-use tollgate_core::{Retry, Tick, algorithm::Assessment, store::Fingerprint};
+use tollgate_core::{Tick, store::Fingerprint};
 
 use crate::{
-    denials::KeyBlock,
-    engine::limit::Limit,
-    lease::lease_holder::LeaseHolder,
-    local_usage::{LocalUsage, ReportTerms},
-    slots::StateSlots,
+    denials::KeyBlock, engine::limit::Limit, lease::lease_holder::LeaseHolder,
+    local_usage::LocalUsage, slots::StateSlots,
 };
 
 /// What a process keeps of a key.
@@ -33,7 +30,7 @@ enum Held {
     #[default]
     Nothing,
     Lease(Lease),
-    Usage(Usage),
+    Usage(LocalUsage),
 }
 
 /// A lease, and what is left in the store, by its last reply.
@@ -45,15 +42,6 @@ pub(crate) struct Lease {
     /// When a query for a lease was sent whose reply never came, until one that was sent later is answered; 0: there is none.
     /// A store that stands still may carry each of them out later, and each lease would be lost.
     pub(crate) unanswered: Tick,
-}
-
-/// Units that this process has admitted and reports.
-#[derive(Debug, Default)]
-pub(crate) struct Usage {
-    pub(crate) counted: LocalUsage,
-    pub(crate) fresh_at: Tick,
-    /// When units were last put into a report.
-    pub(crate) reported_at: Tick,
 }
 
 impl Entry {
@@ -68,7 +56,7 @@ impl Entry {
 
     /// The same, if it is local usage.
     #[inline]
-    pub(crate) fn usage(&mut self, limit: &Limit) -> Option<&mut Usage> {
+    pub(crate) fn usage(&mut self, limit: &Limit) -> Option<&mut LocalUsage> {
         match &mut self.held {
             Held::Usage(usage) if self.limit == limit.id => Some(usage),
             _ => None,
@@ -83,7 +71,7 @@ impl Entry {
         (self.limit, self.is_listed) = (limit.id, false);
         self.held = match limit.lease_terms() {
             Some(_) => Held::Lease(Lease::default()),
-            None => Held::Usage(Usage::default()),
+            None => Held::Usage(LocalUsage::default()),
         };
     }
 
@@ -92,7 +80,7 @@ impl Entry {
         match &self.held {
             Held::Nothing => true,
             Held::Lease(lease) => lease.holder.is_idle(now),
-            Held::Usage(usage) => usage.counted.unreported() == 0,
+            Held::Usage(usage) => usage.unreported() == 0,
         }
     }
 
@@ -113,7 +101,7 @@ impl Entry {
         let is_needed = match &self.held {
             Held::Nothing => false,
             Held::Lease(lease) => lease.holder.until().is_some(),
-            Held::Usage(usage) => usage.counted.unreported() > 0,
+            Held::Usage(usage) => usage.unreported() > 0,
         };
         if is_needed && !std::mem::replace(&mut self.is_listed, true) {
             limit.list(key);
@@ -125,43 +113,7 @@ impl Entry {
         match &self.held {
             Held::Nothing => (None, 0),
             Held::Lease(lease) => (Some(&lease.holder), 0),
-            Held::Usage(usage) => (None, usage.counted.unreported()),
-        }
-    }
-}
-
-impl Usage {
-    /// Counts units, if the store said that they are left.
-    #[inline]
-    pub(crate) fn spend(
-        &mut self,
-        now: Tick,
-        cost: u64,
-        terms: &ReportTerms,
-    ) -> Option<Assessment> {
-        if !self.counted.spend(now, cost, terms) {
-            return None;
-        }
-        self.uses(now, cost, terms);
-        let (left, fresh_after) = (self.counted.left(), self.fresh_at.saturating_sub(now));
-        Some(Assessment::new(true, left, fresh_after, Retry::Now))
-    }
-
-    /// Puts the unreported units into a report; 0: there are none.
-    pub(crate) fn report(&mut self, now: Tick) -> u64 {
-        let units = self.counted.report();
-        if units > 0 {
-            self.reported_at = now;
-        }
-        units
-    }
-
-    /// Units are used that the store did not know of when it said for how long something is used.
-    #[inline]
-    pub(crate) fn uses(&mut self, now: Tick, units: u64, terms: &ReportTerms) {
-        let later = terms.puts_off(units);
-        if later > 0 {
-            self.fresh_at = self.fresh_at.max(now).saturating_add(later);
+            Held::Usage(usage) => (None, usage.unreported()),
         }
     }
 }

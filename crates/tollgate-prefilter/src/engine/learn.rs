@@ -9,7 +9,7 @@ use crate::{
     denials::KeyBlock,
     engine::{
         engine::EngineEvent,
-        entry::{Entry, Usage},
+        entry::Entry,
         limit::Effective,
         local_rules::has_twins,
         query::{Counted, Kind, LeaseItem, Query, Reply},
@@ -63,20 +63,19 @@ impl Query {
                     let times = (sent.order, self.bound.engine.order(now));
                     let fresh_at = sent.at.saturating_add(reset_after);
                     self.bound.usage(report, |usage| {
-                        usage.counted.reported(report.cost(), times, left);
+                        usage.reported(report.cost(), times, left);
                         usage.fresh_at = usage.fresh_at.max(fresh_at);
                     });
                 }
                 Err(NoReply::NotSent | NoReply::NothingToSend) => {
                     self.count(EngineEvent::ReportKept, 1);
                     self.bound
-                        .usage(report, |usage| usage.counted.kept(report.cost(), now));
+                        .usage(report, |usage| usage.kept(report.cost(), now));
                 }
                 Err(NoReply::NoAnswer) => {
-                    let lose = |usage: &mut Usage| usage.counted.lost(report.cost());
-                    let units = self.bound.usage(report, lose).unwrap_or(0);
+                    let units = self.bound.usage(report, |usage| usage.lost(report.cost()));
                     self.count(EngineEvent::ReportLost, 1);
-                    self.bound.engine.count(EngineEvent::UnitLost, units);
+                    (self.bound.engine).count(EngineEvent::UnitLost, units.unwrap_or(0));
                 }
             }
         }
@@ -195,10 +194,10 @@ impl Query {
                 Effective::Eventual(terms) => {
                     let learn = |entry: &mut Entry| {
                         let usage = entry.usage(limit)?;
-                        usage.counted.on_remaining(sent.order, verdict.remaining());
+                        usage.on_remaining(sent.order, verdict.remaining());
                         usage.fresh_at = fresh_at;
                         // The store does not know of these.
-                        usage.uses(now, usage.counted.unreported(), terms);
+                        usage.uses(now, usage.unreported(), terms);
                         Some(())
                     };
                     engine.with_new(limit, check.key(), now, learn);

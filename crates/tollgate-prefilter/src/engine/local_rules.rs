@@ -12,9 +12,10 @@ use crate::{
     denials::KeyBlock,
     engine::{
         engine::{Engine, EngineUsage},
-        entry::{Entry, Lease, Usage},
+        entry::{Entry, Lease},
         limit::{Effective, Limit, LimitTerms, number_of, wait},
     },
+    local_usage::LocalUsage,
     slots::StateSlots,
     sync::{AtomicBool, Ordering},
     table::TableKey,
@@ -276,7 +277,11 @@ impl LocalRules {
     }
 
     /// Does something with the local usage of a check's key.
-    pub(crate) fn usage<R>(&self, check: &Check, act: impl FnOnce(&mut Usage) -> R) -> Option<R> {
+    pub(crate) fn usage<R>(
+        &self,
+        check: &Check,
+        act: impl FnOnce(&mut LocalUsage) -> R,
+    ) -> Option<R> {
         let limit = self.limit(check).filter(|it| it.report_terms().is_some())?;
         let act = |entry: &mut Entry| entry.usage(limit).map(act);
         self.engine.with(limit, check.key(), act)
@@ -387,7 +392,7 @@ impl LocalRules {
     pub(crate) fn adjust(&self, check: &Check, verdict: Verdict, now: Tick) -> Verdict {
         let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
         let leased = self.leased(check, now);
-        let unsent = self.usage(check, |usage| usage.counted.unsent());
+        let unsent = self.usage(check, |usage| usage.unsent());
         let unsent = unsent.unwrap_or(0);
         if !is_decided
             || leased + unsent == 0

@@ -273,7 +273,7 @@ pub(crate) fn give_back(
                 if spent < usage.reported_at {
                     return 0;
                 }
-                let back = usage.counted.give_back(units);
+                let back = usage.give_back(units);
                 usage.fresh_at = usage.fresh_at.saturating_sub(terms.puts_off(back));
                 back
             });
@@ -343,8 +343,8 @@ impl LocalRules {
                 (reset.returned).extend(returned.flatten().map(|returned| (check, returned)));
                 let order = self.engine.order(now);
                 let unsent = self.usage(&check, |usage| {
-                    let unsent = usage.counted.unsent();
-                    usage.counted.forget(order);
+                    let unsent = usage.unsent();
+                    usage.forget(order);
                     unsent
                 });
                 reset.was_counted |= unsent.unwrap_or(0) > 0;
