@@ -8,7 +8,6 @@ use crate::{
     block::ActiveBlock,
     check::Check,
     decision::{Decision, Outcome, Reason},
-    hold::Source,
     key::{Fingerprint, KeyBuf},
     observe::top_keys::{TopKey, TopKeys},
     rule::Rule,
@@ -19,6 +18,7 @@ use crate::{
 #[cfg(feature = "tracing")]
 use crate::{
     decision::Verdict,
+    hold::Source,
     observe::{events, events::DenialSampler, shown::shown},
     time::millis,
 };

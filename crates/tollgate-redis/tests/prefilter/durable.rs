@@ -10,7 +10,7 @@ use std::{
 
 use tollgate_core::{
     Check, Decision, Key, Limiter, MAX_PERIOD, OnStoreError, Pending, Quota, Reason, Rule, SECOND,
-    Verdict,
+    Verdict, journal::Base,
 };
 use tollgate_redis::{Keys, Partition, RedisStore};
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer};
@@ -28,7 +28,11 @@ impl Ledger {
         limiter.journal().attach(1_000, move |_| {
             this.asked.fetch_add(1, Ordering::SeqCst);
             let used = this.used.load(Ordering::SeqCst);
-            Pending::new(async move { (used < u64::MAX).then_some(used.into()) })
+            let base = Base {
+                used,
+                ..Base::default()
+            };
+            Pending::new(async move { (used < u64::MAX).then_some(base) })
         });
     }
 }
@@ -132,7 +136,7 @@ async fn slots_next_to_a_window_that_a_ledger_begins_are_taken_once_also_where_n
             Pending::new(async move {
                 match is_first {
                     true => pending().await,
-                    false => Some(0.into()),
+                    false => Some(Base::default()),
                 }
             })
         });
