@@ -167,8 +167,8 @@ impl SecretArgs {
                 .map_err(|wrong| Failure::usage(format!("{wrong}; or name a --secret-file")));
         };
         let wrong = |why: String| Failure::usage(format!("--secret-file {}{why}", path.display()));
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|why| wrong(format!(" cannot be read: {why}")))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|why| wrong(format!(" cannot be read: {why}")))?;
         Secret::from_text(&text).map_err(|why| wrong(format!(": {why}")))
     }
 }
@@ -325,8 +325,9 @@ impl RequestArgs {
         }
         if let Some(client) = &self.client_ip {
             let right = "write an address, as 192.0.2.7 or 2001:db8::1";
-            let address = client.parse::<IpAddr>();
-            let address = address.map_err(|_| Failure::argument("client-ip", client, right))?;
+            let address = client
+                .parse::<IpAddr>()
+                .map_err(|_| Failure::argument("client-ip", client, right))?;
             head.extensions.insert(PeerAddr((address, 0).into()));
         }
         if self.domain.is_some() || !self.descriptor.is_empty() {
@@ -355,8 +356,8 @@ pub(crate) fn parse_header(header: &str) -> Result<(HeaderName, HeaderValue), Fa
     if name == header {
         return Err(wrong("it has no colon"));
     }
-    let header = HeaderName::from_bytes(name.trim().as_bytes());
-    let header = header.map_err(|_| wrong("this is not the name of a header"))?;
+    let header = HeaderName::from_bytes(name.trim().as_bytes())
+        .map_err(|_| wrong("this is not the name of a header"))?;
     let value = HeaderValue::from_bytes(value.trim().as_bytes());
     let control = "a value has no control characters, such as line feeds";
     Ok((header, value.map_err(|_| wrong(control))?))

@@ -41,8 +41,11 @@ pub(crate) struct FieldsOfLine(pub(crate) HashMap<String, String>);
 impl BoundNames {
     /// The keys, and whether each has a value.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&str, bool)> {
-        let keys = self.names.iter().filter_map(|it| it.strip_prefix("key:"));
-        let keys = keys.map(parts);
+        let keys = self
+            .names
+            .iter()
+            .filter_map(|it| it.strip_prefix("key:"))
+            .map(parts);
         keys.map(|(name, value)| (name, value.is_some()))
     }
 
@@ -70,8 +73,7 @@ impl BoundNames {
                     bindings.key_with_text(name, key, |text| Some(Key::of(text)))
                 }
                 "cost" => {
-                    let units = value.unwrap_or("1").parse::<u64>();
-                    let units = units.map_err(|_| {
+                    let units = value.unwrap_or("1").parse::<u64>().map_err(|_| {
                         wrong("the units are a whole number, as --bind cost:words=5")
                     })?;
                     bindings.cost(name, move |_| units)
@@ -81,13 +83,17 @@ impl BoundNames {
                     bindings.plan(name, move |_| plan.clone())
                 }
                 "quota" => {
-                    let quota = value.map(str::parse::<Quota>).transpose();
-                    let quota = quota.map_err(|why| wrong(&why.to_string()))?;
+                    let quota = value
+                        .map(str::parse::<Quota>)
+                        .transpose()
+                        .map_err(|why| wrong(&why.to_string()))?;
                     bindings.quota(name, move |_| quota)
                 }
                 "condition" => {
-                    let holds = value.unwrap_or("false").parse::<bool>();
-                    let holds = holds.map_err(|_| wrong("it is true or false"))?;
+                    let holds = value
+                        .unwrap_or("false")
+                        .parse::<bool>()
+                        .map_err(|_| wrong("it is true or false"))?;
                     bindings.condition(name, move |_| holds)
                 }
                 "list" => {
@@ -96,8 +102,8 @@ impl BoundNames {
                         _ => KeyList::new(name),
                     };
                     if let Some(path) = value {
-                        let text = std::fs::read_to_string(path);
-                        let text = text.map_err(|why| wrong(&why.to_string()))?;
+                        let text =
+                            std::fs::read_to_string(path).map_err(|why| wrong(&why.to_string()))?;
                         let set = list.set(text.lines());
                         set.map_err(|wrong| Failure::usage(format!("{path}: {wrong}")))?;
                     }

@@ -60,8 +60,10 @@ async fn wait_for_units(
     let max_wait = deadline.saturating_duration_since(Instant::now());
     let no_room = |wait| ClientRateLimitError::new(ClientRateLimitErrorKind::ClientLimit, wait);
     let RequestLimit { limiter, checks } = limit;
-    let decision = limiter.acquire_within(checks, max_wait).await;
-    let decision = decision.map_err(|_| no_room(None))?;
+    let decision = limiter
+        .acquire_within(checks, max_wait)
+        .await
+        .map_err(|_| no_room(None))?;
     if !decision.is_allowed() {
         return Err(no_room(decision.retry_after()));
     }

@@ -286,11 +286,13 @@ mod tests {
 
     #[test]
     fn the_size_hint_is_what_is_kept_and_the_rest() {
-        let half = Frames {
-            hint: Some(2),
-            ..body(&["abc", "wait", "de"])
-        };
-        let half = sent(half, 100);
+        let half = sent(
+            Frames {
+                hint: Some(2),
+                ..body(&["abc", "wait", "de"])
+            },
+            100,
+        );
         assert_eq!(half.size_hint().exact(), Some(5));
     }
 }

@@ -63,8 +63,10 @@ where
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
         let (head, body) = request.into_parts();
-        let limit = self.limit.as_ref();
-        let limit = limit.map_or(Ok(None), |limit| limit.of_request(&head));
+        let limit = self
+            .limit
+            .as_ref()
+            .map_or(Ok(None), |limit| limit.of_request(&head));
         Pending::new(respond(ready, head, body, Arc::clone(&self.config), limit))
     }
 }
@@ -141,8 +143,10 @@ where
     let response = ready.call(request).await.map_err(Into::into)?;
     let (status, headers) = (response.status(), response.headers());
     let (now, longest) = (config.clock.now(), config.max_retry_after);
-    let own = config.read_limits.as_ref();
-    let own = own.map_or_else(ServerLimits::new, |read| read(status, headers));
+    let own = config
+        .read_limits
+        .as_ref()
+        .map_or_else(ServerLimits::new, |read| read(status, headers));
     let advice = ServerAdvice::read(status, headers, own, now, longest, &config.limit_statuses);
     let cooldown = advice
         .retry_after

@@ -96,8 +96,8 @@ impl Access {
             Kind::Loopback => loopback(head).map_err(Refusal::Forbidden),
             Kind::Token(token) => {
                 // Both are compared as hashes, in constant time.
-                let bearer = field(&head.headers, header::AUTHORIZATION.as_str());
-                let bearer = bearer.and_then(|it| it.strip_prefix("Bearer "));
+                let bearer = field(&head.headers, header::AUTHORIZATION.as_str())
+                    .and_then(|it| it.strip_prefix("Bearer "));
                 let is_own = |(name, value): (&str, &str)| {
                     name == token.cookie_name
                         && blake3::Hash::from_hex(value).is_ok_and(|it| it == token.cookie)
@@ -202,8 +202,10 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let fields = headers.get_all(header::COOKIE).iter();
-    let fields = fields.filter_map(|it| it.to_str().ok());
+    let fields = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|it| it.to_str().ok());
     let pairs = fields.flat_map(|field| field.split(';'));
     pairs.filter_map(|pair| pair.trim().split_once('='))
 }

@@ -203,7 +203,8 @@ fn ending(entry: OperatorEntry, until: Option<u64>) -> Result<OperatorEntry, Wro
     let Some(until) = until else {
         return Ok(entry);
     };
-    let end = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(until));
-    let end = end.ok_or_else(|| Wrong::input("the end is too far away"))?;
+    let end = SystemTime::UNIX_EPOCH
+        .checked_add(Duration::from_millis(until))
+        .ok_or_else(|| Wrong::input("the end is too far away"))?;
     Ok(entry.until(end))
 }

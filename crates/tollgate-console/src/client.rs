@@ -210,17 +210,20 @@ pub(crate) fn top(shared: &Shared) -> Value {
     }
     let mut shown = |by: fn(&TopKey) -> u64| {
         keys.sort_by_key(|(_, key)| std::cmp::Reverse(by(key)));
-        let most = keys.iter().filter(|(_, key)| by(key) > 0).take(20);
-        let most = most.map(|(rule, key)| {
-            json!({
-                "rule": rule,
-                "key": key.key.to_string(),
-                "label": key.label,
-                "requests": key.at_least,
-                "denials": key.denials,
-                "cost": key.cost,
-            })
-        });
+        let most = keys
+            .iter()
+            .filter(|(_, key)| by(key) > 0)
+            .take(20)
+            .map(|(rule, key)| {
+                json!({
+                    "rule": rule,
+                    "key": key.key.to_string(),
+                    "label": key.label,
+                    "requests": key.at_least,
+                    "denials": key.denials,
+                    "cost": key.cost,
+                })
+            });
         most.collect::<Vec<_>>()
     };
     let (denied, cost) = (shown(|key| key.denials), shown(|key| key.cost));

@@ -51,8 +51,7 @@ impl Described {
             head.headers.append(name, value);
         }
         if !self.client_ip.trim().is_empty() {
-            let address = self.client_ip.trim().parse::<IpAddr>();
-            let address = address.map_err(|_| {
+            let address = self.client_ip.trim().parse::<IpAddr>().map_err(|_| {
                 Wrong::input(format!(
                     "{:?} is no address, as 192.0.2.7 or 2001:db8::1 are",
                     self.client_ip

@@ -37,8 +37,10 @@ fn parse(text: &str) -> Sums {
     for line in text.lines().filter(|line| line.starts_with("tollgate_")) {
         let end = line.find(['{', ' ']).unwrap_or(line.len());
         let wanted = WANTED.iter().find(|(name, _)| *name == &line[..end]);
-        let value = line.rsplit(' ').next();
-        let value = value.and_then(|it| it.parse::<f64>().ok());
+        let value = line
+            .rsplit(' ')
+            .next()
+            .and_then(|it| it.parse::<f64>().ok());
         let Some(((name, label), value)) = wanted.zip(value) else {
             continue;
         };

@@ -82,8 +82,12 @@ fn sample(shared: &Shared, since: u64) -> Value {
 fn version(shared: &Shared) -> u64 {
     let layers = shared.parts.layers.iter();
     let versions = layers.map(|(_, layer)| layer.limiter().rules().version());
-    let status = shared.parts.rules.as_ref().map(|rules| rules.status());
-    let status = status.map_or(0, |it| it.revision.wrapping_add(it.rejected << 32));
+    let status = shared
+        .parts
+        .rules
+        .as_ref()
+        .map(|rules| rules.status())
+        .map_or(0, |it| it.revision.wrapping_add(it.rejected << 32));
     versions.fold(status, |sum, version| {
         sum.wrapping_mul(31).wrapping_add(version)
     }) % (1 << 53)
@@ -124,8 +128,11 @@ pub(crate) fn state(shared: &Shared) -> Value {
     }
     let entries = document.iter().flat_map(|document| document.entries());
     let minutes = samples.minutes.each().map(|(at, sum)| json!([at, sum]));
-    let seconds = samples.seconds.iter().rev();
-    let seconds = seconds.map(|(at, sum)| json!([at / 1_000, sum]));
+    let seconds = samples
+        .seconds
+        .iter()
+        .rev()
+        .map(|(at, sum)| json!([at / 1_000, sum]));
     json!({
         "version": version(shared),
         "scope": scope(shared),

@@ -536,8 +536,10 @@ async fn acquire_by_rules(
                 .sleep_until(received.saturating_add(decision.delay()))
                 .await;
             let started = limiter.start_from(place, checks, decision).await;
-            let again = started.retry().delay();
-            let again = again.and_then(|delay| timer.elapsed().checked_add(delay));
+            let again = started
+                .retry()
+                .delay()
+                .and_then(|delay| timer.elapsed().checked_add(delay));
             match again {
                 _ if started.is_allowed() => return Ok(started),
                 // When they come back is not known, whatever is typical.

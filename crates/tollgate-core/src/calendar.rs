@@ -277,8 +277,9 @@ const UTC: &&str = &"UTC";
 /// The names of all zones.
 static ZONES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let database = TimeZoneDatabase::bundled();
-    let names = database.available();
-    let names = names.map(|name| -> &'static str { name.as_str().to_owned().leak() });
+    let names = database
+        .available()
+        .map(|name| -> &'static str { name.as_str().to_owned().leak() });
     names.collect()
 });
 
@@ -403,8 +404,9 @@ impl CalendarWindows {
 
     /// The day on which the window of a month begins, by the first of the month.
     fn first_of(&self, month: Date) -> Date {
-        let day = i8::try_from(self.calendar.from_day).unwrap_or(1);
-        let day = day.clamp(1, month.days_in_month());
+        let day = i8::try_from(self.calendar.from_day)
+            .unwrap_or(1)
+            .clamp(1, month.days_in_month());
         date(month.year(), month.month(), day)
     }
 }

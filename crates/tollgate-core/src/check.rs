@@ -222,8 +222,10 @@ mod tests {
                     policy = policy.exact();
                 }
                 for cost in [0, 1, MAX_UNITS, MAX_COST] {
-                    let check = Check::new(3, Fingerprint::from_bits(7), 5);
-                    let check = check.with_cost(cost).with_policy(policy).with_rule(4);
+                    let check = Check::new(3, Fingerprint::from_bits(7), 5)
+                        .with_cost(cost)
+                        .with_policy(policy)
+                        .with_rule(4);
                     assert_eq!((check.cost(), check.policy()), (cost, policy));
                     assert_eq!(check.policy().is_exact(), is_exact);
                     assert_eq!(check.policy().store_error_answer(), answer);

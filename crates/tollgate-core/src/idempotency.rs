@@ -59,8 +59,11 @@ impl Idempotency {
     /// A request with this id is admitted: it was the first one, a repeat, or one repeat too many.
     pub(crate) fn admit(&self, seen: &mut SeenIds, id: NonZeroU64, now: Tick) {
         seen.forget_ended(now);
-        let ended = seen.ids.iter().take_while(|it| !self.is_known(it, now));
-        let ended = ended.count();
+        let ended = seen
+            .ids
+            .iter()
+            .take_while(|it| !self.is_known(it, now))
+            .count();
         seen.ids.drain(..ended);
         match seen.ids.iter().position(|seen| seen.id == id) {
             Some(index) if self.is_known(&seen.ids[index], now) => {

@@ -674,8 +674,9 @@ fn owed(quota: &Quota, at_most: u64, earlier: &[(Window, i64)], until: Tick) -> 
             return owed;
         }
         // Without an entry nothing was used.
-        let used = earlier.next_if(|(window, _)| window.begin <= at);
-        let used = used.map_or(0, |(_, used)| u64::try_from(*used).unwrap_or(0));
+        let used = earlier
+            .next_if(|(window, _)| window.begin <= at)
+            .map_or(0, |(_, used)| u64::try_from(*used).unwrap_or(0));
         let sum = owed.saturating_add(used);
         owed = sum.saturating_sub(quota.limit()).min(at_most);
         at = Window::of(quota, at).map_or(until, |window| window.end);

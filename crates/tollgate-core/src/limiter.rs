@@ -573,8 +573,10 @@ impl Limiter {
             return decision.ok_or_else(would_wait);
         }
         let timer = Timer::start();
-        let decision = self.decide(&[check], Ask::Within(Duration::ZERO));
-        let decision = decision.ready().ok_or_else(would_wait)?;
+        let decision = self
+            .decide(&[check], Ask::Within(Duration::ZERO))
+            .ready()
+            .ok_or_else(would_wait)?;
         self.report(&[check], &decision, timer, "");
         Ok(decision)
     }

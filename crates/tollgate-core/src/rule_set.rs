@@ -267,17 +267,20 @@ impl RuleSet {
             Some(rules.rules[rules.given_position(rule.name())?].clone())
         };
         let given = |rules: Option<&Self>| rules.map_or(&[][..], Self::given).to_vec();
-        let here = given(after).into_iter().map(|rule| RuleChange {
-            before: of(before, &rule),
-            after: Some(rule),
-        });
-        let here = here.filter(|it| it.before != it.after);
-        let gone = given(before).into_iter();
-        let gone = gone.filter(|rule| of(after, rule).is_none());
-        let gone = gone.map(|rule| RuleChange {
-            before: Some(rule),
-            after: None,
-        });
+        let here = given(after)
+            .into_iter()
+            .map(|rule| RuleChange {
+                before: of(before, &rule),
+                after: Some(rule),
+            })
+            .filter(|it| it.before != it.after);
+        let gone = given(before)
+            .into_iter()
+            .filter(|rule| of(after, rule).is_none())
+            .map(|rule| RuleChange {
+                before: Some(rule),
+                after: None,
+            });
         here.chain(gone).collect()
     }
 }

@@ -232,20 +232,23 @@ impl Ticket {
             if hows[..index].contains(one) {
                 continue;
             }
-            let part = self.holds.iter().zip(&hows);
-            let part = part.map(|(hold, other)| match other == one {
-                // What gets everything back does not count towards a block.
-                true => Hold {
-                    counts: hold.counts
-                        && match how {
-                            Settlement::Cancel => false,
-                            Settlement::Refund(units) => units < hold.check.cost(),
-                            Settlement::Charge(_) => true,
-                        },
-                    ..*hold
-                },
-                false => place_of(hold),
-            });
+            let part = self
+                .holds
+                .iter()
+                .zip(&hows)
+                .map(|(hold, other)| match other == one {
+                    // What gets everything back does not count towards a block.
+                    true => Hold {
+                        counts: hold.counts
+                            && match how {
+                                Settlement::Cancel => false,
+                                Settlement::Refund(units) => units < hold.check.cost(),
+                                Settlement::Charge(_) => true,
+                            },
+                        ..*hold
+                    },
+                    false => place_of(hold),
+                });
             let part: SmallVec<[Hold; 4]> = part.collect();
             self.send(&part, how);
         }

@@ -101,8 +101,10 @@ impl Ledger {
         if written.rows_affected() == 0 {
             let sql = "SELECT rule, account, units, window_begin, window_end FROM tollgate_entries
                 WHERE kind = 'adjustment' AND id = $1";
-            let before = sqlx::query_as::<_, (String, String, i64, i64, i64)>(sql);
-            let before = before.bind(id).fetch_one(&database.pool).await?;
+            let before = sqlx::query_as::<_, (String, String, i64, i64, i64)>(sql)
+                .bind(id)
+                .fetch_one(&database.pool)
+                .await?;
             let (of_rule, of_account, of_units, begin, end) = before;
             let is_within = |at: Tick| (begin as Tick..end as Tick).contains(&at);
             if (&*of_rule, &*of_account, of_units) != (rule, &*account, units)

@@ -456,8 +456,11 @@ mod tests {
         let written = metrics::with_local_recorder(&recorder, || {
             runtime.block_on(async {
                 let url = format!("sqlite:{}/ledger.db", folder.path().display());
-                let ledger = Ledger::builder(&url).write_every(Duration::from_millis(10));
-                let ledger = ledger.open().await.expect("it opens");
+                let ledger = Ledger::builder(&url)
+                    .write_every(Duration::from_millis(10))
+                    .open()
+                    .await
+                    .expect("it opens");
                 let rule =
                     Rule::new("units", Quota::fixed_window(9, DAY)).durable(|_| "acme".into());
                 let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");

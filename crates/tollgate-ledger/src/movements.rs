@@ -158,8 +158,9 @@ impl Database {
         let sql = format!(
             "SELECT units, until FROM tollgate_balances WHERE rule = $1 AND account = $2 AND until > {now}"
         );
-        let balance = sqlx::query_as::<_, (i64, i64)>(&sql);
-        let balance = balance.bind(rule).bind(account);
+        let balance = sqlx::query_as::<_, (i64, i64)>(&sql)
+            .bind(rule)
+            .bind(account);
         let Some((units, until)) = balance.fetch_optional(&self.pool).await? else {
             return Ok(CreditState::default());
         };
@@ -169,11 +170,15 @@ impl Database {
             FROM tollgate_entries AS g WHERE rule = $1 AND account = $2 AND kind = 'grant' AND until > {now}
             ORDER BY until DESC LIMIT {MOST_GRANTS}"
         );
-        let grants = sqlx::query_as::<_, (String, i64, i64)>(&sql);
-        let grants = grants.bind(rule).bind(account).fetch_all(&self.pool);
-        let grants = grants.await?.into_iter().filter_map(|(id, until, units)| {
-            Some((grant_hash(&id).ok()?, units as u64, until as Tick))
-        });
+        let grants = sqlx::query_as::<_, (String, i64, i64)>(&sql)
+            .bind(rule)
+            .bind(account)
+            .fetch_all(&self.pool)
+            .await?
+            .into_iter()
+            .filter_map(|(id, until, units)| {
+                Some((grant_hash(&id).ok()?, units as u64, until as Tick))
+            });
         let units = u64::try_from(units).unwrap_or(0);
         Ok(CreditState::of_ledger(units, until as Tick, grants))
     }
@@ -190,9 +195,8 @@ impl Database {
             WHERE account = $1 AND rule = $2 AND window_end <= $3 ORDER BY window_end DESC LIMIT $4";
         let query = sqlx::query(sql).bind(account).bind(rule).bind(at as i64);
         let rows = query.bind(i64::from(most)).fetch_all(&self.pool).await?;
-        let rows = rows.iter().rev();
-        rows.map(|row| Ok((window_of(row)?, row.try_get(2)?)))
-            .collect()
+        let window = |row| Ok((window_of(row)?, row.try_get(2)?));
+        rows.iter().rev().map(window).collect()
     }
 
     /// Releases the reservations of a rule that have been over for some time, in the ledger and then in the store. It takes no

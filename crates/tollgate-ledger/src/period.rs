@@ -44,8 +44,10 @@ impl FromStr for Period {
             let zoned = DateTime::from(date).to_zoned(TimeZone::UTC).ok()?;
             u64::try_from(zoned.timestamp().as_microsecond()).ok()
         };
-        let first = whole.parse::<Date>().ok();
-        let first = first.filter(|first| first.to_string() == whole);
+        let first = whole
+            .parse::<Date>()
+            .ok()
+            .filter(|first| first.to_string() == whole);
         let period = first.and_then(|first| {
             let (from, to) = (ticks(first)?, ticks(first.checked_add(span).ok()?)?);
             Some(Self { from, to })
@@ -60,8 +62,9 @@ impl FromStr for Period {
 
 /// A time in µs since the epoch, in UTC.
 pub(crate) fn time_text(at: Tick) -> String {
-    let at = i64::try_from(at).ok();
-    let at = at.and_then(|at| jiff::Timestamp::from_microsecond(at).ok());
+    let at = i64::try_from(at)
+        .ok()
+        .and_then(|at| jiff::Timestamp::from_microsecond(at).ok());
     at.map_or_else(|| "?".to_owned(), |at| at.to_string())
 }
 

@@ -169,8 +169,11 @@ impl Ledger {
             now = self.shared.database.dialect.now()
         );
         let (account, rule, subject, end) = &*last;
-        let query = sqlx::query_as::<_, (String, String, String, i64, i64, i64)>(&sql);
-        let query = query.bind(account).bind(rule).bind(subject).bind(*end);
+        let query = sqlx::query_as::<_, (String, String, String, i64, i64, i64)>(&sql)
+            .bind(account)
+            .bind(rule)
+            .bind(subject)
+            .bind(*end);
         let rows = query.fetch_all(&self.shared.database.pool).await?;
         let mut candidates = Vec::new();
         for (account, rule, subject, end, begin, written) in rows {

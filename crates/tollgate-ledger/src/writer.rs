@@ -131,8 +131,11 @@ impl Chunk {
         let mut transaction = pool.begin_with(Dialect::Sqlite.begin()).await?;
         let [rules, subjects, accounts] = &self.subjects;
         if !rules.is_empty() {
-            let rows = rules.iter().zip(subjects).zip(accounts);
-            let rows = rows.map(|((rule, subject), account)| json!([rule, subject, account]));
+            let rows = rules
+                .iter()
+                .zip(subjects)
+                .zip(accounts)
+                .map(|((rule, subject), account)| json!([rule, subject, account]));
             let sql = insert_subjects(
                 "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true",
             );
@@ -150,8 +153,10 @@ impl Chunk {
             FROM json_each($3), (SELECT {} AS at) AS now WHERE true ON CONFLICT DO NOTHING",
             Dialect::Sqlite.now()
         );
-        let query = sqlx::query(&sql).bind(self.writer).bind(self.first);
-        let query = query.bind(Value::from_iter(rows).to_string());
+        let query = sqlx::query(&sql)
+            .bind(self.writer)
+            .bind(self.first)
+            .bind(Value::from_iter(rows).to_string());
         query.execute(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(None)
@@ -296,8 +301,8 @@ impl Database {
                 WHERE (rule, subject) IN (SELECT value ->> 0, value ->> 1 FROM {})",
                 self.dialect.json_rows()
             );
-            let query = sqlx::query_as::<_, (String, String, String)>(&sql);
-            let query = query.bind(Value::from(unnamed).to_string());
+            let query = sqlx::query_as::<_, (String, String, String)>(&sql)
+                .bind(Value::from(unnamed).to_string());
             let rows = query.fetch_all(&self.pool).await?.into_iter();
             found.extend(rows.map(|(rule, key, account)| ((rule, key_of(&key)), account)));
         }
@@ -320,8 +325,10 @@ impl Database {
     ) -> Result<i64, LedgerError> {
         let sql = "SELECT CAST(COALESCE(SUM(units + late), 0) AS BIGINT) FROM tollgate_totals
             WHERE account = $1 AND rule = $2 AND window_end = $3";
-        let query = sqlx::query_scalar(sql).bind(account).bind(rule);
-        let query = query.bind(window_end as i64);
+        let query = sqlx::query_scalar(sql)
+            .bind(account)
+            .bind(rule)
+            .bind(window_end as i64);
         Ok(query.fetch_one(&self.pool).await?)
     }
 }

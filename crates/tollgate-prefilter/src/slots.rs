@@ -458,8 +458,10 @@ impl SlotQueue {
         } else {
             state.idle_since.get_or_insert(now);
         }
-        let due_at = state.holder.renew_at();
-        let due_at = due_at.filter(|_| !state.is_abandoned(now, &self.terms));
+        let due_at = state
+            .holder
+            .renew_at()
+            .filter(|_| !state.is_abandoned(now, &self.terms));
         if due_at != state.due_at {
             if let Some(before) = state.due_at {
                 self.due.remove(&(before, state.key.clone()));

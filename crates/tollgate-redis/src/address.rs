@@ -304,8 +304,9 @@ fn read_login(text: &str) -> Parsed<Login> {
         Some((user, password)) => (user, Some(decode(password, "password")?)),
         None => (text, None),
     };
-    let user = (!user.is_empty()).then(|| decode(user, "user name"));
-    let user = user.transpose()?;
+    let user = (!user.is_empty())
+        .then(|| decode(user, "user name"))
+        .transpose()?;
     Ok(Login { user, password })
 }
 

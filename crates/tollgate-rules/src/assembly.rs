@@ -181,8 +181,10 @@ fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Co
             let folder = part.text.folder.as_deref();
             let list = document_tables::read_list(part.reader(bindings), name, node, folder);
             // Rules that ask for one that is wrong are no further mistakes.
-            let known = list.as_ref().map(|file| file.list().clone());
-            let known = known.unwrap_or_else(|| KeyList::new(&*name.text));
+            let known = list
+                .as_ref()
+                .map(|file| file.list().clone())
+                .unwrap_or_else(|| KeyList::new(&*name.text));
             let lists = &mut bindings.to_mut().lists;
             lists.entry(name.text.clone()).or_insert(known);
             document.lists.extend(list);

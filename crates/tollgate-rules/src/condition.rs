@@ -100,8 +100,9 @@ impl Condition {
         for name in fields.list("is") {
             condition.add_bound(reader, name);
         }
-        let domain = fields.text("domain", "the domain of Envoy's filter as text");
-        let domain = domain.map(str::to_owned);
+        let domain = fields
+            .text("domain", "the domain of Envoy's filter as text")
+            .map(str::to_owned);
         if let Some(pattern) =
             fields.read("descriptor", |node| DescriptorPattern::read(reader, node))
         {
@@ -142,8 +143,9 @@ impl Condition {
             .path
             .clone()
             .map(|path| of_head(path_matches(path)));
-        let methods = Some(condition.methods.clone()).filter(|methods| !methods.is_empty());
-        let methods = methods.map(|methods| of_head(method_in(methods)));
+        let methods = Some(condition.methods.clone())
+            .filter(|methods| !methods.is_empty())
+            .map(|methods| of_head(method_in(methods)));
         let words = condition
             .words
             .clone()
@@ -199,8 +201,10 @@ impl Condition {
     }
 
     fn add_networks(&mut self, reader: Reader<'_>, node: &Node) {
-        let networks = reader.list_or_one(node).iter();
-        let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
+        let networks = reader
+            .list_or_one(node)
+            .iter()
+            .map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
         let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
             return;
         };

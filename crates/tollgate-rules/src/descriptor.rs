@@ -41,8 +41,10 @@ pub struct Descriptor(Words);
 impl Descriptor {
     /// The entries in their order, as keys and values.
     pub fn new<W: AsRef<str>>(domain: &str, entries: impl IntoIterator<Item = (W, W)>) -> Self {
-        let words = entries.into_iter().flat_map(|(key, value)| [key, value]);
-        let words = words.map(|word| word.as_ref().to_owned());
+        let words = entries
+            .into_iter()
+            .flat_map(|(key, value)| [key, value])
+            .map(|word| word.as_ref().to_owned());
         Self(iter::once(domain.to_owned()).chain(words).collect())
     }
 
@@ -53,8 +55,11 @@ impl Descriptor {
 
     /// The keys and values of the descriptor of this head, in their order.
     fn entries<'h>(head: &Head<'h>) -> impl Iterator<Item = (&'h str, &'h str)> {
-        let words = head.extensions.get::<Words>();
-        let mut words = words.into_iter().flat_map(|words| words.iter().skip(1));
+        let mut words = head
+            .extensions
+            .get::<Words>()
+            .into_iter()
+            .flat_map(|words| words.iter().skip(1));
         iter::from_fn(move || Some((words.next()?, words.next()?)))
     }
 
@@ -94,8 +99,9 @@ impl ValuePattern {
         let [first, middle @ .., last] = &self.0[..] else {
             return self.0.first().is_some_and(|only| only == value);
         };
-        let rest = value.strip_prefix(&**first);
-        let rest = rest.and_then(|rest| rest.strip_suffix(&**last));
+        let rest = value
+            .strip_prefix(&**first)
+            .and_then(|rest| rest.strip_suffix(&**last));
         let mut parts = middle.iter();
         rest.is_some_and(|rest| {
             let found = parts.try_fold(rest, |rest, part| Some(rest.split_once(&**part)?.1));

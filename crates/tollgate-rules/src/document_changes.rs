@@ -246,12 +246,16 @@ fn field_changes<'a>(
         let value = rule.get(name).map(|node| node.value.to_string());
         value.unwrap_or_else(|| "(none)".to_owned())
     };
-    let both = new.rules.iter();
-    let both = both.filter_map(|rule| Some((*rule, *old_rules.get(&*rule.name)?)));
+    let both = new
+        .rules
+        .iter()
+        .filter_map(|rule| Some((*rule, *old_rules.get(&*rule.name)?)));
     let changes = both.map(|(new, old)| {
         let (name, old, new) = (&*new.name, tree(old), tree(new));
-        let fields = table_of("rule").fields.iter();
-        let fields = fields.filter(|field| !COMPUTED.contains(field));
+        let fields = table_of("rule")
+            .fields
+            .iter()
+            .filter(|field| !COMPUTED.contains(field));
         let lines = fields.filter_map(|of| {
             let (old, new) = (field(&old, of), field(&new, of));
             (old != new).then(|| format!("{name}: {}", of_field(of, &old, &new)))
@@ -310,8 +314,10 @@ impl<'a> Unlike<'a> {
 }
 
 fn switches(document: &RuleDocument) -> HashSet<(String, Effect, Term)> {
-    let all = document.switches.iter();
-    let all = all.map(|it| (names(it, &document.rules), it.effect, it.term.clone()));
+    let all = document
+        .switches
+        .iter()
+        .map(|it| (names(it, &document.rules), it.effect, it.term.clone()));
     all.collect()
 }
 

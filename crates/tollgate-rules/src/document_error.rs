@@ -245,8 +245,11 @@ impl<'a> Lines<'a> {
             Some(_) => column.min(WIDTH / 4),
             None => column,
         };
-        let shown = line.chars().skip(column - before).take(WIDTH);
-        let shown = shown.map(|c| if c.is_control() { ' ' } else { c });
+        let shown = line
+            .chars()
+            .skip(column - before)
+            .take(WIDTH)
+            .map(|c| if c.is_control() { ' ' } else { c });
         let dots = if column > before { "…" } else { "" };
         let text: String = dots.chars().chain(shown).collect();
         let start = before + dots.chars().count();

@@ -110,8 +110,10 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
     let header = |name| fields.header(name, "x-priority");
     let (priority, request_id) = (header("priority_header"), header("request_id_header"));
     let trusted: Option<Vec<&str>> = fields.read("trusted", |node| {
-        let networks = reader.list_or_one(node).iter();
-        let networks = networks.map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
+        let networks = reader
+            .list_or_one(node)
+            .iter()
+            .map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
         networks.collect()
     });
     let capacity = capacity.filter(|_| reader.problems.len() == before)?;

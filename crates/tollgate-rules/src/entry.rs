@@ -94,8 +94,9 @@ fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
     }
     let fields = reader.fields(node, "a key", "key_hash")?;
     let digits = fields.text("hash", "the hash of a key as text")?;
-    let number = u128::from_str_radix(digits, 16).ok();
-    let number = number.filter(|_| digits.len() == 32 && !digits.starts_with('+'));
+    let number = u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32 && !digits.starts_with('+'));
     if number.is_none() {
         let message = "this is not the hash of a key; it has 32 hexadecimal digits";
         fields.wrong("hash", message);

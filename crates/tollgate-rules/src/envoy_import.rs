@@ -312,11 +312,13 @@ fn read_root(reader: Reader<'_>, root: &Node, domains: &mut Vec<(String, Vec<Des
             "there is no domain; add it, such as domain: edge",
         );
     };
-    let index = domains.iter().position(|(known, _)| *known == domain);
-    let index = index.unwrap_or_else(|| {
-        domains.push((domain, Vec::new()));
-        domains.len() - 1
-    });
+    let index = domains
+        .iter()
+        .position(|(known, _)| *known == domain)
+        .unwrap_or_else(|| {
+            domains.push((domain, Vec::new()));
+            domains.len() - 1
+        });
     read_level(&fields, &mut domains[index].1, &mut Vec::new());
 }
 
@@ -417,8 +419,7 @@ impl Limit {
             return reader.refuse(&node.span, message);
         };
         let lower = unit.to_lowercase();
-        let per = UNITS.iter().find(|(name, _)| *name == lower);
-        let per = per.or_else(|| {
+        let per = UNITS.iter().find(|(name, _)| *name == lower).or_else(|| {
             let known = UNITS.iter().map(|(name, _)| *name);
             reader.unknown(fields.get("unit")?, "unit", &unit, known)
         });

@@ -216,8 +216,8 @@ impl RuleDocument {
             .map(|text| Node::new(Value::Text((*text).to_owned())));
         let node = Node::new(Value::List(nodes.collect()));
         let of_rule = &self.rules[index].key;
-        let key = read_alone(|reader| of_rule.of_text(reader, &node, rule));
-        let key = key.map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
+        let key = read_alone(|reader| of_rule.of_text(reader, &node, rule))
+            .map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
         let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
         let explaining = Explaining::new(self, index, now());
         let why_not = explaining.why_not(&Subject::Client(&client));
@@ -290,8 +290,10 @@ impl<'a> Explaining<'a> {
         let rule = &document.rules[index];
         let switched = document.switched(index, now);
         let numbers = rule.numbers(switched.permille);
-        let switches = document.switches.iter();
-        let switches = switches.filter(|it| it.term.until > now && it.is_for(index, &rule.limit));
+        let switches = document
+            .switches
+            .iter()
+            .filter(|it| it.term.until > now && it.is_for(index, &rule.limit));
         Self {
             document,
             rule,
@@ -381,8 +383,9 @@ impl<'a> Explaining<'a> {
     fn count_by(&mut self, name: &str, quota: Quota, origin: QuotaOrigin) {
         let rule = &self.explanation.limiter_rule;
         let mut names = (1_u32..).map(|number| format!("{name} {number}"));
-        let plan = names.find(|name| rule.plan_number(name).is_none());
-        let plan = plan.unwrap_or_default();
+        let plan = names
+            .find(|name| rule.plan_number(name).is_none())
+            .unwrap_or_default();
         self.explanation.limiter_rule = rule.clone().plan(&*plan, quota);
         self.explanation.plan = Some(plan);
         self.explanation.quota = quota;

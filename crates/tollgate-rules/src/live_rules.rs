@@ -180,8 +180,7 @@ impl LiveRulesBuilder {
     /// As there.
     pub fn from_text(self, text: &str, format: Format) -> Result<LiveRules, DocumentError> {
         let text = RuleText::new(text, format);
-        let rules = RulesInForce::new(self.bindings, self.sinks, text, false)?;
-        let rules = LiveRules::new(rules);
+        let rules = LiveRules::new(RulesInForce::new(self.bindings, self.sinks, text, false)?);
         if let Ok(runtime) = Handle::try_current() {
             // What has a time ends.
             rules.start(&runtime, Nothing);
@@ -241,8 +240,12 @@ impl LiveRulesBuilder {
                 ));
             }
         };
-        let rules = RulesInForce::new(self.bindings, self.sinks, text, is_fallback)?;
-        let rules = LiveRules::new(rules);
+        let rules = LiveRules::new(RulesInForce::new(
+            self.bindings,
+            self.sinks,
+            text,
+            is_fallback,
+        )?);
         if let Some(first) = first {
             rules.shared.take(first);
         }

@@ -181,8 +181,10 @@ impl Node {
         let Value::Text(text) = &self.value else {
             return self.span.clone();
         };
-        let written = document.get(self.span.clone()).unwrap_or_default();
-        let written = written.trim_end();
+        let written = document
+            .get(self.span.clone())
+            .unwrap_or_default()
+            .trim_end();
         let quotes = written.len().saturating_sub(text.len()) / 2;
         match written.get(quotes..quotes + text.len()) {
             Some(inner) if inner == text => {
@@ -196,8 +198,9 @@ impl Node {
 
 /// A table that was not read from a text.
 pub(crate) fn table<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Node {
-    let fields = fields.into_iter();
-    let fields = fields.map(|(name, value)| (Name::new(name), Node::new(value)));
+    let fields = fields
+        .into_iter()
+        .map(|(name, value)| (Name::new(name), Node::new(value)));
     Node::new(Value::Table(fields.collect()))
 }
 

@@ -213,8 +213,10 @@ impl OperatorEntry {
 
     /// When it ends; `Tick::MAX`: never, or this is no time. Before 1970 it is over.
     pub(crate) fn end(&self) -> Tick {
-        let until = self.node.text_of("until");
-        let until = until.and_then(|until| until.parse::<Timestamp>().ok());
+        let until = self
+            .node
+            .text_of("until")
+            .and_then(|until| until.parse::<Timestamp>().ok());
         until.map_or(Tick::MAX, |end| {
             Tick::try_from(end.as_microsecond()).unwrap_or(0)
         })
@@ -321,8 +323,11 @@ impl OperatorEntries {
             (self, before, "in force again from an older state of Redis"),
         ] {
             let is_in = |entry: &OperatorEntry| other.all.iter().any(|it| it.id == entry.id);
-            let gone = one.all.iter().filter(|entry| !is_in(entry));
-            let gone = gone.filter(|entry| entry.end() > now);
+            let gone = one
+                .all
+                .iter()
+                .filter(|entry| !is_in(entry))
+                .filter(|entry| entry.end() > now);
             lines.extend(gone.map(|entry| format!("{what}: {entry}")));
         }
         Some(lines)

@@ -52,11 +52,13 @@ impl<'a> Reader<'a> {
     /// Notes a mistake. An example of TOML in its message, `«wait = "5s"»`, is shown in the syntax of the document.
     pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
         let message = message.into();
-        let parts = message.split(['«', '»']).enumerate();
-        let parts = parts.map(|(index, part)| match index % 2 {
-            0 => part.to_owned(),
-            _ => self.example(part),
-        });
+        let parts = message
+            .split(['«', '»'])
+            .enumerate()
+            .map(|(index, part)| match index % 2 {
+                0 => part.to_owned(),
+                _ => self.example(part),
+            });
         self.problems.add(span.clone(), parts.collect::<String>());
     }
 
@@ -167,8 +169,10 @@ impl<'a> Reader<'a> {
     ) -> Option<Fields<'a>> {
         let Value::Table(entries) = &node.value else {
             // Not that of the schema, which a document may do without.
-            let example = known.iter().find(|name| !name.starts_with('$'));
-            let example = example.map_or(String::new(), |name| format!(" with {name}"));
+            let example = known
+                .iter()
+                .find(|name| !name.starts_with('$'))
+                .map_or(String::new(), |name| format!(" with {name}"));
             return self.expected(node, &format!("{what}, a table{example}"));
         };
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
@@ -220,8 +224,9 @@ impl<'a> Reader<'a> {
     pub(crate) fn number(&self, node: &Node, what: &str, least: u64, most: u64) -> Option<u64> {
         match node.value {
             Value::Integer(number) => {
-                let fits = u64::try_from(number).ok();
-                let fits = fits.filter(|number| (least..=most).contains(number));
+                let fits = u64::try_from(number)
+                    .ok()
+                    .filter(|number| (least..=most).contains(number));
                 fits.or_else(|| {
                     let message = format!("{number} is not {what}; write {least} to {most}");
                     self.refuse(&node.span, message)

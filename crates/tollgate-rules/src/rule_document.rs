@@ -260,8 +260,7 @@ impl RuleDocument {
         let (mut numbers, mut of_requests) = (rule.numbers(permille), rule.of_requests.clone());
         let mut plans: HashMap<Quota, Arc<str>> = HashMap::new();
         // Where a client is known by a hash of its key, all are found by that: the last entry counts, whatever it names the client by.
-        let overrides = rule.overrides.iter();
-        let overrides = overrides.filter(|entry| entry.term.until > now);
+        let overrides = rule.overrides.iter().filter(|entry| entry.term.until > now);
         let is_hash = |entry: &Override| matches!(entry.client, Client::Hash(_));
         let by_hash = overrides.clone().any(is_hash);
         let mut hashes = HashMap::new();

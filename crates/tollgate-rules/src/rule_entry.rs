@@ -185,8 +185,9 @@ impl RuleEntry {
         if let Some(plan) = plan.clone() {
             of_requests = of_requests.plan_by(move |head| plan(head));
         }
-        let plans = fields.read("plans", |node| read_plans(reader, node, limit.as_ref()));
-        let plans = plans.unwrap_or_default();
+        let plans = fields
+            .read("plans", |node| read_plans(reader, node, limit.as_ref()))
+            .unwrap_or_default();
         for plan in &plans {
             rule = rule.plan(plan.name, plan.quota);
         }
@@ -202,8 +203,9 @@ impl RuleEntry {
         if quota.is_some() {
             rule = rule.variable_quota();
         }
-        let consistency = fields.read("consistency", |node| consistency(reader, node));
-        let consistency = consistency.unwrap_or_default();
+        let consistency = fields
+            .read("consistency", |node| consistency(reader, node))
+            .unwrap_or_default();
         rule = rule.consistency(consistency);
         if consistency == Consistency::Exact {
             let message = "the rule is exact for all requests; leave this out, or add «consistency = { leased = \"10%\" }»";
@@ -212,10 +214,11 @@ impl RuleEntry {
         if let Some(exact) = condition("exact_when") {
             of_requests = of_requests.exact_when(exact.predicate());
         }
-        let answers = fields.read("on_store_error", |node| {
-            StoreErrorAnswers::read(reader, node)
-        });
-        let answers = answers.unwrap_or_default();
+        let answers = fields
+            .read("on_store_error", |node| {
+                StoreErrorAnswers::read(reader, node)
+            })
+            .unwrap_or_default();
         rule = rule.on_store_error(answers.own);
         let is_of_handler = key.as_ref().is_some_and(RuleKey::is_of_handler);
         if is_of_handler {
@@ -225,8 +228,9 @@ impl RuleEntry {
             of_requests = of_requests.on_store_error_when(when.predicate(), *answer);
         }
         let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
-        let missing = fields.read("missing", |node| missing(reader, node));
-        let missing = missing.unwrap_or_default();
+        let missing = fields
+            .read("missing", |node| missing(reader, node))
+            .unwrap_or_default();
         of_requests = of_requests.when_missing(missing);
         let blocked = fields.number(
             "blocked_status",
@@ -254,8 +258,9 @@ impl RuleEntry {
             rule = rule.top_keys();
         }
         fields.text("description", "a text for readers of the file");
-        let rollout = fields.table("rollout", "a rollout");
-        let rollout = rollout.and_then(|rollout| read_rollout(reader, &fields, &rollout));
+        let rollout = fields
+            .table("rollout", "a rollout")
+            .and_then(|rollout| read_rollout(reader, &fields, &rollout));
         if let Some(key) = &key {
             let account = |name| fields.read(name, |node| KeyLabel::read_name(reader, node, key));
             if let Some(label) = fields.read("label", |node| KeyLabel::read(reader, node, key)) {
@@ -311,8 +316,8 @@ impl RuleEntry {
         };
         // As a document writes it.
         let grow = "[MINUTE, 10 * MINUTE, HOUR]";
-        let message = without_name(&wrong.to_string());
-        let message = message.replace(grow, "[\"1min\", \"10min\", \"1h\"]");
+        let message =
+            without_name(&wrong.to_string()).replace(grow, "[\"1min\", \"10min\", \"1h\"]");
         let is_about = |plan: &&Plan<'_>| message.starts_with(&format!("plan {:?}", plan.name));
         if let Some(plan) = plans.iter().find(is_about) {
             fields.reader.wrong(&plan.node.span, message);

@@ -97,8 +97,11 @@ impl RuleKey {
 
     /// The entries of a descriptor that it names.
     pub(crate) fn of_descriptor(&self) -> Vec<String> {
-        let named = self.parts.iter().filter(|part| part.kind == "descriptor");
-        let named = named.filter_map(|part| part.name.split_once(':'));
+        let named = self
+            .parts
+            .iter()
+            .filter(|part| part.kind == "descriptor")
+            .filter_map(|part| part.name.split_once(':'));
         named.map(|(_, name)| name.to_owned()).collect()
     }
 

@@ -221,8 +221,9 @@ impl StoreErrorAnswers {
             };
             if let Some(when) = fields.get("when") {
                 let when = Condition::read(reader, when);
-                let answer = fields.read("answer", |node| by_condition(reader, node));
-                let answer = answer.map(|answer| (when, answer));
+                let answer = fields
+                    .read("answer", |node| by_condition(reader, node))
+                    .map(|answer| (when, answer));
                 answers.by_condition.extend(answer);
             } else if index + 1 < nodes.len() {
                 let message = "this answer applies to all requests, so none after it ever applies; put it last, or add when";
@@ -411,8 +412,9 @@ mod tests {
     #[test]
     fn rules_differ_in_their_clients() {
         let (one, other) = (Rollout::new("one", 500), Rollout::new("other", 500));
-        let both = (0..10_000).filter(|n| one.has(key(*n).as_ref()) && other.has(key(*n).as_ref()));
-        let both = both.count();
+        let both = (0..10_000)
+            .filter(|n| one.has(key(*n).as_ref()) && other.has(key(*n).as_ref()))
+            .count();
         assert!((2_200..2_800).contains(&both), "{both}");
     }
 }

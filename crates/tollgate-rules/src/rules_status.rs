@@ -77,8 +77,9 @@ pub(crate) fn show_metrics(status: &RulesStatus, of_source: Option<u64>, since: 
     {
         let flag = |is_so: bool| f64::from(u8::from(is_so));
         let is_fallback = status.revision == 0;
-        let number = of_source.or(is_fallback.then_some(0));
-        let number = number.map_or(f64::NAN, |number| number as f64);
+        let number = of_source
+            .or(is_fallback.then_some(0))
+            .map_or(f64::NAN, |number| number as f64);
         metrics::gauge!("tollgate_rules_revision").set(number);
         metrics::gauge!("tollgate_rules_in_force_timestamp_seconds").set(since as f64 / 1e6);
         metrics::gauge!("tollgate_rules_rejected").set(flag(status.last_rejection.is_some()));

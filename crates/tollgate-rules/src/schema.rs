@@ -31,8 +31,11 @@ pub(crate) fn table_of(name: &str) -> &'static Table {
     static TREE: LazyLock<Node> =
         LazyLock::new(|| Format::Json.parse(SCHEMA, &Problems::default()));
     static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
-        let definitions = TREE.get("$defs").map_or(&[][..], Node::fields).iter();
-        let definitions = definitions.map(|(name, node)| (&*name.text, node));
+        let definitions = TREE
+            .get("$defs")
+            .map_or(&[][..], Node::fields)
+            .iter()
+            .map(|(name, node)| (&*name.text, node));
         let all = definitions.chain([("", &*TREE)]);
         all.map(|(name, node)| (name, Table::read(node))).collect()
     });
@@ -129,8 +132,10 @@ mod tests {
                 names(rule_settings::ANSWERS),
             ),
         ] {
-            let found = schema.pointer(&format!("{path}/enum"));
-            let found = found.and_then(Value::as_array).expect(&path);
+            let found = schema
+                .pointer(&format!("{path}/enum"))
+                .and_then(Value::as_array)
+                .expect(&path);
             let found: Vec<&str> = found.iter().filter_map(Value::as_str).collect();
             assert_eq!(found, words, "{path}");
         }

@@ -39,8 +39,8 @@ pub(crate) fn parse(text: &str, problems: &Problems) -> Option<Node> {
         Err(error) => {
             let at = error.location();
             let span = at.map_or(0..0, |location| place(&location, text));
-            let message = error.without_snippet().to_string();
-            let message = message.lines().next().unwrap_or_default();
+            let text_of_error = error.without_snippet().to_string();
+            let message = text_of_error.lines().next().unwrap_or_default();
             let is_about = |what: &str| message.contains(what);
             let message = match message {
                 _ if is_about("budget breached") || is_about("alias replay") => format!(
@@ -98,19 +98,18 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let nodes = iter::from_fn(|| list.next_element().transpose());
-        let nodes = nodes.map(|read| read.map(node));
+        let nodes = iter::from_fn(|| list.next_element().transpose()).map(|read| read.map(node));
         nodes.collect::<Result<_, _>>().map(Value::List)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Value, A::Error> {
-        let fields = iter::from_fn(|| table.next_entry::<Spanned<String>, _>().transpose());
-        let fields = fields.map(|field| {
-            let (name, value) = field?;
-            let span = bytes(&name.defined);
-            let text = name.value;
-            Ok((Name { span, text }, node(value)))
-        });
+        let fields =
+            iter::from_fn(|| table.next_entry::<Spanned<String>, _>().transpose()).map(|field| {
+                let (name, value) = field?;
+                let span = bytes(&name.defined);
+                let text = name.value;
+                Ok((Name { span, text }, node(value)))
+            });
         fields.collect::<Result<_, _>>().map(Value::Table)
     }
 }
@@ -138,7 +137,9 @@ fn place(location: &Location, text: &str) -> Range<usize> {
         return bytes(location);
     }
     let characters = usize::try_from(span.offset()).unwrap_or(usize::MAX);
-    let at = text.char_indices().nth(characters);
-    let at = at.map_or(text.len(), |(at, _)| at);
+    let at = text
+        .char_indices()
+        .nth(characters)
+        .map_or(text.len(), |(at, _)| at);
     at..at
 }

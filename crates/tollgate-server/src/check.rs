@@ -49,8 +49,8 @@ impl CheckDoor {
     pub(crate) fn new(layer: RateLimitLayer, settings: &DoorSettings) -> Self {
         // The settings have been looked at.
         let style = settings.style.unwrap_or(Style::Envoy);
-        let proxies = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
-        let proxies = proxies
+        let proxies = ["127.0.0.0/8", "::1/128"]
+            .map(str::to_owned)
             .into_iter()
             .chain(settings.allow.iter().map(ToString::to_string));
         Self {

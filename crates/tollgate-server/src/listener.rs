@@ -87,8 +87,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 
 impl Listener {
     pub(crate) async fn bind(listen: &Listen, tls: Option<Tls>) -> Result<Self, Mistakes> {
-        let socket = Socket::bind(listen).await;
-        let socket = socket.map_err(|wrong| Mistakes::one(format!("{listen}: {wrong}")))?;
+        let socket = Socket::bind(listen)
+            .await
+            .map_err(|wrong| Mistakes::one(format!("{listen}: {wrong}")))?;
         Ok(Self { socket, tls })
     }
 

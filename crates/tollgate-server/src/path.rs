@@ -83,9 +83,11 @@ fn is_normal(raw: &[u8]) -> bool {
 fn decoded(segment: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(segment.len()), segment);
     while let Some((&first, behind)) = rest.split_first() {
-        let code = behind.get(..2).filter(|_| first == b'%');
-        let code = code.and_then(|code| u8::from_str_radix(str::from_utf8(code).ok()?, 16).ok());
-        let code = code.filter(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte));
+        let code = behind
+            .get(..2)
+            .filter(|_| first == b'%')
+            .and_then(|code| u8::from_str_radix(str::from_utf8(code).ok()?, 16).ok())
+            .filter(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte));
         plain.push(code.unwrap_or(first));
         rest = if code.is_some() { &behind[2..] } else { behind };
     }

@@ -221,13 +221,15 @@ fn fields(headers: &HeaderMap) -> Vec<Field> {
             || ["grpc-status", "grpc-message"].contains(&name)
             || is_grpc && name == CONTENT_TYPE
     };
-    let fields = headers.iter().filter(|(name, _)| !is_own(name.as_str()));
-    let fields = fields.filter_map(|(name, value)| {
-        Some(Field {
-            key: name.as_str().to_owned(),
-            value: value.to_str().ok()?.to_owned(),
-        })
-    });
+    let fields = headers
+        .iter()
+        .filter(|(name, _)| !is_own(name.as_str()))
+        .filter_map(|(name, value)| {
+            Some(Field {
+                key: name.as_str().to_owned(),
+                value: value.to_str().ok()?.to_owned(),
+            })
+        });
     fields.collect()
 }
 

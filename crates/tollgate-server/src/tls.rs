@@ -120,15 +120,17 @@ fn acceptor(settings: &TlsSettings) -> Result<TlsAcceptor, Mistakes> {
                 let added = roots.add(authority);
                 added.map_err(|why| Mistakes::of(file, why))?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            let verifier = verifier.build().map_err(|why| Mistakes::of(file, why))?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+                .build()
+                .map_err(|why| Mistakes::of(file, why))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let key = PrivateKeyDer::from_pem_file(&settings.key);
-    let key = key.map_err(|why| Mistakes::of(&settings.key, why))?;
-    let config = builder.with_single_cert(certificates(&settings.cert)?, key);
-    let mut config = config.map_err(|why| Mistakes::of(&settings.cert, why))?;
+    let key = PrivateKeyDer::from_pem_file(&settings.key)
+        .map_err(|why| Mistakes::of(&settings.key, why))?;
+    let mut config = builder
+        .with_single_cert(certificates(&settings.cert)?, key)
+        .map_err(|why| Mistakes::of(&settings.cert, why))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -331,8 +331,9 @@ mod tests {
             #[cfg(feature = "axum")]
             (rule().when(route_is("/users/:id")), "as /users/{id}"),
         ] {
-            let error = RateLimitLayer::new(MemoryStore::new(), [rule]).expect_err(words);
-            let error = error.to_string();
+            let error = RateLimitLayer::new(MemoryStore::new(), [rule])
+                .expect_err(words)
+                .to_string();
             assert!(error.contains(words), "{words}: {error}");
         }
         let right = rule().when(path_under("/")).exempt(path_under(""));

@@ -335,8 +335,9 @@ mod tests {
         for text in patterns {
             let router = Router::<()>::new().route(text, get(|| async {}));
             for path in paths {
-                let request = http::Request::get(path).body(Body::empty());
-                let request = request.expect("a request");
+                let request = http::Request::get(path)
+                    .body(Body::empty())
+                    .expect("a request");
                 let head = head(path);
                 let Ok(response) = router.clone().oneshot(request).await;
                 let is_routed = response.status().is_success();
@@ -390,8 +391,8 @@ mod tests {
         let path = head("/v2/7/x/a/b?rest=c");
         let value = |name| users.parameter(&path, name);
         let values = ["version", "id", "rest", "other"].map(value);
-        let values = values.each_ref().map(Option::as_deref);
-        assert_eq!(values, [Some("2"), Some("7"), Some("a/b"), None]);
+        let texts = values.each_ref().map(Option::as_deref);
+        assert_eq!(texts, [Some("2"), Some("7"), Some("a/b"), None]);
         assert_eq!(users.parameter(&head("/v2//x/a"), "id"), None);
         // What the start of a path has says nothing.
         assert_eq!(users.parameter(&head("/v2/7/y/a"), "id"), None);

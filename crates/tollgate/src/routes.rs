@@ -178,8 +178,10 @@ pub(crate) fn whole_path<'h>(head: &Head<'h>) -> Cow<'h, str> {
     #[cfg(feature = "axum")]
     if let Some(prefix) = head.extensions.get::<axum::extract::NestedPath>() {
         let path = head.uri.path();
-        let original = head.extensions.get::<axum::extract::OriginalUri>();
-        let original = original.map_or(path, |original| original.0.path());
+        let original = head
+            .extensions
+            .get::<axum::extract::OriginalUri>()
+            .map_or(path, |original| original.0.path());
         return with_prefix(prefix.as_str().trim_end_matches('/'), original, path);
     }
     head.uri.path().into()
@@ -201,8 +203,10 @@ fn with_prefix<'h>(prefix: &str, original: &'h str, path: &'h str) -> Cow<'h, st
         return original.into();
     }
     // Rewritten before the prefix was stripped. Layers that do so add and remove empty segments.
-    let sent = original.split('/').filter(|segment| !segment.is_empty());
-    let mut sent = sent.chain(std::iter::repeat(""));
+    let mut sent = original
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .chain(std::iter::repeat(""));
     let mut whole = String::new();
     for segment in segments() {
         let value = sent.next().unwrap_or_default();

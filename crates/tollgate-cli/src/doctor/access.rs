@@ -163,8 +163,8 @@ pub(crate) async fn access(
         .login
         .user
         .as_deref()
-        .filter(|user| !user.is_empty());
-    let user = user.unwrap_or("tollgate");
+        .filter(|user| !user.is_empty())
+        .unwrap_or("tollgate");
     let cluster = match address.is_cluster {
         true => " +cluster|slots +cluster|info +asking",
         false => "",

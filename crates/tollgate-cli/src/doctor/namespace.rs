@@ -73,8 +73,9 @@ fn listed(words: &BTreeSet<&str>) -> String {
 
 /// `partition tag [tag…]` of each writer, and the tag of the secret that this command was given.
 fn compare_writers(writers: &BTreeSet<&str>, own: Option<&str>, found: &mut Findings) {
-    let writers = writers.iter();
-    let writers = writers.map(|it| it.split_once(' ').unwrap_or((it, "")));
+    let writers = writers
+        .iter()
+        .map(|it| it.split_once(' ').unwrap_or((it, "")));
     let (partitions, tags): (BTreeSet<&str>, Vec<&str>) = writers.unzip();
     if tags.is_empty() {
         return;

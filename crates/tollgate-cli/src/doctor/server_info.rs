@@ -177,8 +177,11 @@ mod tests {
             };
             let (longest, mut found) = (longest.parse().ok(), Findings::default());
             server.judge(false, longest.map(Duration::from_secs), &mut found);
-            let finding = found.all.iter().find(|finding| finding.check == check);
-            let finding = finding.expect("it is looked at");
+            let finding = found
+                .all
+                .iter()
+                .find(|finding| finding.check == check)
+                .expect("it is looked at");
             let text = format!("{} {}", finding.says, finding.remedy);
             assert_eq!(finding.level.word(), level, "{case}: {finding:?}");
             assert!(text.contains(words), "{case}: {finding:?}");

@@ -234,8 +234,10 @@ pub(crate) async fn forget(
     if !explained.iter().any(Explanation::counts) {
         return Ok(forgotten);
     }
-    let by_rule = keys.partition.clone();
-    let by_rule = by_rule.filter(|named| matches!(named, Partition::ByRule(_)));
+    let by_rule = keys
+        .partition
+        .clone()
+        .filter(|named| matches!(named, Partition::ByRule(_)));
     for partition in [Partition::One, Partition::Key].into_iter().chain(by_rule) {
         let states = States::find(redis, keys, explained, partition, only, None).await?;
         let is_by_rule = matches!(states.partition, Partition::ByRule(_));

@@ -64,8 +64,10 @@ type Answer = Result<Step<Result<Balance, StoreError>>, RuleError>;
 pub(crate) async fn grant(args: &GrantArgs) -> Result<Report, Failure> {
     let (credits, units) = (&args.credits, args.units);
     let now = report::then(Clock::system().now(), std::time::Duration::ZERO);
-    let until = args.until.time(now)?;
-    let until = until.ok_or_else(|| Failure::usage("--until: credits have an end, as 365d"))?;
+    let until = args
+        .until
+        .time(now)?
+        .ok_or_else(|| Failure::usage("--until: credits have an end, as 365d"))?;
     let what = format!("is granted {units} units until {}", report::time(until));
     let grant = |limiter: &Limiter, rule: &str, key: &Key| {
         limiter.grant(rule, key, units, until, &credits.id)
@@ -138,8 +140,9 @@ impl CreditArgs {
         let partition = keys.one_partition(redis)?;
         let ledger = ledger.as_ref();
         let states = States::find(redis, keys, clients, partition, &[], ledger).await?;
-        let answer = change(&states.limiter, client.limiter_rule.name(), key);
-        let answer = answer.map_err(Failure::usage)?.await;
+        let answer = change(&states.limiter, client.limiter_rule.name(), key)
+            .map_err(Failure::usage)?
+            .await;
         let balance = answer.map_err(|wrong| match wrong.is_transient() {
             true => Failure::failed(format!(
                 "{wrong}\nit may have been done; repeat the command, which does it once"

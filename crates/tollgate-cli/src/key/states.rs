@@ -197,8 +197,8 @@ impl<'a> States<'a> {
         let rules: Vec<&Explanation> = explained.iter().filter(|rule| rule.counts()).collect();
         // Whatever processes decide by themselves, this one asks Redis.
         let exact = |rule: &&Explanation| rule.limiter_rule.clone().consistency(Consistency::Exact);
-        let limiter = Limiter::new(store.clone(), rules.iter().map(exact));
-        let limiter = limiter.map_err(Failure::failed)?;
+        let limiter =
+            Limiter::new(store.clone(), rules.iter().map(exact)).map_err(Failure::failed)?;
         if let Some(ledger) = ledger {
             ledger.attach(&limiter)?;
         }

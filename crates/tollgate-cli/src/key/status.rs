@@ -142,8 +142,11 @@ async fn look<'a>(
         };
         let credits = match &rule.key {
             Some(key) if rule.limiter_rule.has_credits() => {
-                let balance = states.limiter.balance(rule.limiter_rule.name(), key);
-                let balance = balance.map_err(Failure::failed)?.await;
+                let balance = states
+                    .limiter
+                    .balance(rule.limiter_rule.name(), key)
+                    .map_err(Failure::failed)?
+                    .await;
                 Some(balance.map_err(Failure::failed)?).filter(|it| it.until.is_some())
             }
             _ => None,

@@ -148,8 +148,7 @@ impl LoadArgs {
 }
 
 fn parse_number(text: &str) -> Result<f64, &'static str> {
-    let number = text.parse::<f64>().ok();
-    let number = number.filter(|number| *number >= 0.0);
+    let number = text.parse::<f64>().ok().filter(|number| *number >= 0.0);
     number.ok_or("it is a number from 0 on")
 }
 
@@ -191,8 +190,9 @@ impl Target {
     pub(crate) async fn find(args: &LoadArgs) -> Result<Self, Failure> {
         let uri = parse_url(&args.url, "http://127.0.0.1:3000/search")?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let found = lookup_host((host, uri.port_u16().unwrap_or(80))).await;
-        let found = found.map_err(|why| Failure::failed(format!("{}: {why}", args.url)))?;
+        let found = lookup_host((host, uri.port_u16().unwrap_or(80)))
+            .await
+            .map_err(|why| Failure::failed(format!("{}: {why}", args.url)))?;
         let addresses: Vec<SocketAddr> = found.collect();
         let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         if !args.target_is_mine && !addresses.iter().all(is_here) {
@@ -202,8 +202,11 @@ impl Target {
                 args.url
             )));
         }
-        let headers = args.headers.iter().map(|header| parse_header(header));
-        let mut headers = headers.collect::<Result<HeaderMap, Failure>>()?;
+        let mut headers = args
+            .headers
+            .iter()
+            .map(|header| parse_header(header))
+            .collect::<Result<HeaderMap, Failure>>()?;
         if let Some(authority) = uri.authority()
             && !headers.contains_key(header::HOST)
         {
@@ -258,8 +261,10 @@ impl Target {
         }
         let is_denied = self.args.denied.contains(&head.status.as_u16());
         let is_of_limits = |name: &str| name.trim_start_matches("x-").starts_with("ratelimit");
-        let fields = head.headers.iter();
-        let fields = fields.filter(|(name, _)| is_of_limits(name.as_str()));
+        let fields = head
+            .headers
+            .iter()
+            .filter(|(name, _)| is_of_limits(name.as_str()));
         Ok(Answer {
             status: head.status.as_str().to_owned(),
             kind: if is_denied {

@@ -84,8 +84,10 @@ impl LineFormat {
         let mut pieces = Vec::new();
         for part in rest.split('$') {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let end = part.find(|c| !is_name(c)).unwrap_or(part.len());
-            let end = end.max(usize::from(part.starts_with('-')));
+            let end = part
+                .find(|c| !is_name(c))
+                .unwrap_or(part.len())
+                .max(usize::from(part.starts_with('-')));
             pieces.push(Piece {
                 field: Field::named(&part[..end], bound),
                 before: before.to_owned(),
@@ -301,8 +303,8 @@ impl Field {
             _ => {
                 let header = name
                     .strip_prefix("http_")
-                    .map(|name| name.replace('_', "-"));
-                let header = header.and_then(|name| HeaderName::try_from(name).ok());
+                    .map(|name| name.replace('_', "-"))
+                    .and_then(|name| HeaderName::try_from(name).ok());
                 header.map_or(Self::Skipped, Self::Header)
             }
         }

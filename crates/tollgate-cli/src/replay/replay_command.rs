@@ -23,8 +23,11 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
-    let bindings = args.rules.bound.bindings(args.secret.find()?.as_ref())?;
-    let bindings = bindings.peers_are_clients();
+    let bindings = args
+        .rules
+        .bound
+        .bindings(args.secret.find()?.as_ref())?
+        .peers_are_clients();
     let text = RuleText::read_path(args.rules.path()?)?;
     let mut documents = vec![text.parse(&bindings)?];
     if let Some(other) = &args.against {

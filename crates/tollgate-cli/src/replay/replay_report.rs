@@ -183,8 +183,10 @@ fn by_step<'a>(
 ) -> impl Iterator<Item = (&'a str, Vec<&'a RuleResult>)> {
     let enforced = result.rules.iter().filter(|rule| rule.mode == "enforced");
     enforced.map(|rule| {
-        let steps = lower.iter().flat_map(|step| &step.rules);
-        let steps = steps.filter(|step| step.rule == rule.rule);
+        let steps = lower
+            .iter()
+            .flat_map(|step| &step.rules)
+            .filter(|step| step.rule == rule.rule);
         (&*rule.rule, steps.collect())
     })
 }

@@ -179,8 +179,7 @@ impl Trial {
         let all = self.document.rules_at(at);
         let named = RateLimitLayer::new(MemoryStore::new(), all.clone())?.limiter();
         let names = named.rules().given().iter().map(|rule| rule.name());
-        let kept = all.into_iter().zip(names);
-        let kept = kept.filter(|(_, name)| {
+        let kept = all.into_iter().zip(names).filter(|(_, name)| {
             !self
                 .left_out
                 .contains_key(of_document(&self.document, name))
@@ -191,16 +190,18 @@ impl Trial {
             rule.on_denied(move |head, key, _| {
                 let mut heard = lock(&heard);
                 let first = heard.place;
-                let client = heard.clients.entry((name.clone(), key.clone()));
-                let client = client.or_insert_with(|| {
-                    let mut explained = document.explain(head).into_iter();
-                    let hash = explained.find(|it| it.rule == of_document(&document, &name));
-                    DeniedClient {
-                        times: 0,
-                        first,
-                        hash: hash.and_then(|it| it.key_hash),
-                    }
-                });
+                let client = heard
+                    .clients
+                    .entry((name.clone(), key.clone()))
+                    .or_insert_with(|| {
+                        let mut explained = document.explain(head).into_iter();
+                        let hash = explained.find(|it| it.rule == of_document(&document, &name));
+                        DeniedClient {
+                            times: 0,
+                            first,
+                            hash: hash.and_then(|it| it.key_hash),
+                        }
+                    });
                 client.times += 1;
             })
         });

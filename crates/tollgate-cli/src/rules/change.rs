@@ -122,8 +122,8 @@ pub(crate) async fn set_override(args: &OverrideArgs) -> Result<Report, Failure>
     let entry = match args.hashed {
         false => limit_of(&args.rule, &args.key, &args.limit),
         true => {
-            let hash = u128::from_str_radix(&args.key, 16).ok();
-            let hash = hash
+            let hash = u128::from_str_radix(&args.key, 16)
+                .ok()
                 .filter(|_| args.key.len() == 32)
                 .ok_or_else(|| Failure::usage("KEY: with --hashed it has 32 hexadecimal digits"))?;
             OperatorEntry::limit_of_hash(&*args.rule, hash, &*args.limit)

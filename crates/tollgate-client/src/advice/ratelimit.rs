@@ -34,8 +34,11 @@ fn budget(item: &Item, policies: &List) -> Option<AdvisedBudget> {
     if left > 0 && policy.is_some_and(|policy| !counts_requests(policy)) {
         return None;
     }
-    let reset = item.params.get("t").and_then(integer);
-    let reset = reset.or_else(|| policy?.params.get("w").and_then(integer))?;
+    let reset = item
+        .params
+        .get("t")
+        .and_then(integer)
+        .or_else(|| policy?.params.get("w").and_then(integer))?;
     let partition = item.params.get("pk").and_then(BareItem::as_byte_sequence);
     Some(AdvisedBudget {
         name: AdvisedBudget::hash_of((name, partition)),
@@ -114,9 +117,8 @@ mod list_tests {
                 HeaderValue::from_str(value).expect("a value"),
             );
         }
-        let budgets = list(&headers);
-        let budgets = budgets.iter();
-        budgets
+        list(&headers)
+            .iter()
             .map(|budget| (budget.left, budget.reset.as_secs()))
             .collect()
     }

@@ -86,8 +86,11 @@ pub(crate) fn number(text: &str) -> Option<(u64, u64)> {
     if !digits(whole) || !digits(fraction) || whole.len() > 15 {
         return None;
     }
-    let micros = fraction.bytes().chain(std::iter::repeat(b'0')).take(6);
-    let micros = micros.fold(0, |micros, digit| micros * 10 + u64::from(digit - b'0'));
+    let micros = fraction
+        .bytes()
+        .chain(std::iter::repeat(b'0'))
+        .take(6)
+        .fold(0, |micros, digit| micros * 10 + u64::from(digit - b'0'));
     let is_more = fraction.bytes().skip(6).any(|digit| digit != b'0');
     Some((whole.parse().ok()?, micros + u64::from(is_more)))
 }

@@ -83,8 +83,10 @@ pub(crate) fn reset_alone(headers: &HeaderMap, now: Tick) -> Option<Duration> {
 
 /// The names of fields about limits.
 fn limit_fields(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let names = headers.keys().map(http::HeaderName::as_str);
-    let names = names.filter(|name| name.contains("ratelimit") || name.contains("rate-limit"));
+    let names = headers
+        .keys()
+        .map(http::HeaderName::as_str)
+        .filter(|name| name.contains("ratelimit") || name.contains("rate-limit"));
     names.take(MOST_FIELDS)
 }
 
@@ -205,9 +207,8 @@ mod tests {
     }
 
     fn of_provider(fields: &[(&'static str, &'static str)]) -> Vec<(u64, u64)> {
-        let budgets = read_provider(&headers(fields), NOW);
-        let budgets = budgets.iter();
-        let mut budgets: Vec<_> = budgets
+        let mut budgets: Vec<_> = read_provider(&headers(fields), NOW)
+            .iter()
             .map(|budget| (budget.left, budget.reset.as_secs()))
             .collect();
         budgets.sort_unstable();

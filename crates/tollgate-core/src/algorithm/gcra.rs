@@ -494,8 +494,10 @@ impl Algorithm for Gcra {
     }
 
     fn debt(&self, state: &GcraState, now: Tick) -> u64 {
-        let owed = self.ahead(state, now).min(self.reach_of(state));
-        let owed = owed.saturating_sub(self.tolerance);
+        let owed = self
+            .ahead(state, now)
+            .min(self.reach_of(state))
+            .saturating_sub(self.tolerance);
         // At most the debt that is allowed.
         owed.div_ceil(u128::from(self.numerator.get())) as u64
     }

@@ -354,8 +354,9 @@ impl Algorithm for SlidingWindow {
         }
         // What they weigh under the other quota, where they weigh less and less once their window is the one before.
         let weighs_for = taken.fresh_at.saturating_sub(now).min(before.period);
-        let units = u128::from(cost) * u128::from(weighs_for) / u128::from(before.period);
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let units =
+            u32::try_from(u128::from(cost) * u128::from(weighs_for) / u128::from(before.period))
+                .unwrap_or(u32::MAX);
         // They were carried over into the window in which they were taken, or a later one.
         let first = taken.at / self.period;
         if first == state.window {

@@ -173,15 +173,17 @@ impl MemoryRuleStore {
             }, else None)
         });
         let positions: SmallVec<[Option<(u64, usize)>; 4]> = positions.collect();
-        let order = positions.iter().zip(checks);
-        let order = order.filter_map(|(position, check)| Some(((*position)?, check.rule())));
+        let order = positions
+            .iter()
+            .zip(checks)
+            .filter_map(|(position, check)| Some(((*position)?, check.rule())));
         let mut order: SmallVec<[((u64, usize), u16); 4]> = order.collect();
         order.sort_unstable();
         order.dedup_by_key(|(position, _)| *position);
         let locks = order
             .iter()
-            .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard));
-        let locks = locks.collect();
+            .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard))
+            .collect();
         let mut steps = Steps::new();
         for (index, (check, position)) in checks.iter().zip(positions).enumerate() {
             let lock = position.and_then(|it| order.binary_search_by_key(&it, |(p, _)| *p).ok());

@@ -284,8 +284,10 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         };
         // A bound under the other quota is no bound of the state as it will be.
         self.denials(key).clear();
-        let writer = self.shard.writer(entry);
-        let writer = writer.filter(|writer| plan.quota.defers_to(&writer.quota, &entry.state, now));
+        let writer = self
+            .shard
+            .writer(entry)
+            .filter(|writer| plan.quota.defers_to(&writer.quota, &entry.state, now));
         if let Some(writer) = writer.map(|writer| writer.quota.clone()) {
             if let Some(entry) = self.shard.find_mut(key) {
                 writer.repair(&mut entry.state, now);
@@ -307,8 +309,9 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     fn charge(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, units: u64) {
         let entry = self.shard.find(key);
         let used = entry.filter(|entry| self.shard.fresh_at(entry) > now);
-        let writer = used.and_then(|entry| self.shard.writer(entry));
-        let writer = writer.filter(|writer| writer.limit > plan.limit && writer.debt > 0);
+        let writer = used
+            .and_then(|entry| self.shard.writer(entry))
+            .filter(|writer| writer.limit > plan.limit && writer.debt > 0);
         let plan = &writer.unwrap_or(plan).clone();
         let mut state = match entry {
             Some(entry) if self.shard.was_written_under(plan, entry) => entry.state.clone(),

@@ -84,10 +84,12 @@ impl ReservationStore for MemoryRuleStore {
     fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError> {
         self.end_reservations();
         let reservations = &self.shared.reservations;
-        let id = text.letters().get(..32);
-        let id = id.and_then(|digits| u128::from_str_radix(digits, 16).ok());
-        let id = id.filter(|id| reservations.text(*id) == *text);
-        let id = id.ok_or_else(foreign)?;
+        let id = text
+            .letters()
+            .get(..32)
+            .and_then(|digits| u128::from_str_radix(digits, 16).ok())
+            .filter(|id| reservations.text(*id) == *text)
+            .ok_or_else(foreign)?;
         let open = lock(&reservations.open);
         let record = open.get(&id).ok_or_else(gone)?;
         Reserved::from_bytes(id, &record.bytes, &self.rules, |digest| {

@@ -250,8 +250,10 @@ mod tests {
     #[test]
     fn over_the_bound_of_all_unused_names_the_one_nearest_to_fresh_goes() {
         let clock = ManualClock::new(1_700_000_123_456_789);
-        let store = MemoryStore::builder().clock(&clock).bytes_per_rule(0);
-        let store = store.build();
+        let store = MemoryStore::builder()
+            .clock(&clock)
+            .bytes_per_rule(0)
+            .build();
         assert!(take(
             &store,
             "log-in",

@@ -90,8 +90,9 @@ impl Tables {
         if all.map(|it| it.bytes).sum::<usize>() <= self.bytes_per_rule {
             return;
         }
-        let unused = tables.iter();
-        let unused = unused.filter_map(|(name, it)| Some((it.unused?, name.clone())));
+        let unused = tables
+            .iter()
+            .filter_map(|(name, it)| Some((it.unused?, name.clone())));
         let mut unused: Vec<_> = unused.collect();
         unused.sort_unstable_by_key(|(it, _)| Reverse(it.fresh_at));
         let mut bytes = 0;

@@ -166,8 +166,12 @@ impl RuleCounters {
         if let Some(same) = same {
             return Arc::clone(same);
         }
-        let counter = SeriesCounter::new(rule, subject_type.into(), plan.into(), series);
-        let counter = Arc::new(counter);
+        let counter = Arc::new(SeriesCounter::new(
+            rule,
+            subject_type.into(),
+            plan.into(),
+            series,
+        ));
         known.push(Arc::clone(&counter));
         counter
     }

@@ -151,8 +151,9 @@ impl TopKeys {
     pub(super) fn bytes(&self) -> usize {
         let recent = lock(&self.0);
         let lists = [&recent.current, &recent.previous].into_iter();
-        let labels = lists.flat_map(SpaceSaving::entries);
-        let labels = labels.filter_map(|(_, _, details)| Some(details.label.as_ref()?.len()));
+        let labels = lists
+            .flat_map(SpaceSaving::entries)
+            .filter_map(|(_, _, details)| Some(details.label.as_ref()?.len()));
         size_of::<Self>() + 2 * SpaceSaving::BYTES + labels.sum::<usize>()
     }
 

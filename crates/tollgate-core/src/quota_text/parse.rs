@@ -198,8 +198,9 @@ fn whole_rate(number: &str, period: &Word<'_>) -> Option<String> {
     let units: u64 = digits.parse().ok().filter(|units| *units > 0)?;
     let parts = 10_u64.checked_pow(fraction.len().try_into().ok()?)?;
     let (parts, units) = interval(units, parts);
-    let time = self::period(period).ok()?;
-    let time = time.checked_mul(parts.try_into().ok()?)?;
+    let time = self::period(period)
+        .ok()?
+        .checked_mul(parts.try_into().ok()?)?;
     (time <= MAX_PERIOD).then(|| format!("{units}/{}", PeriodText(time)))
 }
 

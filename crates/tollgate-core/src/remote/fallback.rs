@@ -106,8 +106,12 @@ impl Fallback {
         if shares.instances.observe(known, now) {
             let instances = shares.instances.counted();
             let before = shares.store.rules().rules().iter();
-            let local = store.rules().given().iter().zip(before);
-            let local = local.map(|(rule, before)| local_rule(rule, instances, Some(before)));
+            let local = store
+                .rules()
+                .given()
+                .iter()
+                .zip(before)
+                .map(|(rule, before)| local_rule(rule, instances, Some(before)));
             // State is found by the rules' names. What cannot be bound counts on as it was.
             if let Ok(anew) = RuleSet::new(local).and_then(|rules| self.store.bind(Arc::new(rules)))
             {

@@ -241,8 +241,8 @@ impl StoreTime {
 
     /// The time by this process's clock at which [`at`](Self::at) returned this; 0 if the store's clock has jumped since.
     pub(crate) fn local(&self, at: Tick) -> Tick {
-        let local = i128::from(at) - i128::from(self.ahead.load(Ordering::Relaxed));
-        let local = Tick::try_from(local).unwrap_or(0);
+        let local = Tick::try_from(i128::from(at) - i128::from(self.ahead.load(Ordering::Relaxed)))
+            .unwrap_or(0);
         if local < self.since.load(Ordering::Relaxed) {
             return 0;
         }

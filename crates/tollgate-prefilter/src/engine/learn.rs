@@ -244,11 +244,14 @@ impl Query {
         if bound.pause.is_none() || !self.checks.iter().any(is_adjusted) {
             return decision;
         }
-        let verdicts = self.checks.iter().zip(decision.verdicts());
-        let verdicts = verdicts.map(|(check, verdict)| match is_adjusted(check) {
-            true => bound.adjust(check, *verdict, now),
-            false => *verdict,
-        });
+        let verdicts = self
+            .checks
+            .iter()
+            .zip(decision.verdicts())
+            .map(|(check, verdict)| match is_adjusted(check) {
+                true => bound.adjust(check, *verdict, now),
+                false => *verdict,
+            });
         let adjusted = bound.decision(decision.at(), verdicts);
         match decision.delay() {
             Duration::ZERO => adjusted,

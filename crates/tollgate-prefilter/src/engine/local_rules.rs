@@ -115,14 +115,16 @@ impl LocalRules {
         if !self.rules.has_waits() {
             return 0;
         }
-        let waits = checks.iter().filter(|check| check.cost() > 0);
-        let waits = waits.filter_map(|check| {
-            let index = usize::from(check.rule());
-            let rule = self.rules.rules().get(index)?;
-            let quota = rule.quota_under(usize::from(check.plan()));
-            let waits = self.rules.enforces(index) && !rule.has_slots() && quota.has_state();
-            rule.at_most_wait().filter(|_| waits)
-        });
+        let waits = checks
+            .iter()
+            .filter(|check| check.cost() > 0)
+            .filter_map(|check| {
+                let index = usize::from(check.rule());
+                let rule = self.rules.rules().get(index)?;
+                let quota = rule.quota_under(usize::from(check.plan()));
+                let waits = self.rules.enforces(index) && !rule.has_slots() && quota.has_state();
+                rule.at_most_wait().filter(|_| waits)
+            });
         let waits = waits.map(|wait| Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX));
         waits.fold(patience, Tick::min)
     }
@@ -392,8 +394,7 @@ impl LocalRules {
     pub(crate) fn adjust(&self, check: &Check, verdict: Verdict, now: Tick) -> Verdict {
         let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);
         let leased = self.leased(check, now);
-        let unsent = self.usage(check, |usage| usage.unsent());
-        let unsent = unsent.unwrap_or(0);
+        let unsent = self.usage(check, |usage| usage.unsent()).unwrap_or(0);
         if !is_decided
             || leased + unsent == 0
             || verdict.debt() > 0

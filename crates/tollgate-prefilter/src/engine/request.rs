@@ -121,18 +121,23 @@ impl Request {
             None | Some(0) => self.store_at,
             Some(at) => at,
         };
-        let verdicts = self.checks.iter().zip(&self.verdicts);
-        let verdicts = verdicts.map(|(check, verdict)| match verdict {
-            None => Verdict::unanswered(check.rule(), check.plan(), Outcome::NotDecided),
-            Some((_, verdict)) if verdict.source() == Source::Local || verdict.is_of_slots() => {
-                *verdict
-            }
-            // All have one time. A refund finds its window by that time and the time until the reset.
-            Some((then, verdict)) => {
-                let fresh_at = then.saturating_add(verdict.reset_after_ticks());
-                verdict.with_reset_after(fresh_at.saturating_sub(at))
-            }
-        });
+        let verdicts =
+            self.checks
+                .iter()
+                .zip(&self.verdicts)
+                .map(|(check, verdict)| match verdict {
+                    None => Verdict::unanswered(check.rule(), check.plan(), Outcome::NotDecided),
+                    Some((_, verdict))
+                        if verdict.source() == Source::Local || verdict.is_of_slots() =>
+                    {
+                        *verdict
+                    }
+                    // All have one time. A refund finds its window by that time and the time until the reset.
+                    Some((then, verdict)) => {
+                        let fresh_at = then.saturating_add(verdict.reset_after_ticks());
+                        verdict.with_reset_after(fresh_at.saturating_sub(at))
+                    }
+                });
         let decision = bound.decision(at, verdicts);
         match self.delay {
             Duration::ZERO => decision,
@@ -155,8 +160,9 @@ impl Request {
     /// The request is not admitted: units that this process has reserved for it go back to where they came from. Returns what the
     /// store has to refund of them.
     pub(crate) fn release_local(&self, bound: &LocalRules, now: Tick) -> Settlements {
-        let reserved = (0..self.checks.len()).filter_map(|index| self.hold(bound, index));
-        let reserved = reserved.filter(|hold| is_of_process(hold.source));
+        let reserved = (0..self.checks.len())
+            .filter_map(|index| self.hold(bound, index))
+            .filter(|hold| is_of_process(hold.source));
         let refunds =
             reserved.filter_map(|hold| give_back(bound, &hold, now, self.at, hold.check.cost()));
         refunds.collect()

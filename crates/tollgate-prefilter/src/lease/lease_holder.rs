@@ -109,11 +109,13 @@ impl LeaseHolder {
         if !has_scheduled && let Some(grant) = self.grant.take_if(|grant| grant.is_scheduled()) {
             self.sizer.on_expired(grant.size.into(), grant.units.into());
         }
-        let scheduled = terms.schedule.filter(|_| !has_scheduled && !self.is_far);
-        let scheduled = scheduled.map_or(0, |schedule| {
-            let demand = self.demand.within(schedule.horizon / 2);
-            self.sizer.next_size(now, demand, &schedule)
-        });
+        let scheduled = terms
+            .schedule
+            .filter(|_| !has_scheduled && !self.is_far)
+            .map_or(0, |schedule| {
+                let demand = self.demand.within(schedule.horizon / 2);
+                self.sizer.next_size(now, demand, &schedule)
+            });
         let query = LeaseQuery {
             returned: self.take_out(now),
             tracked,
@@ -440,8 +442,10 @@ impl HeldLease {
         // A scheduled lease lives for seconds, below 2^22 µs, and its units are below 2^31.
         let passed = now.saturating_sub(self.since);
         let size = u64::from(self.size);
-        let due = passed.saturating_mul(size).checked_div(span);
-        let due = due.map_or(size, |due| due.min(size));
+        let due = passed
+            .saturating_mul(size)
+            .checked_div(span)
+            .map_or(size, |due| due.min(size));
         due.saturating_sub(u64::from(self.size - self.units))
     }
 

@@ -169,8 +169,9 @@ async fn log_in(
 
 /// ` redis 7.0.15 master`, by what it has answered to `HELLO 2`.
 fn introduction(answer: &Value) -> String {
-    let words = ["server", "version", "role"].into_iter();
-    let words = words.filter_map(|name| answer.text_of(name));
+    let words = ["server", "version", "role"]
+        .into_iter()
+        .filter_map(|name| answer.text_of(name));
     words.flat_map(|word| [" ", word]).collect()
 }
 
@@ -445,8 +446,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_without_an_address_is_a_failure_of_dns() {
-        let error = dial("no-such-host.invalid", 1, 0, WITHIN).await;
-        let error = error.expect_err("there is none");
+        let error = dial("no-such-host.invalid", 1, 0, WITHIN)
+            .await
+            .expect_err("there is none");
         assert_eq!(error.kind(), ConnectErrorKind::Dns);
         assert!(error.message().contains("no-such-host.invalid"), "{error}");
     }

@@ -293,8 +293,11 @@ impl CommandQueue {
     pub(super) fn put_back(&self, call: QueuedCommand) {
         let mut state = lock(&self.state);
         let is_later = |other: &QueuedCommand| other.deadline > call.deadline;
-        let place = state.calls.iter().position(is_later);
-        let place = place.unwrap_or(state.calls.len());
+        let place = state
+            .calls
+            .iter()
+            .position(is_later)
+            .unwrap_or(state.calls.len());
         state.earliest = state.earliest.into_iter().chain([call.deadline]).min();
         state.calls.insert(place, call);
     }

@@ -242,8 +242,10 @@ mod tests {
             credentials: Some(Arc::new(provider)),
             ..NodeOptions::default()
         };
-        let why = options.fetch_credentials().await;
-        let why = why.expect_err("it has panicked");
+        let why = options
+            .fetch_credentials()
+            .await
+            .expect_err("it has panicked");
         assert_eq!(why.to_string(), "no credentials: the provider has panicked");
     }
 

@@ -101,8 +101,10 @@ impl<'a> Reader<'a> {
     /// The next line with its mark, without its end.
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let rest = &self.bytes[self.at..];
-        let end = rest.iter().position(|byte| *byte == b'\r');
-        let end = end.ok_or(Stop::Short)?;
+        let end = rest
+            .iter()
+            .position(|byte| *byte == b'\r')
+            .ok_or(Stop::Short)?;
         match rest.get(end + 1) {
             Some(b'\n') if end > 0 => {
                 self.at += end + 2;

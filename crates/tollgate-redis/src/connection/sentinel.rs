@@ -123,11 +123,17 @@ mod tests {
     async fn resolve(sentinels: &[&Place]) -> (Result<String, String>, Duration) {
         let mut address: Address = "unix:///sentinels".parse().expect("an address");
         address.places = sentinels.iter().copied().cloned().collect();
-        let query = SentinelQuery::new(&address, "mymaster", &NodeOptions::default());
-        let query = Arc::new(query);
+        let query = Arc::new(SentinelQuery::new(
+            &address,
+            "mymaster",
+            &NodeOptions::default(),
+        ));
         let began = Instant::now();
-        let master = query.master().await.map(|place| place.to_string());
-        let master = master.map_err(|error| error.message().to_string());
+        let master = query
+            .master()
+            .await
+            .map(|place| place.to_string())
+            .map_err(|error| error.message().to_string());
         (master, began.elapsed())
     }
 

@@ -112,8 +112,9 @@ async fn connect(
         let connected = connector.connect(&place, &access, &further, within).await?;
         // After a fail-over sentinels may name one that no longer is.
         if let Some(role) = connected.answers.first() {
-            let role = role.as_ref();
-            let role = role.map_err(|line| ConnectError::of_server("ROLE", line))?;
+            let role = role
+                .as_ref()
+                .map_err(|line| ConnectError::of_server("ROLE", line))?;
             if role.list().and_then(|role| role.first()?.text()) != Some("master") {
                 let what = "it is not the master";
                 return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
@@ -348,11 +349,10 @@ mod tests {
     /// calls meanwhile, and not by errors.
     async fn pauses(hold: Duration, is_of_use: bool) -> Vec<u128> {
         memory::listen("/server", move |stream| {
-            let say = move |_: &[&str]| match is_of_use {
+            let say = Arc::new(move |_: &[&str]| match is_of_use {
                 true => ":1\r\n".to_owned(),
                 false => "-LOADING Redis is loading\r\n".to_owned(),
-            };
-            let say = Arc::new(say);
+            });
             tokio::spawn(timeout(hold, memory::serve(stream, say)));
             Ok(())
         });
@@ -451,8 +451,8 @@ mod tests {
             let until = from + Duration::from_millis(50);
             let together = pauses
                 .iter()
-                .filter(|&&pause| from <= pause && pause < until);
-            let together = together.count();
+                .filter(|&&pause| from <= pause && pause < until)
+                .count();
             assert!(together < 100, "{together} in {from:?}");
         }
     }

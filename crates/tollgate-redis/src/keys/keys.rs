@@ -398,8 +398,10 @@ pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T, SetupError> {
 }
 
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.chars().map(|digit| digit.to_digit(16));
-    let digits = digits.collect::<Option<Vec<_>>>()?;
+    let digits = text
+        .chars()
+        .map(|digit| digit.to_digit(16))
+        .collect::<Option<Vec<_>>>()?;
     let bytes = digits.chunks(2).map(|two| (two[0] * 16 + two[1]) as u8);
     (digits.len() % 2 == 0).then(|| bytes.collect())
 }

@@ -185,8 +185,10 @@ impl ScriptCall {
         overflow: Option<Fingerprint>,
     ) -> CheckKeys {
         let keys = &rules.keyspace.keys;
-        let with = self.with.filter(|_| !rules.is_with(check.rule()));
-        let with = with.map(|with| keys.names(with));
+        let with = self
+            .with
+            .filter(|_| !rules.is_with(check.rule()))
+            .map(|with| keys.names(with));
         let family = rule_args.family;
         let [key, other] = self.both(rules, rule_args, family, check.key(), with.as_ref());
         let overflow = overflow.map(|overflow| {

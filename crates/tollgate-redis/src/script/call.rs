@@ -391,8 +391,10 @@ impl ScriptCall {
                 layout.push(Some(SentCheck { is_first, ..first }));
                 continue;
             }
-            let all = checks[index..].iter().filter(|other| same(other));
-            let all = all.filter(|other| rules.args_of(other).is_some());
+            let all = checks[index..]
+                .iter()
+                .filter(|other| same(other))
+                .filter(|other| rules.args_of(other).is_some());
             let units = all.clone().map(Check::cost).fold(0, u64::saturating_add);
             // Those that are folded have no id in common.
             let id = (all.count() == 1).then(|| rules.id_of(rule_args, check));

@@ -194,11 +194,13 @@ impl Encoder {
     /// For how long a request with these checks waits at most, in µs, as the engine says it.
     #[cfg(test)]
     pub(crate) fn patience(&self, checks: &[Check], patience: Tick) -> Tick {
-        let waits = checks.iter().filter(|check| check.cost() > 0);
-        let waits = waits.filter_map(|check| {
-            let (rule_args, _) = self.args_of(check)?;
-            rule_args.wait.filter(|_| rule_args.role == ENFORCED)
-        });
+        let waits = checks
+            .iter()
+            .filter(|check| check.cost() > 0)
+            .filter_map(|check| {
+                let (rule_args, _) = self.args_of(check)?;
+                rule_args.wait.filter(|_| rule_args.role == ENFORCED)
+            });
         waits.fold(patience, u64::min)
     }
 

@@ -344,7 +344,7 @@ impl RedisStoreBuilder {
             Some((clock, _)) => clock.clone(),
             None => process_clock(),
         };
-        let shared = StoreContext {
+        let shared = Arc::new(StoreContext {
             backend,
             deadline,
             keyspace,
@@ -360,8 +360,7 @@ impl RedisStoreBuilder {
             in_flight: Arc::default(),
             slot_term: self.slot_term,
             wake: Arc::default(),
-        };
-        let shared = Arc::new(shared);
+        });
         // It ends by itself: slots may have to be told when all else is gone.
         let wake = Arc::clone(&shared.wake);
         tokio::spawn(sender::run(Arc::downgrade(&shared), wake));
@@ -442,8 +441,9 @@ impl RedisStoreBuilder {
         match timeout(within, decides).await {
             Ok(()) => Ok(store),
             Err(_) => {
-                let why = refusal.or_else(|| store.connection_error());
-                let why = why.unwrap_or_else(|| "it is still being tried".to_owned());
+                let why = refusal
+                    .or_else(|| store.connection_error())
+                    .unwrap_or_else(|| "it is still being tried".to_owned());
                 Err(SetupError::new(
                     SetupErrorKind::NotConnected,
                     format!("Redis does not decide requests after {within:?}: {why}"),

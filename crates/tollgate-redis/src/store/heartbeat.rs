@@ -190,11 +190,12 @@ impl QuotaConflicts {
                 return (&**rule, 0, None);
             }
             let since = self.0.entry(rule.clone()).or_insert(Some(now));
-            let lasting = since.take_if(|since| now.duration_since(*since) >= DEPLOYMENT);
-            let lasting = lasting.map(|_| {
-                let here: Vec<_> = here.iter().map(String::as_str).collect();
-                [here.join(" and "), others.join(" and ")]
-            });
+            let lasting = since
+                .take_if(|since| now.duration_since(*since) >= DEPLOYMENT)
+                .map(|_| {
+                    let here: Vec<_> = here.iter().map(String::as_str).collect();
+                    [here.join(" and "), others.join(" and ")]
+                });
             (&**rule, others.len(), lasting)
         });
         compared.collect()
@@ -271,8 +272,9 @@ mod tests {
             [.., "0", _] => format!(":{}\r\n", counted.load(Ordering::Relaxed)),
             _ => "*0\r\n".to_owned(),
         });
-        let store = RedisStore::builder("unix:///beats", "shop", Keys::plain()).connect();
-        let store = store.expect("a valid address and a runtime");
+        let store = RedisStore::builder("unix:///beats", "shop", Keys::plain())
+            .connect()
+            .expect("a valid address and a runtime");
         for (told, after, known) in [(4, 2, 4), (1, 20, 4), (1, 30, 1), (4, 7, 4)] {
             count.store(told, Ordering::Relaxed);
             sleep(Duration::from_secs(after)).await;

@@ -184,14 +184,18 @@ impl QueryInFlight {
         if let Some(slots) = &mut self.slots {
             slots.finish(Err(NoReply::NotSent));
         }
-        let verdicts = reply.decision.verdicts().iter();
-        let verdicts = verdicts.zip(&self.query.checks).map(|(verdict, check)| {
-            if !verdict.is_of_slots() {
-                return *verdict;
-            }
-            let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
-            Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
-        });
+        let verdicts = reply
+            .decision
+            .verdicts()
+            .iter()
+            .zip(&self.query.checks)
+            .map(|(verdict, check)| {
+                if !verdict.is_of_slots() {
+                    return *verdict;
+                }
+                let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
+                Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
+            });
         let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
         let enforces = |verdict: &Verdict| self.context.rules.enforces(verdict.rule());
         reply.decision = Decision::new(reply.decision.at(), verdicts, enforces);
@@ -318,8 +322,11 @@ impl QueryLayout {
             call.close(encoder, &item.check, returned)
         });
         let returned = returned.collect();
-        let reports = query.reports.iter();
-        let reports = reports.map(|check| call.debit(encoder, check)).collect();
+        let reports = query
+            .reports
+            .iter()
+            .map(|check| call.debit(encoder, check))
+            .collect();
         let checks = add_checks(context, call, query, slots);
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotSent)?;
@@ -345,8 +352,8 @@ impl QueryLayout {
         let is_outside = checks.any(|(_, sent)| reply.is_outside(sent.place));
         let mut reports = self.reports.iter().flatten();
         if is_outside || reports.any(|place| reply.is_outside(*place)) {
-            let ahead = i128::from(reply.at) - i128::from(Clock::system().now());
-            let ahead = i64::try_from(ahead).unwrap_or(0);
+            let ahead = i64::try_from(i128::from(reply.at) - i128::from(Clock::system().now()))
+                .unwrap_or(0);
             context.store.ahead.store(ahead, Ordering::Relaxed);
         }
         is_outside
@@ -378,11 +385,14 @@ impl QueryLayout {
                 context.note_reported(report, *left);
             }
         }
-        let leases = self.returned.iter().zip(&self.grants);
-        let leases = leases.map(|(returned, grant)| LeaseReply {
-            is_refused: reply.was_refused(*returned),
-            grant: grant.map_or(Ok(None), |place| reply.grant(place)),
-        });
+        let leases = self
+            .returned
+            .iter()
+            .zip(&self.grants)
+            .map(|(returned, grant)| LeaseReply {
+                is_refused: reply.was_refused(*returned),
+                grant: grant.map_or(Ok(None), |place| reply.grant(place)),
+            });
         decoded.leases = leases.collect();
         decoded
     }
@@ -482,8 +492,8 @@ mod tests {
             .connect()
             .expect("a valid address and a runtime");
         store.connected().await;
-        let limiter = Limiter::new(store, [Rule::new("jobs", Quota::concurrent(5))]);
-        let limiter = limiter.expect("a valid rule");
+        let limiter =
+            Limiter::new(store, [Rule::new("jobs", Quota::concurrent(5))]).expect("a valid rule");
         let check = limiter.check("jobs", &Key::shared()).expect("the rule");
         asked.store(0, Ordering::Relaxed);
         let from = Instant::now();

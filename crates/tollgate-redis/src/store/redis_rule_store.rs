@@ -250,8 +250,7 @@ impl RedisRuleStore {
             )));
         }
         let reset = context.local.begin_reset(&checks, context.now());
-        let returned = reset.returned().iter();
-        let returned = returned.map(|(check, it)| {
+        let returned = reset.returned().iter().map(|(check, it)| {
             // Leases for which there is no room stay here.
             let has_room = call.has_room_to_reset(checks.len(), 1);
             has_room.then(|| call.close(&context.encoder, check, *it))?

@@ -196,11 +196,12 @@ pub(super) mod tests {
 
     /// Five units of a key are not reported.
     fn with_unreported(store: &RedisStore) -> RedisRuleStore {
-        let rule = Rule::new("rule", Quota::fixed_window(100, SECOND));
-        let rule = rule.consistency(Consistency::Eventual {
-            interval: Duration::from_millis(100),
-            max_unreported: 10,
-        });
+        let rule = Rule::new("rule", Quota::fixed_window(100, SECOND)).consistency(
+            Consistency::Eventual {
+                interval: Duration::from_millis(100),
+                max_unreported: 10,
+            },
+        );
         let rules = RuleSet::new([rule]).expect("a valid rule");
         let shared = Arc::clone(&store.shared);
         let bound =
@@ -268,13 +269,17 @@ pub(super) mod tests {
             keys.map(|key| Check::new(0, key, 1)).collect()
         };
         for count in [6_554, 16_000] {
-            let refused = bound.reset(&checks(count)).await;
-            let refused = refused.expect_err("they are too many");
+            let refused = bound
+                .reset(&checks(count))
+                .await
+                .expect_err("they are too many");
             assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
             assert_eq!(unreported(), 5);
         }
-        let failed = bound.reset(&checks(6_553)).await;
-        let failed = failed.expect_err("there is no connection");
+        let failed = bound
+            .reset(&checks(6_553))
+            .await
+            .expect_err("there is no connection");
         assert_eq!(failed.kind(), StoreErrorKind::Unavailable);
         assert_eq!(unreported(), 0);
     }

@@ -118,11 +118,11 @@ fn settle_record(
 ) -> Step<Result<(), StoreError>> {
     let context = Arc::clone(context);
     let mut call = context.store.new_call();
-    let settled = settlements.iter();
-    let settled = settled.map(|it| call.settle_all(&context.encoder, &it.holds, it.how));
+    let settled = settlements
+        .iter()
+        .map(|it| call.settle_all(&context.encoder, &it.holds, it.how));
     let settled: Option<Vec<_>> = settled.collect();
-    let told = settled.ok_or_else(too_many);
-    let told = told.and_then(|settled| {
+    let told = settled.ok_or_else(too_many).and_then(|settled| {
         tell_slots(&context, &mut call, reserved, None)?;
         Ok(settled)
     });

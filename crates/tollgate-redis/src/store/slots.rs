@@ -196,8 +196,11 @@ fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMess
             let now: Tick = context.process_clock.now();
             let mut in_use = context.engine.slots();
             for (key, message, place) in outcomes {
-                let answer = reply.as_ref().ok().zip(place);
-                let answer = answer.and_then(|(reply, place)| reply.slots(place, &message));
+                let answer = reply
+                    .as_ref()
+                    .ok()
+                    .zip(place)
+                    .and_then(|(reply, place)| reply.slots(place, &message));
                 in_use.on_renewed(&key, &message, answer.as_ref(), now);
             }
             report(&context, in_use, now);

@@ -151,8 +151,9 @@ mod tests {
         let encoder = Encoder::new(&rules, keyspace).expect("few plans");
         // What has no limit is not counted.
         assert!(refuse_unsupported(&rules, &encoder, false, |_| false).is_ok());
-        let refused = refuse_unsupported(&rules, &encoder, false, |_| true);
-        let refused = refused.expect_err("they are capped").to_string();
+        let refused = refuse_unsupported(&rules, &encoder, false, |_| true)
+            .expect_err("they are capped")
+            .to_string();
         assert!(refused.contains("leave cap_new_keys out"), "{refused}");
     }
 
@@ -192,8 +193,8 @@ mod tests {
     fn a_rule_that_waits_next_to_others_needs_one_step() {
         let by_rule = || Partition::ByRule("queue".into());
         for partition in [Partition::Key, by_rule()] {
-            let refused = refusal([queue(), other()], partition.clone(), true);
-            let refused = refused.expect("they may be in two hash slots");
+            let refused = refusal([queue(), other()], partition.clone(), true)
+                .expect("they may be in two hash slots");
             assert!(refused.contains("take Partition::One"), "{refused}");
             assert_eq!(refusal([queue()], partition.clone(), true), None);
             assert_eq!(

@@ -220,8 +220,11 @@ impl RedisRules {
     ) -> Result<u64, PushError> {
         let change = |seen: &Seen| {
             let refused = |message: &str| PushError::new(PushErrorKind::Document, message);
-            let before = seen.before.as_ref();
-            let before = before.map_err(|wrong| refused(&wrong.to_string()))?.clone();
+            let before = seen
+                .before
+                .as_ref()
+                .map_err(|wrong| refused(&wrong.to_string()))?
+                .clone();
             let (text, document) = before
                 .ok_or_else(|| refused("there are no rules in Redis yet; push a document first"))?;
             // With this change processes would go back to the document of that revision.
@@ -338,8 +341,11 @@ impl RedisRules {
             signature: String::new(),
         };
         let namespace = &self.shared.namespace;
-        let signature = self.shared.key.sign(namespace, revision, &document);
-        let signature = signature.to_string();
+        let signature = self
+            .shared
+            .key
+            .sign(namespace, revision, &document)
+            .to_string();
         let before = match &seen.before {
             Ok(Some((_, before))) => before.clone(),
             _ => RuleDocument::default(),
@@ -484,8 +490,10 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
         let length = |_: &str, key: &KeyBuf| key.as_bytes().len() as u128;
         let mut secret = Bindings::new();
         secret.hash_key = Some(std::sync::Arc::new(length));
-        let pushed = pushed_text(&text, &secret).expect("a right document");
-        let pushed = RuleText::new(pushed, Format::Json);
+        let pushed = RuleText::new(
+            pushed_text(&text, &secret).expect("a right document"),
+            Format::Json,
+        );
         let (document, trees) = pushed.read(&secret).expect("a right document");
         let tables = TABLES.map(|name| trees[0].get(name).is_some());
         assert_eq!(tables, [true, false, true, true, true, true]);

@@ -46,8 +46,11 @@ impl PushError {
 
 impl From<DocumentError> for PushError {
     fn from(wrong: DocumentError) -> Self {
-        let mistakes = wrong.mistakes().iter().take(20);
-        let mistakes = mistakes.map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
+        let mistakes = wrong
+            .mistakes()
+            .iter()
+            .take(20)
+            .map(|it| format!("{}:{}: {}", it.origin, it.line, it.message));
         Self {
             mistakes: mistakes.collect(),
             ..Self::new(PushErrorKind::Document, wrong.to_string())

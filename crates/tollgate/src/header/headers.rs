@@ -67,8 +67,7 @@ impl Headers {
             named.write(map, rules, verdicts);
         }
         if self.has_single {
-            let statuses = QuotaStatus::all(verdicts, rules);
-            let statuses = statuses.filter(|status| !status.is_of_slots);
+            let statuses = QuotaStatus::all(verdicts, rules).filter(|status| !status.is_of_slots);
             self.write_single(map, rules, &statuses.collect::<SmallVec<[_; 4]>>(), decided);
         }
     }
@@ -89,8 +88,10 @@ impl Headers {
             return;
         };
         let delta = whole_seconds(closest.lasts);
-        let from = self.has_moments.then(|| response_time(map, decided));
-        let from = from.unwrap_or_default();
+        let from = match self.has_moments {
+            true => response_time(map, decided),
+            false => 0,
+        };
         if self.style.has(HeaderStyle::DRAFT_7) || self.style.has(HeaderStyle::DRAFT_6) {
             write_policies(map, rules, statuses);
         }

@@ -89,8 +89,9 @@ impl Values {
         reset: Option<Duration>,
         from: Tick,
     ) -> Self {
-        let found = quota.and_then(|(rule, ..)| rules.rules().get(rule));
-        let found = found.zip(quota);
+        let found = quota
+            .and_then(|(rule, ..)| rules.rules().get(rule))
+            .zip(quota);
         let limit = found.and_then(|(rule, (_, plan, _))| rule.limit_under(plan));
         let left = found.map(|(_, (.., left))| left);
         let window = found.map(|(rule, (_, plan, _))| rule.quota_under(plan).window());

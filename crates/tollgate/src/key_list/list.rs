@@ -44,11 +44,10 @@ struct Shared {
 impl KeyList {
     /// An empty list with this name, for messages.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             name: name.into(),
             ..Shared::default()
-        };
-        let shared = Arc::new(shared);
+        });
         Self { shared }
     }
 
@@ -68,12 +67,11 @@ impl KeyList {
         name: impl Into<Arc<str>>,
         hash: impl Fn(&str) -> u128 + Send + Sync + 'static,
     ) -> Self {
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             name: name.into(),
             hash: Some(Box::new(hash)),
             ..Shared::default()
-        };
-        let shared = Arc::new(shared);
+        });
         Self { shared }
     }
 

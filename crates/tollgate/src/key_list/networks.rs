@@ -91,8 +91,10 @@ impl<T: Copy + Default + Ord + Into<u128> + TryFrom<u128>> Networks<T> {
         let few = &self.begins[begun..end];
         // The first range of all begins before it.
         let at = begun + few.partition_point(|it| bits(it) <= first) - 1;
-        let ranges = self.begins[at..].iter().zip(&self.ends[at..]);
-        let mut ranges = ranges.take_while(|(begin, _)| bits(*begin) <= last);
+        let mut ranges = self.begins[at..]
+            .iter()
+            .zip(&self.ends[at..])
+            .take_while(|(begin, _)| bits(*begin) <= last);
         ranges.all(|(_, end)| is_before(*end))
     }
 

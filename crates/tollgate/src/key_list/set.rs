@@ -146,8 +146,9 @@ fn end(text: &str) -> Result<Tick, String> {
         .map_err(|wrong: tollgate_core::types::ParseQuotaError| wrong.message().to_owned())?;
     let end = quota
         .ends_at()
-        .and_then(|end| end.duration_since(UNIX_EPOCH).ok());
-    let end = end.unwrap_or_default().as_micros();
+        .and_then(|end| end.duration_since(UNIX_EPOCH).ok())
+        .unwrap_or_default()
+        .as_micros();
     Ok(Tick::try_from(end).unwrap_or(Tick::MAX))
 }
 

@@ -420,8 +420,11 @@ impl RequestRules {
         found: &[(u16, Key)],
     ) {
         for verdict in verdicts {
-            let rule = self.list.get(verdict.rule()).map(RequestRule::settings);
-            let rule = rule.filter(|rule| rule.rule.is_enforced());
+            let rule = self
+                .list
+                .get(verdict.rule())
+                .map(RequestRule::settings)
+                .filter(|rule| rule.rule.is_enforced());
             if verdict.outcome() == Outcome::Deny
                 && let Some(rule) = rule
                 && let Some(denied) = &rule.on_denied
@@ -451,8 +454,10 @@ impl RequestRules {
         head: &Head<'_>,
         decision: &Decision,
     ) -> Option<Response<Bytes>> {
-        let denied = decision.verdicts().iter();
-        let mut denied = denied.filter(|verdict| verdict.outcome() == Outcome::Deny);
+        let mut denied = decision
+            .verdicts()
+            .iter()
+            .filter(|verdict| verdict.outcome() == Outcome::Deny);
         denied.find_map(|verdict| {
             let threshold = self.set().rules().get(verdict.rule())?.name();
             let mut challenges = self.all().flat_map(|rule| &rule.challenges);

@@ -91,8 +91,10 @@ impl RouteIndex {
                 tree.find_below(0, path.split('/'), method, &mut found);
             }
         }
-        let anywhere = self.anywhere.iter();
-        let anywhere = anywhere.filter(|entry| entry.methods.meet(method));
+        let anywhere = self
+            .anywhere
+            .iter()
+            .filter(|entry| entry.methods.meet(method));
         found.extend(anywhere.map(|entry| entry.rule));
         found.sort_unstable();
         found.dedup();

@@ -79,8 +79,9 @@ impl RulesHandle {
     pub fn replace_all<'a>(
         layers: impl IntoIterator<Item = (&'a Self, impl IntoIterator<Item: KeyedRule>)>,
     ) -> Result<Vec<Vec<RuleChange>>, RuleError> {
-        let parts = layers.into_iter();
-        let parts = parts.map(|(handle, rules)| Ok((handle.upgrade()?, by_these(rules))));
+        let parts = layers
+            .into_iter()
+            .map(|(handle, rules)| Ok((handle.upgrade()?, by_these(rules))));
         LayerRules::replace_all(parts.collect::<Result<Vec<_>, RuleError>>()?)
     }
 
@@ -112,8 +113,7 @@ impl RulesHandle {
         let name = preview_name(rule);
         let (of, shadow) = (rule.to_owned(), name.clone());
         self.edit(move |rules| {
-            let found = rules.iter().find(|it| it.settings().rule.name() == of);
-            let found = found.ok_or_else(|| {
+            let found = rules.iter().find(|it| it.settings().rule.name() == of).ok_or_else(|| {
                 let names = rules.iter().map(|it| it.settings().rule.name());
                 RuleError::unknown("rule", &of, names)
             })?;

@@ -91,8 +91,10 @@ mod tests {
 
     #[test]
     fn a_head_is_as_long_as_its_target_and_its_fields() {
-        let request = Request::get("http://example.com/path?query").header("x-api-key", "k1");
-        let request = request.body(()).expect("a request");
+        let request = Request::get("http://example.com/path?query")
+            .header("x-api-key", "k1")
+            .body(())
+            .expect("a request");
         // GET, example.com, /path, query, and a field.
         assert_eq!(head_bytes(&request), 3 + 11 + 5 + 5 + (9 + 2 + 32));
     }

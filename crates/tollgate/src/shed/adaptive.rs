@@ -168,8 +168,9 @@ impl Window {
             Some(baseline) => baseline,
         };
         self.baseline = Some(baseline);
-        let gradient = (baseline / least_mean).max(baseline * TOLERANCE / most_mean);
-        let gradient = gradient.clamp(0.5, 1.0);
+        let gradient = (baseline / least_mean)
+            .max(baseline * TOLERANCE / most_mean)
+            .clamp(0.5, 1.0);
         self.has_queued |= gradient < 1.0;
         let room = if self.has_queued {
             self.limit.sqrt() / 2.0

@@ -257,8 +257,10 @@ mod tests {
     async fn of(topology: &mut TopologyRefresh, places: &[&Place]) -> (Result<u16, String>, u128) {
         let began = Instant::now();
         let places: Vec<_> = places.iter().map(|place| (*place).clone()).collect();
-        let table = topology.query_all(&places).await;
-        let table = table.map_err(|error| error.message().to_string());
+        let table = topology
+            .query_all(&places)
+            .await
+            .map_err(|error| error.message().to_string());
         let owner = table.map(|table| match table.ranges[0].1 {
             Place::Tcp(_, port) => port,
             Place::Unix(_) => 0,
