@@ -1,6 +1,14 @@
 //! Who has which hash slot: as a server says it in `CLUSTER SLOTS`, and as requests look it up.
 
-use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    ops::RangeInclusive,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
@@ -26,9 +34,9 @@ pub(crate) struct Member {
 
 /// The owner of each hash slot.
 pub(crate) struct Map {
-    /// Hash slots in a row, and their owner; in order.
-    ranges: Vec<(RangeInclusive<u16>, Arc<Member>)>,
-    /// The servers that have hash slots.
+    /// For each hash slot the number of its owner among the members, or [`NOBODY`]. What a server says of one holds at once.
+    owners: Box<[AtomicU16]>,
+    /// The servers that have hash slots by the table.
     pub(crate) primaries: Vec<Arc<Member>>,
     /// Others that a server has named. They may be gone for good by now.
     guests: Vec<Arc<Member>>,
@@ -36,11 +44,13 @@ pub(crate) struct Map {
     pub(crate) unassigned: CallError,
 }
 
+const NOBODY: u16 = u16::MAX;
+
 impl Map {
     /// A map of nothing. Calls fail with `unassigned`.
     pub(super) fn empty(unassigned: CallError) -> Self {
         Self {
-            ranges: Vec::new(),
+            owners: (0..HASH_SLOTS).map(|_| AtomicU16::new(NOBODY)).collect(),
             primaries: Vec::new(),
             guests: Vec::new(),
             unassigned,
@@ -59,14 +69,15 @@ impl Map {
             "no server of the cluster has the hash slot",
         ));
         for (hash_slots, primary) in &table.ranges {
-            let owner = map.member(primary).cloned().unwrap_or_else(|| {
-                let owner = member(primary, Some(*hash_slots.start()));
-                map.primaries.push(Arc::clone(&owner));
-                owner
-            });
-            map.ranges.push((hash_slots.clone(), owner));
+            if map.member(primary).is_none() {
+                map.primaries
+                    .push(member(primary, Some(*hash_slots.start())));
+            }
+            let owner = map.number(primary).unwrap_or(NOBODY);
+            for hash_slot in hash_slots.clone() {
+                map.owners[usize::from(hash_slot)].store(owner, Ordering::Relaxed);
+            }
         }
-        map.ranges.sort_by_key(|range| *range.0.start());
         let others = guests.iter().filter(|place| map.member(place).is_none());
         map.guests = others.map(|place| member(place, None)).collect();
         map
@@ -78,16 +89,26 @@ impl Map {
     ///
     /// This map knows no server for it.
     pub(super) fn owner(&self, hash_slot: u16) -> Result<&Arc<Member>, CallError> {
-        let before = |(hash_slots, _): &(RangeInclusive<u16>, _)| *hash_slots.end() < hash_slot;
-        match self.ranges.get(self.ranges.partition_point(before)) {
-            Some((hash_slots, owner)) if hash_slots.contains(&hash_slot) => Ok(owner),
-            _ => Err(self.unassigned.clone()),
+        let owner = self.owners[usize::from(hash_slot)].load(Ordering::Relaxed);
+        let owner = self.members().nth(usize::from(owner));
+        owner.ok_or_else(|| self.unassigned.clone())
+    }
+
+    /// Makes the server at `place` the owner of a hash slot, if it is a member.
+    fn correct(&self, hash_slot: u16, place: &Place) {
+        if let Some(owner) = self.number(place) {
+            self.owners[usize::from(hash_slot)].store(owner, Ordering::Relaxed);
         }
     }
 
     /// All servers.
     pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
         self.primaries.iter().chain(&self.guests)
+    }
+
+    fn number(&self, place: &Place) -> Option<u16> {
+        let number = self.members().position(|member| member.place == *place);
+        u16::try_from(number?).ok()
     }
 
     pub(super) fn member(&self, place: &Place) -> Option<&Arc<Member>> {
@@ -97,12 +118,12 @@ impl Map {
     /// The first hash slot of each server that has hash slots.
     #[cfg(feature = "metrics")]
     pub(crate) fn first_slots(&self) -> Vec<u16> {
-        let first_slot = |primary: &Arc<Member>| {
-            let own = |range: &&(_, _)| Arc::ptr_eq(&range.1, primary);
-            let (hash_slots, _) = self.ranges.iter().find(own)?;
-            Some(*hash_slots.start())
-        };
-        self.primaries.iter().filter_map(first_slot).collect()
+        let mut seen = vec![false; self.members().count()];
+        let first = (0..).zip(&self.owners).filter(|(_, owner)| {
+            let seen = seen.get_mut(usize::from(owner.load(Ordering::Relaxed)));
+            seen.is_some_and(|seen| !std::mem::replace(seen, true))
+        });
+        first.map(|(hash_slot, _)| hash_slot).collect()
     }
 }
 
@@ -142,9 +163,14 @@ impl ClusterState {
         !primaries.is_empty() && primaries.iter().all(|it| it.node.is_connected())
     }
 
-    /// The member at `place`, which a server sent a call to. If it is not known yet it will be.
-    pub(super) fn named(&self, place: &Place) -> Option<Arc<Member>> {
-        let known = self.map.load().member(place).cloned();
+    /// The member at `place`, which a server sent a call to. If it is not known yet it will be. It has the hash slot that has `moved`
+    /// there from now on, until the next table.
+    pub(super) fn named(&self, place: &Place, moved: Option<u16>) -> Option<Arc<Member>> {
+        let map = self.map.load();
+        if let Some(hash_slot) = moved {
+            map.correct(hash_slot, place);
+        }
+        let known = map.member(place).cloned();
         let mut named = lock(&self.named);
         if named.len() < MOST_NAMED || named.contains_key(place) {
             named.insert(place.clone(), Instant::now());
@@ -315,6 +341,28 @@ mod tests {
         let table = read("*2 *3 :0 :1 *3 $1 ? :7001 $2 id *3 :2 :3 *3 $1 a :7002 $2 id").unwrap();
         assert_eq!(table.ranges.len(), 1);
         assert_eq!(table.servers, [tcp("a", 7002)]);
+    }
+
+    #[tokio::test]
+    async fn a_hash_slot_is_with_the_last_server_that_it_is_said_to_be_with() {
+        let (a, b) = ("*3 $1 a :7000 $2 id", "*3 $1 b :7001 $2 id");
+        let table = read(&format!("*2 *3 :0 :9 {a} *3 :2 :4 {b}")).unwrap();
+        let state = ClusterState::new(NodeOptions::default());
+        let map = Map::of(&table, &[tcp("c", 7002)], |place, _| {
+            let address = "unix:///nobody".parse().unwrap();
+            let (place, node) = (place.clone(), Node::start(address, NodeOptions::default()));
+            Arc::new(Member { place, node })
+        });
+        state.map.store(Arc::new(map));
+        let owners =
+            || [1, 2, 4, 5, 10].map(|it| Some(state.map.load().owner(it).ok()?.place.clone()));
+        let [a, b, c] =
+            [("a", 7000), ("b", 7001), ("c", 7002)].map(|(host, port)| Some(tcp(host, port)));
+        assert_eq!(owners(), [a.clone(), b.clone(), b.clone(), a.clone(), None]);
+        assert!(state.named(&tcp("c", 7002), Some(4)).is_some());
+        assert!(state.named(&tcp("d", 7003), Some(5)).is_none());
+        assert!(state.named(&tcp("b", 7001), None).is_some());
+        assert_eq!(owners(), [a.clone(), b, c, a, None]);
     }
 
     #[test]

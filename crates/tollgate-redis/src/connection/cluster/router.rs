@@ -117,7 +117,8 @@ async fn follow(
         let Some(place) = &redirect.place else {
             return lost("the hash slot is with a server that has no name yet");
         };
-        let Some(named) = shared.named(place) else {
+        let moved = (!is_ask).then_some(command.hash_slot);
+        let Some(named) = shared.named(place, moved) else {
             return lost("the hash slot is with a server that is being connected");
         };
         if sent_on == MOST_SENT_ON {
