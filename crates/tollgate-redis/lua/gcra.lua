@@ -345,7 +345,21 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   local left, left_rest = most - ahead, most_rest - rest
   if left_rest < 0 then left, left_rest = left - 1, left_rest + d end
   local have = left * d + left_rest
-  local remaining = have < 2^53 and (have - have % n) / n or whole_units(left, left_rest, n, d)
+  local remaining = (have - have % n) / n
+  if have >= 2^53 then
+    -- The division is off by at most one; the comparison below is exact.
+    remaining = have / n
+    remaining = remaining - remaining % 1
+    if remaining > burst then remaining = burst end
+    local whole, over = plus(0, 0, remaining, unit, unit_rest, d)
+    if whole > left or (whole == left and over > left_rest) then
+      remaining = remaining - 1
+    elseif remaining < burst then
+      whole, over = plus(whole, over, 1, unit, unit_rest, d)
+      if whole < left or (whole == left and over <= left_rest) then remaining = remaining + 1 end
+    end
+  end
+
   if remaining < 0 then remaining = 0 end
   if lapsed then remaining = lapsed elseif remaining == 0 and cost == 0 and debt and debt > 0 and not doing then remaining = -2^52 - debt end
   if alg == 16 and cost == 0 and remaining == 0 and not by_writer then
