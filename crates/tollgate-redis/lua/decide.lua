@@ -126,10 +126,12 @@ while true do
   -- 2: its state. `gone` is a key to delete once the state is written to another; `notify` what to report: 1 a new key, 2 the
   -- overflow bucket too.
   local raw, gone, notify
+  -- A reset that keeps nothing of it does not read it: a log may be long.
+  local is_dropped = what == 4 and alg > 19
   if read ~= nil then
     raw, read = read, nil
   elseif what < 8 then
-    raw = try('GET', KEYS[key])
+    raw = not is_dropped and try('GET', KEYS[key])
   else
     local other, overflow, overflow_other = unpack('<HHH', check, #check - 5)
     local moves = what % 32 >= 16
@@ -194,7 +196,16 @@ while true do
     if done and done.err then raw = done elseif done then cost, wrote, paid = cost - pays, true, pays end
   end
   -- 3: the decision.
-  if what == 4 then
+  if is_dropped then
+    local done = try('DEL', KEYS[key])
+    if done == 0 or done == 1 then
+      left, wrote = done, true
+    else
+      local code = refusal(done.err, wrote)
+      if not code then return done end
+      retry, left = -3, code
+    end
+  elseif what == 4 then
     -- A reset keeps the leases and drops everything else.
     local _
     if alg == 17 and raw and #raw == 49 then
@@ -216,9 +227,10 @@ while true do
   elseif what > 4 or what == 3 and alg > 16 and unpack('<d', check, 51) > 0 then
     if what == 7 and not (granted or waits and alg == 17) then
       retry = 0
+    elseif alg == 17 and what == 3 then
+      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, (unpack('<d', check, 51)))
     elseif alg == 17 then
-      local at_most = what == 3 and unpack('<d', check, 51)
-      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, at_most or granted)
+      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, granted)
     else
       window_leases = window_leases or step_of('window leases')
       retry, left, reset, state, ttl =

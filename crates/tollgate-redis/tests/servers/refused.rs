@@ -353,3 +353,18 @@ async fn a_reset_that_is_refused_says_so() {
     let looked = limiter.peek(&[check.with_cost(0)]).await;
     assert_eq!(looked.verdicts()[0].remaining(), 9);
 }
+
+#[tokio::test]
+async fn a_reset_of_a_log_does_not_read_it() {
+    let mut subject = Subject::start().await;
+    let rule = Rule::new("rule", Quota::sliding_log(10, HOUR));
+    let limiter = Limiter::new(subject.store.clone(), [rule]).expect("a valid rule");
+    let key = Key::of("client");
+    let check = limiter.check("rule", &key).expect("it is there");
+    assert!(limiter.acquire(&[check]).await.is_allowed());
+    subject.says("ACL SETUSER limiter -get");
+    for was_there in [true, false] {
+        let reset = limiter.reset("rule", &key).expect("it is there").await;
+        assert_eq!(reset.expect("the user may delete"), was_there);
+    }
+}
