@@ -278,7 +278,7 @@ pub(crate) fn hash_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % HASH_SLOTS as u16
 }
 
-/// The first number, in decimal digits, that is in each hash slot. This one completes them; a test says so.
+/// The first number, in decimal digits, that is in each hash slot. Those up to this one reach all; a test says so.
 const LAST_FIRST_NUMBER: u32 = 109_757;
 static FIRST_NUMBERS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
     let mut first = vec![0; HASH_SLOTS];
@@ -294,9 +294,12 @@ pub(crate) fn hash_tag_in(hash_slot: u16) -> String {
 }
 
 fn hash_tag(key: &[u8]) -> &[u8] {
-    let mut pieces = key.splitn(2, |byte| *byte == b'{');
-    let behind = pieces.nth(1).unwrap_or_default();
-    match behind.iter().position(|byte| *byte == b'}') {
+    let position = |bytes: &[u8], wanted| bytes.iter().position(|byte| *byte == wanted);
+    let Some(open) = position(key, b'{') else {
+        return key;
+    };
+    let behind = &key[open + 1..];
+    match position(behind, b'}') {
         None | Some(0) => key,
         Some(close) => &behind[..close],
     }
