@@ -83,7 +83,9 @@ impl Driver {
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
-        self.read(cx)?;
+        let end = self.read(cx);
+        self.record();
+        end?;
         loop {
             self.write(cx)?;
             let waiting = self.backlog.shared.queue.poll_first(cx);
@@ -98,6 +100,13 @@ impl Driver {
             self.armed = None;
             self.expire()?;
         }
+    }
+
+    /// Tells the breaker what calls have shown of the server.
+    fn record(&mut self) {
+        let Results { answered, failed } = mem::take(&mut self.backlog.results);
+        self.was_of_use |= answered > 0;
+        self.backlog.shared.breaker.record(answered, failed);
     }
 
     fn is_written(&self) -> bool {
@@ -216,15 +225,11 @@ impl Future for Driver {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lost> {
         let this = self.get_mut();
         let end = this.drive(cx);
-        let Results { answered, failed } = mem::take(&mut this.backlog.results);
-        this.was_of_use |= answered > 0;
-        this.backlog.shared.breaker.record(answered, failed);
-        match end {
-            Ok(()) => Poll::Pending,
-            Err(lost) => {
-                this.lose(lost.clone());
-                Poll::Ready(lost)
-            }
+        // Before a receiver of events may panic.
+        if let Err(lost) = &end {
+            this.lose(lost.clone());
         }
+        this.record();
+        end.map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 }
