@@ -15,7 +15,7 @@ use tokio::{
 };
 
 #[cfg(feature = "tls")]
-use crate::connection::stream::encrypt;
+use crate::connection::stream::{Security, encrypt};
 use crate::{
     address::{Address, Place},
     connection::{
@@ -23,14 +23,16 @@ use crate::{
         error::{ConnectError, ConnectErrorKind},
         options::NodeOptions,
         resp::{Value, decode},
-        stream::{Security, Stream, tune, unix},
+        stream::{Stream, tune, unix},
     },
 };
 
 /// How connections are made.
 pub(super) struct Connector {
-    /// Encrypted, if this is there: as it says.
-    security: Option<Option<Security>>,
+    is_encrypted: bool,
+    /// How, once it is known.
+    #[cfg(feature = "tls")]
+    security: Option<Security>,
     /// The name that servers show for the connection, in `CLIENT LIST` and the slow log.
     client_name: String,
     /// The number of the address of a host that is tried first: another one where the last connection was of no use.
@@ -39,7 +41,7 @@ pub(super) struct Connector {
 
 /// A connection that is logged in.
 pub(super) struct Connected {
-    pub(super) stream: Stream,
+    pub(super) handshake: Handshake,
     /// Where the server is, and as what it has introduced itself, as far as it has.
     pub(super) peer: String,
     /// The replies to the further commands, in order.
@@ -50,14 +52,16 @@ impl Connector {
     /// For the connections of a node to servers at this address.
     pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
         Self {
-            security: address.is_encrypted.then(|| options.security.clone()),
+            is_encrypted: address.is_encrypted,
+            #[cfg(feature = "tls")]
+            security: options.security.clone(),
             client_name: format!("tollgate:{}", options.namespace),
             first: AtomicUsize::new(0),
         }
     }
 
     /// Connects, logs in, and sends `further` commands behind that: one round trip for TCP, those of TLS, and one for all the
-    /// rest.
+    /// rest. It takes no longer than `within`.
     pub(super) async fn connect(
         &self,
         place: &Place,
@@ -74,9 +78,9 @@ impl Connector {
                 Place::Tcp(host, port) => {
                     let stream = dial(host, *port, first, within).await?;
                     tune(&stream).map_err(failed)?;
-                    match &self.security {
+                    match self.is_encrypted {
                         #[cfg(feature = "tls")]
-                        Some(security) => encrypt(security.clone(), stream, host).await?,
+                        true => encrypt(self.security.clone(), stream, host).await?,
                         _ => Box::new(stream),
                     }
                 }
@@ -86,12 +90,8 @@ impl Connector {
             let name = &self.client_name;
             let (peer, answers) = log_in(&mut handshake, place, access, name, further).await?;
             self.first.store(first, Ordering::Relaxed);
-            if !handshake.input.is_empty() {
-                let why = "the server said more than it was asked";
-                return Err(ConnectError::new(ConnectErrorKind::Server, why));
-            }
             Ok(Connected {
-                stream: handshake.stream,
+                handshake,
                 peer,
                 answers,
             })
@@ -225,8 +225,7 @@ pub(super) async fn dial(
     let mut addresses: Vec<_> = found.collect();
     let first = first % addresses.len().max(1);
     addresses.rotate_left(first);
-    let connected = first_to_accept(addresses, within, TcpStream::connect).await;
-    connected.map_err(|why| ConnectError::new(ConnectErrorKind::Tcp, why))
+    first_to_accept(addresses, within, TcpStream::connect).await
 }
 
 /// Several addresses are tried one after the other, for a short time each. So one that is dead does not cost the connection; and
@@ -235,9 +234,9 @@ async fn first_to_accept<T, F: Future<Output = io::Result<T>>>(
     mut addresses: Vec<SocketAddr>,
     within: Duration,
     connect: impl Fn(SocketAddr) -> F,
-) -> Result<T, String> {
+) -> Result<T, ConnectError> {
     let ends = Instant::now() + within;
-    let mut why = "the host has no address".to_owned();
+    let mut last = ConnectError::new(ConnectErrorKind::Tcp, "the host has no address");
     // One alone has all the time at once.
     let rounds = if addresses.len() == 1 { 1..2 } else { 0..2 };
     for round in rounds {
@@ -247,18 +246,20 @@ async fn first_to_accept<T, F: Future<Output = io::Result<T>>>(
                 0 => FIRST_TRY,
                 _ => ends.saturating_duration_since(Instant::now()) / left,
             };
-            match timeout(share, connect(address)).await {
+            let (kind, error) = match timeout(share, connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => why = format!("{address}: {error}"),
+                Ok(Err(error)) => (ConnectErrorKind::Tcp, error),
                 Err(_) => {
-                    why = format!("{address}: {}", io::Error::from(io::ErrorKind::TimedOut));
                     silent.push(address);
+                    // As its caller says, whose time ends together with this.
+                    (ConnectErrorKind::Timeout, io::ErrorKind::TimedOut.into())
                 }
-            }
+            };
+            last = ConnectError::new(kind, format!("{address}: {error}"));
         }
         addresses = silent;
     }
-    Err(why)
+    Err(last)
 }
 
 // Commands and replies on a new connection.
@@ -337,6 +338,16 @@ impl Handshake {
             }
         }
     }
+
+    /// The stream, once nothing is unread.
+    pub(super) fn finish(self) -> Result<Stream, ConnectError> {
+        if self.input.is_empty() {
+            Ok(self.stream)
+        } else {
+            let why = "the server said more than it was asked";
+            Err(ConnectError::new(ConnectErrorKind::Server, why))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -406,7 +417,7 @@ mod tests {
     const WITHIN: Duration = Duration::from_secs(2);
 
     /// What becomes of addresses that answer after so many milliseconds, by accepting or by refusing, and after how many.
-    async fn tried(addresses: &[(u64, bool)]) -> (Result<u16, String>, u128) {
+    async fn tried(addresses: &[(u64, bool)]) -> (Result<u16, (ConnectErrorKind, String)>, u128) {
         let began = Instant::now();
         let ports = (0..addresses.len() as u16).map(|port| ([10, 0, 0, 1], port).into());
         let connect = |address: SocketAddr| {
@@ -419,8 +430,9 @@ mod tests {
                 }
             }
         };
-        let connected = first_to_accept(ports.collect(), WITHIN, connect);
-        (connected.await, began.elapsed().as_millis())
+        let connected = first_to_accept(ports.collect(), WITHIN, connect).await;
+        let connected = connected.map_err(|error| (error.kind(), error.message().to_string()));
+        (connected, began.elapsed().as_millis())
     }
 
     #[tokio::test(start_paused = true)]
@@ -437,11 +449,13 @@ mod tests {
         let (far, after) = tried(&[(NEVER, true), (260, true)]).await;
         assert_eq!((far, after), (Ok(1), 500 + 750 + 260));
         let (none, after) = tried(&[(NEVER, true), (NEVER, true)]).await;
-        let why = none.expect_err("nobody accepts");
+        let (kind, why) = none.expect_err("nobody accepts");
+        assert_eq!(kind, ConnectErrorKind::Timeout);
         assert!(why.starts_with("10.0.0.1:1: "), "{why}");
         assert_eq!(after, 2_000);
         let (none, _) = tried(&[]).await;
-        assert_eq!(none, Err("the host has no address".to_owned()));
+        let why = "the host has no address".to_owned();
+        assert_eq!(none, Err((ConnectErrorKind::Tcp, why)));
     }
 
     #[tokio::test]

@@ -141,6 +141,14 @@ mod tests {
         Ok(format!("{host}:6379"))
     }
 
+    #[tokio::test]
+    async fn what_a_sentinel_says_behind_its_answer_does_not_matter() {
+        let answer = "*2\r\n$3\r\nnew\r\n$4\r\n6379\r\n+more\r\n";
+        memory::play("/more", |_| answer.to_owned());
+        let (named, _) = resolve(&[&Place::Unix("/more".into())]).await;
+        assert_eq!(named, at("new"));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn once_more_than_half_of_all_agree_no_other_is_waited_for() {
         let (silent, new) = (play("/silent", ""), play("/new", "new"));

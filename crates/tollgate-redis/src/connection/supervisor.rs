@@ -14,12 +14,13 @@ use crate::{
     connection::{
         breaker::{BreakerState, Machine},
         command::{Command, Script},
-        connect::{Connected, Connector},
+        connect::Connector,
         driver::{Driver, Lost, LostKind},
         error::{ConnectError, ConnectErrorKind, caught},
         node::{Node, NodeState},
         options::{NodeEvent, NodeOptions, due},
         sentinel::SentinelQuery,
+        stream::Stream,
     },
     credentials::Credentials,
 };
@@ -87,8 +88,9 @@ async fn keep_connected(address: &Address, shared: &Arc<NodeState>) {
 
 /// A connection that may carry calls.
 struct Connection {
-    connected: Connected,
+    stream: Stream,
     place: Place,
+    peer: Arc<str>,
     /// What it has logged in with, where that came from a provider.
     used: Option<Credentials>,
 }
@@ -121,7 +123,8 @@ async fn connect(
             }
         }
         Ok(Connection {
-            connected,
+            stream: connected.handshake.finish()?,
+            peer: connected.peer.into(),
             place: place.clone(),
             used,
         })
@@ -141,11 +144,10 @@ async fn serve(
     shared: &Arc<NodeState>,
 ) -> (bool, bool) {
     let options = &shared.options;
-    let Connected { stream, peer, .. } = connection.connected;
-    let mut driver = Driver::new(stream, Arc::clone(shared));
+    let mut driver = Driver::new(connection.stream, Arc::clone(shared));
     shared.queue.set_closed(None);
     shared.breaker.tell(Machine::connected);
-    options.tell(&NodeEvent::Connected(peer.into()));
+    options.tell(&NodeEvent::Connected(connection.peer));
     let lost = select! {
         // What was answered counts before what is lost.
         biased;
