@@ -41,8 +41,8 @@ pub(crate) struct NodeOptions {
     /// In the name of the key that probes write.
     pub(crate) namespace: String,
     pub(crate) instance: String,
-    /// What decides about the hash slot of that key: in a cluster it has to be in one of the server's own.
-    pub(crate) probe_tag: String,
+    /// What decides about the hash slot of that key, where it has to be in one of a server's own.
+    pub(crate) probe_tag: Option<String>,
     /// Where servers are reached that sentinels and servers of a cluster name, if that is not where they say.
     pub(crate) address_map: Option<Arc<AddressMap>>,
     /// When calls are kept from the server.
@@ -73,7 +73,7 @@ impl Default for NodeOptions {
             name: "redis".into(),
             namespace: "tests".to_owned(),
             instance: "one".to_owned(),
-            probe_tag: "0".to_owned(),
+            probe_tag: None,
             address_map: None,
             breaker: BreakerOptions::default(),
             credentials: None,
@@ -115,8 +115,11 @@ impl NodeOptions {
     /// A key of the namespace, so that a user who may touch its states may touch it. No state has its name, which does not end in
     /// the number of a format.
     pub(super) fn probe_key(&self) -> String {
-        let (namespace, tag) = (&self.namespace, &self.probe_tag);
-        format!("{namespace}:{{{tag}}}:probe:{}", self.instance)
+        let (namespace, instance) = (&self.namespace, &self.instance);
+        match &self.probe_tag {
+            None => format!("{{{namespace}}}:probe:{instance}"),
+            Some(tag) => format!("{namespace}:{{{tag}}}:probe:{instance}"),
+        }
     }
 
     /// Where a server is reached that another one names so.
@@ -247,6 +250,14 @@ mod tests {
             .await
             .expect_err("it has panicked");
         assert_eq!(why.to_string(), "no credentials: the provider has panicked");
+    }
+
+    #[test]
+    fn a_server_that_has_all_keys_is_probed_by_one_that_lies_where_the_states_do() {
+        let mut options = NodeOptions::default();
+        assert_eq!(options.probe_key(), "{tests}:probe:one");
+        options.probe_tag = Some("7".to_owned());
+        assert_eq!(options.probe_key(), "tests:{7}:probe:one");
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl TopologyRefresh {
             name: place.to_string().into(),
             seed: self.rng.u64(..),
             // In a hash slot of its own the server has to write, elsewhere it only says whose it is.
-            probe_tag: hash_tag_in(hash_slot.unwrap_or(0)),
+            probe_tag: Some(hash_tag_in(hash_slot.unwrap_or(0))),
             events: Arc::new(move |node, event| {
                 if let NodeEvent::Lost { .. } = event {
                     stale.notify_one();
