@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
     address::{Address, Place},
@@ -49,6 +50,8 @@ pub(crate) struct NodeOptions {
     pub(crate) breaker: BreakerOptions,
     /// Who logs in, where it is not the address that says so.
     pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
+    /// What it gave last to any connection of a store, if that expires, with when it is to be replaced.
+    pub(crate) last_credentials: Arc<Mutex<Option<(Credentials, Instant)>>>,
     /// How connections are encrypted, where the address asks for it.
     pub(crate) security: Option<Security>,
     /// Where events go.
@@ -77,6 +80,7 @@ impl Default for NodeOptions {
             address_map: None,
             breaker: BreakerOptions::default(),
             credentials: None,
+            last_credentials: Arc::default(),
             security: None,
             events: Arc::new(|_, _| {}),
             seed: fastrand::u64(..),
@@ -152,12 +156,33 @@ impl NodeOptions {
         };
         let answer = caught(async { provider.credentials().await });
         match timeout(PATIENCE, answer).await {
-            Ok(Some(Ok(credentials))) => Ok(Some(credentials)),
+            Ok(Some(Ok(credentials))) => {
+                *lock(&self.last_credentials) = credentials
+                    .expires_in
+                    .and_then(|lifetime| Instant::now().checked_add(due(lifetime, 0)))
+                    .map(|due| (credentials.clone(), due));
+                Ok(Some(credentials))
+            }
             Ok(Some(Err(error))) => failed(&error),
             // What it said is not repeated: it may be a password.
             Ok(None) => failed(&"the provider has panicked"),
             Err(_) => failed(&format_args!("none came within {PATIENCE:?}")),
         }
+    }
+
+    /// As [`fetch_credentials`](Self::fetch_credentials), for a connection that lasts for a question: what was given last will do while
+    /// it is good.
+    pub(super) async fn known_credentials(&self) -> Result<Option<Credentials>, ConnectError> {
+        let last = lock(&self.last_credentials).clone();
+        match last {
+            Some((credentials, due)) if due > Instant::now() => Ok(Some(credentials)),
+            _ => self.fetch_credentials().await,
+        }
+    }
+
+    /// Credentials were refused, or it is unknown whether they were.
+    pub(super) fn forget_credentials(&self) {
+        *lock(&self.last_credentials) = None;
     }
 }
 

@@ -77,6 +77,7 @@ async fn keep_connected(address: &Address, shared: &Arc<NodeState>) {
                 }
             }
             Err(error) => {
+                options.forget_credentials();
                 options.tell(&NodeEvent::NotConnected(error.kind(), error.message()));
                 shared.set_missing(&error);
             }
@@ -269,6 +270,7 @@ async fn log_in(shared: &NodeState) -> Result<Option<Credentials>, ConnectError>
         let deadline = Instant::now() + shared.options.deadline;
         let call = shared.queue.push(command, deadline, false);
         if let Err(error) = call.await {
+            shared.options.forget_credentials();
             return Err(ConnectError::of_server("AUTH", &error.to_string()));
         }
     }

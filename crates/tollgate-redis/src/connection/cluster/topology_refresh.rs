@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use tokio::{
-    select,
-    time::{Instant, sleep},
-};
+use tokio::{select, time::sleep};
 
 use crate::{
     address::{Address, Place},
@@ -15,11 +12,10 @@ use crate::{
         connect::Connector,
         error::ConnectError,
         node::Node,
-        options::{NodeEvent, NodeOptions, due},
+        options::{NodeEvent, NodeOptions},
         resp::Value,
         supervisor::FIRST_PAUSE,
     },
-    credentials::Credentials,
     keys::keyspace::hash_tag_in,
 };
 
@@ -55,8 +51,6 @@ struct TopologyRefresh {
     connector: Connector,
     /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
     patience: Duration,
-    /// The last credentials, while they will do, with when they are to be replaced. Without a lifetime, new ones are asked for.
-    known: Option<(Credentials, Instant)>,
     table: Option<Table>,
     rng: Rng,
 }
@@ -72,7 +66,6 @@ impl TopologyRefresh {
             rng: Rng::with_seed(options.seed),
             address,
             shared,
-            known: None,
             table: None,
         }
     }
@@ -177,10 +170,10 @@ impl TopologyRefresh {
 
     /// The table of one server, and whether it sees a cluster that works: one that was cut off from the others does not, and its
     /// table may be old.
-    async fn query(&mut self, place: &Place) -> Result<(Table, bool), ConnectError> {
+    async fn query(&self, place: &Place) -> Result<(Table, bool), ConnectError> {
         const COMMANDS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
         let answer = async {
-            let credentials = self.credentials().await?;
+            let credentials = self.shared.options.known_credentials().await?;
             let login = credentials.as_ref().map(|credentials| &credentials.login);
             let access = self.address.access(login);
             let commands = COMMANDS.map(<[&str]>::to_vec);
@@ -201,24 +194,9 @@ impl TopologyRefresh {
         };
         let answer: Result<_, ConnectError> = answer.await;
         answer.map_err(|error| {
-            // Perhaps for the credentials.
-            self.known = None;
+            self.shared.options.forget_credentials();
             error.at(format_args!("{place}"))
         })
-    }
-
-    async fn credentials(&mut self) -> Result<Option<Credentials>, ConnectError> {
-        if let Some((known, due)) = &self.known
-            && *due > Instant::now()
-        {
-            return Ok(Some(known.clone()));
-        }
-        let credentials = self.shared.options.fetch_credentials().await?;
-        self.known = credentials.as_ref().and_then(|credentials| {
-            let due = Instant::now().checked_add(due(credentials.expires_in?, 0))?;
-            Some((credentials.clone(), due))
-        });
-        Ok(credentials)
     }
 }
 
@@ -226,8 +204,13 @@ impl TopologyRefresh {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use tokio::time::Instant;
+
     use super::*;
-    use crate::{connection::stream::memory, credentials::CredentialsProvider};
+    use crate::{
+        connection::stream::memory,
+        credentials::{Credentials, CredentialsProvider},
+    };
 
     const WORKS: &str = "$16\r\ncluster_state:ok\r\n";
 
@@ -297,6 +280,14 @@ mod tests {
         for (place, expected) in [(&works, 1), (&works, 1), (&refuses, 1), (&works, 2)] {
             let _ = topology.query_all(std::slice::from_ref(place)).await;
             assert_eq!(asked.load(Ordering::Relaxed), expected, "{place}");
+        }
+        // A server's connection has asked for new ones, or was refused.
+        let of_server = topology.shared.options.clone();
+        of_server.fetch_credentials().await.expect("they are given");
+        for expected in [3, 4] {
+            let _ = topology.query_all(std::slice::from_ref(&works)).await;
+            assert_eq!(asked.load(Ordering::Relaxed), expected);
+            of_server.forget_credentials();
         }
     }
 }
