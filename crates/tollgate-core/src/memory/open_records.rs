@@ -18,16 +18,18 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Reservations {
     pub(super) open: Mutex<HashMap<u128, Record>>,
-    /// When the first of them ends, or earlier; 0: there is none. Decisions read it without the lock.
+    /// No record ends before this time, also where the one that would have is gone; 0: there is none. Decisions read it without the lock.
     pub(super) first_end: AtomicU64,
+    /// The slots of all records, which end by themselves at some time.
+    pub(super) slots: AtomicU64,
     seed: RandomState,
 }
 
 pub(super) struct Record {
     pub(super) ends: Tick,
     pub(super) bytes: Vec<u8>,
-    /// They go back with the record.
-    pub(super) _slots: Vec<HeldSlots>,
+    /// They are counted while the record is open.
+    pub(super) slots: Vec<HeldSlots>,
 }
 
 impl Reservations {
@@ -36,6 +38,15 @@ impl Reservations {
         Reservation::of_store(&format!("{id:032x}{hash:016x}"))
     }
 
+    /// Frees the slots of a record that is not open any more.
+    pub(super) fn release(&self, record: Record) {
+        for slots in record.slots {
+            drop(slots);
+            self.slots.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A record is open that ends then.
     pub(super) fn ends_at(&self, ends: Tick) {
         let first = self.first_end.load(Ordering::Relaxed);
         if first == 0 || ends < first {

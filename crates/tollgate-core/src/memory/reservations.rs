@@ -42,7 +42,9 @@ impl MemoryRuleStore {
         (reservations.first_end).store(first_end.unwrap_or(0), Ordering::Relaxed);
         // Who waits for its slots is woken without the lock.
         drop(open);
-        drop(ended);
+        for record in ended {
+            reservations.release(record);
+        }
     }
 
     /// Takes as many slots as a request holds, which returns its own at once.
@@ -74,8 +76,9 @@ impl ReservationStore for MemoryRuleStore {
         let record = Record {
             ends,
             bytes: reserved.to_bytes(&self.rules, |key| key.bits().to_le_bytes()),
-            _slots: slots.filter_map(|slot| self.reserve_slots(slot)).collect(),
+            slots: slots.filter_map(|slot| self.reserve_slots(slot)).collect(),
         };
+        (reservations.slots).fetch_add(record.slots.len() as u64, Ordering::Relaxed);
         open.insert(reserved.id, record);
         reservations.ends_at(ends);
         Step::Ready(Ok(reservations.text(reserved.id)))
@@ -110,7 +113,7 @@ impl ReservationStore for MemoryRuleStore {
         for settlement in settlements {
             self.settle(&settlement.holds, settlement.how);
         }
-        drop(record);
+        self.shared.reservations.release(record);
         Step::Ready(Ok(()))
     }
 

@@ -32,7 +32,7 @@ use crate::{
     time::{Clock, Tick, micros},
 };
 
-/// How often who waits looks by itself while there are reservations, whose slots end by themselves.
+/// How often who waits looks by itself while slots of reservations end by themselves.
 const POLL_TERMS: Duration = Duration::from_millis(100);
 
 pub(super) struct MemoryRuleStore {
@@ -310,8 +310,8 @@ impl RuleStore for MemoryRuleStore {
     }
 
     fn asks_for_slots_every(&self) -> Option<Duration> {
-        let are_reserved = self.shared.reservations.first_end.load(Ordering::Relaxed) > 0;
-        are_reserved.then_some(POLL_TERMS)
+        let have_terms = self.shared.reservations.slots.load(Ordering::Relaxed) > 0;
+        have_terms.then_some(POLL_TERMS)
     }
 
     fn reservations(&self) -> Option<&dyn ReservationStore> {

@@ -209,6 +209,27 @@ async fn the_first_in_the_queue_takes_units_that_come_back_early() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reservation_without_slots_hides_no_units_that_come_back_early() {
+    let limiter = limiter([Rule::new("rule", Quota::fixed_window(2, LONG))]);
+    let one = [check(&limiter, "rule", "a", 1)];
+    let take = || limiter.ticket(&one, &at_once(limiter.acquire(&one)));
+    for is_redeemed in [true, false] {
+        let text = at_once(take().into_reservation(PATIENT)).expect("it is written");
+        if is_redeemed {
+            let redeemed = limiter.redeem(&text).expect("it is open");
+            at_once(redeemed.settle(1)).expect("it is open");
+        }
+        let ticket = take();
+        let waits = waiter(&limiter, &one, LONG).await;
+        sleep(SECOND).await;
+        ticket.cancel();
+        assert_eq!(waits.await.expect("a task"), Some(SECOND));
+        let reset = limiter.reset("rule", &Key::of("a")).expect("it is there");
+        at_once(reset).expect("memory does not fail");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slot_is_waited_for_also_where_its_rule_does_not_wait() {
     let rate = Rule::new("rate", Quota::gcra(1, 3 * SECOND));
     for quota in [
