@@ -316,6 +316,10 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    fn is_ahead(&self, state: &FixedWindowState, now: Tick) -> bool {
+        state.window > self.windows.at(now)
+    }
+
     fn convert(&self, before: &Self, state: &FixedWindowState, now: Tick) -> FixedWindowState {
         if before.windows == self.windows {
             // Beyond either limit it is what is owed by the other quota, and not what is used of a window of this one.
