@@ -571,14 +571,13 @@ impl Quota {
             AlgorithmKind::Gcra => "burst",
             _ => "capacity",
         };
-        let capacity = in_words(self.burst);
         validate_units(what, self.burst)?;
         let (numerator, denominator) = interval(limit, micros(period));
-        let limit = in_words(limit);
         if denominator > u64::from(u32::MAX) {
             return Err(format!(
-                "{limit} every {period:?} cannot be counted exactly: the fraction {numerator}/{denominator} µs a unit has a \
+                "{} every {period:?} cannot be counted exactly: the fraction {numerator}/{denominator} µs a unit has a \
                  denominator above {}; take a rounder rate",
+                in_words(limit),
                 u32::MAX
             ));
         }
@@ -591,8 +590,10 @@ impl Quota {
             return Ok(());
         }
         Err(format!(
-            "a {what} of {capacity} at {limit} every {period:?} cannot be counted exactly: filling it up takes {fill:?}; \
-             take a smaller {what} or a faster rate"
+            "a {what} of {} at {} every {period:?} cannot be counted exactly: filling it up takes {fill:?}; \
+             take a smaller {what} or a faster rate",
+            in_words(self.burst),
+            in_words(limit)
         ))
     }
 
