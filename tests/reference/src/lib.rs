@@ -14,7 +14,7 @@ mod window_grantor;
 
 pub use self::{
     bucket_grantor::{BucketGrantor, BucketState, TrackedLeases, put_back},
-    limit_state::{BucketLimit, LimitState, WindowLimit, weight},
+    limit_state::{BucketLimit, LimitState, WindowLimit},
     slot_grantor::{SlotGrantor, SlotRecord, SlotState},
     window_grantor::{WindowGrantor, WindowState},
 };

@@ -2,7 +2,10 @@
 
 use tollgate_core::{
     Quota, Tick,
-    algorithm::{Algorithm, Assessment, DenyBound, FixedWindow, Gcra, SlidingWindow, Taken},
+    algorithm::{
+        Algorithm, Assessment, FixedWindow, FixedWindowState, Gcra, SlidingWindow,
+        SlidingWindowState, Taken,
+    },
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms};
 
@@ -133,8 +136,8 @@ impl LimitState {
     pub fn counted(&self, now: Tick) -> u64 {
         match self {
             Self::Bucket(_) => 0,
-            Self::Fixed(it) => it.counted(now),
-            Self::Sliding(it) => it.counted(now),
+            Self::Fixed(it) => it.counted(now, FixedWindowState::used),
+            Self::Sliding(it) => it.counted(now, SlidingWindowState::used),
         }
     }
 }
@@ -152,23 +155,15 @@ impl<A: Algorithm> WindowLimit<A> {
         self.grantor.quota.refund(counts, now, taken, units);
     }
 
-    fn counted(&self, now: Tick) -> u64 {
+    fn counted(&self, now: Tick, used: impl Fn(&A::State) -> u64) -> u64 {
         let quota = &self.grantor.quota;
         let mut counts = self.state.counts.clone();
-        let (before, left) = (weight(quota, &counts), quota.assess(&counts, now, 0));
+        let (before, left) = (used(&counts), quota.assess(&counts, now, 0));
         // A unit more: what is over is forgotten by who takes. A window that is full counts no more.
         quota.take(&mut counts, now, 1);
-        match weight(quota, &counts) {
+        match used(&counts) {
             after if after == before && left.remaining == 0 => before,
             after => after - 1,
         }
     }
-}
-
-/// The units in the counters of a window, or of two, including expired ones: its deny bound has them.
-pub fn weight<A: Algorithm>(quota: &A, counts: &A::State) -> u64 {
-    let Some(DenyBound(_, units)) = quota.deny_bound(counts, 0) else {
-        return 0;
-    };
-    (units >> 32) + (units & u64::from(u32::MAX))
 }

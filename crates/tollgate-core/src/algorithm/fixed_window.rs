@@ -137,6 +137,14 @@ pub struct FixedWindowState {
     used: u64,
 }
 
+impl FixedWindowState {
+    /// The units that were taken in its window, which may be over.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.used
+    }
+}
+
 impl FixedWindow {
     /// The state's window if it is not over before this one; a state of the future counts as well, so that time that goes back never
     /// refills.

@@ -83,6 +83,14 @@ pub struct SlidingWindowState {
     current: u32,
 }
 
+impl SlidingWindowState {
+    /// The units that were taken in its window, and in the one before; both may be over.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.previous as u64 + self.current as u64
+    }
+}
+
 /// A state seen at an instant: its counters, when its window ends, and what still overlaps of the one before.
 #[derive(Clone, Copy)]
 struct View {

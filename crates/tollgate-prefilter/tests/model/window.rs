@@ -4,10 +4,12 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use tollgate_core::{
     Quota, Tick,
-    algorithm::{Algorithm, FixedWindow, SlidingWindow, Taken},
+    algorithm::{
+        Algorithm, FixedWindow, FixedWindowState, SlidingWindow, SlidingWindowState, Taken,
+    },
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
-use tollgate_test_reference::{WindowGrantor, WindowState, weight};
+use tollgate_test_reference::{WindowGrantor, WindowState};
 
 use crate::{alive::Bytes, fault::Fault, world::ModelStore};
 
@@ -18,6 +20,9 @@ pub(crate) trait Windowed:
     fn quota(limit: u64, length: Duration) -> Quota;
 
     fn overlap(into: Tick, length: Tick) -> u64;
+
+    /// The units in the counters of a state.
+    fn used(state: &Self::State) -> u64;
 
     /// In how many windows units weigh.
     const WEIGHS: u64;
@@ -32,6 +37,10 @@ impl Windowed for FixedWindow {
         0
     }
 
+    fn used(state: &FixedWindowState) -> u64 {
+        state.used()
+    }
+
     const WEIGHS: u64 = 1;
 }
 
@@ -42,6 +51,10 @@ impl Windowed for SlidingWindow {
 
     fn overlap(into: Tick, length: Tick) -> u64 {
         length - into
+    }
+
+    fn used(state: &SlidingWindowState) -> u64 {
+        state.used()
     }
 
     const WEIGHS: u64 = 2;
@@ -113,7 +126,7 @@ impl<A: Windowed> Window<A> {
         let mut counts = self.state.counts;
         // A unit more, for what is over is seen by who takes.
         self.fixed.quota.take(&mut counts, at, 1);
-        weight(&self.fixed.quota, &counts) - 1
+        A::used(&counts) - 1
     }
 
     /// What may pass now.
