@@ -184,10 +184,12 @@ impl Fallback {
                 let requested =
                     requested.fold(0_u64, |sum, other| sum.saturating_add(other.cost()));
                 let mut verdict = verdict.from_source(Source::Fallback);
-                let quota = rules.rules()[verdict.rule()].quota_under(verdict.plan());
                 if verdict.outcome() == Outcome::Deny
                     && verdict.retry() == Retry::Never
-                    && requested <= quota.limit()
+                    && requested
+                        <= rules.rules()[verdict.rule()]
+                            .quota_under(verdict.plan())
+                            .limit()
                 {
                     // It is the share that never lets it pass; the quota does.
                     verdict.deny_for_failure();
