@@ -213,7 +213,7 @@ impl Algorithm for SlidingBuckets {
         let number = (taken.fresh_at / self.width).saturating_sub(self.len());
         let age = state.newest.checked_sub(number);
         let mut newest_first = state.units.iter_mut().rev();
-        if let Some(units) = age.and_then(|age| newest_first.nth(age as usize)) {
+        if let Some(units) = age.and_then(|age| newest_first.nth(usize::try_from(age).ok()?)) {
             *units = units.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
             state.begin_anew_if_empty();
         }
