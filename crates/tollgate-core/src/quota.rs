@@ -572,7 +572,7 @@ impl Quota {
             _ => "capacity",
         };
         validate_units(what, self.burst)?;
-        let (numerator, denominator) = interval(limit, micros(period));
+        let (numerator, denominator) = lowest_terms(micros(period), limit);
         if denominator > u64::from(u32::MAX) {
             return Err(format!(
                 "{} every {period:?} cannot be counted exactly: the fraction {numerator}/{denominator} µs a unit has a \
@@ -655,16 +655,14 @@ pub(crate) fn validate_time(what: &str, time: Duration, remedy: &str) -> Result<
 // As it is written in documents.
 crate::debug_fields!(Quota as Display);
 
-// The time of one unit.
-
-/// The numerator and the denominator of the time in which one of so many units comes back, in microseconds and lowest terms.
-pub(crate) fn interval(units: u64, period: u64) -> (u64, u64) {
-    let (mut divisor, mut rest) = (units, period);
+/// The numerator and the denominator of a fraction in lowest terms.
+pub(crate) fn lowest_terms(numerator: u64, denominator: u64) -> (u64, u64) {
+    let (mut divisor, mut rest) = (numerator, denominator);
     while rest != 0 {
         (divisor, rest) = (rest, divisor % rest);
     }
     let divisor = divisor.max(1);
-    (period / divisor, units / divisor)
+    (numerator / divisor, denominator / divisor)
 }
 
 #[cfg(test)]

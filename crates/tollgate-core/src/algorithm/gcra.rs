@@ -131,7 +131,7 @@ use crate::{
         gcra_state::{CUT_STEP, GcraState},
     },
     algorithm_kind::AlgorithmKind,
-    quota::{Quota, interval},
+    quota::{Quota, lowest_terms},
     time::{Tick, micros},
 };
 use std::{num::NonZeroU64, time::Duration};
@@ -324,6 +324,8 @@ impl Gcra {
         let fits = cost == 0 || cost <= self.burst && after <= self.tolerance;
         let then = if fits { after } else { ahead };
         let left = self.tolerance.saturating_sub(then);
+        // What the same cost, or one unit, waits for after this answer. Behind a cost that fits nothing is beyond the tolerance, so that
+        // it is the cost alone, as far as it does not fit into what is left.
         let lacks = self.span_of(cost.max(1)) + then.saturating_sub(self.tolerance);
         Assessment {
             fits,
@@ -448,7 +450,7 @@ impl Algorithm for Gcra {
 
     fn new(quota: &Quota) -> Option<Self> {
         let quota = quota.valid_for(AlgorithmKind::Gcra)?;
-        let (numerator, denominator) = interval(quota.rate(), micros(quota.period()));
+        let (numerator, denominator) = lowest_terms(micros(quota.period()), quota.rate());
         let tolerance = u128::from(quota.limit()) * u128::from(numerator);
         Some(Self {
             numerator: NonZeroU64::new(numerator)?,

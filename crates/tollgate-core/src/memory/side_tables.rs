@@ -46,10 +46,18 @@ impl SideTables {
     }
 }
 
+/// When a state is evicted, the first first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Order {
+    /// Before all that has an end: nothing is lost with it. Of this age.
+    Since(Tick),
+    /// It ends then. Before that, its eviction is too early.
+    Until(Tick),
+}
+
 /// What is kept of a key.
 pub(super) trait SideState: Default {
-    /// The order of eviction: whether it is counted as too early, and until when; where it is not, how old the state is.
-    fn order(&self) -> (bool, Tick);
+    fn order(&self) -> Order;
 
     /// From when on it equals a fresh one.
     fn forgotten_at(&self) -> Tick;
@@ -60,10 +68,10 @@ pub(super) trait SideState: Default {
 /// First keys that were never blocked, whose last denial is the longest ago; then those whose block has ended, and then those that are
 /// blocked, both by the end of their block.
 impl SideState for BlockState {
-    fn order(&self) -> (bool, Tick) {
+    fn order(&self) -> Order {
         match self.until {
-            0 => (false, self.counted.last().copied().unwrap_or(0)),
-            until => (true, until),
+            0 => Order::Since(self.counted.last().copied().unwrap_or(0)),
+            until => Order::Until(until),
         }
     }
 
@@ -78,8 +86,8 @@ impl SideState for BlockState {
 
 /// A client whose ids had to go pays for its next repeats.
 impl SideState for SeenIds {
-    fn order(&self) -> (bool, Tick) {
-        (true, self.ends_at)
+    fn order(&self) -> Order {
+        Order::Until(self.ends_at)
     }
 
     fn forgotten_at(&self) -> Tick {
@@ -95,7 +103,7 @@ impl SideState for SeenIds {
 pub(super) struct SideTable<S: SideState> {
     by_key: HashMap<Fingerprint, S>,
     /// What is evicted first.
-    order: BTreeSet<((bool, Tick), Fingerprint)>,
+    order: BTreeSet<(Order, Fingerprint)>,
     heap: usize,
     /// How many were evicted too early.
     pub(super) evicted: u64,
@@ -194,9 +202,9 @@ impl<S: SideState> SideTable<S> {
     }
 
     fn evict(&mut self, now: Tick) {
-        if let Some(((counts, until), first)) = self.order.first().copied() {
+        if let Some((order, first)) = self.order.first().copied() {
             self.take(first);
-            self.evicted += u64::from(counts && until > now);
+            self.evicted += u64::from(matches!(order, Order::Until(end) if end > now));
         }
     }
 

@@ -6,14 +6,14 @@ use std::{ops::Range, str::FromStr, time::Duration};
 use crate::quota_text::calendar;
 use crate::{
     algorithm_kind::AlgorithmKind,
-    quota::{MAX_PERIOD, Quota, interval},
+    quota::{MAX_PERIOD, Quota, lowest_terms},
     quota_text::{
         period::{PeriodText, instant, period},
         word::{ParseQuotaError, Word, units, words},
     },
 };
 
-/// Every algorithm that a quota of text can have: the first seven with a rate.
+/// Every algorithm that a quota of text can have.
 pub(super) const ALGORITHMS: [AlgorithmKind; 10] = [
     AlgorithmKind::Gcra,
     AlgorithmKind::TokenBucket,
@@ -195,12 +195,12 @@ fn units_per_period(
 fn whole_rate(number: &str, period: &Word<'_>) -> Option<String> {
     let (whole, fraction) = number.split_once('.')?;
     let digits = format!("{whole}{fraction}");
-    let units: u64 = digits.parse().ok().filter(|units| *units > 0)?;
-    let parts = 10_u64.checked_pow(fraction.len().try_into().ok()?)?;
-    let (parts, units) = interval(units, parts);
+    let numerator: u64 = digits.parse().ok().filter(|units| *units > 0)?;
+    let denominator = 10_u64.checked_pow(fraction.len().try_into().ok()?)?;
+    let (units, periods) = lowest_terms(numerator, denominator);
     let time = self::period(period)
         .ok()?
-        .checked_mul(parts.try_into().ok()?)?;
+        .checked_mul(periods.try_into().ok()?)?;
     (time <= MAX_PERIOD).then(|| format!("{units}/{}", PeriodText(time)))
 }
 
