@@ -14,7 +14,7 @@ use tollgate::{
 };
 use tollgate_conformance::SwitchedStore;
 use tollgate_tests::{
-    app::{all, app, app_on, get, layer, per_minute, send, status, still, text},
+    app::{all, app, app_on, behind, get, layer, per_minute, send, status, still, text},
     counted::{Counted, Metrics},
     events::Events,
 };
@@ -310,8 +310,12 @@ async fn a_computed_quota_that_cannot_be_counted_is_reported_once() {
 async fn a_computed_cost_that_never_fits_is_reported_once() {
     let rule = all(Rule::new("dear", Quota::gcra(100, MINUTE).burst(5)))
         .cost_by(|head| if head.uri.path() == "/" { 6 } else { 5 });
-    let app = app([rule]);
+    let layer = layer([rule]);
     let events = Events::listen();
+    // To look at it is no request.
+    let (head, ()) = get("/").body(()).expect("a request").into_parts();
+    layer.inspection().effect(0, &head).await;
+    let app = behind(layer);
     send(&app, get("/fits")).await;
     events.none();
     warned(&app, 3, &["dear", "6 units", "at most 5", "cap the cost"]).await;

@@ -117,7 +117,7 @@ impl Inspection {
             return RuleEffect::Exempt;
         }
         let terms = self.rules.terms_for(number, head);
-        if terms.is_unlimited && !settings.has_plans_by_key() {
+        if terms.limit.is_none() && !settings.has_plans_by_key() {
             return RuleEffect::Unlimited;
         }
         let mut key = KeyBuf::new();
@@ -128,7 +128,7 @@ impl Inspection {
         };
         if let Err(why) = extracted {
             match self.rules.without_key(number, &why, terms.check.policy()) {
-                _ if terms.is_unlimited => return RuleEffect::Unlimited,
+                _ if terms.limit.is_none() => return RuleEffect::Unlimited,
                 Missing::Skip => return RuleEffect::SkipsMissingKey,
                 Missing::Reject(status) => return RuleEffect::Rejects(status),
                 Missing::Shared => {

@@ -69,7 +69,8 @@ struct CountingRule {
 pub(super) struct Terms {
     /// Its check, of no key yet, with its quota.
     pub(super) check: Check,
-    pub(super) is_unlimited: bool,
+    /// The limit of its quota. `None`: it has none.
+    pub(super) limit: Option<u64>,
 }
 
 /// The longest part of the id of a request, in bytes: a longer one is none.
@@ -126,7 +127,7 @@ impl RequestRules {
             let number = place as u16;
             let terms = || Terms {
                 check: unkeyed(number, settings.rule.fixed_cost()),
-                is_unlimited: settings.rule.limit_under(0).is_none(),
+                limit: settings.rule.limit_under(0),
             };
             (*settings.rule.mode() != Mode::Off).then(|| CountingRule {
                 rule: rule.clone(),
@@ -246,28 +247,20 @@ impl RequestRules {
         let request_rule = self.of_rule(number);
         let quota = self.quota_by(number, request_rule, head);
         let limit = request_rule.rule.limit_under(usize::from(quota.plan()));
-        let check = unkeyed(number, request_rule.rule.fixed_cost()).with_quota(quota);
-        let mut terms = Terms {
-            check,
-            is_unlimited: limit.is_none(),
-        };
-        if limit.is_none() && !request_rule.has_plans_by_key() {
-            return terms;
-        }
-        if let Some(f) = &request_rule.cost {
-            let cost = f(head);
-            terms.check = check.with_cost(cost);
-            if let Some(limit) = limit.filter(|limit| *limit > 0 && cost > *limit) {
-                self.observer.cost_above_limit(number, cost, limit);
+        let mut check = unkeyed(number, request_rule.rule.fixed_cost()).with_quota(quota);
+        if limit.is_some() || request_rule.has_plans_by_key() {
+            if let Some(cost) = &request_rule.cost {
+                check = check.with_cost(cost(head));
+            }
+            if let Some(policies) = &request_rule.policies {
+                check = check.with_policy(policies.of(head));
             }
         }
-        if let Some(policies) = &request_rule.policies {
-            terms.check = terms.check.with_policy(policies.of(head));
-        }
-        terms
+        Terms { check, limit }
     }
 
-    /// Checks that cost nothing, of the enforced rules that apply to who sent this head, whatever it is for. Nothing is reported.
+    /// Checks that cost nothing, of the enforced rules that apply to who sent this head, whatever it is for. Nothing is reported
+    /// but an unknown plan and a quota that cannot be counted.
     pub(crate) async fn checks_of_caller(&self, head: &Head<'_>) -> Checks {
         let (mut checks, mut later) = (Checks::new(), Checks::new());
         let mut look_ups = LookUps::default();
@@ -588,10 +581,16 @@ impl Collecting<'_> {
             Some(terms) => terms,
             None => {
                 computed = rules.terms_for(number, self.head);
+                let (cost, limit) = (computed.check.cost(), computed.limit);
+                if rule.rule.settings().cost.is_some()
+                    && let Some(limit) = limit.filter(|limit| (1..cost).contains(limit))
+                {
+                    rules.observer.cost_above_limit(number, cost, limit);
+                }
                 &computed
             }
         };
-        if terms.is_unlimited && !rule.rule.settings().has_plans_by_key() {
+        if terms.limit.is_none() && !rule.rule.settings().has_plans_by_key() {
             rules.skipped(number);
             return Ok(());
         }
@@ -627,7 +626,7 @@ impl Collecting<'_> {
         match extracted {
             Extracted::Key => Ok(true),
             // Its key would be asked for a limit of its own.
-            Extracted::Nothing(_) if terms.is_unlimited => {
+            Extracted::Nothing(_) if terms.limit.is_none() => {
                 rules.skipped(number);
                 Ok(false)
             }
