@@ -1,6 +1,7 @@
 //! Requests that are shed by their priority.
 
 use std::{
+    convert::Infallible,
     future::Future,
     pin::pin,
     sync::{Arc, Mutex},
@@ -19,6 +20,7 @@ use tollgate_tests::{
     app::{field, get as request_for, layer, per_minute, send, status, text},
     counted::Metrics,
 };
+use tower::{Layer as _, Service as _, service_fn};
 
 /// A service with room for this many requests in flight, whose class is their path.
 fn shed(requests: usize) -> ShedLayer {
@@ -45,6 +47,15 @@ async fn busy(app: &Router, requests: usize) -> Vec<Response<Body>> {
         responses.push(send(app, request_for("/p0")).await);
     }
     responses
+}
+
+#[test]
+fn its_future_is_debug_whatever_the_service_returns() {
+    async fn service(_: Request<()>) -> Result<Response<()>, Infallible> {
+        unreachable!()
+    }
+    let future = shed(1).layer(service_fn(service)).call(Request::new(()));
+    assert_eq!(format!("{future:?}"), "ShedFuture { .. }");
 }
 
 #[tokio::test]

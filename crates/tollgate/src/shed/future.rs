@@ -1,6 +1,7 @@
 //! The future of a response, and the answer to a request that is shed.
 
 use std::{
+    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -26,7 +27,6 @@ use crate::{
 pin_project! {
     /// The response of the inner service, or the answer to a request that is shed.
     #[must_use = "futures do nothing unless polled"]
-    #[derive(Debug)]
     pub struct ShedFuture<F> {
         #[pin]
         pub(super) state: State<F>,
@@ -35,7 +35,6 @@ pin_project! {
 
 pin_project! {
     #[project = StateProj]
-    #[derive(Debug)]
     pub(super) enum State<F> {
         /// The inner service runs.
         Inner { #[pin] future: F, request: Option<InFlight> },
@@ -67,6 +66,12 @@ where
                 Poll::Ready(Ok(response.map(ResponseBody::full)))
             }
         }
+    }
+}
+
+impl<F> fmt::Debug for ShedFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShedFuture").finish_non_exhaustive()
     }
 }
 

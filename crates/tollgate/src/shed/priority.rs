@@ -50,7 +50,12 @@ impl Priority {
     /// Its name in metrics: `p0` to `p3`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["p0", "p1", "p2", "p3"][self as usize]
+        match self {
+            Self::P0 => "p0",
+            Self::P1 => "p1",
+            Self::P2 => "p2",
+            Self::P3 => "p3",
+        }
     }
 }
 

@@ -47,11 +47,6 @@ pub(super) struct Shedder {
     secret: RandomState,
 }
 
-/// From 0 to 1.
-fn fraction(bits: u64) -> f64 {
-    bits as f64 / 2_f64.powi(32)
-}
-
 impl Shedder {
     pub(super) fn new(capacity: Capacity) -> Self {
         Self {
@@ -80,29 +75,36 @@ impl Shedder {
         let priority = fixed
             .or_else(|| trusted?.of(head))
             .unwrap_or_else(|| (self.priority)(head));
-        let (mut load, mut drawn) = (0.0, None);
-        // One that is shed is never counted: it would take the place of another.
-        let counted =
-            (self.in_flight).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |others| {
-                load = self.load(others);
-                if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
-                    let now = self.clock.now();
-                    // Once: one that another overtakes has no second chance to be shed.
-                    let hash = *drawn.get_or_insert_with(|| self.draw(head, now));
-                    if self.is_shed(priority, load, fraction(hash >> 32), now) {
-                        return None;
-                    }
+        let mut others = self.in_flight.load(Ordering::Relaxed);
+        let mut drawn = None;
+        let load = loop {
+            let load = self.load(others);
+            if priority != Priority::P0 && load >= self.thresholds[priority as usize] {
+                let now = self.clock.now();
+                // Once: one that another overtakes has no second chance to be shed.
+                let hash = *drawn.get_or_insert_with(|| self.draw(head, now));
+                // What decides says nothing of the jitter: those that are shed have small draws.
+                let [draw, jitter] = [hash >> 32, hash & u64::from(u32::MAX)]
+                    .map(|bits| bits as f64 / 2_f64.powi(32));
+                if self.is_shed(priority, load, draw, now) {
+                    self.observer.load(load, others + 1, &self.capacity);
+                    self.observer.shed(priority, load);
+                    return Err(self.retry_after.mul_f64(1.0 + jitter));
                 }
-                Some(others + 1)
-            });
-        let (Ok(others) | Err(others)) = counted;
+            }
+            // One that is shed is never counted: it would take the place of another.
+            let counted = self.in_flight.compare_exchange_weak(
+                others,
+                others + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match counted {
+                Ok(_) => break load,
+                Err(changed) => others = changed,
+            }
+        };
         self.observer.load(load, others + 1, &self.capacity);
-        if counted.is_err() {
-            self.observer.shed(priority, load);
-            // What decides says nothing of the jitter: those that are shed have small draws.
-            let jitter = fraction(drawn.unwrap_or_default() & u64::from(u32::MAX));
-            return Err(self.retry_after.mul_f64(1.0 + jitter));
-        }
         Ok(InFlight {
             place: Some(Place(Arc::clone(&self.in_flight))),
             shedder: Arc::clone(self),
@@ -113,14 +115,18 @@ impl Shedder {
 
     /// The share of the capacity that is in use, without this request.
     fn load(&self, in_flight: usize) -> f64 {
-        if let Signal::Measured(share) = &self.capacity.0 {
-            let share = share();
-            return match share.is_nan() {
-                true => 0.0,
-                false => share.clamp(0.0, 1e6),
-            };
-        }
-        in_flight as f64 / self.capacity.limit().unwrap_or(usize::MAX) as f64
+        let limit = match &self.capacity.0 {
+            Signal::InFlight(limit) => *limit,
+            Signal::Adaptive(limit) => limit.get(),
+            Signal::Measured(share) => {
+                let share = share();
+                return match share.is_nan() {
+                    true => 0.0,
+                    false => share.clamp(0.0, 1e6),
+                };
+            }
+        };
+        in_flight as f64 / limit as f64
     }
 
     /// From the threshold to full, the share of a class that is shed grows with the pressure.
