@@ -40,11 +40,10 @@ pub struct Descriptor(Words);
 
 impl Descriptor {
     /// The entries in their order, as keys and values.
-    pub fn new<W: AsRef<str>>(domain: &str, entries: impl IntoIterator<Item = (W, W)>) -> Self {
+    pub fn new<W: Into<String>>(domain: &str, entries: impl IntoIterator<Item = (W, W)>) -> Self {
         let words = entries
             .into_iter()
-            .flat_map(|(key, value)| [key, value])
-            .map(|word| word.as_ref().to_owned());
+            .flat_map(|(key, value)| [key.into(), value.into()]);
         Self(iter::once(domain.to_owned()).chain(words).collect())
     }
 
