@@ -4,6 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "tracing")]
 use crate::sync::{Mutex, lock};
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+use crate::time::Tick;
 use crate::{
     block::ActiveBlock,
     check::Check,
@@ -13,7 +15,6 @@ use crate::{
     rule::Rule,
     rule_set::RuleSet,
     store::rule_store::RuleStore,
-    time::Tick,
 };
 #[cfg(feature = "tracing")]
 use crate::{
@@ -137,7 +138,7 @@ impl Observer {
         timer: Timer,
         route: &str,
     ) {
-        let at: Tick = match decision.at() {
+        let at = match decision.at() {
             // No store has decided.
             0 => store.clock().now(),
             at => at,
