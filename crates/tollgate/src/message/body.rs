@@ -195,7 +195,7 @@ pin_project! {
         // `None`: it has ended.
         #[pin]
         pub(super) body: Option<B>,
-        // What may end the body, until its own status is sent. `None`: its messages are not limited.
+        // What may end the body, until its own status is sent. `None`: nothing may, or no longer.
         pub(super) call: Option<Arc<Call>>,
     }
 }

@@ -99,20 +99,20 @@ impl Admitted {
         if let Some(decision) = &self.decision {
             self.decided = self.config.moment_of(decision);
         }
-        let has_entry = match &self.decision {
-            Some(_) => self.config.has_entries,
+        let acts = match &self.decision {
+            Some(_) => self.config.acts_on_requests,
             // A handler may check its own rules.
             None => self.config.attach_decision,
         };
-        match has_entry {
-            true => self.add_entry(request),
+        match acts {
+            true => self.add_admission(request),
             false => None,
         }
     }
 
     // Not inlined, so that what most requests need of `enter` is.
     #[inline(never)]
-    fn add_entry<B>(&mut self, request: &mut Request<B>) -> Option<Answered> {
+    fn add_admission<B>(&mut self, request: &mut Request<B>) -> Option<Answered> {
         let config = &self.config;
         let decision = &*(self.decision).get_or_insert_with(|| Decision::unlimited(0));
         if config.attach_decision || config.rules.counts_settled {

@@ -27,8 +27,8 @@ pub(crate) struct Config {
     pub(crate) responses: Arc<Responses>,
     /// Whether it is asked for, or a handler needs an admission to check its rules.
     pub(crate) attach_decision: bool,
-    /// Whether each admitted request carries more than what it has taken, or may be answered by a challenge.
-    pub(crate) has_entries: bool,
+    /// Whether each admitted request has an [`Admission`](crate::Admission), or may be answered by a challenge.
+    pub(crate) acts_on_requests: bool,
     /// Whether responses carry the quota's header fields.
     pub(crate) shows_quota: bool,
     /// Whether a response has any effect but the one that its [`Refund`](crate::service::Refund) asks for.
@@ -79,7 +79,7 @@ impl Config {
                 settings.denied_status,
             )),
             attach_decision,
-            has_entries: attach_decision || rules.counts_settled || rules.has_challenges,
+            acts_on_requests: attach_decision || rules.counts_settled || rules.has_challenges,
             shows_quota,
             acts_on_responses: shows_quota
                 || attach_decision
