@@ -152,6 +152,22 @@ fn requests_are_counted_at_once_and_the_last_of_very_many_with_the_end_of_their_
 }
 
 #[test]
+fn the_last_of_very_many_requests_are_told_after_a_reload_without_a_further_one() {
+    let metrics = Metrics::record();
+    let rules = |most| {
+        let mails = Rule::new("mails", Quota::fixed_window(most, MINUTE));
+        [mails, per_minute("calls", 9)]
+    };
+    let limiter = LiveLimiter::new(still().0, rules(10_000)).expect("valid rules");
+    for _ in 0..MANY {
+        let _ = limiter.try_acquire("mails", &Key::shared()).unwrap();
+    }
+    limiter.replace(rules(20_000)).expect("valid rules");
+    let _ = limiter.try_acquire("calls", &Key::shared()).unwrap();
+    assert_eq!(requests(&metrics.published(), &[("rule", "mails")]), MANY);
+}
+
+#[test]
 fn many_threads_lose_no_count() {
     let metrics = Metrics::record();
     let limiter = limiter(Rule::new("mails", Quota::fixed_window(1_000_000, MINUTE)).top_keys());

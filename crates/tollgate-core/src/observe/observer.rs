@@ -253,9 +253,9 @@ impl Observer {
             return;
         }
         for (index, (rule, observer)) in self.set.rules().iter().zip(&self.rules).enumerate() {
-            let metrics = observer.metrics.get();
-            if let Some(metrics) = metrics {
-                metrics.counters.publish();
+            // Also of a rule that this one has replaced.
+            if let Some(counters) = observer.history.counters.get() {
+                counters.publish();
             }
             if matches!(rule.mode(), Mode::Threshold { .. }) {
                 continue;
@@ -265,7 +265,7 @@ impl Observer {
             let (usage, lapsed) = (store.usage(index), store.lapsed_units(index));
             // The series of a rule begin with its first key.
             let is_used = usage.is_some_and(|usage| usage != Usage::default()) || lapsed > 0;
-            if is_used || metrics.is_some() {
+            if is_used || observer.metrics.get().is_some() {
                 let metrics = observer.metrics(rule);
                 metrics.lapsed_units(lapsed);
                 if let Some(usage) = usage {

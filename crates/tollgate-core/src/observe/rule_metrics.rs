@@ -36,7 +36,7 @@ const PLANS: usize = 64;
 /// The metrics of a rule. The handles are made when it is first used: one that was made before the application has installed its
 /// recorder would never count.
 pub(super) struct RuleMetrics {
-    pub(super) counters: Arc<RuleCounters>,
+    counters: Arc<RuleCounters>,
     is_enforced: bool,
     /// The limit of the rule's own quota; 0 if there is none.
     limit: u64,
