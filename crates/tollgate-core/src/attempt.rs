@@ -8,16 +8,12 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     sync::OnceLock,
-    task::Poll,
+    task::{Poll, Waker},
     time::Duration,
 };
 
 use tokio::time::{Instant, sleep};
 
-#[cfg(not(feature = "metrics"))]
-use crate::observe::observer::WaitReport;
-#[cfg(feature = "metrics")]
-use crate::observe::waiting::WaitReport;
 use crate::{
     algorithm::Retry,
     check::{Check, Checks},
@@ -25,12 +21,12 @@ use crate::{
     decision::{Decision, Reason},
     key::Key,
     limiter::Limiter,
-    observe::Timer,
+    observe::{Timer, waiting::WaitReport},
     rule::Rule,
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
     ticket::Ticket,
-    wait_queue::{Kind, Permit, WaitError, WaitErrorKind},
+    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind},
 };
 
 impl Limiter {
@@ -133,14 +129,17 @@ pub struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// It waits for no longer than this, also where its rules would let it [wait](crate::Rule::wait) longer.
+    /// It waits for no longer than this, also where its rules would let it [wait](crate::Rule::wait) longer. A
+    /// [deadline](Self::answered_by) counts instead.
     pub fn within(mut self, patience: Duration) -> Self {
-        self.ask = Ask::Within(patience);
+        if !matches!(self.ask, Ask::By(_)) {
+            self.ask = Ask::Within(patience);
+        }
         self
     }
 
-    /// It does not wait, and what a store answers after the deadline is a store failure, of an unknown outcome. For a tokio runtime
-    /// with a timer.
+    /// Whatever it may wait [within](Self::within): [`decide`](Self::decide) does not wait, and what a store answers after the deadline
+    /// is a store failure, of an unknown outcome; [`run`](Self::run) waits until the deadline. For a tokio runtime with a timer.
     pub fn answered_by(mut self, deadline: Instant) -> Self {
         self.ask = Ask::By(deadline);
         self
@@ -248,11 +247,12 @@ impl<'a> Attempt<'a> {
     /// As [`Limiter::acquire_within`].
     pub async fn run(self) -> Result<Decision, WaitError> {
         let (limiter, checks) = (self.limiter, self.checks);
+        let timer = WaitTimer::start(limiter, checks);
         let patience = match self.ask {
             Ask::Within(patience) => patience,
-            _ => Duration::MAX,
+            Ask::By(deadline) => deadline.saturating_duration_since(timer.start),
+            Ask::Acquire | Ask::Peek => Duration::MAX,
         };
-        let timer = WaitTimer::start(limiter, checks);
         let result = acquire_in_queue(limiter, checks, patience, &timer).await;
         let denied_for = match &result {
             Ok(decision) => decision.reason(),
@@ -383,8 +383,11 @@ impl<'a> WaitTimer<'a> {
         .await
     }
 
-    /// Whether the front of the queue is reached before the patience runs out.
+    /// Whether the front of the queue is reached before the patience runs out. Without any it does not begin to wait.
     async fn reaches_front(&self, permit: &Permit<'_>, patience: Duration) -> bool {
+        if patience.is_zero() {
+            return permit.poll_front(Waker::noop()).is_ready();
+        }
         let front = poll_fn(|cx| permit.poll_front(cx.waker()));
         self.ends_before(patience, front).await
     }
@@ -530,7 +533,8 @@ async fn acquire_by_rules(
             // Dropped with an error, the ticket gives the place back.
             let place = place.unwrap_or_else(|| limiter.attempt(checks).ticket(&decision));
             if !in_line && counted.is_none() {
-                counted = Some(limiter.wait_queues().count(rules, checks, None)?);
+                let queues = limiter.wait_queues();
+                counted = Some(queues.count(rules, checks, Stands::InNone)?);
             }
             timer
                 .sleep_until(received.saturating_add(decision.delay()))

@@ -26,6 +26,15 @@ pub(crate) struct Room {
     behind_a_first: usize,
 }
 
+/// Where a request waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// In no queue: it waits for the time that it was given.
+    InNone,
+    First,
+    Behind,
+}
+
 type QueueKey = Vec<(u16, Fingerprint)>;
 
 /// The queues in which acquires wait: one for each set of rules and keys.
@@ -87,8 +96,11 @@ impl WaitQueues {
     pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let key = queue_key(checks);
         let mut queues = lock(&self.queues);
-        let is_behind = queues.contains_key(&key);
-        let place = self.count(rules, checks, Some(is_behind))?;
+        let stands = match queues.contains_key(&key) {
+            true => Stands::Behind,
+            false => Stands::First,
+        };
+        let place = self.count(rules, checks, stands)?;
         self.queued.fetch_add(1, Ordering::Relaxed);
         let queue = queues.entry(key.clone()).or_default();
         let number = queue.next;
@@ -104,25 +116,28 @@ impl WaitQueues {
     }
 
     /// Counts a request that waits by the rules that let it wait, or else by all, and by their keys; and in the queues, if it is to stand
-    /// in one: behind another one, or as the first.
+    /// in one.
     pub(crate) fn count(
         &self,
         rules: &[Rule],
         checks: &[Check],
-        is_behind: Option<bool>,
+        stands: Stands,
     ) -> Result<WaitPlace<'_>, WaitError> {
         let waited_for = rules_to_wait_for(rules, checks);
         let mut counts = lock(&self.counts);
         let is_full = |by: &Counted, max| counts.get(by).is_some_and(|now| *now >= max);
         let mut counted = CountedBy::new();
-        if let Some(is_behind) = is_behind {
+        if stands != Stands::InNone {
             // What the rules say, and at least the default.
             let max = || waited_for.iter().map(|(rule, _)| rule.settings.max_waiting);
             let in_all = max()
                 .map(|it| it.in_all)
                 .fold(MAX_WAITING.in_all, usize::max);
             let behind_a_first = max().map(|it| it.per_key).fold(in_all / 2, usize::max);
-            let most = if is_behind { behind_a_first } else { in_all };
+            let most = match stands {
+                Stands::Behind => behind_a_first,
+                _ => in_all,
+            };
             if is_full(&Counted::InQueues, most) {
                 let room = Room {
                     in_all,
@@ -349,7 +364,8 @@ mod tests {
         let first = enter(&one);
         let second = enter(&one);
         let alone = enter(&other);
-        let place = queues.count(&rules, &one, None).expect("there is room");
+        let place = queues.count(&rules, &one, Stands::InNone);
+        let place = place.expect("there is room");
         assert_eq!(queues.queued.load(Ordering::Relaxed), 3);
         drop(first);
         assert!(!queues.is_free(&one));
@@ -423,7 +439,7 @@ mod tests {
             (&[check(1, 1)], 1),
         ] {
             for _ in 0..2 {
-                let place = || queues.count(&rules, checks, None).ok();
+                let place = || queues.count(&rules, checks, Stands::InNone).ok();
                 let places: Vec<_> = std::iter::from_fn(place).take(5).collect();
                 assert_eq!(places.len(), most, "{checks:?}");
                 // They are free again when they are dropped.

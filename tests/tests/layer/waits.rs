@@ -302,8 +302,10 @@ async fn waits_of_a_worker_are_counted_too() {
     let checks = [limiter.check("provider", &key).expect("it is there")];
     let first = limiter.acquire_within(&checks, SECOND);
     let late = limiter.acquire_within(&checks, TENTH / 4);
-    let (first, late) = tokio::join!(first, late);
-    assert!(first.is_ok() && late.is_err());
+    // It does not wait, and so nobody has left a queue.
+    let at_once = limiter.acquire_within(&checks, Duration::ZERO);
+    let (first, late, at_once) = tokio::join!(first, late, at_once);
+    assert!(first.is_ok() && late.is_err() && at_once.is_err());
     let counted = metrics.counted();
     // However often a request was tried.
     assert_eq!(counted.requests("provider", "allowed"), 4);

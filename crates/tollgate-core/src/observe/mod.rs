@@ -31,6 +31,23 @@ mod space_saving;
 mod top_keys;
 #[cfg(feature = "metrics")]
 pub(crate) mod waiting;
+/// Without metrics, nothing is told of a request that waits.
+#[cfg(not(feature = "metrics"))]
+pub(crate) mod waiting {
+    use std::time::Duration;
+
+    use crate::{check::Check, decision::Reason, rule_set::RuleSet};
+
+    pub(crate) struct WaitReport;
+
+    impl WaitReport {
+        pub(crate) fn begin(_: &RuleSet, _: &[Check]) -> Self {
+            Self
+        }
+
+        pub(crate) fn ended(self, _: Option<Reason>, _: Duration) {}
+    }
+}
 
 #[cfg(feature = "metrics")]
 pub use self::rule_counters::{RequestCount, RuleCounts, flush_metrics};

@@ -406,20 +406,7 @@ impl RuleObserver {
     }
 }
 
-// How long decisions and waits take.
-
-/// Without metrics, nothing is told of a request that waits.
-#[cfg(not(feature = "metrics"))]
-pub(crate) struct WaitReport;
-
-#[cfg(not(feature = "metrics"))]
-impl WaitReport {
-    pub(crate) fn begin(_: &RuleSet, _: &[Check]) -> Self {
-        Self
-    }
-
-    pub(crate) fn ended(self, _: Option<Reason>, _: std::time::Duration) {}
-}
+// How long decisions take.
 
 /// The start of a decision, for `tollgate_check_duration_seconds`. The clock is read for one in 16 of a thread's decisions,
 /// and only with the feature `metrics`.

@@ -2,9 +2,10 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use tokio::time::Instant;
 use tollgate_conformance::{Fault, RemoteStore};
 use tollgate_core::{
-    Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule,
+    Clock, Decision, Limiter, MemoryStore, OnStoreError, Outcome, Quota, Reason, Retry, Rule,
     RuleErrorKind, Source, types::CheckPolicy,
 };
 
@@ -399,6 +400,35 @@ async fn a_request_that_may_wait_gets_the_rule_s_answer_as_well() {
         let decision = limiter.attempt(&checks).within(wait).decide().await;
         assert_eq!(decision.is_allowed(), passes);
         assert_eq!(decision.verdicts()[0].source(), Source::Fallback);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_counts_whether_it_or_the_patience_was_given_first() {
+    let second = Duration::from_secs(1);
+    let memory = MemoryStore::builder().clock(Clock::tokio()).build();
+    let slow = RemoteStore::new(memory).delay(LONG / 2).deadline(LONG);
+    let asks = limiter(&slow, [Rule::new("rule", log(1))]);
+    let waits = limiter(
+        &RemoteStore::new(MemoryStore::new()),
+        [Rule::new("rule", log(1))],
+    );
+    assert!(take(&waits, "rule", 1).await.is_allowed());
+    for is_first in [true, false] {
+        let begun = Instant::now();
+        let checks = [&asks, &waits].map(|limiter| [check(limiter, "rule", "a", 1)]);
+        let [asked, waited] =
+            [(&asks, &checks[0]), (&waits, &checks[1])].map(|(limiter, checks)| {
+                let (attempt, deadline) = (limiter.attempt(checks), begun + second);
+                match is_first {
+                    true => attempt.answered_by(deadline).within(LONG),
+                    false => attempt.within(LONG).answered_by(deadline),
+                }
+            });
+        let (asked, waited) = tokio::join!(asked.decide().into_future(), waited.run());
+        assert_eq!(asked.verdicts()[0].source(), Source::Fallback);
+        assert!(!waited.expect("a place").is_allowed());
+        assert_eq!(begun.elapsed(), second);
     }
 }
 
