@@ -19,9 +19,19 @@ pub(super) enum Kind {
     ShadowDenied(Reason),
 }
 
-const REASONS: usize = Reason::WaitExpired as usize + 1;
-/// The kinds without a reason, and those with each of them.
-const KINDS: usize = 6 + 2 * REASONS;
+/// How many reasons there are. One more that is not counted here does not compile.
+const REASONS: usize = match Reason::Quota {
+    Reason::Quota
+    | Reason::Never
+    | Reason::StoreFailed
+    | Reason::NoKey
+    | Reason::Slots
+    | Reason::QueueFull
+    | Reason::Blocked
+    | Reason::WaitExpired => 8,
+};
+/// The kinds without a reason, those of shadows that would deny, and the denials for each reason.
+const KINDS: usize = 6 + 3 + REASONS;
 /// The sources, and none: of requests that were not checked.
 const SOURCES: usize = Source::Credits as usize + 2;
 /// How many series there may be.
@@ -37,8 +47,8 @@ pub(super) struct Series {
 impl Kind {
     /// The kind of a verdict about an enforced rule, which may let requests `wait`. `None`: nothing was decided.
     pub(super) fn enforced(verdict: &Verdict, decision: &Decision, waits: bool) -> Option<Self> {
-        let expired = |it: &Reason| matches!(it, Reason::QueueFull | Reason::WaitExpired);
-        let turned_away = decision.reason().filter(expired).map(Self::Denied);
+        let of_queue = |it: &Reason| matches!(it, Reason::QueueFull | Reason::WaitExpired);
+        let turned_away = decision.reason().filter(of_queue).map(Self::Denied);
         match verdict.outcome() {
             // Its queue has denied the request, whatever fits by now, and whether the store answers.
             Outcome::Allow | Outcome::Failed if waits && turned_away.is_some() => turned_away,
@@ -79,8 +89,11 @@ impl Kind {
             Self::Repeated => 3,
             Self::Skipped => 4,
             Self::ShadowAllowed => 5,
-            Self::Denied(reason) => 6 + reason as usize,
-            Self::ShadowDenied(reason) => 6 + REASONS + reason as usize,
+            // For no other reasons: see `reported`.
+            Self::ShadowDenied(Reason::Blocked) => 6,
+            Self::ShadowDenied(Reason::Never) => 7,
+            Self::ShadowDenied(_) => 8,
+            Self::Denied(reason) => 9 + reason as usize,
         }
     }
 }
@@ -155,7 +168,8 @@ mod tests {
             Kind::ShadowAllowed,
         ];
         let denied = reasons.map(Kind::Denied).into_iter();
-        let kinds = denied.chain(reasons.map(Kind::ShadowDenied)).chain(plain);
+        let shadows = [Quota, Never, Blocked].map(Kind::ShadowDenied);
+        let kinds = denied.chain(shadows).chain(plain);
         let series = kinds.flat_map(|kind| {
             [None, Some(Source::Store), Some(Source::Credits)].map(|source| Series { kind, source })
         });
