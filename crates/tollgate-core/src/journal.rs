@@ -74,7 +74,7 @@ impl Window {
     }
 }
 
-/// The units of an account that a ledger has to write.
+/// The units of an account that a ledger has to write: what was used, or a [movement](MovementKind).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The name of the rule.
@@ -85,7 +85,7 @@ pub struct Usage {
     pub account: Option<Arc<str>>,
     /// The window.
     pub window: Window,
-    /// The units: negative if more came back than were taken.
+    /// The units that were used: negative if more came back than were taken. Of a movement they are what its kind says.
     pub units: i64,
 }
 

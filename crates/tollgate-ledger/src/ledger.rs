@@ -13,7 +13,7 @@ use tokio::{
 };
 use tollgate_core::{
     Clock, Limiter, Pending,
-    journal::{Base, BaseQuery, DailyUsage, Journal, Usage},
+    journal::{Base, BaseQuery, DailyUsage, Journal},
     store::CreditState,
 };
 
@@ -247,8 +247,7 @@ impl Shared {
             batch.movements.write(&self.database).await?;
             batch.add(journals.iter().flat_map(|journal| journal.take(now)));
             let movements = journals.iter().flat_map(|journal| journal.take_movements());
-            let is_written = |it: &(Usage, _)| it.0.account.as_deref() != Some("");
-            batch.movements.waiting.extend(movements.filter(is_written));
+            batch.movements.waiting.extend(movements);
             batch.write(&self.database).await?;
             batch.movements.write(&self.database).await
         };

@@ -25,7 +25,7 @@ pub(crate) const UNKNOWN: Tick = 5_000_000;
 /// How long a grant waits for a ledger.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What units are that a ledger has to write besides those that were used.
+/// What the units of a [`Usage`] are that were not used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MovementKind {
     /// What a balance has gained: below 0 if it has paid.
@@ -58,7 +58,8 @@ impl Journal {
     pub fn take_movements(&self) -> Vec<(Usage, MovementKind)> {
         let mut movements = lock(&self.movements);
         let taken = movements.drain().map(|((.., kind), usage)| (usage, kind));
-        taken.collect()
+        let is_written = |it: &(Usage, _)| it.0.account.as_deref() != Some("");
+        taken.filter(is_written).collect()
     }
 }
 
