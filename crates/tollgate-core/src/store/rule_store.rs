@@ -105,8 +105,8 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         true
     }
 
-    /// The clock of this process, by which limits of [none](crate::Quota::none) end, and by which it counts while the store fails.
-    /// Default: the system's.
+    /// The clock of the process, in microseconds since the epoch. By it limits of [none](crate::Quota::none) end, a ledger has its days
+    /// and the windows of later charges, and shares of quotas are counted while the store fails. Default: the system's.
     fn clock(&self) -> Clock {
         Clock::system()
     }

@@ -259,6 +259,10 @@ impl RedisStoreBuilder {
     ///
     /// States are kept for `margin` longer: as long as the clocks of the processes and of the server may differ.
     ///
+    /// It tells microseconds since the epoch, and the process goes by it as well: limits of [none](tollgate_core::Quota::none) end by it,
+    /// a [ledger](tollgate_core::Rule::durable) has its days of usage and the windows of later charges from it, and the shares that are
+    /// counted while Redis fails refill by it. It is read while states are locked, as [`Clock::custom`] says.
+    ///
     /// # Accuracy
     ///
     /// Where clocks differ by `d`, a process that is behind may have to wait longer by `d`, and one that is ahead is let
