@@ -239,12 +239,7 @@ impl Ticket {
                 .map(|(hold, other)| match other == one {
                     // What gets everything back does not count towards a block.
                     true => Hold {
-                        counts: hold.counts
-                            && match how {
-                                Settlement::Cancel => false,
-                                Settlement::Refund(units) => units < hold.check.cost(),
-                                Settlement::Charge(_) => true,
-                            },
+                        counts: hold.counts && leaves_some(hold, how),
                         ..*hold
                     },
                     false => place_of(hold),
@@ -274,6 +269,15 @@ impl Ticket {
         if all.iter().any(|hold| hold.check.cost() > 0) {
             self.store.settle(&all, how);
         }
+    }
+}
+
+/// Whether a settlement leaves something of what was taken.
+fn leaves_some(hold: &Hold, how: Settlement) -> bool {
+    match how {
+        Settlement::Cancel => false,
+        Settlement::Refund(units) => units < hold.check.cost(),
+        Settlement::Charge(_) => true,
     }
 }
 

@@ -243,7 +243,7 @@ impl PartialEq for VariableQuota {
 
 impl Eq for VariableQuota {}
 
-crate::debug_fields!(VariableQuota, it => quotas: lock(&it.shared.numbers).quotas.len(), part: it.part);
+crate::debug_fields!(VariableQuota, it => quotas: { lock(&it.shared.numbers).quotas.len() }, part: it.part);
 
 // Numbers that are given out once in a process.
 

@@ -1,4 +1,5 @@
-//! Events of decisions: denials, hot keys, and the begin and the end of store outages.
+//! What is logged: some of the denials, hot keys, blocks, and the begin and the end of store outages; and what is said on the span of a
+//! request.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},

@@ -113,7 +113,7 @@ impl Drop for Registration {
     }
 }
 
-crate::debug_fields!(RuleRegistry, it => names: lock(&it.names).len());
+crate::debug_fields!(RuleRegistry, it => names: { lock(&it.names).len() });
 crate::debug_fields!(Registration, it => id: it.id);
 
 /// Whether a rule that was given counts on a state of its own: one that is off counts nothing. A threshold, which reads that of

@@ -223,7 +223,7 @@ impl Asked {
         if self.looks.is_empty() {
             return None;
         }
-        let mut looked = self.known.checks.clone();
+        let mut looked = Checks::from_slice(&self.known.checks);
         for (index, once) in &self.looks {
             let cost = looked[*index].cost().max(*once);
             looked[*index] = looked[*index].with_cost(cost);
