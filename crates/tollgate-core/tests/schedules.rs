@@ -21,6 +21,7 @@ use shuttle::{
 
 use tollgate_core::{
     Check, DAY, Decision, Key, Limiter, ManualClock, MemoryStore, Pending, Quota, Rule, SECOND,
+    journal::Base,
     store::{Fingerprint, SeqCells},
     sync::{Mutex, lock},
 };
@@ -240,7 +241,10 @@ fn what_a_ledger_has_of_a_key_is_charged_once() {
                 Pending::new(async {
                     // As a ledger, which answers both at once.
                     shuttle::future::yield_now().await;
-                    Some(5.into())
+                    Some(Base {
+                        used: 5,
+                        ..Base::default()
+                    })
                 })
             });
             let threads = (0..2).map(|_| {
