@@ -357,7 +357,6 @@ impl RedisStoreBuilder {
             observer,
             clock: self.clock,
             caps: self.caps,
-            in_use: InUse::default(),
             runtime,
             engine: Engine::new(options),
             process_clock,
@@ -365,9 +364,10 @@ impl RedisStoreBuilder {
             slot_term: self.slot_term,
             wake: Arc::default(),
         });
+        let in_use = Arc::<InUse>::default();
         // It ends by itself: slots may have to be told when all else is gone.
-        let wake = Arc::clone(&shared.wake);
-        tokio::spawn(sender::run(Arc::downgrade(&shared), wake));
+        let (sends, wake) = (Arc::clone(&in_use), Arc::clone(&shared.wake));
+        tokio::spawn(sender::run(Arc::downgrade(&shared), sends, wake));
         let mut tasks = JoinSet::new();
         #[cfg(feature = "metrics")]
         {
@@ -377,10 +377,11 @@ impl RedisStoreBuilder {
             }
         }
         if self.heartbeats {
-            tasks.spawn(Heart::new(&shared, instance).beat());
+            tasks.spawn(Heart::new(&shared, &in_use, instance).beat());
         }
         Ok(RedisStore {
             shared,
+            in_use,
             tasks: Arc::new(tasks),
             registry: RuleRegistry::default(),
         })

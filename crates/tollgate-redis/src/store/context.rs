@@ -30,7 +30,7 @@ use crate::{
     keys::keyspace::{Keyspace, Partition},
     observe::{CallFor, Observer},
     script::{args::ScriptCall, reply::ScriptReply},
-    store::{new_key_cap::NewKeyCap, rule_set_context::InUse},
+    store::new_key_cap::NewKeyCap,
 };
 
 /// What the rule sets on one store have in common.
@@ -48,8 +48,6 @@ pub(super) struct StoreContext {
     pub(super) ahead: AtomicI64,
     /// By the names of rules: how many keys this process may create for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
-    /// The rule sets.
-    pub(super) in_use: InUse,
     /// That of the connections, for what is sent without a request.
     pub(super) runtime: Handle,
     /// What this process decides locally.

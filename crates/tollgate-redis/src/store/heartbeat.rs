@@ -15,7 +15,7 @@ use tollgate_core::{AlgorithmKind, Clock, Mode, Quota, Rule, store::InstanceCoun
 use crate::{
     connection::{command::Script, resp::Value},
     keys::{keys::Keys, keyspace::Partition},
-    store::context::StoreContext,
+    store::{context::StoreContext, rule_set_context::InUse},
 };
 
 static MEMBERS: Script = Script::new(include_str!("../../lua/members.lua"));
@@ -41,6 +41,7 @@ const MOST_RULES: usize = 1_000;
 /// What sends heartbeats.
 pub(super) struct Heart {
     shared: Arc<StoreContext>,
+    in_use: Arc<InUse>,
     instance: String,
     began: Instant,
     /// In milliseconds.
@@ -53,9 +54,10 @@ pub(super) struct Heart {
 
 impl Heart {
     /// With the quotas of the rule sets in use.
-    pub(super) fn new(shared: &Arc<StoreContext>, instance: String) -> Self {
+    pub(super) fn new(shared: &Arc<StoreContext>, in_use: &Arc<InUse>, instance: String) -> Self {
         Self {
             shared: Arc::clone(shared),
+            in_use: Arc::clone(in_use),
             instance,
             began: Instant::now(),
             gone_after: (INTERVAL * GONE_AFTER).as_millis().to_string(),
@@ -104,7 +106,7 @@ impl Heart {
     async fn compare(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut own = Quotas::new();
-        for context in shared.in_use.all() {
+        for context in self.in_use.all() {
             for rule in context.rules.given() {
                 if own.len() < MOST_RULES {
                     add_quotas(&mut own, rule);

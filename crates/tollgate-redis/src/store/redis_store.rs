@@ -19,7 +19,10 @@ use crate::{
         error::{CallErrorKind, with_remedy},
         supervisor::{LIFE, PROBE},
     },
-    store::{context::StoreContext, redis_rule_store::RedisRuleStore, sender::flush_all},
+    store::{
+        context::StoreContext, redis_rule_store::RedisRuleStore, rule_set_context::InUse,
+        sender::flush_all,
+    },
 };
 
 /// Limits in Redis or Valkey, shared by every process that uses the same namespace there.
@@ -31,6 +34,7 @@ use crate::{
 #[derive(Clone)]
 pub struct RedisStore {
     pub(super) shared: Arc<StoreContext>,
+    pub(super) in_use: Arc<InUse>,
     /// They end with the last store, limiter and layer.
     pub(super) tasks: Arc<JoinSet<()>>,
     pub(super) registry: RuleRegistry,
@@ -132,7 +136,7 @@ impl RedisStore {
     ///
     /// What was sent stays sent, and its replies are still processed. The rest is sent when it is due, as without this call.
     pub async fn flush(&self, within: Duration) -> u64 {
-        flush_all(&self.shared, within).await
+        flush_all(&self.in_use, &self.shared, within).await
     }
 
     /// Whether the circuit breaker keeps requests from Redis at present. With several servers, the state of the breaker that lets the
@@ -150,7 +154,7 @@ impl Store for RedisStore {
     fn bind(&self, rules: Arc<RuleSet>) -> Result<Arc<dyn RuleStore>, RuleError> {
         let (shared, tasks) = (Arc::clone(&self.shared), Arc::clone(&self.tasks));
         let bound = RedisRuleStore::new(shared, Some(tasks), rules)?;
-        self.shared.in_use.add(&bound.context);
+        self.in_use.add(&bound.context);
         // Something may be due of it soon.
         self.shared.wake.notify_one();
         Ok(Arc::new(bound))

@@ -14,7 +14,9 @@ use tollgate_core::sync::lock;
 use tollgate_prefilter::{EngineEvent, LocalRules};
 
 use crate::store::{
-    context::StoreContext, in_flight::send_alone, rule_set_context::RuleSetContext,
+    context::StoreContext,
+    in_flight::send_alone,
+    rule_set_context::{InUse, RuleSetContext},
     slots::send_due_slots,
 };
 
@@ -32,12 +34,12 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Sends what is due, until the last store, limiter and layer are gone, and Redis knows of no slots of this process. `wake` says that
 /// something is due sooner, or that the store is gone.
-pub(super) async fn run(shared: Weak<StoreContext>, wake: Arc<Notify>) {
+pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Arc<Notify>) {
     loop {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let of_rules = shared.in_use.all().iter().filter_map(send_due).min();
+        let of_rules = in_use.all().iter().filter_map(send_due).min();
         let of_slots = send_due_slots(&shared);
         let pause = of_rules.into_iter().chain(of_slots).min();
         // Until Redis knows that slots went back, the connection stays.
@@ -79,9 +81,9 @@ async fn flush(context: &Arc<RuleSetContext>) {
 }
 
 /// Sends all that Redis is to know, and waits for the answers. Gives the units that it may not know of.
-pub(super) async fn flush_all(shared: &StoreContext, within: Duration) -> u64 {
+pub(super) async fn flush_all(in_use: &InUse, shared: &StoreContext, within: Duration) -> u64 {
     let before = shared.engine.counts()[EngineEvent::UnitLost as usize];
-    let all = shared.in_use.all();
+    let all = in_use.all();
     // All at once: some of them may be ending by themselves.
     for context in &all {
         send_alone(context, context.local.flush(context.now()));
