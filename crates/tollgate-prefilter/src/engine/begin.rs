@@ -18,6 +18,7 @@ use crate::{
         request::{Request, Settlements, as_counted, settle_one},
     },
     lease::terms::ReturnedLease,
+    sync::Ordering,
 };
 
 /// The result of [`LocalRules::begin`]: the request is decided, or the store has to be queried. No variant will be added, because a
@@ -34,14 +35,9 @@ pub enum Begin {
 /// Each request takes two calls: [`begin`](Self::begin) decides it, or gives a [`Query`] for the store, and
 /// [`Query::finish`] turns the store's reply into the decision.
 impl LocalRules {
-    /// In what time it has to be [polled](Self::poll_maintenance) next; `None`: never. The more leases there are, the sooner: a poll looks
-    /// at some thousands, so that requests do not wait for all of them.
+    /// How often it has to be [polled](Self::poll_maintenance); `None`: never.
     pub fn maintenance_interval(&self) -> Option<Duration> {
-        let pause = self.pause?;
-        let leased = self.limits().filter(|(.., limit)| limit.is_leased());
-        let most = leased.map(|(.., limit)| limit.listed()).max().unwrap_or(0);
-        let of_leases = SWEEP_EVERY / (1 + most / MAX_VISITS) as Tick;
-        Some(Duration::from_micros(pause.min(of_leases)))
+        self.pause.map(Duration::from_micros)
     }
 
     /// Decides a request, or returns the query for the store.
@@ -187,13 +183,31 @@ impl LocalRules {
         }
     }
 
-    /// What is due without a request: reports, and leases that are not needed, each of which is looked at about once a second. To be called
-    /// each [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS).
+    /// What is due without a request: reports, and about once a second leases that are not needed. To be called each
+    /// [`maintenance_interval`](Self::maintenance_interval), and again soon while it returns [`MAX_REPORTS`](Self::MAX_REPORTS), or
+    /// [is not through](Self::is_looking_through_leases) with the leases.
     #[must_use = "units are missing until the queries are sent"]
     pub fn poll_maintenance(self: &Arc<Self>, now: Tick) -> Vec<Query> {
         let mut queries = self.reports(now, |_| true);
-        queries.extend(self.idle_leases(now));
+        let leased = || self.limits().filter(|(.., limit)| limit.is_leased());
+        let swept = self.swept.load(Ordering::Relaxed);
+        if now.saturating_sub(swept) >= SWEEP_EVERY {
+            self.swept.store(now, Ordering::Relaxed);
+            leased().for_each(|(.., limit)| limit.begin_visits());
+            self.is_sweeping.store(true, Ordering::Relaxed);
+        }
+        if self.is_looking_through_leases() {
+            queries.extend(self.idle_leases(now));
+            let is_more = leased().any(|(.., limit)| limit.has_visits());
+            self.is_sweeping.store(is_more, Ordering::Relaxed);
+        }
         queries
+    }
+
+    /// Whether the last [poll](Self::poll_maintenance) has left leases to look at. It looks at some thousands, so that requests do not
+    /// wait for all of them.
+    pub fn is_looking_through_leases(&self) -> bool {
+        self.is_sweeping.load(Ordering::Relaxed)
     }
 
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves
@@ -227,8 +241,8 @@ impl LocalRules {
 
 // What is sent without a request: reports, and leases that go back.
 
-/// About the most leases of a limit that one poll looks at: it takes about a millisecond, and requests wait meanwhile. A few in tests,
-/// which would need thousands otherwise.
+/// The most leases that one poll looks at: it takes about a millisecond, and requests wait meanwhile. A few in tests, which would need
+/// thousands otherwise.
 pub(crate) const MAX_VISITS: usize = if cfg!(test) { 4 } else { 4096 };
 
 /// The most reports or leases of one query.
@@ -246,7 +260,7 @@ impl LocalRules {
         let mut left = Self::MAX_REPORTS;
         self.queries(which, |limit, due| {
             if let Some(terms) = limit.report_terms() {
-                self.engine.visit(limit, |key, entry| {
+                self.engine.visit(limit, None, |key, entry| {
                     let counted = entry.usage(limit)?;
                     if due.len() == left {
                         return Some(Visit::Stop);
@@ -259,21 +273,14 @@ impl LocalRules {
         })
     }
 
-    /// Leases that are not needed, of some that were looked at least recently.
+    /// Leases that are not needed, of some of those that are left to look at.
     fn idle_leases(self: &Arc<Self>, now: Tick) -> Vec<Query> {
-        let pause = self.pause.unwrap_or(SWEEP_EVERY) as usize;
+        let mut most = MAX_VISITS;
         self.queries(Limit::is_leased, |limit, due| {
             // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
             let window = limit.lease_terms().and_then(|terms| terms.window);
             let weighs = window.map_or(0, |window| 2 * window);
-            // As many as make a round of all in a second.
-            let in_time = limit.listed() * pause / SWEEP_EVERY as usize + 1;
-            let mut left = in_time.min(MAX_VISITS);
-            self.engine.visit(limit, |key, entry| {
-                if left == 0 {
-                    return Some(Visit::Stop);
-                }
-                left -= 1;
+            most -= self.engine.visit(limit, Some(most), |key, entry| {
                 let holder = &mut entry.lease(limit)?.holder;
                 let returned = holder.sweep(now);
                 due.extend(returned.map(|_| (key, returned)));
@@ -287,7 +294,7 @@ impl LocalRules {
     fn all_leases(self: &Arc<Self>, now: Tick, which: impl Fn(&Limit) -> bool) -> Vec<Query> {
         let which = |limit: &Limit| limit.is_leased() && which(limit);
         self.queries(which, |limit, due| {
-            self.engine.visit(limit, |key, entry| {
+            self.engine.visit(limit, None, |key, entry| {
                 let returned = entry.lease(limit)?.holder.take_out(now);
                 due.extend(returned.map(|_| (key, returned)));
                 Some(Visit::Drop)
@@ -333,22 +340,28 @@ impl LocalRules {
 }
 
 impl Engine {
-    /// Visits the listed keys of a limit. Those whose entry has nothing of it leave the list.
-    fn visit(&self, limit: &Limit, mut look: impl FnMut(Fingerprint, &mut Entry) -> Option<Visit>) {
-        limit.visit(|key| {
+    /// Visits up to `most` of the listed keys of a limit that this round has not visited yet; `None`: all of them, in a new round.
+    /// Returns how many it has visited. Keys whose entry has nothing of this limit leave the list.
+    fn visit(
+        &self,
+        limit: &Limit,
+        most: Option<usize>,
+        mut look: impl FnMut(Fingerprint, &mut Entry) -> Option<Visit>,
+    ) -> usize {
+        limit.visit(most, |key| {
             let visit = self.keys.with(limit.at(key), |entry| {
                 let visit = look(key, entry)?;
                 entry.is_listed = visit != Visit::Drop;
                 Some(visit)
             });
             visit.flatten().unwrap_or(Visit::Drop)
-        });
+        })
     }
 
     /// Counts all units under a limit that are in no report as lost, and returns how many.
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
-        self.visit(limit, |_, entry| {
+        self.visit(limit, None, |_, entry| {
             let counted = entry.usage(limit)?;
             let units = counted.report(0);
             lost += counted.lost(units);

@@ -1,6 +1,6 @@
 //! One quota of one rule: which consistency it has, and when its units fit for a process that does not know the state.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Block, Consistency, Quota, Retry, Rule, Tick,
@@ -28,8 +28,8 @@ pub(crate) struct Limit {
     /// If it is leased, and is not a bucket.
     pub(crate) windows: Option<Windows>,
     pub(crate) denials: Denials,
-    /// Keys of which something may have to be sent: they have a lease, or unreported units. Those that were visited last are the last.
-    listed: Mutex<Vec<Fingerprint>>,
+    /// Keys of which something may have to be sent: they have a lease, or unreported units.
+    listed: Mutex<Listed>,
     has_listed: AtomicBool,
     /// Held by who goes through them: meanwhile keys are missing that stay.
     visiting: Mutex<()>,
@@ -138,35 +138,60 @@ impl Limit {
     /// Something may have to be sent of a key from now on.
     pub(crate) fn list(&self, key: Fingerprint) {
         let mut listed = lock(&self.listed);
-        listed.push(key);
+        listed.keys.push_back(key);
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
-    /// How many keys are listed.
-    pub(crate) fn listed(&self) -> usize {
-        lock(&self.listed).len()
+    /// All listed keys are to be visited anew. Those that are left from before come first.
+    pub(crate) fn begin_visits(&self) {
+        let mut listed = lock(&self.listed);
+        listed.unvisited = listed.keys.len();
     }
 
-    /// Visits the listed keys. Where it stops, the next visits begin.
-    pub(crate) fn visit(&self, mut visit: impl FnMut(Fingerprint) -> Visit) {
+    /// Whether keys are left to visit.
+    pub(crate) fn has_visits(&self) -> bool {
+        lock(&self.listed).unvisited > 0
+    }
+
+    /// Visits up to `most` of the keys that are left, or all anew, and gives how many. Those for which `visit` returns `Visit::Keep` are
+    /// visited again next time.
+    pub(crate) fn visit(
+        &self,
+        most: Option<usize>,
+        mut visit: impl FnMut(Fingerprint) -> Visit,
+    ) -> usize {
         let _visiting = lock(&self.visiting);
-        let mut keys = std::mem::take(&mut *lock(&self.listed));
-        let (mut kept, mut is_stopped) = (0, false);
-        keys.retain(|key| {
-            let visit = if is_stopped { Visit::Stop } else { visit(*key) };
-            is_stopped = visit == Visit::Stop;
-            kept += usize::from(visit == Visit::Keep);
-            visit != Visit::Drop
-        });
-        keys.rotate_left(kept);
+        if most.is_none() {
+            self.begin_visits();
+        }
+        let (mut kept, mut visited) = (Vec::new(), 0);
+        let unvisited = lock(&self.listed).unvisited;
+        while visited < most.unwrap_or(usize::MAX).min(unvisited) {
+            let next = {
+                let mut listed = lock(&self.listed);
+                listed.unvisited = listed.unvisited.saturating_sub(1);
+                listed.keys.pop_front()
+            };
+            let Some(key) = next else { break };
+            match visit(key) {
+                Visit::Keep => kept.push(key),
+                Visit::Drop => {}
+                Visit::Stop => {
+                    lock(&self.listed).keys.push_front(key);
+                    break;
+                }
+            }
+            visited += 1;
+        }
         let mut listed = lock(&self.listed);
-        keys.append(&mut listed);
-        self.has_listed.store(!keys.is_empty(), Ordering::Relaxed);
-        *listed = keys;
+        listed.keys.extend(kept);
+        self.has_listed
+            .store(!listed.keys.is_empty(), Ordering::Relaxed);
+        visited
     }
 }
 
-/// About how often a lease is looked at, in µs.
+/// How often leases are checked for those that are not needed, in µs.
 pub(crate) const SWEEP_EVERY: Tick = 1_000_000;
 
 /// The number of a rule, by its name. Two rules count by one key in a partition by key alone, and share a number once in four billion.
@@ -175,6 +200,14 @@ pub(crate) fn number_of(rule: &str) -> u32 {
     rule.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
+}
+
+/// Keys of which something may have to be sent. The first ones are yet to be visited.
+#[derive(Debug, Default)]
+struct Listed {
+    keys: VecDeque<Fingerprint>,
+    /// No more than there are keys.
+    unvisited: usize,
 }
 
 /// What becomes of a key that was visited.

@@ -17,7 +17,7 @@ use crate::{
     },
     local_usage::LocalUsage,
     slots::StateSlots,
-    sync::{AtomicBool, Ordering},
+    sync::{AtomicBool, AtomicU64, Ordering},
     table::TableKey,
 };
 
@@ -34,6 +34,9 @@ pub struct LocalRules {
     is_retired: AtomicBool,
 }
 
+    /// When leases were last checked for those that are not needed, and whether some are left to look at.
+    pub(crate) swept: AtomicU64,
+    pub(crate) is_sweeping: AtomicBool,
 /// The limits of a rule, by plan.
 type Plans = Box<[Option<Arc<Limit>>]>;
 
@@ -70,6 +73,8 @@ impl LocalRules {
     }
 
     /// The limit of a check; `None` also where it brings a quota along, which the store decides.
+            swept: AtomicU64::new(0),
+            is_sweeping: AtomicBool::new(false),
     #[inline]
     pub(crate) fn limit(&self, check: &Check) -> Option<&Limit> {
         let plans = self.limits.get(usize::from(check.rule()))?;

@@ -72,7 +72,7 @@ impl RedisRuleStore {
             bases: Default::default(),
             paid: Arc::default(),
             charge_fallback: Default::default(),
-            looks_at: Mutex::new(Some(Instant::now())),
+            looks_at: Mutex::new(Instant::now()),
             _tasks: tasks,
         });
         Ok(Self { context })

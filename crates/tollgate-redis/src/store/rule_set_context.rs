@@ -55,8 +55,8 @@ pub(super) struct RuleSetContext {
     pub(super) paid: Arc<PaidHook>,
     /// Who takes charges that Redis certainly has not counted.
     pub(super) charge_fallback: Mutex<Option<ChargeFallback>>,
-    /// When the task that sends looks next for what is due. `None`: never, as nothing is due of such rules.
-    pub(super) looks_at: Mutex<Option<Instant>>,
+    /// When the task that sends looks next for what is due.
+    pub(super) looks_at: Mutex<Instant>,
     /// Ends with the last store, limiter and layer.
     pub(super) _tasks: Option<Arc<JoinSet<()>>>,
 }

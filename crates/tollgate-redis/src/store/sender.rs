@@ -53,19 +53,18 @@ pub(super) async fn run(shared: Weak<StoreContext>, in_use: Arc<InUse>, wake: Ar
 
 /// Sends what is due of a rule set, a batch at a time. Until when more is, unless nothing ever is.
 fn send_due(context: &Arc<RuleSetContext>) -> Option<Duration> {
+    let interval = context.local.maintenance_interval()?;
     let mut looks_at = lock(&context.looks_at);
     let now = Instant::now();
-    if (*looks_at)? <= now {
+    if *looks_at <= now {
         let queries = context.local.poll_maintenance(context.now());
         let reports: usize = queries.iter().map(|query| query.reports.len()).sum();
         send_alone(context, queries);
-        let pause = match reports {
-            LocalRules::MAX_REPORTS => Some(BETWEEN),
-            _ => context.local.maintenance_interval(),
-        };
-        *looks_at = pause.map(|pause| now + pause);
+        let is_more =
+            reports == LocalRules::MAX_REPORTS || context.local.is_looking_through_leases();
+        *looks_at = now + if is_more { BETWEEN } else { interval };
     }
-    Some((*looks_at)? - now)
+    Some(*looks_at - now)
 }
 
 /// Sends reports until Redis has replied to all of them.

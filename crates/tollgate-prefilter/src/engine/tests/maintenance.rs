@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::smallvec;
-use tollgate_core::{Check, Consistency, Quota, Rule, SECOND};
+use tollgate_core::{Check, Consistency, MINUTE, Quota, Rule, SECOND};
 
 use crate::{
     NoReply, Places, Query,
@@ -110,18 +110,67 @@ fn many_leases_are_looked_through_in_parts_and_each_once_a_second() {
     for number in 1..KEYS as u128 {
         assert!(subject.is_local(&[Check::new(0, key(1_000 + number), 1)]));
     }
-    // So soon that a round takes a second.
-    let interval = || subject.rules.maintenance_interval();
-    assert_eq!(interval(), Some(Duration::from_micros(333_333)));
     // None is idle yet.
-    (0..3).for_each(|_| assert!(poll(&subject).is_empty()));
+    for is_more in [true, true, false, false] {
+        assert!(poll(&subject).is_empty());
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
+    }
     subject.advance(2_000_000);
-    for returned in [MAX_VISITS, MAX_VISITS, 1, 0] {
-        let queries = poll(&subject);
-        let leases = queries.iter().map(|query| query.leases.len());
-        assert_eq!(leases.sum::<usize>(), returned);
+    let parts = [
+        (MAX_VISITS, true),
+        (MAX_VISITS, true),
+        (1, false),
+        (0, false),
+    ];
+    for (returned, is_more) in parts {
+        assert_eq!(returned_by_poll(&subject), returned);
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
     }
     assert_eq!(usage().units_on_lease, 0);
+}
+
+/// How many leases a poll returns.
+fn returned_by_poll(subject: &Subject) -> usize {
+    poll(subject).iter().map(|query| query.leases.len()).sum()
+}
+
+#[test]
+fn a_poll_looks_at_so_many_leases_of_all_rules_together() {
+    let quota = Quota::gcra(6_000, MINUTE);
+    let subject = Subject::of(["a", "b"].map(|it| Rule::new(it, quota).consistency(LEASED)));
+    for number in 0..2 * MAX_VISITS as u128 {
+        let check = Check::new((number % 2) as u16, key(number), 1);
+        subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
+        assert!(subject.is_local(&[check]));
+    }
+    (0..2).for_each(|_| assert!(poll(&subject).is_empty()));
+    subject.advance(2_000_000);
+    for returned in [MAX_VISITS, MAX_VISITS, 0] {
+        assert_eq!(returned_by_poll(&subject), returned);
+    }
+}
+
+#[test]
+fn a_lease_is_looked_at_also_of_a_key_that_had_one_under_another_plan() {
+    let quota = Quota::gcra(6_000, MINUTE);
+    let rule = Rule::new("rule", quota).plan("more", Quota::gcra(12_000, MINUTE));
+    let subject = Subject::of([rule.consistency(LEASED)]);
+    let others = (0..MAX_VISITS as u128).map(|number| Check::new(0, key(1_000 + number), 1));
+    for check in others.chain([one()]) {
+        subject.known_of(check, fits(5_000, 500_000), tracked(10, 7));
+    }
+    // The leases have run out, and a poll does not get to that of the last key.
+    subject.advance(60_000_000);
+    let other_plan = one().with_plan(1);
+    let _ = subject.decided(&[other_plan], fits(11_000, 500_000));
+    assert!(poll(&subject).is_empty() && subject.rules.is_looking_through_leases());
+    subject.known_of(other_plan, fits(11_000, 500_000), tracked(10, 8));
+    assert!(subject.is_local(&[other_plan]));
+    let look_at_all = || -> usize {
+        subject.advance(2_000_000);
+        (0..2).map(|_| returned_by_poll(&subject)).sum()
+    };
+    assert_eq!([look_at_all(), look_at_all()], [0, 1]);
 }
 
 #[test]
