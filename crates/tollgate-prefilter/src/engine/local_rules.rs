@@ -29,14 +29,16 @@ pub struct LocalRules {
     limits: Box<[Plans]>,
     /// Where its states lie.
     pub places: Places,
+    /// The numbers of the rules, by which their states are found.
+    numbers: Box<[u32]>,
     /// How often something may be due, in µs; `None`: only the deny cache decides locally.
     pub(crate) pause: Option<Tick>,
     is_retired: AtomicBool,
-}
-
     /// When leases were last checked for those that are not needed, and whether some are left to look at.
     pub(crate) swept: AtomicU64,
     pub(crate) is_sweeping: AtomicBool,
+}
+
 /// The limits of a rule, by plan.
 type Plans = Box<[Option<Arc<Limit>>]>;
 
@@ -62,19 +64,21 @@ impl LocalRules {
         });
         let limits: Box<[Plans]> = limits.collect();
         let pauses = limits.iter().flatten().flatten();
+        let names = rules.rules().iter().map(Rule::name);
         Arc::new(Self {
+            numbers: names.map(number_of).collect(),
             pause: pauses.filter_map(|limit| limit.pause()).min(),
             engine: Arc::clone(engine),
             rules,
             limits,
             places,
             is_retired: AtomicBool::new(false),
+            swept: AtomicU64::new(0),
+            is_sweeping: AtomicBool::new(false),
         })
     }
 
     /// The limit of a check; `None` also where it brings a quota along, which the store decides.
-            swept: AtomicU64::new(0),
-            is_sweeping: AtomicBool::new(false),
     #[inline]
     pub(crate) fn limit(&self, check: &Check) -> Option<&Limit> {
         let plans = self.limits.get(usize::from(check.rule()))?;
@@ -92,8 +96,8 @@ impl LocalRules {
 
     /// Where the state of a check is.
     pub(crate) fn at(&self, check: &Check) -> TableKey {
-        let rule = self.rules.rules().get(usize::from(check.rule()));
-        TableKey::new(rule.map_or(0, |rule| number_of(rule.name())), check.key())
+        let rule = self.numbers.get(usize::from(check.rule()));
+        TableKey::new(rule.copied().unwrap_or(0), check.key())
     }
 
     /// More may be left of the state of a check by now than an earlier denial says.
