@@ -1,5 +1,7 @@
 //! A process's side of slots, for all keys: what it has in use lies in the entries of the keys.
 
+use std::fmt;
+
 use tollgate_core::{Tick, store::Fingerprint};
 
 use crate::{
@@ -18,7 +20,6 @@ use crate::{
 
 /// What the process has in use of the slots of all keys, locked, and what it has to tell the store: a [`SlotHolder`](crate::SlotHolder) for
 /// each state.
-#[derive(Debug)]
 pub struct ProcessSlots<'a> {
     engine: &'a Engine,
     queue: MutexGuard<'a, SlotQueue>,
@@ -262,4 +263,12 @@ impl ProcessSlots<'_> {
 
 fn table_key(key: &SlotKey) -> TableKey {
     TableKey::new(number_of(&key.rule), key.key)
+}
+
+impl fmt::Debug for ProcessSlots<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessSlots")
+            .field("states", &self.queue.due.len())
+            .finish_non_exhaustive()
+    }
 }
