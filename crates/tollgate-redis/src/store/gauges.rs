@@ -84,10 +84,10 @@ impl Ruler {
             return Some(false);
         }
         let mut claimed = Instant::now();
-        let mut seen = KeysSeen::default();
+        let [mut keys, mut bytes, mut used_permille] = Found::default();
         for hash_slot in self.shared.backend.hash_slots() {
             let name = self.shared.keyspace.name_in(hash_slot);
-            let mut cursor = Some(0);
+            let (mut server, mut cursor) = (OnServer::default(), Some(0));
             while let Some(from) = cursor {
                 sleep(self.pause).await;
                 if claimed.elapsed() >= CLAIM_EVERY {
@@ -100,10 +100,13 @@ impl Ruler {
                 let [from, count] = [from, KEYS_OF_A_STEP.into()].map(|it: u64| it.to_string());
                 let args = [namespace, &from, &count, ASKED];
                 let page = self.run_script(&STEP, &[&*name], &args).await?;
-                cursor = Some(seen.add(&page)?).filter(|next| *next > 0);
+                cursor = Some(server.add(&page)?).filter(|next| *next > 0);
             }
+            keys += server.keys;
+            bytes = bytes.saturating_add(server.bytes());
+            used_permille = used_permille.max(server.used_permille);
         }
-        let found = [seen.keys, seen.bytes(), seen.used_permille];
+        let found = [keys, bytes, used_permille];
         // No other process measures before this one does again. If this one is gone by then, another one does.
         self.claim(PAUSE * 2, Some(found)).await
     }
@@ -149,16 +152,16 @@ fn pause_after(pause: Duration, measured: Option<bool>) -> Duration {
     }
 }
 
-/// What was seen of the servers so far.
+/// What was seen of a server so far: how large its keys are is a matter of each.
 #[derive(Default)]
-struct KeysSeen {
+struct OnServer {
     keys: u64,
     asked: u64,
     asked_bytes: u64,
     used_permille: u64,
 }
 
-impl KeysSeen {
+impl OnServer {
     /// Where to go on, 0 at the end. `None`: the page cannot be read.
     fn add(&mut self, page: &[String]) -> Option<u64> {
         let numbers: Option<Vec<u64>> = page.iter().map(|number| number.parse().ok()).collect();
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_all_keys_are_those_of_the_asked_ones_in_proportion() {
-        let mut server = KeysSeen::default();
+        let mut server = OnServer::default();
         assert_eq!(server.add(&page("17 90 9 1800 300 1000")), Some(17));
         assert_eq!(server.add(&page("0 10 1 400 0 0")), Some(0));
         let seen = (server.keys, server.bytes(), server.used_permille);
