@@ -242,17 +242,21 @@ fn in_words(rule: &Rule) -> String {
 }
 
 fn quota_in_words(quota: &Quota) -> String {
-    let limit = quota.limit();
+    let (limit, rate, period) = (quota.limit(), quota.rate(), quota.period());
     match quota.algorithm() {
         algorithm if !quota.has_state() => algorithm.name().to_owned(),
+        _ if quota.calendar_of().is_some() => quota.to_string(),
         // Three names of one state.
         algorithm if algorithm.is_bucket() => {
-            let bucket = Quota::token_bucket(limit);
-            bucket.refill(quota.rate(), quota.period()).to_string()
+            format!("bucket({rate} per {period:?}, {limit} at once)")
+        }
+        AlgorithmKind::SlidingBuckets => {
+            let buckets = quota.bucket_count();
+            format!("sliding_buckets({limit} per {period:?}, {buckets} buckets)")
         }
         // For how long they are held typically is not a part of the state.
-        AlgorithmKind::Concurrent => Quota::concurrent(limit).to_string(),
-        _ => quota.to_string(),
+        AlgorithmKind::Concurrent => format!("concurrent({limit})"),
+        window => format!("{window}({limit} per {period:?})"),
     }
 }
 
@@ -356,7 +360,10 @@ mod tests {
             let expected = [("per-ip", 1, None), ("search", 0, None)];
             assert_eq!(compared, expected, "after {second} s");
         }
-        let lasting = ["token_bucket 5/h", "fixed_window 6000/min"];
+        let lasting = [
+            "bucket(5 per 3600s, 5 at once)",
+            "fixed_window(6000 per 60s)",
+        ];
         for (deployments, lasting) in [(1, Some(lasting.map(str::to_owned))), (2, None)] {
             let compared = conflicts.compare(&own, &all, began + deployments * DEPLOYMENT);
             assert_eq!(compared[0], ("per-ip", 1, lasting));
