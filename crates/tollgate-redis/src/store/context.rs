@@ -178,6 +178,13 @@ pub(super) struct SentCall {
     is_behind_record: bool,
 }
 
+impl SentCall {
+    /// Whether it was refused at once, and certainly is not sent.
+    pub(super) fn is_refused(&self) -> bool {
+        self.answer.is_refused()
+    }
+}
+
 impl Future for SentCall {
     type Output = Result<ScriptReply, CallError>;
 

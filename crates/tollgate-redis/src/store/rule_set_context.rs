@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, Weak, atomic::Ordering},
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use smallvec::SmallVec;
@@ -19,7 +19,6 @@ use tollgate_core::{
 use tollgate_prefilter::{LocalRules, NoReply};
 
 use crate::{
-    connection::error::CallError,
     observe::{CallFor, RuleCounts},
     script::{
         call::{RequestLayout, SettledCheck, SettledReply},
@@ -114,22 +113,24 @@ impl RuleSetContext {
             return;
         }
         let mut sent = self.store.send_in_time(call, CallFor::Settlements);
-        let context = Arc::clone(self);
-        let finish = move |reply: Result<ScriptReply, CallError>| match reply {
-            Ok(reply) => {
-                if reply.first_refusal().is_some() {
-                    context.store.observer.settlement_lost();
-                }
-                context.on_settled(&settled, &reply);
-            }
-            Err(error) => context.on_not_settled(&settled, error.no_reply()),
-        };
-        match Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop())) {
-            // It was refused, and is charged before the next request asks.
-            Poll::Ready(reply) => finish(reply),
-            // A call that is dropped before it is sent is not sent.
-            Poll::Pending => self.store.spawn(async move { finish(sent.await) }),
+        if sent.is_refused() {
+            // Counted as any other, and charged before the next request asks.
+            let _ = Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop()));
+            return self.on_not_settled(&settled, NoReply::NotSent);
         }
+        let context = Arc::clone(self);
+        // A call that is dropped before it is sent is not sent.
+        self.store.spawn(async move {
+            match sent.await {
+                Ok(reply) => {
+                    if reply.first_refusal().is_some() {
+                        context.store.observer.settlement_lost();
+                    }
+                    context.on_settled(&settled, &reply);
+                }
+                Err(error) => context.on_not_settled(&settled, error.no_reply()),
+            }
+        });
     }
 
     fn lapse(&self, check: &Check, units: u64) {
