@@ -222,7 +222,7 @@ pub(super) mod tests {
         let Next::Done(_, follow_up) = query.finish(Ok(reply), now) else {
             panic!("there is one rule");
         };
-        assert!(follow_up.settle.is_empty());
+        assert!(follow_up.settle.is_empty() && follow_up.queries.is_empty());
         let decision = bound.acquire(&[check]).ready();
         assert!(decision.is_some_and(|decision| decision.is_allowed()));
         bound
