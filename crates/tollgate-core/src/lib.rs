@@ -189,7 +189,7 @@ pub use self::{
     step::{Pending, Step},
     store::rule_store::Store,
     ticket::Ticket,
-    time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick},
+    time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick, wall_clock},
 };
 
 pub mod layer {

@@ -260,8 +260,11 @@ impl SystemClock {
     }
 }
 
+/// One look at the wall clock: a [`Clock`] is costly to make.
+#[doc(hidden)]
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
-fn wall_clock() -> Tick {
+#[must_use]
+pub fn wall_clock() -> Tick {
     // A system clock before 1970 counts as 1970: windows are aligned differently then, and nothing else.
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

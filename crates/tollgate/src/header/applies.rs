@@ -4,7 +4,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, DATE, EXPIRES, LAST_MODIFIED},
 };
-use tollgate_core::Clock;
+use tollgate_core::wall_clock;
 
 use crate::header::times::http_date;
 
@@ -110,8 +110,7 @@ fn is_heuristically_cacheable(status: StatusCode) -> bool {
 
 /// Whether a time lies in the future of a response, whose `Date` the server may add later. What is no date has passed (RFC 9111 §5.3).
 fn is_later(expires: &HeaderValue, date: Option<&HeaderValue>) -> bool {
-    let now = || Clock::system().now();
-    http_date(expires).is_some_and(|it| it > date.and_then(http_date).unwrap_or_else(now))
+    http_date(expires).is_some_and(|it| it > date.and_then(http_date).unwrap_or_else(wall_clock))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use http::{
     HeaderMap, HeaderValue,
     header::{DATE, RETRY_AFTER},
 };
-use tollgate_core::{Clock, Retry, Tick};
+use tollgate_core::{Retry, Tick, wall_clock};
 
 /// The retry time for the client; `None` if no wait helps, or if it is not known.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn response_time(map: &HeaderMap, decided: Option<Tick>) -> Tick {
     // A date says nothing of the part of its second: the last one is not too early.
     let date = map.get(DATE).and_then(http_date);
     let latest = date.map(|date| date.saturating_add(999_999));
-    latest.or(decided).unwrap_or_else(|| Clock::system().now())
+    latest.or(decided).unwrap_or_else(wall_clock)
 }
 
 /// `None`: it is no date (RFC 9110 §5.6.7) since 1970.

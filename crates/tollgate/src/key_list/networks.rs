@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tollgate_core::{Clock, Tick};
+use tollgate_core::{Tick, wall_clock};
 
 /// How many ranges a place of the index stands for, if they are spread evenly.
 const EACH: usize = 8;
@@ -110,5 +110,5 @@ fn bits<T: Copy + Into<u128>>(address: &T) -> u128 {
 
 /// Whether it is before the end of an entry.
 pub(super) fn is_before(end: Tick) -> bool {
-    end == Tick::MAX || Clock::system().now() < end
+    end == Tick::MAX || wall_clock() < end
 }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::sync::Semaphore;
-use tollgate_core::{Clock, Decision, Tick, striped};
+use tollgate_core::{Decision, Tick, striped, wall_clock};
 
 use crate::{
     header::{HeaderStyle, Headers},
@@ -124,7 +124,7 @@ impl Config {
 
     /// When a decision was made, or has come from another process: by the clock of this machine, now.
     pub(crate) fn time_of(&self, decision: &Decision) -> Tick {
-        let (now, store) = (Clock::system().now(), self.rules.limiter.rule_store());
+        let (now, store) = (wall_clock(), self.rules.limiter.rule_store());
         if store.can_fail() || decision.at() == 0 {
             return now;
         }

@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Clock, Quota, Reason, Rule, RuleSet};
+use tollgate_core::{Quota, Reason, Rule, RuleSet, wall_clock};
 
 use crate::{
     header::{PerQuota, template::Values, whole_seconds},
@@ -88,7 +88,7 @@ impl Responses {
             let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
             let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
             let reason = denial.shown_reason().map(Reason::as_str);
-            let values = Values::new(denial.rules, quota, reason, wait, Clock::system().now());
+            let values = Values::new(denial.rules, quota, reason, wait, wall_clock());
             return template.json(&values).into();
         }
         let Some(open) = format(&self.rejection.0).1 else {
