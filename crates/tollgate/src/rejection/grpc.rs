@@ -8,7 +8,7 @@ use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use tollgate_core::{Quota, Reason, Retry, Rule};
+use tollgate_core::{Reason, Retry};
 
 use crate::{
     head::Head,
@@ -90,8 +90,8 @@ impl Responses {
         if !denial.hides_quota() {
             let make = || quota_failure(&denial.shown_policies());
             let prepared = denial.only_quota().and_then(|(rule, plan)| {
-                let make = |_: &Rule, _: &Quota| make();
-                self.failures.find_or_make(denial.rules, rule, plan, make)
+                self.failures
+                    .find_or_make(denial.rules, rule, plan, |_, _| make())
             });
             status = match prepared {
                 Some(failure) => status.and(failure),

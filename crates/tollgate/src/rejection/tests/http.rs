@@ -251,17 +251,42 @@ fn the_other_bodies_have_the_same_content() {
 }
 
 #[test]
-fn a_prepared_body_equals_one_made_from_the_denial() {
+fn what_one_denial_has_prepared_is_not_in_the_response_to_another() {
     let scene = Scene::new();
-    for (rejection, plan) in [(Rejection::problem(), 0), (Rejection::json(), 1)] {
-        let decision = scene.decide([denied(0, plan, SOON)]);
-        let denial = scene.denial(&decision);
-        // Prepared for another status, so made anew.
-        let anew = Responses::new(rejection.clone(), &scene.rules, StatusCode::FORBIDDEN);
-        assert_eq!(
-            anew.respond(&denial, WireProtocol::Http).into_body(),
-            scene.respond(rejection, &denial).into_body()
-        );
+    let usual = scene.decide([denied(0, 0, SOON)]);
+    let never = scene.decide([denied(0, 0, Retry::Never)]);
+    let queue_full = scene
+        .decide([denied(0, 0, SOON)])
+        .denied_for(Reason::QueueFull);
+    let gold = scene.decide([denied(0, 1, SOON)]);
+    let (mut in_units, mut forbidden) = (scene.denial(&usual), scene.denial(&usual));
+    in_units.in_units = true;
+    forbidden.status = StatusCode::FORBIDDEN;
+    let denials = [
+        in_units,
+        scene.denial(&usual).hidden(),
+        scene.denial(&never),
+        scene.denial(&queue_full),
+        forbidden,
+        scene.denial(&gold),
+        scene.denial(&usual),
+    ];
+    for (rejection, protocol) in [
+        (Rejection::problem(), WireProtocol::Http),
+        (Rejection::json(), WireProtocol::Http),
+        (Rejection::text(), WireProtocol::Http),
+        (Rejection::default(), WireProtocol::Grpc),
+    ] {
+        let new = || Responses::new(rejection.clone(), &scene.rules, TOO_MANY);
+        let one = new();
+        for denial in denials.iter().chain(&denials) {
+            let (response, fresh) = (
+                one.respond(denial, protocol),
+                new().respond(denial, protocol),
+            );
+            assert_eq!(response.headers(), fresh.headers(), "{denial:?}");
+            assert_eq!(response.body(), fresh.body(), "{denial:?}");
+        }
     }
 }
 
