@@ -73,7 +73,7 @@ pub(super) fn write_dictionary(map: &mut HeaderMap, status: &QuotaStatus) {
             (key.trim() == name).then(|| number.trim().parse().ok())?
         })
     };
-    if leaves_less([written("remaining"), written("reset")], status, reset) {
+    if leaves_less(written("remaining"), written("reset"), status, reset) {
         return;
     }
     let mut line = Line::new();
@@ -90,10 +90,15 @@ pub(super) fn write_dictionary(map: &mut HeaderMap, status: &QuotaStatus) {
 
 /// Whether the remaining units and the reset that an inner limiter has written are fewer, or as many for at least the same time. A
 /// missing or invalid number does not count.
-fn leaves_less(written: [Option<u64>; 2], status: &QuotaStatus, reset: u64) -> bool {
-    written[0].is_some_and(|remaining| {
+fn leaves_less(
+    remaining: Option<u64>,
+    reset: Option<u64>,
+    status: &QuotaStatus,
+    own_reset: u64,
+) -> bool {
+    remaining.is_some_and(|remaining| {
         remaining < status.remaining
-            || remaining == status.remaining && written[1].is_none_or(|written| written >= reset)
+            || remaining == status.remaining && reset.is_none_or(|reset| reset >= own_reset)
     })
 }
 
@@ -112,7 +117,8 @@ pub(super) fn write_triple(
     reset: u64,
 ) {
     let written = |name| map.get(name)?.to_str().ok()?.trim().parse().ok();
-    if leaves_less([written(&names[1]), written(&names[2])], status, reset) {
+    let [_, remaining_name, reset_name] = names;
+    if leaves_less(written(remaining_name), written(reset_name), status, reset) {
         return;
     }
     for (name, number) in names.iter().zip([status.limit, status.remaining, reset]) {
