@@ -390,6 +390,9 @@ impl KeyExtractor for ClientIp {
         if let Some(mistake) = &self.mistake {
             return Err(mistake.clone());
         }
+        if self.hops.is_some() && !self.proxies.networks.is_empty() {
+            return Err("client_ip() takes trusted_proxies(..) or hops(..), not both".to_owned());
+        }
         if let Some(everybody) = self.proxies.everybody() {
             return Err(format!(
                 "trusted_proxies(..) covers {everybody}, which is every client: each could choose its own address; name the \
@@ -399,9 +402,6 @@ impl KeyExtractor for ClientIp {
         }
         let trusts_proxies = !self.proxies.is_empty();
         let mistake = match &self.source {
-            _ if self.hops.is_some() && !self.proxies.networks.is_empty() => {
-                "client_ip() takes trusted_proxies(..) or hops(..), not both"
-            }
             Source::Peer if trusts_proxies || self.hops.is_some() => {
                 "client_ip() has trusted proxies, but reads no header: add x_forwarded_for(), forwarded() or \
                  single_header(..)"

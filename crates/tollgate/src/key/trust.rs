@@ -70,13 +70,12 @@ fn with_port(text: &str) -> Option<IpAddr> {
         Some(text) => text.parse().ok().map(IpAddr::V6),
         None => text.parse().ok().map(IpAddr::V4),
     };
-    // A zone id is none of ours.
-    let with_port = || {
-        text.parse::<SocketAddr>()
-            .ok()
-            .filter(|_| !text.contains('%'))
-    };
-    bare.or_else(|| Some(with_port()?.ip()))
+    bare.or_else(|| {
+        let (_, port) = text.rsplit_once(':')?;
+        // A zone id is none of ours, and no proxy fills a port up with zeros.
+        let is_plain = port.len() <= 5 && !text.contains('%');
+        Some(text.parse::<SocketAddr>().ok().filter(|_| is_plain)?.ip())
+    })
 }
 
 /// How many entries of a list are read, from the right.

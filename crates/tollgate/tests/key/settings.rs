@@ -44,6 +44,7 @@ fn one_header_and_either_proxies_or_hops_are_wanted() {
         (client_ip().hops(1), "x_forwarded_for()"),
         (xff().hops(1).forwarded(), "one header"),
         (xff().hops(1).trusted_proxies(["::1"]), "not both"),
+        (xff().hops(2).trusted_proxies(["0.0.0.0/0"]), "not both"),
         (xff().trusted_proxies(["::1"]).hops(1), "not both"),
     ] {
         assert!(refused(&wrong).contains(word), "{wrong:?}");
