@@ -41,17 +41,22 @@ impl ClientLimit {
         })
     }
 
-    /// The limit of a request that begins now. `None`: it counts against nothing.
-    pub(crate) fn of_request(&self, head: &Parts) -> Result<Option<RequestLimit>, BoxError> {
+    /// What makes the limit of a request that begins now, when its response is first polled. `None`: it counts against nothing.
+    pub(crate) fn of_request(
+        &self,
+    ) -> impl FnOnce(&Parts) -> Result<Option<RequestLimit>, BoxError> + use<> {
         let limiter = self.limiter.limiter().unregistered();
-        let checks = (self.checks)(&limiter, head)?;
-        let rules = limiter.rules().rules();
-        refuse_slots(
-            checks
-                .iter()
-                .flat_map(|check| rules.get(usize::from(check.rule()))),
-        )?;
-        Ok((!checks.is_empty()).then_some(RequestLimit { limiter, checks }))
+        let checks_of = Arc::clone(&self.checks);
+        move |head| {
+            let checks = checks_of(&limiter, head)?;
+            let rules = limiter.rules().rules();
+            refuse_slots(
+                checks
+                    .iter()
+                    .flat_map(|check| rules.get(usize::from(check.rule()))),
+            )?;
+            Ok((!checks.is_empty()).then_some(RequestLimit { limiter, checks }))
+        }
     }
 }
 

@@ -62,12 +62,8 @@ where
         // The future takes the instance that was polled ready; the clone, which may not be ready, stays.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
-        let (head, body) = request.into_parts();
-        let limit = self
-            .limit
-            .as_ref()
-            .map_or(Ok(None), |limit| limit.of_request(&head));
-        Pending::new(respond(ready, head, body, Arc::clone(&self.config), limit))
+        let limit = self.limit.as_ref().map(ClientLimit::of_request);
+        Pending::new(respond(ready, request, Arc::clone(&self.config), limit))
     }
 }
 
@@ -83,49 +79,54 @@ pub type ResponseFuture<RB> = Pending<Result<Response<RB>, BoxError>>;
 /// Sends a request with the service that was polled ready, and retries it.
 pub(crate) async fn respond<S, B, RB>(
     mut ready: S,
-    head: Parts,
-    body: B,
+    request: Request<B>,
     config: Arc<Config>,
-    limit: Result<Option<RequestLimit>, BoxError>,
+    limit: Option<impl FnOnce(&Parts) -> Result<Option<RequestLimit>, BoxError>>,
 ) -> Result<Response<RB>, BoxError>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
     S::Error: Into<BoxError>,
     B: Body<Error: Into<BoxError>>,
 {
-    let limit = limit.map_err(ClientRateLimitError::no_checks)?;
-    let (limit, deadline) = (limit.as_ref(), Instant::now() + config.max_wait);
+    let deadline = Instant::now() + config.max_wait;
+    let (head, body) = request.into_parts();
+    let limit = match limit {
+        Some(limit) => limit(&head).map_err(ClientRateLimitError::no_checks)?,
+        None => None,
+    };
     let partition = config
         .partitions
         .find_or_insert((config.partition_of)(&head));
     let most = is_repeatable(&config, &head).then_some(config.max_replay_bytes);
     let body = ReplayBody::new(body, most).await;
     let again = body.again().map(|again| (head.clone(), again));
-    let mut request = Request::from_parts(head, body);
+    let request = Request::from_parts(head, body);
 
-    let mut permit = acquire(limit, &partition, deadline).await?;
+    let permit = acquire(limit.as_ref(), &partition, deadline).await?;
     config.retry_budget.deposit();
+    let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
+
+    let Some((head, again)) = again else {
+        return Ok(response);
+    };
     let mut retries = Retries::new(config.retries);
-    loop {
-        let (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
-        let Some((head, again)) = &again else {
-            return Ok(response);
-        };
-        let at = retries.next(&config, &advice, deadline);
-        let Some((at, body)) = at.and_then(|at| Some((at, again.again()?))) else {
-            return Ok(response);
-        };
+    while let Some(at) = retries.next(&config, &advice, deadline)
+        && let Some(body) = again.again()
+    {
         sleep_until(at).await;
         // If anything prevents the retry from here on, the caller gets the response that there is.
         let is_ready = poll_fn(|cx| ready.poll_ready(cx).map(|ready| ready.is_ok()));
         if timeout_at(deadline, is_ready).await != Ok(true) {
             return Ok(response);
         }
-        let Ok(next) = acquire(limit, &partition, deadline).await else {
+        let Ok(permit) = acquire(limit.as_ref(), &partition, deadline).await else {
             return Ok(response);
         };
-        (permit, request) = (next, Request::from_parts(head.clone(), body));
+        drop(response);
+        let request = Request::from_parts(head.clone(), body);
+        (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
     }
+    Ok(response)
 }
 
 /// Sends a request, and applies what the server says about its limits.

@@ -8,7 +8,7 @@ use tollgate::{
 };
 use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
 use tollgate_tests::counted::Metrics;
-use tower::BoxError;
+use tower::{BoxError, Service as _};
 
 use crate::client::provider::{Provider, answer, client, get, send};
 
@@ -132,6 +132,22 @@ async fn an_error_of_the_closure_is_the_source_of_the_error() {
     assert_eq!(error.kind(), ClientRateLimitErrorKind::NoChecks);
     assert_eq!(error.source().unwrap().to_string(), "no account");
     assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_closure_runs_in_the_task_that_polls_the_response() {
+    tokio::task_local!(static ACCOUNT: String);
+
+    let rule = Rule::new("per-account", Quota::gcra(1, MINUTE));
+    let limiter = LiveLimiter::new(store(), [rule]).unwrap();
+    let layer = ClientRateLimitLayer::new().limit(limiter, |limiter, _| {
+        let key = ACCOUNT.try_with(|account| Key::of(account))?;
+        Ok::<_, BoxError>([limiter.check("per-account", &key)?])
+    });
+    let mut client = client(layer.unwrap(), &Provider::new([]));
+    let response = client.call(get());
+    let response = ACCOUNT.scope("acme".to_owned(), response).await;
+    assert_eq!(response.unwrap().status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
