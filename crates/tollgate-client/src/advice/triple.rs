@@ -38,9 +38,11 @@ const OTHER_UNITS: [&str; 7] = ["token", "byte", "char", "credit", "point", "cos
 
 /// The budgets in pairs of fields whose names differ in `remaining` and `reset` alone.
 pub(crate) fn read_provider(headers: &HeaderMap, now: Tick) -> Budgets {
-    let names = limit_fields(headers).filter(|name| !FAMILIES.contains(name));
-    let budgets = names.filter_map(|name| budget(headers, name, now));
-    budgets.collect()
+    limit_fields(headers)
+        .filter(|name| !FAMILIES.contains(name))
+        .take(MOST_FIELDS)
+        .filter_map(|name| budget(headers, name, now))
+        .collect()
 }
 
 /// The budget of a field with what remains, and the field with its reset.
@@ -71,7 +73,7 @@ fn first(list: &str) -> &str {
 
 /// The latest reset of a response that was rejected and does not say what is left.
 pub(crate) fn reset_alone(headers: &HeaderMap, now: Tick) -> Option<Duration> {
-    let resets = limit_fields(headers).filter_map(|name| {
+    let resets = limit_fields(headers).take(MOST_FIELDS).filter_map(|name| {
         let remaining = partner(name, "reset", "remaining")?;
         let is_alone = !headers.contains_key(&*remaining);
         let text = text(headers, name).filter(|_| is_alone)?;
@@ -83,11 +85,10 @@ pub(crate) fn reset_alone(headers: &HeaderMap, now: Tick) -> Option<Duration> {
 
 /// The names of fields about limits.
 fn limit_fields(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let names = headers
+    headers
         .keys()
         .map(http::HeaderName::as_str)
-        .filter(|name| name.contains("ratelimit") || name.contains("rate-limit"));
-    names.take(MOST_FIELDS)
+        .filter(|name| name.contains("ratelimit") || name.contains("rate-limit"))
 }
 
 /// The name with another word in the place of one.
@@ -261,6 +262,20 @@ mod tests {
         ] {
             assert_eq!(of_provider(&fields), [], "{fields:?}");
         }
+    }
+
+    #[test]
+    fn fields_that_others_read_take_no_place_of_those_of_a_provider() {
+        let mut all = headers(&FAMILIES.map(|name| (name, "1")));
+        for number in 1..MOST_FIELDS {
+            let name = format!("x-ratelimit-{number}").parse::<HeaderName>();
+            all.insert(name.expect("a name"), HeaderValue::from_static("1"));
+        }
+        all.extend(headers(&[
+            ("x-ratelimit-remaining-requests", "59"),
+            ("x-ratelimit-reset-requests", "20s"),
+        ]));
+        assert_eq!(read_provider(&all, NOW).len(), 1);
     }
 
     #[test]
