@@ -45,7 +45,7 @@ use crate::{
 
 /// Connections of a door at once. Envoy has one for each of its workers.
 const MAX_CONNECTIONS: usize = 4_096;
-/// Those of them that anybody may open: to pages, and of peers that may not ask. Of more, the oldest ends, so that the next one is heard.
+/// Those that anybody may open: to pages, and of peers that may not ask. Of more, the oldest ends, so that the next one is heard.
 const MAX_STRANGERS: usize = 64;
 /// The most fields of a request over HTTP/1.1: nginx takes a thousand, and asks with all of them. What is refused here may pass.
 const MAX_FIELDS: usize = 1_024;
@@ -110,14 +110,14 @@ impl Listener {
         door: Arc<D>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let mut connections = JoinSet::new();
-        // Those of them that anybody may open, by age.
-        let mut strangers: VecDeque<AbortHandle> = VecDeque::new();
+        let (mut connections, mut strangers) = (JoinSet::new(), JoinSet::new());
+        let mut by_age: VecDeque<AbortHandle> = VecDeque::new();
         let ends = ending.clone();
         loop {
             let accepted = tokio::select! {
                 _ = ending.wait_for(|ending| *ending) => break,
                 Some(_) = connections.join_next() => continue,
+                Some(_) = strangers.join_next() => continue,
                 accepted = self.socket.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
             };
             match accepted {
@@ -130,12 +130,13 @@ impl Listener {
                         door: Arc::clone(&door),
                     };
                     let greeted = connection.greet(io, self.tls.clone(), ends.clone());
-                    let task = connections.spawn(greeted);
-                    if !is_known {
-                        strangers.retain(|stranger| !stranger.is_finished());
-                        strangers.push_back(task);
-                        if strangers.len() > MAX_STRANGERS
-                            && let Some(oldest) = strangers.pop_front()
+                    if is_known {
+                        connections.spawn(greeted);
+                    } else {
+                        by_age.retain(|stranger| !stranger.is_finished());
+                        by_age.push_back(strangers.spawn(greeted));
+                        if by_age.len() > MAX_STRANGERS
+                            && let Some(oldest) = by_age.pop_front()
                         {
                             oldest.abort();
                         }
@@ -149,9 +150,9 @@ impl Listener {
             }
         }
         drop(self);
-        // Those of a page are as welcome as others.
-        if settings.is_some() {
-            strangers.iter().for_each(AbortHandle::abort);
+        if settings.is_none() {
+            // Those of a page are as welcome.
+            while strangers.join_next().await.is_some() {}
         }
         while connections.join_next().await.is_some() {}
     }

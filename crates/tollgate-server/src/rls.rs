@@ -1,6 +1,10 @@
 //! The door for Envoy's rate limit service, with `grpc.health.v1`.
 
-use std::{future::ready, sync::Once, time::Duration};
+use std::{
+    future::ready,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -243,18 +247,18 @@ fn patience(headers: &HeaderMap, max_wait: Duration) -> Duration {
 struct LeftOut {
     metric: &'static str,
     message: &'static str,
-    said: Once,
+    is_said: AtomicBool,
 }
 
 static NEGATIVE_HITS: LeftOut = LeftOut {
     metric: "tollgate_negative_hits_total",
     message: "Envoy gives hits back, by is_negative_hits: such descriptors are answered with OK, and nothing is given back",
-    said: Once::new(),
+    is_said: AtomicBool::new(false),
 };
 static OVERRIDES: LeftOut = LeftOut {
     metric: "tollgate_limit_overrides_total",
     message: "Envoy sends limits of its own, by rate_limits[].limit: the limits of the rules apply; take a rule with plans or overrides",
-    said: Once::new(),
+    is_said: AtomicBool::new(false),
 };
 
 /// Counts such descriptors, and says so once.
@@ -263,7 +267,9 @@ fn left_out(what: &LeftOut, descriptors: usize) {
         return;
     }
     counter!(what.metric).increment(descriptors as u64);
-    (what.said).call_once(|| tracing::warn!(target: "tollgate", "{}", what.message));
+    if !what.is_said.swap(true, Ordering::Relaxed) {
+        tracing::warn!(target: "tollgate", "{}", what.message);
+    }
 }
 
 #[cfg(test)]

@@ -219,8 +219,8 @@ impl Settings {
             all.push("drain_seconds is at most 600".to_owned());
         }
         let mut all: Vec<_> = all.into_iter().map(|message| (0..0, message)).collect();
-        for (index, door) in self.doors().enumerate() {
-            let is_http = index >= usize::from(self.grpc.is_some());
+        let of_grpc = self.grpc.iter().map(|door| (door, false));
+        for (door, is_http) in of_grpc.chain(self.http.iter().map(|door| (door, true))) {
             let messages = door.mistakes(is_http).into_iter();
             all.extend(messages.map(|message| (door.listen.span(), message)));
         }
