@@ -128,9 +128,13 @@ async fn data(shared: &Shared, path: &str, head: &Parts, body: Body) -> Answer {
             client::look_up(shared, &text.client).await
         }
         (&Method::POST, "explain") => explain::explain(shared, &read(head, body).await?).await,
-        _ => Err(Wrong::new(
+        (&Method::GET | &Method::POST, _) => Err(Wrong::new(
             StatusCode::NOT_FOUND,
             "the console has no such page",
+        )),
+        _ => Err(Wrong::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "it is read by GET, and changed by POST",
         )),
     }
 }

@@ -96,6 +96,10 @@ async fn only_who_has_the_token_is_let_in() {
             assert_eq!(status(&router, "GET", path, fields).await, expected);
         }
     }
+    let fields = [("authorization", &*right)];
+    for (method, path, expected) in [("GET", "/act", 404), ("HEAD", "/state", 405)] {
+        assert_eq!(status(&router, method, path, &fields).await, expected);
+    }
     let json = ("content-type", "application/json");
     for path in ["/act", "/client", "/explain"] {
         assert_eq!(status(&router, "POST", path, &[json]).await, 401, "{path}");
