@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, aio::MultiplexedConnection};
 use tollgate_redis::{Address, Place};
-use tollgate_rules::redis::client_of;
+use tollgate_rules::redis::{Certificates, client_of};
 
-use crate::{args::RedisArgs, doctor::finding::Findings, report::Failure};
+use crate::{doctor::finding::Findings, report::Failure};
 
 /// How long a server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,13 +20,16 @@ pub(crate) struct Server {
 
 impl Server {
     /// One server of a cluster; or `None`: the only server, or the master that the sentinels name.
-    pub(crate) async fn connect(args: &RedisArgs, place: Option<&Place>) -> Result<Self, Failure> {
-        let (address, trusted) = (args.address()?, args.certificates()?);
+    pub(crate) async fn connect(
+        address: &Address,
+        trusted: Option<&Certificates>,
+        place: Option<&Place>,
+    ) -> Result<Self, Failure> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE));
         let connection = async {
-            let client = client_of(&address, place, trusted.as_ref()).await?;
+            let client = client_of(address, place, trusted).await?;
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
             let mut connection = connecting.await?;
             // A server that wants a password takes a connection without one, and refuses all that is asked.

@@ -8,6 +8,7 @@ use serde_json::json;
 use tollgate::clock::Clock;
 use tollgate_core::Tick;
 use tollgate_redis::{Address, Place, Secret};
+use tollgate_rules::redis::Certificates;
 
 use crate::{
     args::RedisArgs,
@@ -51,6 +52,7 @@ const OFF: Tick = 100_000;
 struct Patient<'a> {
     args: &'a RedisArgs,
     address: Address,
+    trusted: Option<Certificates>,
     secret: Option<Secret>,
     /// The longest window or refill of the rules.
     longest: Option<Duration>,
@@ -60,6 +62,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
     let mut patient = Patient {
         args: &args.redis,
         address: args.redis.address()?,
+        trusted: args.redis.certificates()?,
         secret: args.redis.secret.find()?,
         longest: None,
     };
@@ -71,7 +74,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
     if patient.address.is_cluster {
         patient.examine_cluster(&mut found).await?;
     } else {
-        let mut server = Server::connect(&args.redis, None).await?;
+        let mut server = patient.connect(None).await?;
         patient.examine_server(&mut server, &mut found).await;
     }
     let is_well = found.all.iter().all(|it| it.level < Level::Warning);
@@ -80,11 +83,15 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<Report, Failure> {
 }
 
 impl Patient<'_> {
+    async fn connect(&self, place: Option<&Place>) -> Result<Server, Failure> {
+        Server::connect(&self.address, self.trusted.as_ref(), place).await
+    }
+
     async fn examine_cluster(&self, found: &mut Findings) -> Result<(), Failure> {
         let (mut silent, mut answers) = (Vec::new(), None);
         let mut seeds = self.address.places.iter();
         while let (None, Some(seed)) = (&answers, seeds.next()) {
-            match Server::connect(self.args, Some(seed)).await {
+            match self.connect(Some(seed)).await {
                 Ok(server) => answers = Some(server),
                 Err(failure) => silent.push(failure.message),
             }
@@ -106,7 +113,7 @@ impl Patient<'_> {
         }
         for primary in primaries {
             found.server = primary.to_string();
-            match Server::connect(self.args, Some(&primary)).await {
+            match self.connect(Some(&primary)).await {
                 Ok(mut server) => self.examine_server(&mut server, found).await,
                 Err(Failure { message, .. }) => found.error("connection", format!(
                     "{message}\nif the service reaches servers by other names than they announce, it needs an address_map"

@@ -22,11 +22,17 @@ use crate::{
     rules::show::{described, is_set},
 };
 
-pub(crate) const SET_EXAMPLES: &str = "\
+pub(crate) const OVERRIDE_EXAMPLES: &str = "\
 Examples:
   tollgate rules override search-per-key acme-key-1 200% --until 2026-12-04T18:00:00Z --because 'ticket 4711'
   tollgate rules override search-per-key acme-key-1 '500/s burst 1000' --until 3d --because 'launch week'
   tollgate rules override search-per-key acme-key-1 200% --because contract --file limits.toml
+
+It lies beside the pushed rules, and stays in force when others are pushed. With --file it prints the lines to add to
+that file.";
+
+pub(crate) const SWITCH_EXAMPLES: &str = "\
+Examples:
   tollgate rules switch '*' 50% --until 2h --because 'the database is slow'
   tollgate rules switch search-per-key shadow --until 2026-12-04T18:00:00Z --because 'ticket 4711'
   tollgate rules switch search-per-key off --because 'ticket 4711' --file limits.toml

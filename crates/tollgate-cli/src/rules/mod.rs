@@ -30,11 +30,11 @@ pub(crate) enum RulesCommand {
     /// Says what is in force: rules, overrides and switches, by whom and until when.
     Show(show::ShowArgs),
     /// Gives one client a limit of its own in all processes, until a day.
-    #[command(after_help = change::SET_EXAMPLES, mut_arg("redis", change::unless_file),
+    #[command(after_help = change::OVERRIDE_EXAMPLES, mut_arg("redis", change::unless_file),
         mut_arg("namespace", change::unless_file))]
     Override(change::OverrideArgs),
     /// Switches a rule or all of them in all processes: off, into a shadow, or to a part of their limits.
-    #[command(after_help = change::SET_EXAMPLES, mut_arg("redis", change::unless_file),
+    #[command(after_help = change::SWITCH_EXAMPLES, mut_arg("redis", change::unless_file),
         mut_arg("namespace", change::unless_file))]
     Switch(change::SwitchArgs),
     /// Ends an override or a switch that an operator set.

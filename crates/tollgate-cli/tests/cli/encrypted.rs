@@ -72,8 +72,10 @@ fn a_server_that_no_authority_vouches_for_is_not_spoken_to_and_the_remedy_is_nam
         ("no.pem", "-----BEGIN CERTIFICATE-----"),
         ("nowhere.pem", "No such file"),
     ] {
-        let ran = program.run(&["doctor", "--ca", file]);
-        ran.assert(2, &[file, words]);
+        for address in [&*redis.url(), "rediss-cluster://127.0.0.1:1,127.0.0.1:2"] {
+            let ran = program.run(&["doctor", "--ca", file, "--redis", address]);
+            ran.assert(2, &[file, words]);
+        }
     }
     // At the port that does not encrypt.
     let clear = redis.server.url().replace("redis://", "rediss://");
