@@ -98,7 +98,7 @@ pub(crate) fn assemble(
             let OneText { origin, text, .. } = part.text;
             let hidden = match part.is_whole {
                 true => HiddenLines::of_tree(&part.root),
-                false => HiddenLines::of_text(text),
+                false => HiddenLines::of_text(text, part.text.format),
             };
             wrong.add(origin, text, &part.problems.into_sorted(), &hidden);
         }

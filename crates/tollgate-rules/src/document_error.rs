@@ -3,6 +3,7 @@
 use std::{error::Error, fmt, ops::Range};
 
 use crate::{
+    format::Format,
     node::{MOST, Node, Problem, Value, floor},
     schema::table_of,
 };
@@ -144,17 +145,26 @@ impl HiddenLines {
         hidden
     }
 
-    /// Those of a text whose syntax is wrong: all from the first override on.
-    pub(crate) fn of_text(text: &str) -> Self {
-        let is_field = |(at, word): &(usize, &str)| {
-            let behind = text[at + word.len()..].trim_start_matches(['"', '\'', ' ']);
-            !text[..*at].ends_with(['-', '_']) && behind.starts_with(['=', ':'])
+    /// Those of a text whose syntax is wrong: all from the line on where overrides begin, or what may have been meant for them.
+    pub(crate) fn of_text(text: &str, format: Format) -> Self {
+        // YAML in braces has no lines of its own.
+        let format = match text.trim_start().starts_with('{') {
+            true => Format::Json,
+            false => format,
         };
-        let key = text.match_indices("key").find(is_field).map(|(at, _)| at);
-        let first = text.find("overrides").into_iter().chain(key).min();
-        Self {
-            parts: first.map(|at| (at, true)).into_iter().collect(),
+        let (mut begin, mut depth) = (0, 0);
+        for line in text.split_inclusive('\n') {
+            let said = without_comment(line, format);
+            // All of them: the depth goes on with each line.
+            let has_unknown = has_unknown_table(said, format, &mut depth);
+            if has_unknown || said.contains("overrides") || has_client(said) {
+                return Self {
+                    parts: vec![(begin, true)],
+                };
+            }
+            begin += line.len();
         }
+        Self::default()
     }
 
     /// Adds the parts of overrides. `is_key`: they are of a key.
@@ -176,13 +186,77 @@ impl HiddenLines {
     fn show(&mut self, node: &Node) {
         self.parts.push((node.span.start, false));
         node.items().iter().for_each(|node| self.show(node));
+        for (name, node) in node.fields() {
+            self.parts.push((name.span.start, false));
+            self.show(node);
+        }
     }
 
     fn has(&self, line: &Range<usize>) -> bool {
         let begun = self.parts.partition_point(|(at, _)| *at <= line.start);
-        let mut parts = self.parts[begun.saturating_sub(1)..].iter();
-        parts.any(|(at, may_have_key)| *may_have_key && *at <= line.end)
+        let mut parts = self.parts[begun.saturating_sub(1)..]
+            .iter()
+            .take_while(|(at, _)| *at <= line.end);
+        parts.any(|(_, may_have_key)| *may_have_key)
     }
+}
+
+/// A line up to its comment, if it is plain where that begins.
+fn without_comment(line: &str, format: Format) -> &str {
+    let begins = |at: &usize| {
+        let before = &line[..*at];
+        let is_apart = before.is_empty() || before.ends_with([' ', '\t']);
+        is_apart && before.matches(['"', '\'']).count().is_multiple_of(2)
+    };
+    match line.find('#').filter(begins) {
+        Some(at) if format != Format::Json => &line[..at],
+        _ => line,
+    }
+}
+
+/// Whether a table of the document that is none begins in a line. `depth`: how deep in braces and brackets the line begins.
+fn has_unknown_table(line: &str, format: Format, depth: &mut usize) -> bool {
+    let is_unknown = |begin: &str| {
+        let mut words = begin
+            .trim_start_matches(['[', '?', '"', '\'', ' ', '\t'])
+            .split(|c: char| !c.is_alphanumeric() && !"_-$".contains(c));
+        let name = words.next().unwrap_or_default();
+        name.starts_with(char::is_alphabetic) && !table_of("").fields.contains(&name)
+    };
+    match format {
+        Format::Toml => line.trim_start().starts_with('[') && is_unknown(line),
+        Format::Yaml => !line.starts_with([' ', '\t']) && is_unknown(line),
+        Format::Json => line.split_inclusive(['{', '[', ',', '}', ']']).any(|part| {
+            let is_found = *depth == 1 && is_unknown(part.trim_start());
+            match part.as_bytes().last() {
+                Some(b'{' | b'[') => *depth += 1,
+                Some(b'}' | b']') => *depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            is_found
+        }),
+    }
+}
+
+/// Whether a field that names a client may begin in a line, well written or not.
+fn has_client(line: &str) -> bool {
+    let words = ["key", "client"];
+    let mut found = words.iter().flat_map(|word| line.match_indices(word));
+    found.any(|(at, word)| {
+        let (before, behind) = (&line[..at], &line[at + word.len()..]);
+        let sign = behind.trim_start_matches(['"', '\'', ' ', '\t']);
+        if sign.starts_with(['=', ':']) {
+            return !before.ends_with(['-', '_']);
+        }
+        let begin = before.trim_end_matches(['"', '\'', ' ', '\t']);
+        let is_item = |dash: &str| dash.is_empty() || dash.ends_with([' ', '\t']);
+        let is_field = begin.is_empty()
+            || begin.ends_with(['{', '[', ',', '?'])
+            || begin.strip_suffix('-').is_some_and(is_item);
+        // Other fields begin so, and a part of a path.
+        let is_other = behind.starts_with("_ip") || behind.starts_with("_in");
+        is_field && !is_other && !begin.ends_with("/{")
+    })
 }
 
 /// A text by lines.
@@ -319,6 +393,11 @@ mod tests {
                 Format::Yaml,
                 "rules:\n  - name: api\n  - name: &k acme\noverrides:\n  - key: *k\n",
             ),
+            // A table of a rule behind an override.
+            (
+                Format::Toml,
+                "[[rules]]\nname = 'api'\n[[overrides]]\nrule = 'a'\nkey = 'acme'\n[rules.when]\npath = '/api'\n",
+            ),
             // Wrong syntax.
             (
                 Format::Toml,
@@ -328,12 +407,52 @@ mod tests {
                 Format::Json,
                 "{\"rules\": [{\"name\": \"api\"}],\n\"overides\": [{\"key\": \"acme\"\n",
             ),
+            // And misspelt fields.
+            (
+                Format::Toml,
+                "[[rules]]\nname = 'api'\n[[override]]\nkye \"acme\"\n[[rules]]\n# acme\n",
+            ),
+            (Format::Toml, "name = 'api'\nkey \"acme\"\n"),
+            (Format::Toml, "name = 'api'\nkeys = [\"acme\n"),
+            (Format::Toml, "name = 'api'\n client = \"acme\n"),
+            (Format::Toml, "name = 'api'\n{ rule = 'a', key\t= \"acme\n"),
+            (
+                Format::Yaml,
+                "rules:\n  - name: api\n  - ? key\n    : 'acme\n",
+            ),
+            (Format::Yaml, "rules:\n- name: api\n- key acme: [acme\n"),
+            (
+                Format::Yaml,
+                "rules:\n  - name: api\noveride:\n  - kye: 'acme\n",
+            ),
+            (
+                Format::Yaml,
+                "{ rules: [{ name: api }],\noverides: [{ kye: 'acme\n",
+            ),
+            (
+                Format::Json,
+                "{\"rules\": [{\"by\": [\"api\"]}],\n\"overides\": [\n{\"kye\": \"acme\"\n",
+            ),
+            // What only looks so.
+            (
+                Format::Toml,
+                "# Limits per API key: 100 a minute\n[[rules]] # api: no overrides, no key = 1\nby = \"client_ip\" # api, client a\n\
+                 when = { client_in = 'api' }\npath = \"/api/{key}\"\nname = \"api\" \"\n",
+            ),
+            (
+                Format::Yaml,
+                "# overrides and keys: none\nrules:\n  - { name: 'api' # per key: one\n  - by: [client_ip, api\n",
+            ),
+            (
+                Format::Json,
+                "{\"rules\": [{\"by\": [\"client_ip\", \"path:/{api}\"],\n\"limit\": \"api\"}\n{\"name\": \"api\"}",
+            ),
         ] {
             let problems = Problems::default();
             let root = format.parse(text, &problems);
             let hidden = match problems.is_empty() {
                 true => HiddenLines::of_tree(&root),
-                false => HiddenLines::of_text(text),
+                false => HiddenLines::of_text(text, format),
             };
             let lines = Lines::new(text, &hidden);
             for index in 0..lines.starts.len() {

@@ -32,7 +32,7 @@ fn shows_key(line: &str) -> bool {
     let behind = line.split("key").skip(1).filter(is_value);
     behind.into_iter().any(|rest| {
         let value = rest.split("limit").next().unwrap_or_default();
-        !value.contains("hash") && value.contains(char::is_alphanumeric)
+        value.contains(char::is_alphanumeric)
     })
 }
 
