@@ -41,8 +41,13 @@ impl SigningKey {
     ) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.documents);
         hasher.update(&revision.to_le_bytes());
-        let (by, text, beside) = (&document.author, &document.text, &document.beside);
-        for part in [namespace, by.actor(), by.reason(), text, beside] {
+        let (by, beside) = (&document.author, &*document.beside);
+        let parts = [namespace, by.actor(), by.reason(), &document.text];
+        // A document that is alone is signed as it always was.
+        for part in parts
+            .into_iter()
+            .chain(Some(beside).filter(|it| !it.is_empty()))
+        {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
@@ -104,6 +109,18 @@ mod tests {
         };
         assert!(key(7).has_signed("shop", 3, &signed));
         assert!(!key(8).has_signed("shop", 3, &signed));
+        let alone = StoredDocument {
+            beside: String::new(),
+            ..document.clone()
+        };
+        // Redis has such signatures of other versions of this program.
+        let mut hasher = blake3::Hasher::new_keyed(&key(7).documents);
+        hasher.update(&3_u64.to_le_bytes());
+        for part in ["shop", "alice", "launch", "text"] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+        assert_eq!(key(7).sign("shop", 3, &alone), hasher.finalize());
         assert!(!key(7).has_signed("shop", 4, &signed));
         assert!(!key(7).has_signed("web", 3, &signed));
         assert!(!key(7).has_signed("shop", 3, &document));
