@@ -267,7 +267,8 @@ impl Bindings {
     }
 
     /// The secret by which overrides name keys by their hash, as in documents that were pushed to Redis:
-    /// `key = { hash = "…" }`. Rules that follow [Redis](crate::redis) know it.
+    /// `key = { hash = "…" }`. Rules in [Redis](crate::redis) have their own; one that is given here is taken in its place, to follow
+    /// them as well as to push: give it to all processes, or to none.
     #[cfg(feature = "redis")]
     pub fn secret(mut self, secret: &tollgate_redis::Secret) -> Self {
         self.hash_key = Some(SigningKey::new(secret).hashing());

@@ -175,9 +175,9 @@ impl OperatorEntry {
 
     /// Names the client by its hash, for which there is a secret.
     #[cfg(feature = "redis")]
-    pub(crate) fn hash_key(&mut self, hash: Option<u128>, counted_by: String) {
+    pub(crate) fn hash_key(&mut self, hash: u128, counted_by: String) {
         if let Some(key) = self.field_mut("key") {
-            *key = hash_value(hash.unwrap_or_default());
+            *key = hash_value(hash);
         }
         self.counted_by = Some(counted_by);
     }

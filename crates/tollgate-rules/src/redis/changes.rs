@@ -98,7 +98,7 @@ impl RedisRules {
                 let read = known.read_new(&entry, now)?;
                 if let FittingEntry::Override(of_client) = read {
                     let form = known.rules[of_client.rule].key.form();
-                    entry.hash_key(known.hash_of_client(&of_client), form);
+                    entry.hash_key(known.hash_of_client(&of_client).ok_or(NO_SECRET)?, form);
                 }
                 set.set(entry)?;
             }
@@ -419,11 +419,14 @@ const TABLES: [&str; 6] = [
     "switches",
 ];
 
-/// The text of a document in JSON, in which clients are named by their hash. It has the secret for that.
+/// Instead of a key in clear.
+const NO_SECRET: &str = "no secret hashes the keys of clients; give it by Bindings::secret";
+
+/// The text of a document in JSON, in which clients are named by their hash.
 ///
 /// # Errors
 ///
-/// All that is wrong with it.
+/// All that is wrong with it, or there is no secret for that.
 fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentError> {
     let (document, trees) = text.read(bindings)?;
     let mut fields = vec![("version", Value::Integer(1))];
@@ -441,7 +444,7 @@ fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentE
             });
         match value {
             Some(Value::List(nodes)) if name == "overrides" => {
-                fields.push((name, Value::List(hashed(nodes, &document))));
+                fields.push((name, Value::List(hashed(nodes, &document)?)));
             }
             value => fields.extend(value.map(|value| (name, value))),
         }
@@ -451,7 +454,7 @@ fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentE
 }
 
 /// The overrides of a document that was read, by rule.
-fn hashed(mut nodes: Vec<Node>, document: &RuleDocument) -> Vec<Node> {
+fn hashed(mut nodes: Vec<Node>, document: &RuleDocument) -> Result<Vec<Node>, DocumentError> {
     let by_name = document.by_name();
     // As those of the document are sorted.
     nodes.sort_by_key(|node| by_name.get(node.text_of("rule")?).copied());
@@ -459,11 +462,14 @@ fn hashed(mut nodes: Vec<Node>, document: &RuleDocument) -> Vec<Node> {
         if let Value::Table(fields) = &mut node.value {
             let mut fields = fields.iter_mut();
             if let Some((_, key)) = fields.find(|(name, _)| name.text == "key") {
-                key.value = hash_value(document.hash_of_client(entry).unwrap_or_default());
+                let hash = document
+                    .hash_of_client(entry)
+                    .ok_or_else(|| DocumentError::of_whole("the rules", NO_SECRET))?;
+                key.value = hash_value(hash);
             }
         }
     }
-    nodes
+    Ok(nodes)
 }
 
 #[cfg(test)]
@@ -487,6 +493,7 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
         let more = "version = 1\nswitches = [{ rules = '*', limit = '50%' }]\n\
             overrides = [{ rule = 'b', key = 'l', limit = '5/s' }]\n";
         let text = RuleText::new(text, Format::Toml).and(RuleText::new(more, Format::Toml));
+        assert!(pushed_text(&text, &Bindings::new()).is_err());
         let length = |_: &str, key: &KeyBuf| key.as_bytes().len() as u128;
         let mut secret = Bindings::new();
         secret.hash_key = Some(std::sync::Arc::new(length));
