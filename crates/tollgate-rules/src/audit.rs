@@ -106,7 +106,13 @@ impl AuditKind {
     /// In one word: `accepted`, `rejected`, `expired`, `reset`, `credits`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["accepted", "rejected", "expired", "reset", "credits"][self as usize]
+        match self {
+            Self::Accepted => "accepted",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Reset => "reset",
+            Self::Credits => "credits",
+        }
     }
 }
 

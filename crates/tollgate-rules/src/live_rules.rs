@@ -487,8 +487,7 @@ tollgate_core::debug_fields!(LiveRules, it => status: it.status());
 ///
 /// let error = alice.set(OperatorEntry::limit("per-kye", "acme-key-1", "500/s")).unwrap_err();
 /// assert!(error.to_string().contains("did you mean \"per-key\"?"));
-/// let set: Vec<u64> = rules.document().entries().iter().filter_map(|entry| entry.id).collect();
-/// alice.end(&set)?;
+/// alice.clear()?;
 /// assert_eq!(rules.document().limiter_rules()[0].quota().to_string(), "gcra 20/s");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -552,6 +551,19 @@ impl LiveRulesHandle {
     pub fn end(&self, ids: &[u64]) -> Result<Vec<RuleChange>, DocumentError> {
         let author = self.author.clone();
         (self.rules.shared).edit_local(author, |_, local| local.end(ids))
+    }
+
+    /// Ends all overrides and switches that were set in this process.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses the rules as they were.
+    pub fn clear(&self) -> Result<Vec<RuleChange>, DocumentError> {
+        let author = self.author.clone();
+        self.rules.shared.edit_local(author, |_, local| {
+            local.all.clear();
+            Ok(())
+        })
     }
 }
 

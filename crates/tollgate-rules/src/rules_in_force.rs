@@ -202,9 +202,7 @@ impl RulesInForce {
             local.drop_expired(now());
             let applied = edit(state, &mut local)
                 .map_err(|wrong| DocumentError::of_whole("what was set in this process", wrong))
-                .and_then(|()| {
-                    state.put_in_force(&self.bindings, state.text.clone(), local, now())
-                });
+                .and_then(|()| state.put_in_force(&self.bindings, None, local, now()));
             let (result, kind, lines) = match applied {
                 Ok((changes, lines)) => (Ok(changes), AuditKind::Accepted, lines),
                 Err(wrong) => {
@@ -316,7 +314,7 @@ impl State {
             let local = self.local.clone();
             let done = self
                 .refuse_older(of_source)
-                .and_then(|()| self.put_in_force(bindings, text, local, now));
+                .and_then(|()| self.put_in_force(bindings, Some(text), local, now));
             let (changes, lines) = match done {
                 Ok(done) => done,
                 Err(wrong) => return self.reject(author, Some(hash), wrong),
@@ -343,16 +341,17 @@ impl State {
         changed
     }
 
-    /// Puts a text in force with what was set in this process. Returns what changed in the first layer, and in the document.
+    /// Puts a text in force with what was set in this process; `None`: the text that is in force. Returns what changed in the first
+    /// layer, and in the document.
     fn put_in_force(
         &mut self,
         bindings: &Bindings,
-        text: RuleText,
+        text: Option<RuleText>,
         mut local: OperatorEntries,
         now: Tick,
     ) -> Result<(Vec<RuleChange>, Vec<String>), DocumentError> {
         // The trees live until the rules are in force. What is freed before, the allocator sorts in the midst of the swap.
-        let (document, _trees) = text.read(bindings)?;
+        let (document, _trees) = text.as_ref().unwrap_or(&self.text).read(bindings)?;
         let mut document = document.beside(&local);
         // What was set here for a rule that is gone has ended.
         for (gone, _) in document.unfit.extract_if(.., |(it, _)| it.is_local) {
@@ -360,7 +359,10 @@ impl State {
         }
         let changes = self.replace(&document, now)?;
         let lines = document_changes(&self.document, &document);
-        (self.document, self.text, self.local) = (document, text, local);
+        (self.document, self.local) = (document, local);
+        if let Some(text) = text {
+            self.text = text;
+        }
         Ok((changes, lines))
     }
 

@@ -154,9 +154,7 @@ async fn one_reason_and_one_time(store: impl Store, folder: &Path, without: Opti
     }
     // What was denied has taken no slot and no place in a queue.
     write("abusive.txt", "# nobody\n");
-    let set = rules.document().entries();
-    let set: Vec<u64> = set.iter().filter_map(|entry| entry.id).collect();
-    alice.end(&set).expect("it was set");
+    alice.clear().expect("it was set");
     drop((held, often, fails));
     service.until("at-once", None, false).await;
     service.denies("often", "quota", rate()).await;
