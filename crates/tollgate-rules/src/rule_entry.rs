@@ -369,7 +369,7 @@ impl RuleEntry {
         quota.scaled(permille, self.rule.fixed_cost())
     }
 
-    /// The rule with its numbers, as the core has it, of which switches leave so many thousandths.
+    /// The rule as the core has it. Switches leave `permille` thousandths of its numbers.
     pub(crate) fn numbers(&self, permille: u64) -> tollgate_core::Rule {
         let largest = |permille: u64| {
             let quotas = (0..self.rule.quotas()).map(|plan| *self.rule.quota_of(plan));

@@ -29,7 +29,7 @@ struct Terms {
     began: Option<Instant>,
 }
 
-/// A response, and when it was given: terms are longer where nobody asks.
+/// A response, and when it was given: a map may be older than its term, as the next answer replaces it.
 type Answer = (Response<Bytes>, Instant);
 
 impl Repeats {

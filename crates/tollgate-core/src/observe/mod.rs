@@ -31,7 +31,7 @@ mod space_saving;
 mod top_keys;
 #[cfg(feature = "metrics")]
 pub(crate) mod waiting;
-/// Without metrics, nothing is told of a request that waits.
+/// Without the feature `metrics` nobody counts the requests that wait.
 #[cfg(not(feature = "metrics"))]
 pub(crate) mod waiting {
     use std::time::Duration;

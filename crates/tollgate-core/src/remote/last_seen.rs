@@ -119,8 +119,8 @@ impl LastSeen {
     }
 }
 
-/// Of `used` units, all of which are back at `until`, those that still weigh at `now`, rounded up: a bucket pays back evenly, a window
-/// at its end.
+/// How many of the `used` units still count at `now`, rounded up. All are back at `until`: a bucket gives them back evenly, a window at
+/// its end.
 fn used_at(now: Tick, used: u64, until: Tick, quota: &Quota) -> u64 {
     let ahead = until.saturating_sub(now);
     if ahead == 0 || !quota.algorithm().is_bucket() {

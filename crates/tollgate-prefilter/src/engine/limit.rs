@@ -28,7 +28,7 @@ pub(crate) struct Limit {
     /// If it is leased, and is not a bucket.
     pub(crate) windows: Option<Windows>,
     pub(crate) denials: Denials,
-    /// Keys of which something may have to be sent: they have a lease, or unreported units.
+    /// Keys with a lease or with unreported units, which may have to be sent.
     listed: Mutex<Listed>,
     has_listed: AtomicBool,
     /// Held by who goes through them: meanwhile keys are missing that stay.
@@ -202,7 +202,7 @@ pub(crate) fn number_of(rule: &str) -> u32 {
     })
 }
 
-/// Keys of which something may have to be sent. The first ones are yet to be visited.
+/// Keys with something that may have to be sent. The first ones are yet to be visited.
 #[derive(Debug, Default)]
 struct Listed {
     keys: VecDeque<Fingerprint>,

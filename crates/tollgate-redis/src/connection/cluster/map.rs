@@ -34,7 +34,7 @@ pub(crate) struct Member {
 
 /// The owner of each hash slot.
 pub(crate) struct Map {
-    /// For each hash slot the number of its owner among the members, or [`NOBODY`]. What a server says of one holds at once.
+    /// For each hash slot the number of its owner among the members, or [`NOBODY`]. `MOVED` changes one at once.
     owners: Box<[AtomicU16]>,
     /// The servers that have hash slots by the table.
     pub(crate) primaries: Vec<Arc<Member>>,
