@@ -3,12 +3,14 @@
 use std::{
     borrow::Cow,
     cmp::Reverse,
+    iter,
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
+use prost::decode_length_delimiter;
 use tollgate::{
     Quota,
     decision::{Outcome, Retry, Verdict},
@@ -34,6 +36,40 @@ const MAX_KEY: usize = 1_024;
 /// No quota has more units.
 const MAX_HITS: u64 = 1 << 53;
 
+/// Refuses a message of too many parts before it is decoded: an entry of two bytes would take more than fifty then.
+pub(crate) fn check_numbers(message: &[u8]) -> Result<(), String> {
+    let at_most = |most, number, what| match number > most {
+        true => Err(format!("{number} {what} are more than {most}")),
+        false => Ok(()),
+    };
+    at_most(MAX_DESCRIPTORS, fields(message, 2).count(), "descriptors")?;
+    let mut entries = fields(message, 2).map(|descriptor| fields(descriptor, 1).count());
+    entries.try_for_each(|number| at_most(MAX_ENTRIES, number, "entries"))
+}
+
+/// The texts and messages in a message that have this number, up to what cannot be decoded.
+fn fields(mut message: &[u8], number: usize) -> impl Iterator<Item = &[u8]> {
+    iter::from_fn(move || {
+        loop {
+            let key = decode_length_delimiter(&mut message).ok()?;
+            let length = match key & 7 {
+                0 => decode_length_delimiter(&mut message).map(|_| 0).ok()?,
+                1 => 8,
+                2 => decode_length_delimiter(&mut message).ok()?,
+                // What is in a group counts as well: Envoy has none.
+                3 | 4 => 0,
+                5 => 4,
+                _ => return None,
+            };
+            let (field, behind) = message.split_at_checked(length)?;
+            message = behind;
+            if key == (number << 3 | 2) {
+                return Some(field);
+            }
+        }
+    })
+}
+
 /// The parts of a request by its descriptors, without those that give hits back, of which nothing is taken.
 pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, String> {
     let RateLimitRequest {
@@ -41,12 +77,6 @@ pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, St
         descriptors,
         hits_addend,
     } = message;
-    if descriptors.len() > MAX_DESCRIPTORS {
-        return Err(format!(
-            "{} descriptors are more than {MAX_DESCRIPTORS}",
-            descriptors.len()
-        ));
-    }
     if domain.len() > MAX_KEY {
         return Err(format!(
             "a domain of {} bytes is longer than {MAX_KEY}",
@@ -69,12 +99,6 @@ pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, St
 
 fn part_of(domain: &str, descriptor: RateLimitDescriptor) -> Result<RequestPart, String> {
     let entries = descriptor.entries;
-    if entries.len() > MAX_ENTRIES {
-        return Err(format!(
-            "{} entries are more than {MAX_ENTRIES}",
-            entries.len()
-        ));
-    }
     let (mut head, ()) = Request::new(()).into_parts();
     // A descriptor without a path is on none.
     head.uri = Uri::from_static("*");

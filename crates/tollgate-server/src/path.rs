@@ -21,22 +21,19 @@ pub(crate) fn normal_path(raw: &Bytes) -> PathAndQuery {
         Some(at) => raw.split_at(at),
         None => (raw, &[][..]),
     };
-    let mut segments: Vec<String> = Vec::new();
+    let mut all = String::with_capacity(raw.len() + 2);
     let mut is_folder = true;
     for segment in path.split(|byte| *byte == b'/') {
-        let mut text = String::with_capacity(segment.len());
-        encode(&decoded(segment), &mut text);
-        is_folder = matches!(&*text, "" | "." | "..");
-        match &*text {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            _ => segments.push(text),
-        }
-    }
-    let mut all = String::with_capacity(raw.len() + 2);
-    for segment in &segments {
+        let end = all.len();
         all.push('/');
-        all.push_str(segment);
+        encode(&decoded(segment), &mut all);
+        let kept = match &all[end + 1..] {
+            "" | "." => Some(end),
+            ".." => Some(all[..end].rfind('/').unwrap_or(0)),
+            _ => None,
+        };
+        is_folder = kept.is_some();
+        all.truncate(kept.unwrap_or(all.len()));
     }
     if is_folder {
         all.push('/');

@@ -26,7 +26,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;
 
 use crate::{
-    descriptors::{parts_of, status_of},
+    descriptors::{check_numbers, parts_of, status_of},
     listener::Door,
     metrics::{Checks, Code},
     proto::{
@@ -80,10 +80,7 @@ impl<H: Health> Door for RlsDoor<H> {
                 let waits = patience(&head.headers, self.rls.max_wait);
                 self.rls.should_rate_limit(message, began, waits).await
             }
-            Err(wrong) => {
-                counter!(INVALID).increment(1);
-                Err(wrong)
-            }
+            Err(wrong) => Err(unread(wrong)),
         };
         answered.map_or_else(
             |wrong| Status::invalid_argument(wrong).into_http(),
@@ -97,8 +94,14 @@ impl<H: Health> Door for RlsDoor<H> {
     }
 }
 
-/// The message of a call.
-async fn message_of(body: Incoming) -> Result<RateLimitRequest, String> {
+/// Counts a message that cannot be read.
+fn unread(wrong: String) -> String {
+    counter!(INVALID).increment(1);
+    wrong
+}
+
+/// The message of a call, as it was sent.
+async fn message_of(body: Incoming) -> Result<Bytes, String> {
     let too_long = |_| format!("a message is longer than {MAX_MESSAGE} bytes, or it ends early");
     let body = Limited::new(body, PREFIX + MAX_MESSAGE).collect().await;
     let mut bytes = body.map_err(too_long)?.to_bytes();
@@ -108,7 +111,7 @@ async fn message_of(body: Incoming) -> Result<RateLimitRequest, String> {
     if !is_whole {
         return Err("a call has one message, which is not compressed".to_owned());
     }
-    RateLimitRequest::decode(bytes.split_off(PREFIX)).map_err(|wrong| wrong.to_string())
+    Ok(bytes.split_off(PREFIX))
 }
 
 /// What is in front of a message that is not compressed.
@@ -136,9 +139,11 @@ fn response(answer: &RateLimitResponse) -> Response<Body> {
 /// How long the answer to a message is, as it was sent: for a fuzzer, which sends any bytes.
 #[doc(hidden)]
 pub async fn answer_to(layer: &RateLimitLayer, bytes: &[u8]) -> Result<usize, String> {
-    let message = RateLimitRequest::decode(bytes).map_err(|wrong| wrong.to_string())?;
-    let rls = Rls::new(layer.clone(), MAX_WAIT);
-    let answer = rls.should_rate_limit(message, Instant::now(), MAX_WAIT);
+    let (rls, bytes) = (
+        Rls::new(layer.clone(), MAX_WAIT),
+        Bytes::copy_from_slice(bytes),
+    );
+    let answer = rls.should_rate_limit(bytes, Instant::now(), MAX_WAIT);
     answer.await.map(|answer| answer.encoded_len())
 }
 
@@ -158,19 +163,21 @@ impl Rls {
 
     async fn should_rate_limit(
         &self,
-        message: RateLimitRequest,
+        message: Bytes,
         began: Instant,
         waits: Duration,
     ) -> Result<RateLimitResponse, String> {
+        // Its domain may be anything.
+        let invalid = |_: &String| self.checks.count("", Code::Invalid, began);
+        check_numbers(&message).inspect_err(invalid)?;
+        let message =
+            RateLimitRequest::decode(message).map_err(|wrong| unread(wrong.to_string()))?;
         let domain = message.domain.clone();
         let give_back = message.descriptors.iter().map(|it| it.is_negative_hits);
         let give_back: SmallVec<[bool; 8]> = give_back.collect();
         let overrides = message.descriptors.iter().filter(|it| it.limit.is_some());
         left_out(&OVERRIDES, overrides.count());
-        let parts = parts_of(message).inspect_err(|_| {
-            // Its domain may be anything.
-            self.checks.count("", Code::Invalid, began);
-        })?;
+        let parts = parts_of(message).inspect_err(invalid)?;
         let decided = self.layer.decide(parts, Some(began + waits)).await;
         let answer = self.answer_of(decided, &give_back);
         let is_allowed = answer.overall_code() == Answer::Ok;

@@ -90,8 +90,12 @@ impl ClientArgs {
         };
         explained.retain(|it| is_asked(&self.only, &it.rule) || self.lies_with(&it.rule));
         // Whether such a client passes is not known here.
-        let is_open =
-            |rule: &Explanation| depends(rule) || rule.outcome == Explained::LeftToHandler;
+        let is_open = |rule: &Explanation| {
+            matches!(
+                rule.outcome,
+                Explained::DependsOnRequest | Explained::LeftToHandler | Explained::Elsewhere
+            )
+        };
         match uncounted(&explained) {
             Some(lines) if explained.iter().any(is_open) => Err(Failure::usage(lines)),
             _ => Ok(explained),
@@ -131,6 +135,7 @@ impl ClientArgs {
 fn line(rule: &Explanation) -> String {
     let more = match rule.outcome {
         Explained::DependsOnRequest => ": give its head with -H",
+        Explained::Elsewhere => ": look from there with --at",
         _ => "",
     };
     format!("\n{}: {}{more}", rule.rule, rule.outcome)

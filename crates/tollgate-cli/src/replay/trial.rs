@@ -12,7 +12,7 @@ use std::{
 use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Bytes;
-use tollgate::{Key, Limiter, RateLimitLayer, RequestRule, RuleError};
+use tollgate::{Key, Limiter, RateLimitLayer, RequestRule, RuleError, siblings::end_lists_by};
 use tollgate_core::{ManualClock, MemoryStore, Tick};
 use tollgate_rules::RuleDocument;
 use tower::{Layer as _, Service as _, service_fn};
@@ -146,6 +146,7 @@ impl Trial {
                     let _ = response.as_mut().poll(&mut context);
                 }
                 clock.set(place.at);
+                end_lists_by(place.at);
                 if expires <= place.at {
                     result.count(&layer.limiter());
                     layer.handle().replace(self.rules(place.at, &heard)?)?;

@@ -179,6 +179,11 @@ overrides = [
     Program::on(&server, rules)
         .run(&["key", "check", "--path", "/"])
         .assert(2, &["no rule counts this"]);
+    // So may a rule on the other side.
+    let rules = "version = 1\nrules = [{ name = \"jobs\", limit = \"none\", by = \"client_ip\", at = \"edge\" }]\n";
+    Program::on(&server, rules)
+        .run(&["key", "check", "--client-ip", "192.0.2.7"])
+        .assert(2, &["no rule counts this", "--at"]);
 }
 
 #[test]

@@ -446,6 +446,22 @@ fn what_a_log_lacks_is_named_and_no_key_is_shown() {
 }
 
 #[test]
+fn entries_of_lists_end_by_the_times_of_the_log() {
+    let rules = r#"
+version = 1
+lists.abusive = { file = "abusive.txt" }
+rules = [{ name = "abusive", limit = "none", by = "client_ip", when = { in_list = "abusive", by = "client_ip" } }]
+"#;
+    let line = |second| line("192.0.2.7", second, "GET /", 200).replace("2026", "2020");
+    let program = Program::new()
+        .file("limits.toml", rules)
+        .file("abusive.txt", "192.0.2.7 until 2020-11-27T00:00:05Z\n")
+        .file("a.log", &[0, 4, 5, 9].map(line).concat());
+    let (_, json) = program.json(&words("replay a.log --rules limits.toml"));
+    assert_eq!(rule(&json, "abusive")["denied"], 2, "{json}");
+}
+
+#[test]
 fn rules_that_end_within_a_log_keep_their_denials_and_slow_answers_take_no_time() {
     let rules = r#"
 version = 1

@@ -105,6 +105,29 @@ async fn a_message_beyond_its_bounds_is_invalid_before_anything_is_counted() {
     );
 }
 
+/// Two million of either would take more than a hundred megabytes.
+#[tokio::test]
+async fn a_message_of_very_many_parts_is_refused_before_it_is_decoded() {
+    let document = RuleDocument::parse(RULES, Format::Toml, &Bindings::new().at_edge());
+    let rules = document.expect("it is right").rules();
+    let layer = RateLimitLayer::new(MemoryStore::new(), rules).expect("it is right");
+    let descriptors = [0x12, 0].repeat(2_000_000);
+    // A descriptor that ends early, which is not decoded so far.
+    let mut entries = vec![0x12, 0xff, 0xff, 0x7f];
+    entries.extend([0x0a, 0].repeat(0x1f_ffff / 2));
+    entries.extend([0x0a, 0xff]);
+    // What is no message behind them does not hide them.
+    let hidden = [&descriptors[..], &[0xff; 11]].concat();
+    for (message, says) in [
+        (&descriptors, "2000000 descriptors are more than 32"),
+        (&hidden, "2000000 descriptors are more than 32"),
+        (&entries, "1048575 entries are more than 16"),
+    ] {
+        let refused = answer_to(&layer, message).await.expect_err("it is refused");
+        assert_eq!(refused, says);
+    }
+}
+
 #[tokio::test]
 async fn health_is_asked_for_by_its_own_service() {
     use tonic_health::pb::{

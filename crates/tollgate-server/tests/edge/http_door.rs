@@ -141,6 +141,32 @@ async fn nginx_gets_a_403_with_the_body_in_a_field_and_one_answer_for_a_request(
 }
 
 #[tokio::test]
+async fn a_preflight_passes_uncounted_unless_it_has_a_body() {
+    let rules =
+        "version = 1\n[[rules]]\nname = 'per-ip'\nlimit = 'fixed_window 1/h'\nby = 'client_ip'\n";
+    let settings = "rules = 'limits.toml'\n[[http]]\nlisten = '127.0.0.1:0'\nstyle = 'forwarded'\n";
+    let server = Server::start(settings, rules);
+    let preflight = [
+        ("x-forwarded-method", "OPTIONS"),
+        ("x-forwarded-uri", "/a"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("origin", "https://shop.example"),
+        ("access-control-request-method", "POST"),
+    ];
+    for (length, status) in [("0", 200), ("0", 200), ("7", 200), ("7", 429), ("0", 200)] {
+        let body = "x".repeat(length.parse().expect("a number"));
+        let request = reqwest::Client::new()
+            .get(format!("http://{}/check", server.addresses[0]))
+            .body(body);
+        let request = preflight.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        let answered = request.send().await.expect("it is answered").status();
+        assert_eq!(answered, status, "{length}");
+    }
+}
+
+#[tokio::test]
 async fn envoy_asks_with_the_method_and_the_path_of_its_client() {
     let server = server("envoy");
     let client = [

@@ -57,3 +57,5 @@ mod networks;
 mod set;
 
 pub use self::list::KeyList;
+#[doc(hidden)]
+pub use self::networks::end_lists_by;

@@ -1,6 +1,6 @@
 //! The networks of an address family, as ranges of addresses.
 
-use std::cmp::Reverse;
+use std::{cell::Cell, cmp::Reverse};
 
 use tollgate_core::{Tick, wall_clock};
 
@@ -108,7 +108,17 @@ fn bits<T: Copy + Into<u128>>(address: &T) -> u128 {
     (*address).into()
 }
 
+thread_local! {
+    /// The time that counts in this thread, if it is not that of the wall clock.
+    static NOW: Cell<Option<Tick>> = const { Cell::new(None) };
+}
+
+/// Sets the time by which entries of all lists end in this thread: that of a log whose requests are decided again.
+pub fn end_lists_by(now: Tick) {
+    NOW.set(Some(now));
+}
+
 /// Whether it is before the end of an entry.
 pub(super) fn is_before(end: Tick) -> bool {
-    end == Tick::MAX || wall_clock() < end
+    end == Tick::MAX || NOW.get().unwrap_or_else(wall_clock) < end
 }

@@ -3,7 +3,7 @@
 use std::{future::IntoFuture as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, request::Parts};
+use http::{Response, header, request::Parts};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{Check, Decision, Outcome, RuleSet, Verdict, observe::Timer, store::Checks};
@@ -186,7 +186,7 @@ impl Asked {
     async fn checks_of(&self, part: &RequestPart) -> Result<KnownChecks, Box<Refusal>> {
         let (rules, head) = (&self.config.rules, Head::from(&part.head));
         let mut checks = Checks::new();
-        if !self.config.settings.count_preflight && is_preflight(&head, || true) {
+        if !self.config.settings.count_preflight && is_preflight(&head, || says_no_body(&head)) {
             return Ok(KnownChecks::default());
         }
         match rules.collect(&head, part.is_fragment, &mut checks)? {
@@ -267,4 +267,11 @@ impl Asked {
         }
         response
     }
+}
+
+/// Whether the fields of a head say that it has no body: there is none to look at.
+fn says_no_body(head: &Head<'_>) -> bool {
+    let length = head.headers.get(header::CONTENT_LENGTH);
+    length.is_none_or(|length| length == "0")
+        && !head.headers.contains_key(header::TRANSFER_ENCODING)
 }
