@@ -148,8 +148,11 @@ impl<'a> Attempt<'a> {
     /// Whether the caller has room for a request that waits. Without, it takes no place in a store's queue that would have to be given
     /// back.
     #[inline]
-    pub fn with_room(mut self, has_room: bool) -> Self {
-        self.has_room = has_room;
+    pub fn with_room(mut self, has_room: impl FnOnce() -> bool) -> Self {
+        // Of rules that do not wait nobody asks.
+        if self.limiter.has_waits() {
+            self.has_room = has_room();
+        }
         self
     }
 
@@ -160,18 +163,27 @@ impl<'a> Attempt<'a> {
     /// Dropping the answer does not give back what was taken.
     #[inline]
     pub fn decide(self) -> Step<Decision> {
-        let (limiter, checks) = (self.limiter, self.checks);
         match self.ask {
-            Ask::Acquire | Ask::Within(_) if !limiter.has_waits() => {
-                limiter.decide(checks, Ask::Acquire)
+            Ask::Acquire if !self.limiter.has_waits() => {
+                self.limiter.decide(self.checks, Ask::Acquire)
             }
-            // Not by itself: it would be put together in memory for each request, and passed by its address.
-            Ask::Acquire => Self::by_rules(limiter, checks, self.has_room),
-            ask => limiter.decide(checks, ask),
+            _ => self.decide_with_waits(),
         }
     }
 
-    fn by_rules(limiter: &Limiter, checks: &[Check], has_room: bool) -> Step<Decision> {
+    /// The same for rules that wait, and for those who say what they wait for.
+    fn decide_with_waits(self) -> Step<Decision> {
+        let Self {
+            limiter,
+            checks,
+            ask,
+            has_room,
+        } = self;
+        match ask {
+            Ask::Acquire => {}
+            Ask::Within(_) if !limiter.has_waits() => return limiter.decide(checks, Ask::Acquire),
+            ask => return limiter.decide(checks, ask),
+        }
         if !limiter.waits_for_slots(checks) {
             let ask = match has_room {
                 true => Ask::Acquire,

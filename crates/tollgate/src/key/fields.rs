@@ -123,7 +123,12 @@ pub fn cookie(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
 
 /// The value of a field that a request has on one line.
 pub(crate) fn only_line<'h>(head: &Head<'h>, name: &HeaderName) -> Result<&'h [u8], NoKey> {
-    let value = exactly_one(head.headers.get_all(name).iter());
+    let headers = head.headers;
+    let value = match headers.len() == headers.keys_len() {
+        // No field is repeated.
+        true => headers.get(name).ok_or(NoKey::Absent),
+        false => exactly_one(headers.get_all(name).iter()),
+    };
     value.map(|value| value.as_bytes().trim_ascii())
 }
 

@@ -70,14 +70,15 @@ pub(crate) struct Admitted {
     /// When it was decided, if fields say moments.
     decided: Option<Tick>,
     /// What the handler gets, if configured, and what is left to do if there is no response. Most requests have none.
-    admission: Option<Admission>,
+    admission: Option<AdmissionGuard>,
 }
 
-impl Drop for Admitted {
+/// Ends the admission of a request that is answered, or gone.
+struct AdmissionGuard(Admission);
+
+impl Drop for AdmissionGuard {
     fn drop(&mut self) {
-        if let Some(admission) = self.admission.take() {
-            admission.end();
-        }
+        self.0.end();
     }
 }
 
@@ -121,7 +122,7 @@ impl Admitted {
             if config.attach_decision {
                 request.extensions_mut().insert(admission.clone());
             }
-            self.admission = Some(admission);
+            self.admission = Some(AdmissionGuard(admission));
         }
         let answer = config.rules.challenge(&Head::from(&*request), decision);
         let (mut parts, body) = answer?.into_parts();
@@ -209,7 +210,7 @@ impl Admitted {
                 Some((rule, new_cost(rules.of_rule(rule), check)?))
             })
             .collect();
-        let claims = || self.admission.as_ref().is_none_or(Admission::claim_ticket);
+        let claims = || (self.admission.as_ref()).is_none_or(|it| it.0.claim_ticket());
         if costs.is_empty() && !rules.counts_settled || !claims() {
             return changed;
         }
@@ -228,7 +229,10 @@ impl Admitted {
     /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
     fn write_headers(&self, response: &mut Parts, changed: &[u16]) {
         // Those of the handler's own checks; once.
-        let in_handler = (self.admission.as_ref()).map_or_else(Vec::new, Admission::take_verdicts);
+        let in_handler = match &self.admission {
+            Some(admission) => admission.0.take_verdicts(),
+            None => Vec::new(),
+        };
         if self.config.settings.hide_quota && in_handler.iter().any(|it| !it.is_allowed) {
             // A handler's denial becomes a response of its own, as a `tonic::Status` does.
             response.extensions.insert(QuotaHidden);

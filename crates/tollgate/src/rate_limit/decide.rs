@@ -36,7 +36,7 @@ pub(crate) enum Progress {
 #[inline]
 pub(crate) fn attempt<'a>(config: &'a Config, checks: &'a [Check]) -> Attempt<'a> {
     let attempt = config.rules.limiter.attempt(checks);
-    attempt.with_room(!config.wait_room.is_full())
+    attempt.with_room(|| !config.wait_room.is_full())
 }
 
 /// Decides a request whose keys are looked up.

@@ -111,6 +111,7 @@ enum Instead {
 
 /// Decides a request by its head. `None`: it goes on to the service, and `admitted` has its checks and its decision. They are written
 /// where they stay, because they are large to move.
+#[inline]
 fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Option<Instead> {
     let timer = Timer::start();
     let (config, checks) = (&admitted.config, &mut admitted.checks);
@@ -132,30 +133,28 @@ fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Optio
         }
     }
     let attempt = attempt(config, checks);
-    match attempt.decide() {
-        Step::Ready(decision) => {
-            let decision = admitted.decision.insert(decision);
-            if !attempt.waits(decision) {
-                let is_allowed = decision.is_allowed();
-                let route = match is_allowed {
-                    true => Route::default(),
-                    false => Route::of(head.extensions),
-                };
-                let limiter = &config.rules.limiter;
-                limiter.report(checks, decision, timer, route.as_str());
-                return (!is_allowed)
-                    .then(|| Instead::Answered(deny(config, head, decision, checks, &[])));
-            }
+    let limiter = &config.rules.limiter;
+    Some(match attempt.decide() {
+        Step::Ready(decision) if attempt.waits(&decision) => {
             // With its place in the queue, which goes back also if the future is never polled.
-            let decision = mem::replace(decision, Decision::unlimited(0));
             let waits = Progress::Waits(Box::new(attempt.wait(decision)));
             let known = mem::take(checks).into();
-            Some(Instead::Later(Pending::new(ready((waits, known)))))
+            Instead::Later(Pending::new(ready((waits, known))))
+        }
+        Step::Ready(decision) if decision.is_allowed() => {
+            limiter.report(checks, &decision, timer, Route::default().as_str());
+            admitted.decision = Some(decision);
+            return None;
+        }
+        Step::Ready(decision) => {
+            let route = Route::of(head.extensions);
+            limiter.report(checks, &decision, timer, route.as_str());
+            Instead::Answered(deny(config, head, &decision, checks, &[]))
         }
         later => {
             let (config, known) = (Arc::clone(config), mem::take(checks).into());
             let decided = wait(config, known, later, timer, Route::of(head.extensions));
-            Some(Instead::Later(Pending::new(decided)))
+            Instead::Later(Pending::new(decided))
         }
-    }
+    })
 }
