@@ -13,9 +13,9 @@
 //! # let _ = writes;
 //! ```
 //!
-//! [`RequestRule::when`] recognises conditions on paths and methods, unlike closures: in a layer of many rules, an index over paths
-//! and methods finds those of a request. So a rule for each of a thousand routes costs a request little more than
-//! one rule does. [`any_of`] keeps that; [`not`] and closures may be `true` anywhere, and are called for each request.
+//! [`RequestRule::when`] recognises conditions on paths, unlike closures: in a layer of many rules, an index over paths finds those of
+//! a request. So a rule for each of a thousand routes costs a request little more than one rule does. [`any_of`] keeps that; [`not`],
+//! [`method_in`] alone and closures may be `true` anywhere, and are called for each request.
 //!
 //! A condition that can never hold, such as `method_in([])` or `path_under("/users/{id}")`, is an error of the layer that has it.
 //!
@@ -33,7 +33,7 @@ use crate::{
     key_list::KeyList,
     known_condition::{KnownCondition, path_matches},
     path_pattern::{PathPattern, prefix_mistake},
-    routes::{Methods, PathOf, PathShape, Routes},
+    routes::{PathOf, PathShape, Routes},
 };
 
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
@@ -47,10 +47,14 @@ pub fn method_in(
     if methods.contains(&Method::GET) {
         methods.push(Method::HEAD);
     }
-    let routes = Routes::of_methods(Methods::any_of(&methods));
     let holds = move |head: &Head<'_>| methods.contains(head.method);
-    KnownCondition::new(routes, mistake, holds).into_fn()
+    KnownCondition::new(Routes::default(), mistake, holds).into_fn()
 }
+
+/// Those of HTTP itself.
+const STANDARD_METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE",
+];
 
 /// Why no request has one of these methods.
 fn method_mistake(methods: &[Method]) -> Option<String> {
@@ -59,9 +63,8 @@ fn method_mistake(methods: &[Method]) -> Option<String> {
     }
     let mistake = methods.iter().find(|method| {
         let upper = method.as_str().to_ascii_uppercase();
-        let standard =
-            Method::from_bytes(upper.as_bytes()).is_ok_and(|it| Methods::of(&it).is_standard());
-        ["*", "ANY", "ALL"].contains(&&*upper) || standard && upper != method.as_str()
+        ["*", "ANY", "ALL"].contains(&&*upper)
+            || STANDARD_METHODS.contains(&&*upper) && upper != method.as_str()
     })?;
     Some(format!(
         "{mistake:?} is not a method: write one in upper case, as GET, and for all methods leave method_in out"
@@ -83,8 +86,8 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
     }
     // All paths are below the empty one, and none below one that does not begin with a slash.
     let routes = match prefix.strip_prefix('/') {
-        Some(path) => Routes::of_path(PathShape::under(PathOf::Uri, path)),
-        None => Routes::any(),
+        Some(path) => Routes::of_path(PathShape::literal(PathOf::Uri, path, true)),
+        None => Routes::default(),
     };
     let holds = move |head: &Head<'_>| {
         let rest = head.uri.path().strip_prefix(&*prefix);
@@ -156,7 +159,7 @@ pub fn in_list(
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let (mistake, list) = (by.validate().err(), list.clone());
     let holds = move |head: &Head<'_>| list.has(&by, head) == Some(true);
-    KnownCondition::new(Routes::any(), mistake, holds).into_fn()
+    KnownCondition::new(Routes::default(), mistake, holds).into_fn()
 }
 
 /// The request matched this route of axum's router: `/items/{id}`.
@@ -170,8 +173,8 @@ pub fn route_is(route: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send +
         .err()
         .map(|wrong| wrong.to_string());
     let routes = match route.strip_prefix('/') {
-        Some(path) => Routes::of_path(PathShape::exactly(PathOf::Route, path)),
-        None => Routes::any(),
+        Some(path) => Routes::of_path(PathShape::literal(PathOf::Route, path, false)),
+        None => Routes::default(),
     };
     let holds = move |head: &Head<'_>| PathOf::Route.path(head).is_some_and(|path| *path == *route);
     KnownCondition::new(routes, mistake, holds).into_fn()
@@ -195,7 +198,7 @@ pub fn not(
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
     let KnownCondition { holds, mistake, .. } = KnownCondition::of(condition);
     // Without its routes: it is true outside of them.
-    KnownCondition::new(Routes::any(), mistake, move |head| !holds(head)).into_fn()
+    KnownCondition::new(Routes::default(), mistake, move |head| !holds(head)).into_fn()
 }
 
 #[cfg(test)]

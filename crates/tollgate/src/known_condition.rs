@@ -11,7 +11,7 @@ use tollgate_core::{OnStoreError, Rule, RuleError, RuleErrorKind, types::CheckPo
 use crate::{
     head::Head,
     path_pattern::PathPattern,
-    routes::{PathOf, PathShape, Routes, Segment, Words},
+    routes::{PathOf, PathShape, Routes, Words},
 };
 
 pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
@@ -64,7 +64,7 @@ impl KnownCondition {
             known(&Head::from(&head));
         }
         let found = (probe.0.lock().unwrap_or_else(PoisonError::into_inner)).take();
-        found.unwrap_or_else(|| Self::new(Routes::any(), None::<String>, condition))
+        found.unwrap_or_else(|| Self::new(Routes::default(), None::<String>, condition))
     }
 
     /// The condition as a closure.
@@ -137,24 +137,19 @@ impl CheckPolicies {
 pub fn words_are(
     words: impl IntoIterator<Item = Option<String>>,
 ) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
-    let words: Box<[Option<String>]> = words.into_iter().collect();
-    let segment = |word: &Option<String>| match word {
-        Some(word) => Segment::Literal(word.as_str().into()),
-        None => Segment::Any,
-    };
+    let words: Box<[_]> = (words.into_iter())
+        .map(|word| word.map(String::into_boxed_str))
+        .collect();
     let routes = Routes::of_path(PathShape {
         of: PathOf::Words,
-        segments: words.iter().map(segment).collect(),
+        segments: words.clone(),
         is_open: false,
     });
     let holds = move |head: &Head<'_>| {
         head.extensions.get().is_some_and(|of_head: &Words| {
-            let mut of_head = of_head.iter();
-            let mut each = words.iter();
-            each.all(|word| {
-                let of_head = of_head.next();
-                of_head.is_some_and(|it| word.as_deref().is_none_or(|word| word == it))
-            }) && of_head.next().is_none()
+            let mut both = words.iter().zip(of_head.iter());
+            of_head.iter().count() == words.len()
+                && both.all(|(word, of_head)| word.as_deref().is_none_or(|word| word == of_head))
         })
     };
     KnownCondition::new(routes, None::<String>, holds).into_fn()

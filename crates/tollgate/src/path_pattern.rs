@@ -7,7 +7,7 @@ use tollgate_core::RuleError;
 use crate::{
     diagnostics::wrong_setting,
     head::Head,
-    routes::{PathOf, PathShape, Segment, whole_path},
+    routes::{PathOf, PathShape, whole_path},
 };
 
 /// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
@@ -33,20 +33,16 @@ use crate::{
 pub struct PathPattern {
     text: Arc<str>,
     parts: Arc<[Part]>,
+    /// The name of the catch-all behind them.
+    rest: Option<Arc<str>>,
 }
 
+/// A segment.
 #[derive(Clone, Debug)]
-enum Part {
-    Literal(String),
-    /// `v{version}`: at least one character behind the prefix where the path ends.
-    Parameter {
-        prefix: String,
-        name: String,
-    },
-    /// At least one character, and any number of segments.
-    CatchAll {
-        name: String,
-    },
+struct Part {
+    /// Its text, or what is in front of the parameter: `v` in `v{version}`.
+    literal: String,
+    parameter: Option<String>,
 }
 
 impl PathPattern {
@@ -56,25 +52,23 @@ impl PathPattern {
     ///
     /// A text that is not a pattern. The error says what would be right.
     pub fn new(text: &str) -> Result<Self, RuleError> {
-        let parts = Self::parts(text)
-            .map_err(|wrong| wrong_setting(format!("{text:?} is not a path: {wrong}")))?;
-        Ok(Self {
-            text: text.into(),
-            parts: parts.into(),
-        })
+        Self::parse(text).map_err(|wrong| wrong_setting(format!("{text:?} is not a path: {wrong}")))
     }
 
-    fn parts(text: &str) -> Result<Vec<Part>, String> {
-        let segments = text.split('/').skip(1);
-        let parts: Option<Vec<Part>> = segments.map(Part::new).collect();
-        let parts = parts.ok_or(PARAMETERS)?;
-        let is_catch_all = |part: &Part| matches!(part, Part::CatchAll { .. });
-        if parts.iter().rev().skip(1).any(is_catch_all) {
-            return Err(PARAMETERS.to_owned());
-        }
-        match mistake(text, parts.iter().map(Part::literal)) {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (segments, rest) = match text.rsplit_once("/{*") {
+            Some((segments, rest)) => (segments, Some(name(rest).ok_or(PARAMETERS)?)),
+            None => (text, None),
+        };
+        let parts = segments.split('/').skip(1).map(Part::new);
+        let parts: Arc<[Part]> = parts.collect::<Option<_>>().ok_or(PARAMETERS)?;
+        match mistake(text, parts.iter().map(|part| &*part.literal)) {
             Some(mistake) => Err(mistake),
-            None => Ok(parts),
+            None => Ok(Self {
+                text: text.into(),
+                parts,
+                rest: rest.map(Into::into),
+            }),
         }
     }
 
@@ -112,70 +106,75 @@ impl PathPattern {
 
     /// The names of its parameters and of its catch-all, in their order.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Literal(_) => None,
-            Part::Parameter { name, .. } | Part::CatchAll { name } => Some(&**name),
-        })
+        let parameters = self.parts.iter().filter_map(|it| it.parameter.as_deref());
+        parameters.chain(self.rest.as_deref())
     }
 
     /// Which of two patterns names a path more exactly; the greater one does. They are compared segment by segment: a literal is
     /// above a parameter, and a parameter above a catch-all.
+    #[must_use]
     pub fn cmp_specificity(&self, other: &Self) -> Ordering {
-        let ranks = self.parts.iter().map(Part::rank);
-        ranks.cmp(other.parts.iter().map(Part::rank))
+        self.ranks().cmp(other.ranks())
+    }
+
+    /// How exactly each segment is named: the most exact above.
+    fn ranks(&self) -> impl Iterator<Item = u8> {
+        let ranks = self.parts.iter().map(|part| match part.parameter {
+            Some(_) => 1,
+            None => 2,
+        });
+        ranks.chain(self.rest.iter().map(|_| 0))
     }
 
     /// Whether both match the same paths: they differ in the names of their parameters at most.
     #[must_use]
     pub fn matches_same_paths(&self, other: &Self) -> bool {
-        let kinds = self.parts.iter().map(Part::kind);
-        kinds.eq(other.parts.iter().map(Part::kind))
+        let mut both = self.parts.iter().zip(&*other.parts);
+        self.ranks().eq(other.ranks()) && both.all(|(one, other)| one.literal == other.literal)
     }
 
     /// Whether a path matches. Calls `parameter` with the name and the value of each parameter up to where it does.
     fn walk<'p>(&self, path: &'p str, mut parameter: impl FnMut(&str, &'p str)) -> bool {
-        let Some(mut rest) = path.strip_prefix('/') else {
-            return false;
-        };
-        let mut parts = self.parts.iter().peekable();
-        while let Some(part) = parts.next() {
-            let (segment, behind) = match rest.split_once('/') {
-                Some((segment, behind)) => (segment, Some(behind)),
-                None => (rest, None),
+        let mut rest = path.strip_prefix('/');
+        for part in &*self.parts {
+            let Some(left) = rest else {
+                return false;
             };
-            match part {
-                Part::Literal(literal) if segment == literal => {}
-                Part::Literal(_) => return false,
-                Part::Parameter { prefix, name } => match segment.strip_prefix(&**prefix) {
-                    None => return false,
-                    // Before a slash it may be empty, so that no request passes by rules on a route that it has.
-                    Some("") if behind.is_none() => return false,
-                    Some(value) => parameter(name, value),
-                },
-                Part::CatchAll { name } => {
-                    parameter(name, rest);
-                    return !rest.is_empty();
-                }
+            let (segment, behind) = match left.split_once('/') {
+                Some((segment, behind)) => (segment, Some(behind)),
+                None => (left, None),
+            };
+            let Some(value) = segment.strip_prefix(&*part.literal) else {
+                return false;
+            };
+            match &part.parameter {
+                None if !value.is_empty() => return false,
+                None => {}
+                // Before a slash it may be empty, so that no request passes by rules on a route that it has.
+                Some(_) if value.is_empty() && behind.is_none() => return false,
+                Some(name) => parameter(name, value),
             }
-            match behind {
-                None => return parts.peek().is_none(),
-                Some(behind) => rest = behind,
-            }
+            rest = behind;
         }
-        false
+        match (rest, &self.rest) {
+            (Some(rest), Some(name)) => {
+                parameter(name, rest);
+                !rest.is_empty()
+            }
+            (rest, name) => rest.is_none() && name.is_none(),
+        }
     }
 
     /// All paths that it matches have this shape.
     pub(crate) fn shape(&self, of: PathOf) -> PathShape {
-        let segments = self.parts.iter().filter_map(|part| match part {
-            Part::Literal(literal) => Some(Segment::Literal((&**literal).into())),
-            Part::Parameter { .. } => Some(Segment::Any),
-            Part::CatchAll { .. } => None,
+        let segments = self.parts.iter().map(|part| match part.parameter {
+            Some(_) => None,
+            None => Some((&*part.literal).into()),
         });
         PathShape {
             of,
             segments: segments.collect(),
-            is_open: matches!(self.parts.last(), Some(Part::CatchAll { .. })),
+            is_open: self.rest.is_some(),
         }
     }
 }
@@ -183,45 +182,22 @@ impl PathPattern {
 impl Part {
     /// `None`: a parameter is written in another way.
     fn new(segment: &str) -> Option<Self> {
-        let (prefix, parameter) = unescaped(segment)?;
-        let Some(parameter) = parameter else {
-            return Some(Self::Literal(prefix));
+        let (literal, parameter) = unescaped(segment)?;
+        let parameter = match parameter {
+            // Other routers write a dollar in front of one.
+            Some(parameter) if !literal.ends_with('$') => Some(name(parameter)?.to_owned()),
+            Some(_) => return None,
+            None => None,
         };
-        let inner = parameter.strip_suffix('}')?;
-        let name = inner.strip_prefix('*').unwrap_or(inner);
-        // Other routers write patterns and marks next to a name, and a dollar in front of it.
-        let is_other = name.contains(['{', '}', '*', ':', '?', '<', '(', ' ']);
-        if name.is_empty() || is_other || name.ends_with("...") || prefix.ends_with('$') {
-            return None;
-        }
-        let name = name.to_owned();
-        match inner.starts_with('*') {
-            false => Some(Self::Parameter { prefix, name }),
-            true => prefix.is_empty().then_some(Self::CatchAll { name }),
-        }
+        Some(Self { literal, parameter })
     }
+}
 
-    /// The text that a segment has, or begins with.
-    fn literal(&self) -> &str {
-        match self {
-            Self::Literal(text) | Self::Parameter { prefix: text, .. } => text,
-            Self::CatchAll { .. } => "",
-        }
-    }
-
-    /// It without the name of a parameter.
-    fn kind(&self) -> (u8, &str) {
-        (self.rank(), self.literal())
-    }
-
-    /// How exactly it names a segment: the most exact above.
-    fn rank(&self) -> u8 {
-        match self {
-            Self::CatchAll { .. } => 0,
-            Self::Parameter { .. } => 1,
-            Self::Literal(_) => 2,
-        }
-    }
+/// The name of a parameter, whose closing brace is the last character. `None`: other routers write patterns and marks next to one.
+fn name(parameter: &str) -> Option<&str> {
+    let name = parameter.strip_suffix('}')?;
+    let is_other = name.contains(['{', '}', '*', ':', '?', '<', '(', ' ']);
+    (!name.is_empty() && !is_other && !name.ends_with("...")).then_some(name)
 }
 
 /// How parameters are written.

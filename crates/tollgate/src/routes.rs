@@ -2,22 +2,12 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use http::Method;
-
 use crate::head::Head;
 
-/// The paths and methods outside of which a condition is false: what an [index](crate::rate_limit) over the rules of a layer goes
-/// by. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Routes {
-    /// `None`: any path.
-    pub(crate) paths: Option<Arc<[PathShape]>>,
-    pub(crate) methods: Methods,
-}
-
-/// A set of methods. Those that are not of HTTP itself are one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Methods(u16);
+/// The paths outside of which a condition is false: what an [index](crate::rate_limit) over the rules of a layer goes by. Default: any
+/// path. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes(pub(crate) Option<Arc<[PathShape]>>);
 
 /// Which path of a request is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,124 +23,42 @@ pub(crate) enum PathOf {
     Route,
 }
 
-/// The paths that have these segments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The paths that have these segments, the parts between slashes.
+#[derive(Clone, Debug)]
 pub(crate) struct PathShape {
     pub(crate) of: PathOf,
-    pub(crate) segments: Box<[Segment]>,
+    /// `None` is any.
+    pub(crate) segments: Box<[Option<Box<str>>]>,
     /// Whether any more segments may follow.
     pub(crate) is_open: bool,
 }
 
-/// A part of a path between slashes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
-    Literal(Box<str>),
-    Any,
-}
-
 impl Routes {
-    /// Any request.
-    pub(crate) const fn any() -> Self {
-        Self {
-            paths: None,
-            methods: Methods::ALL,
-        }
-    }
-
-    pub(crate) fn of_methods(methods: Methods) -> Self {
-        Self {
-            methods,
-            ..Self::any()
-        }
-    }
-
     pub(crate) fn of_path(path: PathShape) -> Self {
-        Self {
-            paths: Some([path].into()),
-            ..Self::any()
-        }
+        Self(Some([path].into()))
     }
 
     /// Where both conditions can be true.
     pub(crate) fn and(&self, other: &Self) -> Self {
-        let paths = match (&self.paths, &other.paths) {
-            (None, paths) | (paths, None) => paths,
-            // Either is where both can be true.
-            (Some(one), Some(two)) if two.len() < one.len() => &other.paths,
-            _ => &self.paths,
-        };
-        Self {
-            paths: paths.clone(),
-            methods: Methods(self.methods.0 & other.methods.0),
-        }
+        // Either is where both can be true.
+        let either = [&self.0, &other.0].into_iter().flatten();
+        Self(either.min_by_key(|paths| paths.len()).cloned())
     }
 
     /// Where either condition can be true.
     pub(crate) fn or(&self, other: &Self) -> Self {
-        let paths = self.paths.as_ref().zip(other.paths.as_ref());
-        Self {
-            paths: paths.map(|(one, two)| one.iter().chain(&**two).cloned().collect()),
-            methods: Methods(self.methods.0 | other.methods.0),
-        }
-    }
-}
-
-impl Methods {
-    pub(crate) const ALL: Self = Self(u16::MAX);
-
-    pub(crate) fn of(method: &Method) -> Self {
-        Self(
-            1 << match *method {
-                Method::GET => 0,
-                Method::HEAD => 1,
-                Method::POST => 2,
-                Method::PUT => 3,
-                Method::DELETE => 4,
-                Method::PATCH => 5,
-                Method::OPTIONS => 6,
-                Method::CONNECT => 7,
-                Method::TRACE => 8,
-                _ => 9,
-            },
-        )
-    }
-
-    /// Whether it is a method of HTTP itself.
-    pub(crate) fn is_standard(self) -> bool {
-        self.0 < 1 << 9
-    }
-
-    pub(crate) fn any_of<'a>(methods: impl IntoIterator<Item = &'a Method>) -> Self {
-        let methods = methods.into_iter().map(Self::of);
-        methods.fold(Self(0), |all, one| Self(all.0 | one.0))
-    }
-
-    /// Whether the sets meet.
-    #[inline]
-    pub(crate) fn meet(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+        let both = self.0.as_ref().zip(other.0.as_ref());
+        Self(both.map(|(one, two)| one.iter().chain(&**two).cloned().collect()))
     }
 }
 
 impl PathShape {
-    /// The path with exactly these segments, behind its first slash.
-    pub(crate) fn exactly(of: PathOf, path: &str) -> Self {
+    /// The path behind its first slash, and with `is_open` all below it.
+    pub(crate) fn literal(of: PathOf, path: &str, is_open: bool) -> Self {
         Self {
             of,
-            segments: path
-                .split('/')
-                .map(|it| Segment::Literal(it.into()))
-                .collect(),
-            is_open: false,
-        }
-    }
-
-    /// It, and all below it.
-    pub(crate) fn under(of: PathOf, path: &str) -> Self {
-        Self {
-            is_open: true,
-            ..Self::exactly(of, path)
+            segments: path.split('/').map(|it| Some(it.into())).collect(),
+            is_open,
         }
     }
 }

@@ -334,7 +334,7 @@ impl RequestRule {
             plan: None,
             quota: None,
             applies: None,
-            routes: Routes::any(),
+            routes: Routes::default(),
             exempt: None,
             condition_mistake: None,
             applies_to_key: None,

@@ -4,39 +4,30 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::routes::{Methods, PathOf, PathShape, Routes, Segment, Words};
+use crate::{
+    head::Head,
+    routes::{PathOf, PathShape, Routes, Words},
+};
 
-use crate::head::Head;
-
-/// Finds the rules whose conditions can be true for a request, by its method and path, so that a request does not cost a call
-/// of each condition.
-#[derive(Debug)]
+/// Finds the rules whose conditions can be true for a request, by its path, so that a request does not cost a call of each condition.
+#[derive(Debug, Default)]
 pub(crate) struct RouteIndex {
     /// Rules for any path, in order.
-    anywhere: Vec<Entry>,
-    /// One for each path that is meant; only those that rules have.
-    trees: Vec<(PathOf, PathTree)>,
-}
-
-/// A rule on a path, with its methods.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    rule: u16,
-    methods: Methods,
+    anywhere: Vec<u16>,
+    /// The root of each path that is meant, behind its first slash; only of those that rules have.
+    roots: Vec<(PathOf, usize)>,
+    nodes: Vec<Node>,
 }
 
 /// Rules by the segments of their paths.
-#[derive(Debug)]
-struct PathTree(Vec<Node>);
-
 #[derive(Debug, Default)]
 struct Node {
     literals: HashMap<Box<str>, usize>,
     any: Option<usize>,
     /// Rules for paths that end here.
-    ends: Vec<Entry>,
+    ends: Vec<u16>,
     /// Rules for paths that end here or below.
-    open: Vec<Entry>,
+    open: Vec<u16>,
 }
 
 /// With fewer rules on paths, calling each condition costs no more.
@@ -48,115 +39,85 @@ type Candidates = SmallVec<[u16; 16]>;
 impl RouteIndex {
     /// The index of rules with these routes; `None`: so few have any that it is not worth it.
     pub(crate) fn new<'a>(routes: impl Iterator<Item = &'a Routes> + Clone) -> Option<Self> {
-        let on_paths = routes.clone().filter(|routes| routes.paths.is_some());
+        let on_paths = routes.clone().filter(|routes| routes.0.is_some());
         if on_paths.count() < LEAST {
             return None;
         }
-        let mut index = Self {
-            anywhere: Vec::new(),
-            trees: Vec::new(),
-        };
+        let mut index = Self::default();
         for (rule, routes) in (0..).zip(routes) {
-            let methods = routes.methods;
-            let entry = Entry { rule, methods };
-            match &routes.paths {
-                None => index.anywhere.push(entry),
-                Some(paths) => paths.iter().for_each(|path| index.add(path, entry)),
+            match &routes.0 {
+                None => index.anywhere.push(rule),
+                Some(paths) => paths.iter().for_each(|path| index.add(path, rule)),
             }
         }
         Some(index)
     }
 
-    fn add(&mut self, path: &PathShape, entry: Entry) {
-        if let Some((_, tree)) = self.trees.iter_mut().find(|(of, _)| *of == path.of) {
-            return tree.add(path, entry);
+    fn add(&mut self, path: &PathShape, rule: u16) {
+        let root = self.roots.iter().find(|(of, _)| *of == path.of);
+        let mut node = root.map_or(self.nodes.len(), |(_, root)| *root);
+        if node == self.nodes.len() {
+            self.roots.push((path.of, node));
+            self.nodes.push(Node::default());
         }
-        let mut tree = PathTree::default();
-        tree.add(path, entry);
-        self.trees.push((path.of, tree));
-    }
-
-    /// The rules whose condition can be true, in order.
-    pub(crate) fn candidates(&self, head: &Head<'_>) -> Candidates {
-        let method = Methods::of(head.method);
-        let mut found = Candidates::new();
-        for (of, tree) in &self.trees {
-            if *of == PathOf::Words {
-                if let Some(words) = head.extensions.get::<Words>() {
-                    tree.find_below(0, words.iter(), method, &mut found);
-                }
-            } else if let Some(path) = of.path(head)
-                && let Some(path) = path.strip_prefix('/')
-            {
-                tree.find_below(0, path.split('/'), method, &mut found);
-            }
-        }
-        let anywhere = self
-            .anywhere
-            .iter()
-            .filter(|entry| entry.methods.meet(method));
-        found.extend(anywhere.map(|entry| entry.rule));
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-}
-
-impl Default for PathTree {
-    /// With its root, behind the first slash.
-    fn default() -> Self {
-        Self(vec![Node::default()])
-    }
-}
-
-impl PathTree {
-    fn add(&mut self, path: &PathShape, entry: Entry) {
-        let mut node = 0;
         for segment in &path.segments {
-            let new = self.0.len();
+            let new = self.nodes.len();
             let next = match segment {
-                Segment::Any => *self.0[node].any.get_or_insert(new),
-                Segment::Literal(literal) => {
-                    let literals = &mut self.0[node].literals;
+                None => *self.nodes[node].any.get_or_insert(new),
+                Some(literal) => {
+                    let literals = &mut self.nodes[node].literals;
                     *literals.entry(literal.clone()).or_insert(new)
                 }
             };
             if next == new {
-                self.0.push(Node::default());
+                self.nodes.push(Node::default());
             }
             node = next;
         }
-        let node = &mut self.0[node];
+        let node = &mut self.nodes[node];
         match path.is_open {
-            true => node.open.push(entry),
-            false => node.ends.push(entry),
+            true => node.open.push(rule),
+            false => node.ends.push(rule),
         }
     }
 
-    /// As deep as the tree: a path of a request does not make it deeper.
-    fn find_below<'p>(
+    /// The rules whose condition can be true, in order.
+    pub(crate) fn candidates(&self, head: &Head<'_>) -> Candidates {
+        let mut found = Candidates::from_slice(&self.anywhere);
+        for (of, root) in &self.roots {
+            if *of == PathOf::Words {
+                if let Some(words) = head.extensions.get::<Words>() {
+                    self.find(*root, words.iter(), &mut found);
+                }
+            } else if let Some(path) = of.path(head)
+                && let Some(path) = path.strip_prefix('/')
+            {
+                self.find(*root, path.split('/'), &mut found);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Without recursion: a pattern in a document may be as deep as it is long.
+    fn find<'p>(
         &self,
-        node: usize,
-        mut rest: impl Iterator<Item = &'p str> + Clone,
-        method: Methods,
+        root: usize,
+        path: impl Iterator<Item = &'p str> + Clone,
         found: &mut Candidates,
     ) {
-        let node = &self.0[node];
-        let mut add = |entries: &[Entry]| {
-            let entries = entries.iter().filter(|entry| entry.methods.meet(method));
-            found.extend(entries.map(|entry| entry.rule));
-        };
-        add(&node.open);
-        let Some(segment) = rest.next() else {
-            add(&node.ends);
-            return;
-        };
-        if node.literals.is_empty() && node.any.is_none() {
-            return;
-        }
-        let literal = node.literals.get(segment).copied();
-        for next in [literal, node.any].into_iter().flatten() {
-            self.find_below(next, rest.clone(), method, found);
+        let mut branches = SmallVec::<[_; 4]>::from_iter([(root, path)]);
+        while let Some((node, mut rest)) = branches.pop() {
+            let node: &Node = &self.nodes[node];
+            found.extend_from_slice(&node.open);
+            let Some(segment) = rest.next() else {
+                found.extend_from_slice(&node.ends);
+                continue;
+            };
+            let literal = node.literals.get(segment).copied();
+            let next = literal.into_iter().chain(node.any);
+            branches.extend(next.map(|next| (next, rest.clone())));
         }
     }
 }
@@ -344,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_meets_only_the_rules_of_its_route_and_method() {
+    fn a_request_meets_only_the_rules_of_its_route() {
         let route = |n: usize| match n % 4 {
             0 => Condition::Path(format!("/r{n}/{{id}}")),
             1 => Condition::Under(format!("/r{n}")),
@@ -390,20 +351,18 @@ mod tests {
             let holds = rules[7].settings().applies.as_ref().expect("a condition");
             assert_eq!(holds(&Head::from(&head)), found.len() == 3);
         }
-        let method = |n: usize| match n % 2 {
-            0 => Method::GET,
-            _ => Method::POST,
-        };
-        let on_one_path = |n| {
-            let path = Condition::Path("/a".into());
-            vec![Condition::Methods(vec![method(n)]), path]
-        };
-        let mut conditions: Vec<_> = (0..10).map(on_one_path).collect();
-        conditions.push(vec![Condition::Methods(vec![Method::POST])]);
-        let rules = super::tests::rules(&conditions);
+    }
+
+    #[test]
+    fn a_path_is_found_however_deep_it_is() {
+        let deep = "/a".repeat(32_000);
+        let conditions: Vec<_> = (0..LEAST)
+            .map(|_| vec![Condition::Path(deep.clone())])
+            .collect();
+        let rules = rules(&conditions);
         let routes = rules.iter().map(|rule| &rule.settings().routes);
-        let index = RouteIndex::new(routes).expect("there are many");
-        let candidates = index.candidates(&Head::from(&head(Method::POST, "/a")));
-        assert_eq!(candidates[..], [1, 3, 5, 7, 9, 10]);
+        let index = RouteIndex::new(routes).expect("there are enough");
+        let head = head(Method::GET, &deep);
+        assert_eq!(index.candidates(&Head::from(&head)).len(), LEAST);
     }
 }
