@@ -1,12 +1,9 @@
-//! Conditions whose routes are known, with two for documents; and policies by condition: how the checks of some requests differ from
-//! their rule.
+//! Conditions whose routes are known, with two for documents.
 
 use std::{
     any::Any,
     sync::{Arc, Mutex, PoisonError},
 };
-
-use tollgate_core::{OnStoreError, Rule, RuleError, RuleErrorKind, types::CheckPolicy};
 
 use crate::{
     head::Head,
@@ -77,58 +74,6 @@ impl KnownCondition {
             }
         });
         known
-    }
-}
-
-/// How the checks of some requests differ from their rule.
-#[derive(Clone, Default)]
-pub(crate) struct CheckPolicies {
-    pub(crate) exact: Vec<Arc<Predicate>>,
-    /// The first that applies counts.
-    pub(crate) store_errors: Vec<(Arc<Predicate>, OnStoreError)>,
-}
-
-impl CheckPolicies {
-    /// The same, where a failed store is answered as the rule says.
-    pub(crate) fn exact_alone(&self) -> Self {
-        Self {
-            exact: self.exact.clone(),
-            store_errors: Vec::new(),
-        }
-    }
-
-    /// The first setting that was made.
-    pub(crate) fn call(&self) -> &'static str {
-        match self.exact.is_empty() {
-            true => "on_store_error_when",
-            false => "exact_when",
-        }
-    }
-
-    /// The policy of a request.
-    pub(crate) fn of(&self, head: &Head<'_>) -> CheckPolicy {
-        let mut policy = CheckPolicy::default();
-        let mut answers = self.store_errors.iter();
-        if let Some((_, answer)) = answers.find(|(applies, _)| applies(head)) {
-            // One that cannot be the answer of some checks is the rule's own: `validate` has seen it.
-            policy = policy.on_store_error(*answer).unwrap_or(policy);
-        }
-        match self.exact.iter().any(|applies| applies(head)) {
-            true => policy.exact(),
-            false => policy,
-        }
-    }
-
-    pub(crate) fn validate(&self, rule: &Rule) -> Result<(), RuleError> {
-        let mut answers = self.store_errors.iter().map(|(_, answer)| *answer);
-        let wrong = answers.find_map(|answer| match answer == rule.store_error_answer() {
-            true => None,
-            false => CheckPolicy::default().on_store_error(answer).err(),
-        });
-        wrong.map_or(Ok(()), |wrong| {
-            let message = format!("on_store_error_when: {wrong}");
-            Err(RuleError::new(RuleErrorKind::Mode, rule.name(), message))
-        })
     }
 }
 

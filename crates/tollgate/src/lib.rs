@@ -173,6 +173,8 @@ mod path_pattern;
 mod protocol;
 mod rate_limit;
 pub mod rejection;
+mod request_rule;
+mod request_settings;
 mod routes;
 mod rule;
 pub mod shed;
@@ -186,7 +188,9 @@ pub use self::{
     head::Head,
     rate_limit::{Admission, Denied, LimitsEndpoint, RateLimitLayer, RulesHandle},
     rejection::style::Rejection,
-    rule::{Missing, RequestRule, Rule},
+    request_rule::RequestRule,
+    request_settings::Missing,
+    rule::Rule,
 };
 
 pub mod clock {

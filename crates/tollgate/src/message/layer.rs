@@ -13,7 +13,7 @@ use crate::{
         rules_handle::RulesHandle,
         settings::{Settings, live_layer},
     },
-    rule::{KeyedRule, RequestRule},
+    request_rule::{KeyedRule, RequestRule},
 };
 
 /// Limits the messages that clients send to a gRPC service.

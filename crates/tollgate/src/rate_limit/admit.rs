@@ -26,7 +26,7 @@ use crate::{
         config::Config,
         deny::{Answered, QuotaHidden},
     },
-    rule::RequestSettings,
+    request_settings::RequestSettings,
 };
 
 /// An extension of a response: the outer layers refund the units that the request took, because it was not served.

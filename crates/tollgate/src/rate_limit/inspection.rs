@@ -10,7 +10,7 @@ use crate::{
         layer::RateLimitLayer,
         request_rules::{RequestRules, unkeyed},
     },
-    rule::Missing,
+    request_settings::Missing,
 };
 
 /// The rules of a layer at one time, to be asked what they would do: made by [`RateLimitLayer::inspection`]. Nothing is counted.

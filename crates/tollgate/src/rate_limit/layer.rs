@@ -20,7 +20,8 @@ use crate::{
         validation::refuse_success,
     },
     rejection::Rejection,
-    rule::{KeyedRule, Rule},
+    request_rule::KeyedRule,
+    rule::Rule,
 };
 
 /// Limits the requests to a service.

@@ -17,7 +17,7 @@ use tollgate_core::{
 use crate::{
     diagnostics::wrong_setting,
     rate_limit::{config::Config, request_rules::RequestRules, settings::Settings},
-    rule::RequestRule,
+    request_rule::RequestRule,
 };
 
 /// What a layer and its services share: the configuration in force, and the limiter that keeps its rule names in use.

@@ -20,8 +20,9 @@ use crate::{
     },
     observe::Observer,
     rate_limit::{route_index::RouteIndex, validation::validate},
+    request_rule::RequestRule,
+    request_settings::{Missing, RequestSettings},
     routes::whole_path,
-    rule::{Missing, RequestRule, RequestSettings},
 };
 
 /// Rules with their extractors, on their store. Cheap to clone.
@@ -252,9 +253,7 @@ impl RequestRules {
             if let Some(cost) = &request_rule.cost {
                 check = check.with_cost(cost(head));
             }
-            if let Some(policies) = &request_rule.policies {
-                check = check.with_policy(policies.of(head));
-            }
+            check = check.with_policy(request_rule.policy_of(head));
         }
         Terms { check, limit }
     }

@@ -136,7 +136,8 @@ mod tests {
         condition::{any_of, method_in, not, path, path_under},
         key::constant,
         known_condition::words_are,
-        rule::{RequestRule, Rule},
+        request_rule::RequestRule,
+        rule::Rule,
     };
 
     /// What a rule's `when` is made of.

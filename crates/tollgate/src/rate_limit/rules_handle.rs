@@ -7,7 +7,8 @@ use tollgate_core::{Limiter, Quota, RuleError, RuleErrorKind, types::RuleChange}
 use crate::{
     diagnostics::wrong_setting,
     rate_limit::live_config::{EditFn, LayerRules},
-    rule::{KeyedRule, RequestRule, RequestSettings},
+    request_rule::{KeyedRule, RequestRule},
+    request_settings::RequestSettings,
 };
 
 /// Replaces the rules of a layer while requests are served: see [`RateLimitLayer::handle`](crate::RateLimitLayer::handle).

@@ -1,11 +1,11 @@
 //! Settings that cannot work: what is wrong with them, and what would be right.
 
 use http::StatusCode;
-use tollgate_core::{MINUTE, Rule, RuleError, RuleErrorKind as K};
+use tollgate_core::{MINUTE, Rule, RuleError, RuleErrorKind as K, types::CheckPolicy};
 
 use crate::{
     diagnostics::wrong_setting,
-    rule::{Missing, RequestSettings, SlowDenials},
+    request_settings::{Missing, RequestSettings, SlowDenials},
 };
 
 /// Whether the settings of a rule go together.
@@ -44,8 +44,12 @@ pub(crate) fn validate(request_rule: &RequestSettings) -> Result<(), RuleError> 
         );
         return wrong(K::Quota, text);
     }
-    if let Some(policies) = &request_rule.policies {
-        policies.validate(rule)?;
+    for (_, answer) in &request_rule.store_errors {
+        if *answer != rule.store_error_answer()
+            && let Err(mistake) = CheckPolicy::default().on_store_error(*answer)
+        {
+            return wrong(K::Mode, format!("on_store_error_when: {mistake}"));
+        }
     }
     for (_, plan) in &*request_rule.plans_by_key {
         if rule.plan_number(plan).is_none() {
