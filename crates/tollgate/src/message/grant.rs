@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Decision, OnStoreError, Outcome, Pending, Reason, Retry, Step, Verdict, algorithm::Assessment,
-    observe::Timer, store::Checks, types::WaitErrorKind,
+    Check, Decision, OnStoreError, Outcome, Pending, Reason, Retry, Step, Verdict,
+    algorithm::Assessment, observe::Timer, store::Checks, types::WaitErrorKind,
 };
 
 use crate::message::call::Call;
@@ -15,21 +15,20 @@ pub(super) type Grant = Result<u64, Box<Decision>>;
 /// Requests up to this many messages; at least one.
 pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
     let timer = Timer::start();
-    let mut reply = None;
-    if call.config.settings.message_wait.is_none() && !must_peek(call, messages) {
-        let limiter = &call.config.rules.limiter;
-        match limiter.attempt(&costs(call, messages)).decide() {
-            // The usual answer needs no future.
-            Step::Ready(decision) if decision.is_allowed() => {
-                return Step::Ready(conclude(call, messages, decision, timer));
-            }
-            other => reply = Some(other),
+    let (costs, limiter) = (costs(call, messages), &call.config.rules.limiter);
+    let asks = call.config.settings.message_wait.is_none() && !must_peek(call, messages);
+    match asks.then(|| limiter.attempt(&costs).decide()) {
+        // The usual answer needs no future.
+        Some(Step::Ready(decision)) if decision.is_allowed() => {
+            Step::Ready(conclude(call, &costs, messages, decision, timer))
+        }
+        reply => {
+            let call = Arc::clone(call);
+            Step::Wait(Pending::new(async move {
+                fitting(&call, messages, reply, timer).await
+            }))
         }
     }
-    let call = Arc::clone(call);
-    Step::Wait(Pending::new(async move {
-        fitting(&call, messages, reply, timer).await
-    }))
 }
 
 /// Requests fewer messages until they fit. The decision about a single message is the one reported: a client that retries
@@ -46,50 +45,41 @@ async fn fitting(
         messages = fewer(call, &current, messages).unwrap_or(messages);
     }
     loop {
+        let costs = costs(call, messages);
+        let attempt = limiter.attempt(&costs);
         let decision = match (reply.take(), call.config.settings.message_wait) {
             (Some(reply), _) => reply.await,
-            (None, None) => {
-                let costs = costs(call, messages);
-                limiter.attempt(&costs).decide().await
-            }
-            (None, Some(max_wait)) => {
-                let patience = if messages == 1 {
-                    max_wait
-                } else {
-                    Duration::ZERO
-                };
-                let costs_of_all = costs(call, messages);
-                match limiter.attempt(&costs_of_all).within(patience).run().await {
-                    Ok(decision) => decision,
-                    Err(_) if messages > 1 => {
-                        messages = 1;
-                        continue;
-                    }
-                    Err(error) => {
-                        let reason = match error.kind() {
-                            WaitErrorKind::QueueFull => Reason::QueueFull,
-                            _ => Reason::WaitExpired,
-                        };
-                        let current = limiter.peek(&costs(call, 1)).await;
-                        match current.reason() {
-                            None | Some(Reason::Quota) => {
-                                turned_away(call, &current, max_wait).denied_for(reason)
-                            }
-                            Some(_) => current,
-                        }
-                    }
+            (None, None) => attempt.decide().await,
+            (None, Some(_)) if messages > 1 => match attempt.within(Duration::ZERO).run().await {
+                Ok(decision) => decision,
+                Err(_) => {
+                    messages = 1;
+                    continue;
                 }
-            }
+            },
+            (None, Some(max_wait)) => match attempt.within(max_wait).run().await {
+                Ok(decision) => decision,
+                Err(error) => turned_away(call, &costs, error.kind(), max_wait).await,
+            },
         };
         match fewer(call, &decision, messages) {
             Some(fewer) => messages = fewer,
-            None => return conclude(call, messages, decision, timer),
+            None => return conclude(call, &costs, messages, decision, timer),
         }
     }
 }
 
-/// The same, as denied by its rules: the queue has turned the message away, whatever fits by now.
-fn turned_away(call: &Call, current: &Decision, max_wait: Duration) -> Decision {
+/// The denial of a message that the queue has turned away, by its rules, whatever fits by now.
+async fn turned_away(
+    call: &Call,
+    cost: &[Check],
+    why: WaitErrorKind,
+    max_wait: Duration,
+) -> Decision {
+    let current = call.config.rules.limiter.peek(cost).await;
+    if !matches!(current.reason(), None | Some(Reason::Quota)) {
+        return current;
+    }
     let rules = call.config.rules.set();
     let denied = current.verdicts().iter().map(|verdict| {
         if verdict.outcome() != Outcome::Allow || !rules.enforces(verdict.rule()) {
@@ -102,8 +92,10 @@ fn turned_away(call: &Call, current: &Decision, max_wait: Duration) -> Decision 
         let (rule, plan) = (verdict.rule() as u16, verdict.plan() as u16);
         Verdict::new(rule, plan, answer, verdict.source())
     });
-    Decision::new(current.at(), denied, |verdict| {
-        rules.enforces(verdict.rule())
+    let enforces = |verdict: &Verdict| rules.enforces(verdict.rule());
+    Decision::new(current.at(), denied, enforces).denied_for(match why {
+        WaitErrorKind::QueueFull => Reason::QueueFull,
+        _ => Reason::WaitExpired,
     })
 }
 
@@ -124,54 +116,45 @@ fn costs(call: &Call, messages: u64) -> Checks {
 
 /// With how many messages to retry after this decision; `None` if fewer would not help.
 fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
-    match decision.reason() {
-        _ if messages <= 1 || decision.outcome() != Outcome::Deny => return None,
-        Some(Reason::Blocked) => return None,
-        // It does not say how many a share or a cap holds.
-        Some(Reason::StoreFailed) => {
-            return is_above_shares(call, decision).then_some(messages / 2);
-        }
-        _ => {}
+    let why = decision.reason();
+    if messages <= 1 || decision.outcome() != Outcome::Deny || why == Some(Reason::Blocked) {
+        return None;
     }
     let rules = call.config.rules.set();
-    let denied = decision.verdicts().iter().filter(|verdict| {
-        verdict.outcome() == Outcome::Deny
-            && verdict.has_numbers()
-            && rules.enforces(verdict.rule())
-    });
-    let fit = denied.filter_map(|verdict| {
+    let denied = decision.verdicts().iter().filter_map(|verdict| {
+        if verdict.outcome() != Outcome::Deny || !rules.enforces(verdict.rule()) {
+            return None;
+        }
         let mut checks = call.checks.iter();
         // A request has at most one check per rule.
         let check = checks.find(|check| usize::from(check.rule()) == verdict.rule())?;
-        verdict.remaining().checked_div(check.cost())
+        Some((verdict, check))
     });
+    if why == Some(Reason::StoreFailed) {
+        // A share or a cap of this process may hold fewer. It does not say how many.
+        let mut answers = denied.map(|(verdict, check)| {
+            let rule = rules.rules().get(verdict.rule());
+            let of_rule = rule.map(tollgate_core::Rule::store_error_answer);
+            check.policy().store_error_answer().or(of_rule)
+        });
+        let is_share = |it| matches!(it, Some(OnStoreError::LocalShare | OnStoreError::Cap(_)));
+        return answers.all(is_share).then_some(messages / 2);
+    }
+    let with_numbers = denied.filter(|(verdict, _)| verdict.has_numbers());
+    let fit =
+        with_numbers.filter_map(|(verdict, check)| verdict.remaining().checked_div(check.cost()));
     Some(fit.min().unwrap_or(0).clamp(1, messages - 1))
 }
 
-/// Whether shares or caps of this process deny all of them at once, while the store fails: they may hold fewer.
-fn is_above_shares(call: &Call, decision: &Decision) -> bool {
-    let rules = call.config.rules.set();
-    let mut denied = decision
-        .verdicts()
-        .iter()
-        .filter(|verdict| verdict.outcome() == Outcome::Deny && rules.enforces(verdict.rule()));
-    denied.all(|verdict| {
-        let mut checks = call.checks.iter();
-        let check = checks.find(|check| usize::from(check.rule()) == verdict.rule());
-        let answer = check.and_then(|check| check.policy().store_error_answer());
-        let rule = rules.rules().get(verdict.rule());
-        let answer = answer.or_else(|| rule.map(tollgate_core::Rule::store_error_answer));
-        matches!(
-            answer,
-            Some(OnStoreError::LocalShare | OnStoreError::Cap(_))
-        )
-    })
-}
-
 /// Reports the decision, and turns it into a grant.
-fn conclude(call: &Call, messages: u64, decision: Decision, timer: Timer) -> Grant {
-    let limiter = &call.config.rules.limiter;
-    limiter.report(&costs(call, messages), &decision, timer, "");
+fn conclude(
+    call: &Call,
+    costs: &[Check],
+    messages: u64,
+    decision: Decision,
+    timer: Timer,
+) -> Grant {
+    (call.config.rules.limiter).report(costs, &decision, timer, "");
     match decision.is_allowed() {
         true => Ok(messages),
         false => Err(Box::new(decision)),
