@@ -4,7 +4,10 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{
+    HeaderValue, Response,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
 
 /// A JSON object that is being written.
 #[derive(Debug)]
@@ -49,14 +52,12 @@ impl JsonObject {
     }
 }
 
-/// A response of this object, which no cache stores.
-pub(crate) fn respond(body: JsonObject) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(body.close()));
+/// A response with this JSON, which no cache stores.
+pub(crate) fn respond(media_type: &'static str, json: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(json.into());
     let fields = response.headers_mut();
-    let json = HeaderValue::from_static("application/json");
-    fields.insert(header::CONTENT_TYPE, json);
-    let no_store = HeaderValue::from_static("no-store");
-    fields.insert(header::CACHE_CONTROL, no_store);
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

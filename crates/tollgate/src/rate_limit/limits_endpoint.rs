@@ -159,7 +159,7 @@ impl LimitsEndpoint {
         }
         let mut body = JsonObject::new();
         body.member("resources", |json| json.push_str(&shown.close()));
-        respond(body)
+        respond("application/json", body.close())
     }
 }
 

@@ -101,7 +101,7 @@ impl TopKeysEndpoint {
         body.member("rules", |json| {
             push_list(json, &rules, |json, rule| json.push_str(rule));
         });
-        respond(body)
+        respond("application/json", body.close())
     }
 }
 

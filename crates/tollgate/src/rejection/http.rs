@@ -10,6 +10,7 @@ use http::{
 use tollgate_core::{Quota, Reason, Rule, RuleSet, wall_clock};
 
 use crate::{
+    head::Head,
     header::{PerQuota, template::Values, whole_seconds},
     json_text::{JsonObject, push_list, push_text},
     protocol::WireProtocol,
@@ -51,18 +52,13 @@ impl Responses {
         }
     }
 
-    /// The response, without `Retry-After` and the quota's fields. A HEAD request gets no body.
+    /// The response, without `Retry-After` and the quota's fields.
     fn http(&self, denial: &Denial<'_>) -> Response<Bytes> {
         let mut response = match &self.rejection.0 {
             Style::Custom(respond) => respond(denial),
             style => self.built_in(style, denial),
         };
-        if denial.head().method == Method::HEAD && !response.body().is_empty() {
-            // The length for GET (RFC 9110 §8.6); otherwise a server would send that of the empty body.
-            let length = HeaderValue::from(response.body().len());
-            response.headers_mut().insert(CONTENT_LENGTH, length);
-            response.body_mut().clear();
-        }
+        clear_for_head(&denial.head(), &mut response);
         response
     }
 
@@ -103,6 +99,15 @@ impl Responses {
             Some(prepared) => prepared.close(wait),
             None => open(denial).close(wait),
         }
+    }
+}
+
+/// A HEAD request gets no body, but the length for GET (RFC 9110 §8.6); otherwise a server would send that of the empty body.
+pub(crate) fn clear_for_head(head: &Head<'_>, response: &mut Response<Bytes>) {
+    if head.method == Method::HEAD && !response.body().is_empty() {
+        let length = HeaderValue::from(response.body().len());
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        response.body_mut().clear();
     }
 }
 

@@ -149,7 +149,7 @@ mod tests;
 pub use self::denial::Denial;
 pub(crate) use self::{
     grpc::{UNAVAILABLE, UNIMPLEMENTED, trailers_only},
-    http::Responses,
+    http::{Responses, clear_for_head},
     style::Rejection,
 };
 pub use crate::protocol::Protocol;

@@ -9,18 +9,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{
-    HeaderValue, Method, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
-};
+use http::{Response, StatusCode};
 use pin_project_lite::pin_project;
 
 use crate::{
     head::Head,
     header::times::write_retry_after,
+    json_text::respond,
     protocol::WireProtocol,
     rate_limit::{Refund, ResponseBody, admit::AtEnd},
-    rejection::{UNAVAILABLE, trailers_only},
+    rejection::{UNAVAILABLE, clear_for_head, trailers_only},
     shed::shedder::InFlight,
 };
 
@@ -81,27 +79,15 @@ const PROBLEM: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-ty
 /// 503, or `UNAVAILABLE` in gRPC. Limits outside of the layer give their units back.
 pub(super) fn answer(head: &Head<'_>, protocol: WireProtocol, wait: Duration) -> Response<Bytes> {
     let mut response = match protocol {
-        WireProtocol::Http => problem(head),
+        WireProtocol::Http => {
+            let mut response = respond("application/problem+json", PROBLEM);
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            clear_for_head(head, &mut response);
+            response
+        }
         grpc => trailers_only(head, grpc, UNAVAILABLE, Some(wait)),
     };
     write_retry_after(response.headers_mut(), wait);
     response.extensions_mut().insert(Refund);
-    response
-}
-
-fn problem(head: &Head<'_>) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from_static(PROBLEM));
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let fields = response.headers_mut();
-    fields.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
-    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if head.method == Method::HEAD {
-        // The length for GET (RFC 9110 §8.6).
-        fields.insert(CONTENT_LENGTH, HeaderValue::from(PROBLEM.len()));
-        response.body_mut().clear();
-    }
     response
 }
