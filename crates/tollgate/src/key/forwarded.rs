@@ -33,25 +33,8 @@ type Line<'a> = SmallVec<[Option<&'a [u8]>; 8]>;
 
 /// Parses a line; `None` if it violates RFC 7239 §4. Spaces around `;` are accepted.
 fn elements(line: &[u8]) -> Option<Line<'_>> {
-    let mut elements = Line::default();
+    let (mut elements, mut found) = (Line::default(), None);
     let mut rest = line;
-    loop {
-        if elements.len() == 2 * MAX_ENTRIES {
-            elements.drain(..MAX_ENTRIES);
-        }
-        let (element, behind) = element(rest)?;
-        elements.push(element);
-        match behind.split_first() {
-            None => return Some(elements),
-            Some((b',', behind)) => rest = behind,
-            Some(_) => return None,
-        }
-    }
-}
-
-/// The value of `for` in the first element, which ends before a comma or with the line, and what is behind it.
-fn element(mut rest: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
-    let mut found = None;
     loop {
         let (name, behind) = token(rest.trim_ascii_start());
         rest = behind;
@@ -62,9 +45,16 @@ fn element(mut rest: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
             }
             rest = behind.trim_ascii_start();
         }
-        match rest.strip_prefix(b";") {
-            Some(behind) => rest = behind,
-            None => return Some((found, rest)),
+        if rest.first() != Some(&b';') {
+            if elements.len() == 2 * MAX_ENTRIES {
+                elements.drain(..MAX_ENTRIES);
+            }
+            elements.push(found.take());
+        }
+        match rest.split_first() {
+            None => return Some(elements),
+            Some((b';' | b',', behind)) => rest = behind,
+            Some(_) => return None,
         }
     }
 }
