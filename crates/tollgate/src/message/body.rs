@@ -194,9 +194,15 @@ pin_project! {
     pub struct MessageLimitResponseBody<B> {
         // `None`: it has ended.
         #[pin]
-        pub(super) body: Option<B>,
+        body: Option<B>,
         // What may end the body, until its own status is sent. `None`: nothing may, or no longer.
-        pub(super) call: Option<Arc<Call>>,
+        call: Option<Arc<Call>>,
+    }
+}
+
+impl<B> MessageLimitResponseBody<B> {
+    pub(super) fn new(body: Option<B>, call: Option<Arc<Call>>) -> Self {
+        Self { body, call }
     }
 }
 
@@ -255,7 +261,6 @@ impl<B: Body<Data = Bytes>> Body for MessageLimitResponseBody<B> {
 
 impl<B: Default> Default for MessageLimitResponseBody<B> {
     fn default() -> Self {
-        let body = Some(B::default());
-        Self { body, call: None }
+        Self::new(Some(B::default()), None)
     }
 }

@@ -114,10 +114,8 @@ where
                 StateProj::Inner { future, call } => {
                     let Some(call) = call else {
                         let response = ready!(future.poll(cx))?;
-                        return Poll::Ready(Ok(response.map(|body| MessageLimitResponseBody {
-                            body: Some(body),
-                            call: None,
-                        })));
+                        let unlimited = |body| MessageLimitResponseBody::new(Some(body), None);
+                        return Poll::Ready(Ok(response.map(unlimited)));
                     };
                     let answer = match call.poll_denied(cx) {
                         Poll::Ready(_) => Poll::Pending,
@@ -133,10 +131,7 @@ where
                                 // The body may become shorter.
                                 head.headers.remove(CONTENT_LENGTH);
                             }
-                            let body = MessageLimitResponseBody {
-                                body: Some(body),
-                                call,
-                            };
+                            let body = MessageLimitResponseBody::new(Some(body), call);
                             Response::from_parts(head, body)
                         }
                         (None, Poll::Pending) => return Poll::Pending,
@@ -154,10 +149,7 @@ where
 
 /// A gRPC denial without trailers: its head has the status.
 fn without_body<RB>(response: Response<Bytes>) -> Response<MessageLimitResponseBody<RB>> {
-    response.map(|_| MessageLimitResponseBody {
-        body: None,
-        call: None,
-    })
+    response.map(|_| MessageLimitResponseBody::new(None, None))
 }
 
 impl<S, B> fmt::Debug for MessageLimitFuture<S, B>
