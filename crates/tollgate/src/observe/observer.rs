@@ -49,7 +49,7 @@ enum Metric {
 }
 
 /// What was reported of a rule.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RuleReports {
     name: Arc<str>,
     reported: Reported,
@@ -113,10 +113,7 @@ impl Observer {
             Some(known) => Arc::clone(known),
             None => Arc::new(RuleReports {
                 name: Arc::clone(rule.shared_name()),
-                reported: Reported::default(),
-                keyless: AtomicU32::new(0),
-                #[cfg(feature = "metrics")]
-                counters: OnceLock::new(),
+                ..RuleReports::default()
             }),
         };
         Self {

@@ -37,7 +37,7 @@ pub(super) struct AdaptiveLimit {
     window: Mutex<Window>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Window {
     least: f64,
     most: f64,
@@ -58,9 +58,10 @@ struct Window {
     busiest: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// The limit follows latency.
+    #[default]
     Follow,
     /// The limit is halved, and the queue drains.
     Drain,
@@ -76,16 +77,8 @@ impl AdaptiveLimit {
             window: Mutex::new(Window {
                 least: least as f64,
                 most: most as f64,
-                phase: Phase::Follow,
                 limit: least as f64,
-                has_queued: false,
-                baseline: None,
-                probe_at: 0,
-                began: 0,
-                samples: 0,
-                latencies: 0,
-                squares: 0.0,
-                busiest: 0,
+                ..Window::default()
             }),
         }
     }
