@@ -49,15 +49,11 @@ pub(crate) struct State {
     last_local: u64,
     /// Both together.
     pub(crate) document: RuleDocument,
-    /// The hash of its contents.
-    hash: u64,
     /// The hash of the contents that were rejected last, if they could be read.
     rejected_hash: Option<u64>,
     /// The hash of the source's contents that were in force last: this process may have replaced them since.
     hash_of_source: Option<u64>,
     pub(crate) followers: Followers,
-    /// The number that the source gave the document in force.
-    of_source: Option<u64>,
     since: Tick,
     /// When the rules in force were computed: entries that expire later are in force.
     pub(crate) computed: Tick,
@@ -99,6 +95,7 @@ impl RulesInForce {
                 true => 0,
                 false => text.revision().unwrap_or(1),
             },
+            of_source: text.revision().filter(|_| !is_fallback),
             ..RulesStatus::default()
         };
         let lines = vec![match document.rules.len() {
@@ -109,9 +106,7 @@ impl RulesInForce {
             after: status.revision,
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
-        let of_source = text.revision().filter(|_| !is_fallback);
-        let hash = text.hash();
-        show_metrics(&status, of_source, now);
+        show_metrics(&status, now);
         Ok(Self {
             bindings,
             sinks,
@@ -120,11 +115,9 @@ impl RulesInForce {
                 local: OperatorEntries::default(),
                 last_local: 0,
                 document,
-                hash,
                 rejected_hash: None,
-                hash_of_source: Some(hash).filter(|_| !is_fallback),
+                hash_of_source: (!is_fallback).then(|| text.hash()),
                 followers: Followers::default(),
-                of_source,
                 since: now,
                 computed: now,
                 is_end_refused: false,
@@ -220,7 +213,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let before = state.status.source_error.replace(error.to_owned());
         let revision = state.status.revision;
-        show_metrics(&state.status, state.of_source, state.since);
+        show_metrics(&state.status, state.since);
         drop(state);
         if before.as_deref() != Some(error) {
             tracing::error!(
@@ -240,7 +233,7 @@ impl RulesInForce {
         let mut state = self.lock();
         let (result, record) = change(&mut state);
         // The gauges too are of the change that comes last.
-        show_metrics(&state.status, state.of_source, state.since);
+        show_metrics(&state.status, state.since);
         drop(state);
         if let Some(record) = record {
             if record.kind == AuditKind::Rejected {
@@ -301,11 +294,12 @@ impl State {
         };
         let (author, hash, of_source) = (text.author(), text.hash(), text.revision());
         // It was put right again, or pushed again.
-        let is_in_force = hash == self.hash && of_source >= self.of_source;
+        let is_in_force = hash == self.text.hash() && of_source >= self.status.of_source;
         // It is no other document than the source's last, and a text of this process has replaced that.
-        let is_replaced = giver == Giver::Source
+        let is_replaced = !is_in_force
+            && giver == Giver::Source
             && Some(hash) == self.hash_of_source
-            && of_source == self.of_source;
+            && of_source == self.status.of_source;
         let before = self.status.revision;
         let mut changed = (Ok(Vec::new()), None);
         if !is_in_force && !is_replaced {
@@ -323,7 +317,6 @@ impl State {
                 Some(lines) => self.status.lost.extend(lines),
                 None => self.status.lost.clear(),
             }
-            self.hash = hash;
             self.status.revision = of_source.unwrap_or(before + 1);
             self.since = now;
             let record = self.record(AuditKind::Accepted, author, before, lines);
@@ -331,10 +324,10 @@ impl State {
         }
         self.status.last_rejection = None;
         self.rejected_hash = None;
-        if hash == self.hash {
+        if !is_replaced {
             self.status.revision = of_source.unwrap_or(self.status.revision);
-            self.of_source = of_source.or(self.of_source);
-            if giver != Giver::Process {
+            self.status.of_source = of_source.or(self.status.of_source);
+            if giver == Giver::Source {
                 self.hash_of_source = Some(hash);
             }
         }
@@ -397,7 +390,7 @@ impl State {
 
     /// Another document than the one in force has a higher number.
     fn refuse_older(&self, revision: Option<u64>) -> Result<(), DocumentError> {
-        let (Some(revision), Some(in_force)) = (revision, self.of_source) else {
+        let (Some(revision), Some(in_force)) = (revision, self.status.of_source) else {
             return Ok(());
         };
         let message = match revision.cmp(&in_force) {

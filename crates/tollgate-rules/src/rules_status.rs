@@ -36,6 +36,8 @@ pub struct RulesStatus {
     pub lost: Vec<String>,
     /// The other processes that follow the source, if it knows of them.
     pub fleet: Option<FleetStatus>,
+    /// The number of the source's document that was in force last. A text of this process may have taken its place.
+    pub(crate) of_source: Option<u64>,
 }
 
 impl fmt::Display for RulesStatus {
@@ -72,12 +74,12 @@ fn number_of(count: usize, what: &str) -> String {
 /// counts the changes that one process has seen. `tollgate_rules_in_force_timestamp_seconds`: since when, by which a monitor knows the
 /// age. And 1 for as long as it is so: `tollgate_rules_rejected`, the latest document is rejected and an older one is in force;
 /// `tollgate_rules_source_failing`, the source has no document, and the last one is in force.
-pub(crate) fn show_metrics(status: &RulesStatus, of_source: Option<u64>, since: Tick) {
+pub(crate) fn show_metrics(status: &RulesStatus, since: Tick) {
     #[cfg(feature = "metrics")]
     {
         let flag = |is_so: bool| f64::from(u8::from(is_so));
         let is_fallback = status.revision == 0;
-        let number = of_source
+        let number = (status.of_source)
             .or(is_fallback.then_some(0))
             .map_or(f64::NAN, |number| number as f64);
         metrics::gauge!("tollgate_rules_revision").set(number);
@@ -85,7 +87,7 @@ pub(crate) fn show_metrics(status: &RulesStatus, of_source: Option<u64>, since: 
         metrics::gauge!("tollgate_rules_rejected").set(flag(status.last_rejection.is_some()));
         metrics::gauge!("tollgate_rules_source_failing").set(flag(status.source_error.is_some()));
     }
-    let _ = (status, of_source, since);
+    let _ = (status, since);
 }
 
 /// `tollgate_rules_rejected_total`

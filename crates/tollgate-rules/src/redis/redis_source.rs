@@ -265,7 +265,8 @@ impl Source for RedisSource {
 
     fn on_status(&mut self, status: &RulesStatus) {
         self.report.process.clone_from(&self.process);
-        self.report.revision = status.revision;
+        // Not one that this process counts: the next change in Redis gets a number above all that are told.
+        self.report.revision = status.of_source.unwrap_or(0);
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
         self.is_rejected = status.last_rejection.is_some();
         let says = status.last_rejection.as_deref().map(first);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use tollgate_rules::{Bindings, Format, LiveRules, RuleText, redis::RedisRules};
+use tollgate_rules::{Bindings, Format, LiveRules, OperatorEntry, RuleText, redis::RedisRules};
 use tollgate_test_servers::redis_server::RedisServer;
 
 use crate::{alice, limits, push, says, secret, started, until};
@@ -233,4 +233,32 @@ async fn processes_that_are_ahead_of_a_server_that_was_restored_are_counted_unti
         (known().revision, known().ahead) == (3, 0)
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_text_that_a_process_puts_in_force_itself_is_no_revision_that_redis_has_lost() {
+    let (_server, redis) = started("3/h").await;
+    let rules = crate::follow(&redis).await;
+    let text = "version = 1\n[[rules]]\nname = 'api'\nlimit = '4/h'\nby = 'header:x-api-key'\n";
+    for limit in ["5/h", "6/h", "7/h"] {
+        let replaced = rules.handle(alice());
+        replaced
+            .replace(text.replace("4/h", limit), Format::Toml)
+            .expect("valid");
+    }
+    assert_eq!(rules.status().revision, 4);
+    // It tells what it has in force with a document that it rejects.
+    let conditions = Bindings::new().condition("beta", |_| true);
+    let text = RuleText::new(format!("{text}when = 'beta'\n"), Format::Toml);
+    let pushed = redis.push(text, &conditions, &alice()).await;
+    assert_eq!(pushed.expect("pushed"), 2);
+    until("it lags", || {
+        let fleet = rules.status().fleet.expect("Redis knows of all");
+        let lagging = fleet.lagging_processes.first();
+        (fleet.ahead, lagging.map(|it| it.revision)) == (0, Some(1))
+    })
+    .await;
+    let halved = OperatorEntry::switch("*", "50%");
+    let set = redis.set(&[halved], &conditions, &alice()).await;
+    assert_eq!(set.expect("set"), 3);
 }
