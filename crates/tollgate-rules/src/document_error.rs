@@ -5,7 +5,7 @@ use std::{error::Error, fmt, ops::Range};
 use crate::{
     format::Format,
     node::{MOST, Node, Problem, Value, floor},
-    schema::table_of,
+    schema::{is_field, table_of},
 };
 
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
@@ -42,7 +42,7 @@ impl DocumentError {
         Self { mistakes }
     }
 
-    /// Adds what is wrong with a text.
+    /// Adds what is wrong with a text, in its order.
     pub(crate) fn add(
         &mut self,
         origin: &str,
@@ -50,10 +50,26 @@ impl DocumentError {
         problems: &[Problem],
         hidden: &HiddenLines,
     ) {
-        let lines = Lines::new(text, hidden);
-        let problems = problems.iter();
-        self.mistakes
-            .extend(problems.map(|problem| lines.mistake(origin, problem)));
+        // They are in the order of the text: its lines are counted once.
+        let (mut counted, mut number) = (0, 1);
+        for problem in problems {
+            let start = floor(text, problem.span.start);
+            let end = floor(text, problem.span.end.max(start));
+            let line = line_at(text, start);
+            let lines = text.get(counted..line.start).unwrap_or_default();
+            number += lines.matches('\n').count();
+            counted = line.start;
+            let (start, end) = (start.min(line.end), end.min(line.end));
+            let (before, marked) = (&text[line.start..start], text[start..end].trim_end());
+            let (column, is_shown) = (before.chars().count(), !hidden.has(&line));
+            self.mistakes.push(Mistake {
+                origin: origin.to_owned(),
+                line: number,
+                column: column + 1,
+                message: problem.message.clone(),
+                shown: is_shown.then(|| cropped(&text[line], marked, column)),
+            });
+        }
     }
 
     /// An error about a document as a whole: it cannot be read, say.
@@ -188,7 +204,13 @@ impl HiddenLines {
         node.items().iter().for_each(|node| self.show(node));
         for (name, node) in node.fields() {
             self.parts.push((name.span.start, false));
-            self.show(node);
+            // What stands behind a table of TOML is a field of that.
+            let mut entries = node.items().iter().chain([node]);
+            let is_override = |it: &Node| it.get("rule").is_some() || it.get("key").is_some();
+            match name.text == "overrides" || entries.any(is_override) {
+                true => self.add(node, false),
+                false => self.show(node),
+            }
         }
     }
 
@@ -216,15 +238,16 @@ fn without_comment(line: &str, format: Format) -> &str {
 
 /// Whether a table of the document that is none begins in a line. `depth`: how deep in braces and brackets the line begins.
 fn has_unknown_table(line: &str, format: Format, depth: &mut usize) -> bool {
-    let is_unknown = |begin: &str| {
-        let mut words = begin
-            .trim_start_matches(['[', '?', '"', '\'', ' ', '\t'])
-            .split(|c: char| !c.is_alphanumeric() && !"_-$".contains(c));
-        let name = words.next().unwrap_or_default();
-        name.starts_with(char::is_alphabetic) && !table_of("").fields.contains(&name)
-    };
+    let is_unknown =
+        |begin: &str| name_at(begin).is_some_and(|name| !table_of("").fields.contains(&name));
     match format {
-        Format::Toml => line.trim_start().starts_with('[') && is_unknown(line),
+        Format::Toml if line.trim_start().starts_with('[') => is_unknown(line),
+        // Of whichever table it is a field.
+        Format::Toml => {
+            let (name, value) = line.split_once('=').unwrap_or_default();
+            let is_table = value.trim_start().starts_with(['[', '{']);
+            is_table && name_at(name).is_some_and(|name| !is_field(name))
+        }
         Format::Yaml => !line.starts_with([' ', '\t']) && is_unknown(line),
         Format::Json => line.split_inclusive(['{', '[', ',', '}', ']']).any(|part| {
             let is_found = *depth == 1 && is_unknown(part.trim_start());
@@ -236,6 +259,16 @@ fn has_unknown_table(line: &str, format: Format, depth: &mut usize) -> bool {
             is_found
         }),
     }
+}
+
+/// The name that a part of a line begins with.
+fn name_at(begin: &str) -> Option<&str> {
+    let mut words = begin
+        .trim_start_matches(['[', '?', '"', '\'', ' ', '\t'])
+        .split(|c: char| !c.is_alphanumeric() && !"_-$".contains(c));
+    words
+        .next()
+        .filter(|name| name.starts_with(char::is_alphabetic))
 }
 
 /// Whether a field that names a client may begin in a line, well written or not.
@@ -259,78 +292,33 @@ fn has_client(line: &str) -> bool {
     })
 }
 
-/// A text by lines.
-struct Lines<'a> {
-    text: &'a str,
-    /// Where each line begins.
-    starts: Vec<usize>,
-    hidden: &'a HiddenLines,
+/// The bytes of the line with this byte of a text, without what ends it.
+fn line_at(text: &str, at: usize) -> Range<usize> {
+    let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let rest = &text[begin..];
+    let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+    // One at most: a line may be megabytes of them.
+    begin..begin + line.strip_suffix('\r').unwrap_or(line).len()
 }
 
-impl<'a> Lines<'a> {
-    fn new(text: &'a str, hidden: &'a HiddenLines) -> Self {
-        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let starts = ends.map(|(end, _)| end + 1);
-        Self {
-            text,
-            starts: std::iter::once(0).chain(starts).collect(),
-            hidden,
-        }
-    }
-
-    fn mistake(&self, origin: &str, problem: &Problem) -> Mistake {
-        let start = floor(self.text, problem.span.start);
-        let end = floor(self.text, problem.span.end.max(start));
-        let index = self.starts.partition_point(|begin| *begin <= start) - 1;
-        let line = self.line(index);
-        let (start, end) = (start.min(line.end), end.min(line.end));
-        let end = start + self.text[start..end].trim_end().len();
-        let column = self.text[line.start..start].chars().count();
-        let is_shown = !self.hidden.has(&line);
-        Mistake {
-            origin: origin.to_owned(),
-            line: index + 1,
-            column: column + 1,
-            message: problem.message.clone(),
-            shown: is_shown.then(|| self.cropped(line, start..end, column)),
-        }
-    }
-
-    /// The bytes of a line, without what ends it.
-    fn line(&self, index: usize) -> Range<usize> {
-        let begin = self.starts[index];
-        let next = self.starts.get(index + 1);
-        let end = next.map_or(self.text.len(), |next| next - 1);
-        // One at most: a line may be megabytes of them.
-        let line = &self.text[begin..end];
-        begin..end - usize::from(line.ends_with('\r'))
-    }
-
-    /// At most [`WIDTH`] characters of a line around the marked bytes, without those that a terminal would obey, and where the mark is in
-    /// them. `column` characters of the line are before the mark.
-    fn cropped(
-        &self,
-        line: Range<usize>,
-        marked: Range<usize>,
-        column: usize,
-    ) -> (String, Range<usize>) {
-        let line = &self.text[line];
-        let before = match line.chars().nth(WIDTH) {
-            Some(_) => column.min(WIDTH / 4),
-            None => column,
-        };
-        let shown = line
-            .chars()
-            .skip(column - before)
-            .take(WIDTH)
-            .map(|c| if c.is_control() { ' ' } else { c });
-        let dots = if column > before { "…" } else { "" };
-        let text: String = dots.chars().chain(shown).collect();
-        let start = before + dots.chars().count();
-        // As many as could be displayed.
-        let marked = self.text[marked].chars().take(WIDTH + 1).count();
-        (text, start..(start + marked).min(WIDTH + 1))
-    }
+/// At most [`WIDTH`] characters of a line around the marked bytes, without those that a terminal would obey, and where the mark is in
+/// them. `column` characters of the line are before the mark.
+fn cropped(line: &str, marked: &str, column: usize) -> (String, Range<usize>) {
+    let before = match line.chars().nth(WIDTH) {
+        Some(_) => column.min(WIDTH / 4),
+        None => column,
+    };
+    let shown = line
+        .chars()
+        .skip(column - before)
+        .take(WIDTH)
+        .map(|c| if c.is_control() { ' ' } else { c });
+    let dots = if column > before { "…" } else { "" };
+    let text: String = dots.chars().chain(shown).collect();
+    let start = before + dots.chars().count();
+    // As many as could be displayed.
+    let marked = marked.chars().take(WIDTH + 1).count();
+    (text, start..(start + marked).min(WIDTH + 1))
 }
 
 #[cfg(test)]
@@ -398,6 +386,15 @@ mod tests {
                 Format::Toml,
                 "[[rules]]\nname = 'api'\n[[overrides]]\nrule = 'a'\nkey = 'acme'\n[rules.when]\npath = '/api'\n",
             ),
+            // Overrides behind a table of TOML, which are a field of that.
+            (
+                Format::Toml,
+                "[[rules]]\nname = 'api'\noverrides = [{ rule = 'a', key = 'acme' }]\n",
+            ),
+            (
+                Format::Toml,
+                "[shed]\nthresholds = ['api']\noverides = [{ rule = 'a', kye = 'acme' }]\n",
+            ),
             // Wrong syntax.
             (
                 Format::Toml,
@@ -421,6 +418,14 @@ mod tests {
                 "rules:\n  - name: api\n  - ? key\n    : 'acme\n",
             ),
             (Format::Yaml, "rules:\n- name: api\n- key acme: [acme\n"),
+            (
+                Format::Toml,
+                "rules = [{ name = 'api' }]\noverides = [{ rule = 'a', kye = 'acme\n",
+            ),
+            (
+                Format::Toml,
+                "[[rules]]\nname = 'api'\nby = ['api']\nover-rides = { rule = 'a', kye = 'acme\n",
+            ),
             (
                 Format::Yaml,
                 "rules:\n  - name: api\noveride:\n  - kye: 'acme\n",
@@ -454,9 +459,8 @@ mod tests {
                 true => HiddenLines::of_tree(&root),
                 false => HiddenLines::of_text(text, format),
             };
-            let lines = Lines::new(text, &hidden);
-            for index in 0..lines.starts.len() {
-                let line = lines.line(index);
+            for (at, _) in text.char_indices() {
+                let line = line_at(text, at);
                 let (shown, is_hidden) = (&text[line.clone()], hidden.has(&line));
                 assert!(is_hidden || !shown.contains("acme"), "{shown}");
                 assert!(!is_hidden || !shown.contains("api"), "{shown}");

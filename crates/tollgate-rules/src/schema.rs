@@ -26,21 +26,23 @@ pub(crate) struct Table {
     pub(crate) for_layer: Vec<&'static str>,
 }
 
+static TREE: LazyLock<Node> = LazyLock::new(|| Format::Json.parse(SCHEMA, &Problems::default()));
+static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
+    let definitions = TREE.get("$defs").map_or(&[][..], Node::fields);
+    let definitions = definitions.iter().map(|(name, node)| (&*name.text, node));
+    let all = definitions.chain([("", &*TREE)]);
+    all.map(|(name, node)| (name, Table::read(node))).collect()
+});
+static NONE: LazyLock<Table> = LazyLock::new(Table::default);
+
 /// The table that the schema calls so; `""` is the document itself.
 pub(crate) fn table_of(name: &str) -> &'static Table {
-    static TREE: LazyLock<Node> =
-        LazyLock::new(|| Format::Json.parse(SCHEMA, &Problems::default()));
-    static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
-        let definitions = TREE
-            .get("$defs")
-            .map_or(&[][..], Node::fields)
-            .iter()
-            .map(|(name, node)| (&*name.text, node));
-        let all = definitions.chain([("", &*TREE)]);
-        all.map(|(name, node)| (name, Table::read(node))).collect()
-    });
-    static NONE: LazyLock<Table> = LazyLock::new(Table::default);
     TABLES.get(name).unwrap_or(&NONE)
+}
+
+/// Whether a table of documents has a field with this name.
+pub(crate) fn is_field(name: &str) -> bool {
+    TABLES.values().any(|table| table.fields.contains(&name))
 }
 
 impl Table {
