@@ -2,11 +2,8 @@
 
 use std::{
     fmt::Display,
-    future::{pending, poll_fn},
     path::Path,
-    pin::{Pin, pin},
-    sync::{Arc, Weak},
-    task::Poll,
+    sync::{Arc, PoisonError, Weak},
     time::Duration,
 };
 
@@ -182,8 +179,7 @@ impl LiveRulesBuilder {
         let text = RuleText::new(text, format);
         let rules = LiveRules::new(RulesInForce::new(self.bindings, self.sinks, text, false)?);
         if let Ok(runtime) = Handle::try_current() {
-            // What has a time ends.
-            rules.start(&runtime, Nothing);
+            rules.end_in_time(&runtime);
         }
         Ok(rules)
     }
@@ -254,15 +250,6 @@ impl LiveRulesBuilder {
     }
 }
 
-/// What comes after a text.
-struct Nothing;
-
-impl Source for Nothing {
-    async fn next(&mut self) -> Result<RuleText, SourceError> {
-        pending().await
-    }
-}
-
 fn runtime(origin: impl Display) -> Result<Handle, DocumentError> {
     let message = "rules are watched by a task: call this inside of a tokio runtime";
     Handle::try_current().map_err(|_| DocumentError::of_whole(origin, message))
@@ -280,8 +267,22 @@ impl LiveRules {
             // A source says it once, and there is one source.
             let _ = self.shared.fleet.set(fleet);
         }
-        let task = runtime.spawn(follow(Arc::downgrade(&self.shared), source));
-        let _ = self.shared.following.set(task);
+        self.end_in_time(runtime);
+        self.spawn(runtime, follow(Arc::downgrade(&self.shared), source));
+    }
+
+    /// Begins to end overrides and switches when their time is over, for as long as a clone is there.
+    fn end_in_time(&self, runtime: &Handle) {
+        let changed = self.shared.changed.subscribe();
+        self.spawn(runtime, expire(Arc::downgrade(&self.shared), changed));
+    }
+
+    fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(runtime.spawn(task));
     }
 
     /// A layer with these rules, which follows them. Make one for the whole router; the document selects the routes.
@@ -388,36 +389,12 @@ impl LiveRules {
 
 /// Follows a source for as long as its rules are there.
 async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
-    let Some(mut changed) = shared.upgrade().map(|shared| shared.changed.subscribe()) else {
-        return;
-    };
     loop {
         let Some(status) = shared.upgrade().map(|shared| shared.status()) else {
             return;
         };
         source.on_status(&status);
-        let found = {
-            let mut next = pin!(source.next());
-            loop {
-                // A change from here on may bring an earlier end.
-                changed.mark_unchanged();
-                let expires = match run(&shared, RulesInForce::expire).await {
-                    None => return,
-                    Some(Ok(expires)) => expires,
-                    Some(Err(Panicked)) => {
-                        tracing::error!(
-                            target: "tollgate",
-                            "what has expired stays in force for now: it panicked while it was ended"
-                        );
-                        Some(LONGEST)
-                    }
-                };
-                let wait = expires.map(|expires| expires.min(LONGEST));
-                if let Some(found) = given(next.as_mut(), &mut changed, wait).await {
-                    break found;
-                }
-            }
-        };
+        let found = source.next().await;
         let failed = found.is_err();
         let Some(taken) = run(&shared, move |shared| shared.take(found)).await else {
             return;
@@ -436,6 +413,30 @@ async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
     }
 }
 
+/// Ends overrides and switches when their time is over, for as long as the rules are there.
+async fn expire(shared: Weak<RulesInForce>, mut changed: watch::Receiver<u64>) {
+    loop {
+        // A change from here on may bring an earlier end.
+        changed.mark_unchanged();
+        let expires = match run(&shared, RulesInForce::expire).await {
+            None => return,
+            Some(Ok(expires)) => expires,
+            Some(Err(Panicked)) => {
+                tracing::error!(
+                    target: "tollgate",
+                    "what has expired stays in force for now: it panicked while it was ended"
+                );
+                Some(LONGEST)
+            }
+        };
+        // Without rules there is no change, which is seen above.
+        let _ = match expires {
+            Some(expires) => timeout(expires.min(LONGEST), changed.changed()).await.ok(),
+            None => Some(changed.changed().await),
+        };
+    }
+}
+
 /// Code of the service panicked.
 struct Panicked;
 
@@ -448,23 +449,6 @@ async fn run<T: Send + 'static>(
     match spawn_blocking(move || shared.upgrade().map(|shared| work(&shared))).await {
         Ok(done) => done.map(Ok),
         Err(wrong) => wrong.is_panic().then_some(Err(Panicked)),
-    }
-}
-
-/// What a source gives next. `None`: the rules have changed in the meantime, or the time is over.
-async fn given<T>(
-    mut next: Pin<&mut impl Future<Output = T>>,
-    changed: &mut watch::Receiver<u64>,
-    wait: Option<Duration>,
-) -> Option<T> {
-    let mut changed = pin!(changed.changed());
-    let first = poll_fn(|context| match next.as_mut().poll(context) {
-        Poll::Ready(found) => Poll::Ready(Some(found)),
-        Poll::Pending => changed.as_mut().poll(context).map(|_| None),
-    });
-    match wait {
-        Some(wait) => timeout(wait, first).await.unwrap_or(None),
-        None => first.await,
     }
 }
 

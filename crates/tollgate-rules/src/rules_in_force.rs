@@ -36,8 +36,8 @@ pub(crate) struct RulesInForce {
     state: Mutex<State>,
     /// How often the status has changed.
     pub(crate) changed: watch::Sender<u64>,
-    /// What follows the source until these rules are gone.
-    pub(crate) following: OnceLock<JoinHandle<()>>,
+    /// What follows the source, and ends what has a time, until these rules are gone.
+    pub(crate) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 pub(crate) struct State {
@@ -125,7 +125,7 @@ impl RulesInForce {
                 text,
             }),
             changed: watch::Sender::new(0),
-            following: OnceLock::new(),
+            tasks: Mutex::default(),
         })
     }
 
@@ -427,9 +427,8 @@ impl State {
 
 impl Drop for RulesInForce {
     fn drop(&mut self) {
-        if let Some(task) = self.following.get() {
-            task.abort();
-        }
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
