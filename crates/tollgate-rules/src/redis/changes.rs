@@ -16,6 +16,7 @@ use crate::{
     },
     rule_document::{FittingEntry, RuleDocument},
     rule_text::RuleText,
+    schema::table_of,
     signing_key::StoredDocument,
     term::time,
 };
@@ -409,16 +410,6 @@ impl RedisRules {
     }
 }
 
-/// The tables of a document, whatever texts they are in.
-const TABLES: [&str; 6] = [
-    "client_ip",
-    "shed",
-    "rules",
-    "groups",
-    "overrides",
-    "switches",
-];
-
 /// Instead of a key in clear.
 const NO_SECRET: &str = "no secret hashes the keys of clients; give it by Bindings::secret";
 
@@ -429,8 +420,12 @@ const NO_SECRET: &str = "no secret hashes the keys of clients; give it by Bindin
 /// All that is wrong with it, or there is no secret for that.
 fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentError> {
     let (document, trees) = text.read(bindings)?;
-    let mut fields = vec![("version", Value::Integer(1))];
-    for name in TABLES {
+    let mut fields = Vec::new();
+    for name in table_of("")
+        .fields
+        .iter()
+        .filter(|name| **name != "$schema")
+    {
         let of_texts = trees.iter().filter_map(|tree| tree.get(name));
         let value = of_texts
             .map(|node| node.value.clone())
@@ -439,14 +434,14 @@ fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentE
                     all.extend(more);
                     Value::List(all)
                 }
-                // The others are there once.
+                // The others are there once, or the same in each text.
                 (all, _) => all,
             });
         match value {
-            Some(Value::List(nodes)) if name == "overrides" => {
-                fields.push((name, Value::List(hashed(nodes, &document)?)));
+            Some(Value::List(nodes)) if *name == "overrides" => {
+                fields.push((*name, Value::List(hashed(nodes, &document)?)));
             }
-            value => fields.extend(value.map(|value| (name, value))),
+            value => fields.extend(value.map(|value| (*name, value))),
         }
     }
     fields.retain(|(_, value)| !matches!(value, Value::List(nodes) if nodes.is_empty()));
@@ -502,8 +497,18 @@ overrides = [{ rule = 'a', key = 'acme', limit = '2/s' }, { rule = 'b', key = 'k
             Format::Json,
         );
         let (document, trees) = pushed.read(&secret).expect("a right document");
-        let tables = TABLES.map(|name| trees[0].get(name).is_some());
-        assert_eq!(tables, [true, false, true, true, true, true]);
+        let tables = trees[0].fields().iter().map(|(name, _)| &*name.text);
+        assert_eq!(
+            tables.collect::<Vec<_>>(),
+            [
+                "version",
+                "client_ip",
+                "rules",
+                "groups",
+                "overrides",
+                "switches"
+            ]
+        );
         let limits = document.overrides().map(|it| it.quota.limit());
         assert_eq!(limits.collect::<Vec<_>>(), [3, 5, 2, 4]);
         // Of those that have not ended, the last one counts; keys of one length have one hash here.
