@@ -12,12 +12,12 @@ use crate::{
     bindings::Bindings,
     document_error::{DocumentError, HiddenLines, line_of},
     document_tables,
-    entry::Switch,
     format::Format,
     node::{MOST, Node, Problems, Value},
-    reader::Reader,
+    operator_entries::EntryKind,
+    reader::{Fields, Item, Reader},
     rule_document::RuleDocument,
-    rule_entry::{Override, RuleEntry},
+    rule_entry::RuleEntry,
 };
 
 /// One of the texts of a document.
@@ -121,8 +121,9 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn reader<'r>(&'r self, bindings: &'r Bindings) -> Reader<'r> {
-        Reader::new(&self.text.text, self.text.format, &self.problems, bindings)
+    fn item<'r>(&'r self, bindings: &'r Bindings, node: &'r Node) -> Item<'r> {
+        let OneText { text, format, .. } = self.text;
+        Reader::new(text, *format, &self.problems, bindings).item(node)
     }
 
     /// A field of the document, if the text could be read as a whole.
@@ -143,19 +144,18 @@ fn read_client_ip(
         let Some(node) = part.get("client_ip") else {
             continue;
         };
-        let reader = part.reader(bindings);
+        let item = part.item(bindings, node);
         if let Some(other) = said_in.replace(&part.text.origin) {
-            let message =
-                format!("client_ip is for all rules, and is in {other} already; remove one");
-            reader.wrong(&node.span, message);
+            item.wrong(format!(
+                "client_ip is for all rules, and is in {other} already; remove one"
+            ));
         } else if is_in_code {
-            let message = "the service says in code how addresses are found, by Bindings::client_ip; remove one of them";
-            reader.wrong(&node.span, message);
+            item.wrong("the service says in code how addresses are found, by Bindings::client_ip; remove one of them");
         } else {
-            let client_ip = document_tables::read_client_ip(reader, node);
+            let client_ip = document_tables::read_client_ip(item);
             document
                 .said
-                .insert("client_ip".to_owned(), node.value.to_string());
+                .insert("client_ip".to_owned(), item.value().to_string());
             if bindings.client_ip.is_none() {
                 bindings.to_mut().client_ip = client_ip;
             }
@@ -169,17 +169,16 @@ fn read_lists(parts: &[Part<'_>], document: &mut RuleDocument, bindings: &mut Co
         let Some(node) = part.get("lists") else {
             continue;
         };
-        let reader = part.reader(bindings);
         let Value::Table(lists) = &node.value else {
             let what = "lists by their names, as «lists.partners = { file = \"partners.txt\" }»";
-            reader.expected::<()>(node, what);
+            part.item(bindings, node).expected::<()>(what);
             continue;
         };
         let said = document.said.entry("lists".to_owned()).or_default();
         said.push_str(&node.value.to_string());
         for (name, node) in lists {
             let folder = part.text.folder.as_deref();
-            let list = document_tables::read_list(part.reader(bindings), name, node, folder);
+            let list = document_tables::read_list(part.item(bindings, node), name, folder);
             // Rules that ask for one that is wrong are no further mistakes.
             let known = list
                 .as_ref()
@@ -213,13 +212,13 @@ impl<'a> Assembly<'a> {
     fn read(mut self) -> RuleDocument {
         let mut all = Vec::new();
         for part in self.parts {
-            let reader = part.reader(self.bindings);
+            let root = part.item(self.bindings, &part.root);
             if !part.is_whole {
                 // What could be read of a text with wrong syntax says nothing of the rest.
                 self.has_nameless = true;
                 continue;
             }
-            let Some(fields) = reader.fields(&part.root, "a document", "") else {
+            let Some(fields) = root.fields("a document", "") else {
                 continue;
             };
             let version = fields.number("version", "a version", 1, u64::MAX);
@@ -234,20 +233,16 @@ impl<'a> Assembly<'a> {
                 let message =
                     "shed is for the whole service, and is in another text already; remove one";
                 fields.wrong("shed", message);
-            } else if let Some(node) = fields.get("shed") {
+            } else if let Some(shed) = fields.get("shed") {
                 let said = &mut self.document.said;
-                said.insert("shed".to_owned(), node.value.to_string());
-                let shed = document_tables::read_shed(reader, node);
-                self.document.shed = shed.map(|_| node.clone());
+                said.insert("shed".to_owned(), shed.value().to_string());
+                let read = document_tables::read_shed(shed);
+                self.document.shed = read.map(|_| shed.node.clone());
             }
-            let nodes = |name: &str| {
-                let nodes = fields.read(name, |node| reader.list(node, name));
-                nodes.unwrap_or_default()
-            };
-            for node in nodes("rules") {
-                self.add_rule(part, node);
+            for rule in items(&fields, "rules") {
+                self.add_rule(part.text, rule);
             }
-            all.push((reader, ["groups", "overrides", "switches"].map(nodes)));
+            all.push(fields);
         }
         let is_fine = self.parts.iter().all(|part| part.problems.is_empty());
         if let Some(first) = self.parts.first().filter(|_| is_fine)
@@ -256,32 +251,29 @@ impl<'a> Assembly<'a> {
             let message = "there is no rule; add one with name, limit and by";
             first.problems.add(0..0, message);
         }
-        for (reader, [groups, overrides, switches]) in all {
-            for node in groups {
-                self.add_group(reader, node);
+        for fields in &all {
+            for group in items(fields, "groups") {
+                self.add_group(group);
             }
-            let has_secret = self.document.hash_key.is_some();
-            for node in overrides {
-                let (rules, named) = (&self.document.rules, |node: &_| self.named(reader, node));
-                if let Some(read) = Override::read(reader, node, rules, has_secret, named) {
-                    self.document.rules[read.rule].overrides.push(read);
+            for (kind, list) in [
+                (EntryKind::Override, "overrides"),
+                (EntryKind::Switch, "switches"),
+            ] {
+                for entry in items(fields, list) {
+                    let named = |rule: Item<'_>| self.named(rule);
+                    if let Some(entry) = self.document.read_entry(kind, entry, named) {
+                        self.document.add(entry, None);
+                    }
                 }
-            }
-            for node in switches {
-                let (rules, named) = (self.document.rules.len(), |node: &_| {
-                    self.named(reader, node)
-                });
-                let read = Switch::read(reader, node, rules, named);
-                self.document.switches.extend(read);
             }
         }
         self.document
     }
 
-    fn add_rule(&mut self, part: &'a Part<'a>, node: &'a Node) {
-        let reader = part.reader(self.bindings);
+    fn add_rule(&mut self, text: &'a OneText, item: Item<'a>) {
+        let (reader, node) = (item.reader, item.node);
         let named = node.get("name").zip(node.text_of("name"));
-        let (Some(rule), Some((at, name))) = (RuleEntry::read(reader, node), named) else {
+        let (Some(rule), Some((at, name))) = (RuleEntry::read(item), named) else {
             // It cannot be used for another reason.
             self.has_nameless |= named.is_none();
             return self.wrong_names.extend(named.map(|(_, name)| name));
@@ -301,54 +293,53 @@ impl<'a> Assembly<'a> {
         }
         self.by_name.insert(name, self.document.rules.len());
         self.document.rules.push(rule);
-        self.defined.push((part.text, at.span.start));
+        self.defined.push((text, at.span.start));
     }
 
-    /// The index of the rule that a node names.
-    fn named(&self, reader: Reader<'_>, node: &Node) -> Option<usize> {
-        let name = reader.text(node, "the name of a rule")?;
+    /// The index of the rule with this name.
+    fn named(&self, item: Item<'_>) -> Option<usize> {
+        let name = item.text("the name of a rule")?;
         let found = self.by_name.get(name).copied();
         // It may be one that is wrong itself.
         let may_be = self.has_nameless || self.wrong_names.contains(name);
         match found {
-            None if !may_be => reader.unknown(node, "rule", name, self.document.names()),
+            None if !may_be => item.unknown("rule", name, self.document.names()),
             found => found,
         }
     }
 
-    fn add_group(&mut self, reader: Reader<'a>, node: &'a Node) {
-        let Some(fields) = reader.fields(node, "a group", "group") else {
+    fn add_group(&mut self, item: Item<'a>) {
+        let Some(fields) = item.fields("a group", "group") else {
             return;
         };
         let Some(name) = fields.text("name", "the name of the group") else {
             return;
         };
-        if let Some(rules) = fields.get("rules") {
-            let said = &mut self.document.said;
-            said.insert(format!("group {name}"), rules.value.to_string());
-        }
-        let nodes = fields.list("rules");
-        if nodes.len() > MOST_IN_GROUP {
-            let message = format!(
+        let Some(names) = fields.get("rules") else {
+            return;
+        };
+        let said = &mut self.document.said;
+        said.insert(format!("group {name}"), names.value().to_string());
+        let rules = names.list_or_one();
+        if rules.len() > MOST_IN_GROUP {
+            return item.wrong(format!(
                 "a group has at most {MOST_IN_GROUP} rules, and this one has {}; make several, each of rules that match the same requests",
-                nodes.len()
-            );
-            return reader.wrong(&node.span, message);
+                rules.len()
+            ));
         }
-        let mut members: Vec<(usize, &Node)> = Vec::new();
-        for node in nodes {
-            let Some(rule) = self.named(reader, node) else {
+        let mut members: Vec<(usize, Item<'_>)> = Vec::new();
+        for item in rules {
+            let Some(rule) = self.named(item) else {
                 continue;
             };
             if self.document.rules[rule].key.is_of_handler() {
-                let message = "its handler decides when this rule counts; remove it from the group";
-                reader.wrong(&node.span, message);
+                item.wrong("its handler decides when this rule counts; remove it from the group");
             } else if let Some(other) = self.group_of.insert(rule, name) {
-                let message =
-                    format!("this rule is in group {other:?} already; a rule is in one group");
-                reader.wrong(&node.span, message);
+                item.wrong(format!(
+                    "this rule is in group {other:?} already; a rule is in one group"
+                ));
             } else {
-                members.push((rule, node));
+                members.push((rule, item));
             }
         }
         // The most specific first; of equals, one that names methods.
@@ -357,19 +348,25 @@ impl<'a> Assembly<'a> {
             let [one, other] = [one, other].map(|it| &rules[*it].condition);
             other.cmp_specificity(one)
         });
-        for (index, (rule, node)) in members.iter().enumerate() {
+        for (index, (rule, item)) in members.iter().enumerate() {
             let before = members[..index].iter().map(|(other, _)| *other);
             let condition = &rules[*rule].condition;
             let is_tied = |other: &usize| condition.is_tied(&rules[*other].condition);
             if let Some(tied) = before.clone().find(is_tied) {
-                let message = format!(
+                item.wrong(format!(
                     "it is not more or less specific than {:?}, so that either could count a request; give them other paths \
                      or methods",
                     rules[tied].name
-                );
-                reader.wrong(&node.span, message);
+                ));
             }
             rules[*rule].behind = before.collect();
         }
     }
+}
+
+/// The items of a list of the document.
+fn items<'a>(fields: &Fields<'a>, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
+    let (reader, nodes) = (fields.reader, fields.read(name, |item| item.list(name)));
+    let nodes = nodes.unwrap_or_default();
+    nodes.iter().map(move |node| reader.item(node))
 }

@@ -12,8 +12,8 @@ use tollgate::{
 use crate::{
     bindings::Side,
     descriptor::{Descriptor, DescriptorPattern, for_edge},
-    node::{Node, Value},
-    reader::Reader,
+    node::Value,
+    reader::Item,
     rule_key::{NamedClient, RuleKey},
 };
 
@@ -42,25 +42,24 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Self {
+    pub(crate) fn read(item: Item<'_>) -> Self {
         let mut condition = Self::default();
-        if let Value::Text(_) = &node.value {
-            condition.add_bound(reader, node);
+        if let Value::Text(_) = item.value() {
+            condition.add_bound(item);
             return condition;
         }
-        let Some(fields) = reader.fields(node, "a condition", "condition_table") else {
+        let Some(fields) = item.fields("a condition", "condition_table") else {
             return condition;
         };
-        condition.path = fields.read("path", |node| {
-            let path = PathPattern::new(reader.text(node, "a path as \"/search/{*rest}\"")?);
-            path.map_err(|wrong| reader.wrong(&node.span, wrong.to_string()))
-                .ok()
+        condition.path = fields.read("path", |path| {
+            let pattern = PathPattern::new(path.text("a path as \"/search/{*rest}\"")?);
+            pattern.map_err(|wrong| path.wrong(wrong.to_string())).ok()
         });
         if let Some(methods) = fields.get("methods") {
-            condition.add_methods(reader, methods);
+            condition.methods = read_methods(methods);
         }
-        let header = fields.read("header", |node| read_header(reader, node, "x-beta"));
-        if let Some((name, equals)) = header {
+        if let Some((name, equals)) = fields.read("header", |header| read_header(header, "x-beta"))
+        {
             condition.add(move |head| {
                 let mut values = head.headers.get_all(&name).iter();
                 values.any(|value| equals.as_ref().is_none_or(|equals| equals == value))
@@ -89,23 +88,21 @@ impl Condition {
             }
         }
         if let Some(networks) = fields.get("client_in") {
-            condition.add_networks(reader, networks);
+            condition.add_networks(networks);
         }
         if let Some(list) = fields.get("in_list") {
-            condition.add_list(reader, list, fields.get("by"));
+            condition.add_list(list, fields.get("by"));
         } else {
             let message = "by is what a list is asked for; add in_list, or leave it out";
             fields.wrong("by", message);
         }
         for name in fields.list("is") {
-            condition.add_bound(reader, name);
+            condition.add_bound(name);
         }
         let domain = fields
             .text("domain", "the domain of Envoy's filter as text")
             .map(str::to_owned);
-        if let Some(pattern) =
-            fields.read("descriptor", |node| DescriptorPattern::read(reader, node))
-        {
+        if let Some(pattern) = fields.read("descriptor", DescriptorPattern::read) {
             condition.words = Some(pattern.words(domain));
             if pattern.has_stars() {
                 condition.add(move |head| pattern.fits(head));
@@ -113,23 +110,19 @@ impl Condition {
         } else if let Some(domain) = domain {
             condition.add(move |head| Descriptor::is_of(head, &domain));
         }
-        if reader.side == Side::Service {
+        if item.reader.side == Side::Service {
             for name in ["domain", "descriptor"] {
                 fields.wrong(name, for_edge(name));
             }
         }
-        let nested = |name: &str| -> Vec<Self> {
-            let nodes = fields.list(name).iter();
-            nodes.map(|node| Self::read(reader, node)).collect()
-        };
-        for not in nested("not") {
+        for not in fields.list("not").map(Self::read) {
             condition.add_with(move |subject| not.holds(subject).map(|holds| !holds));
         }
-        for all in nested("all") {
+        for all in fields.list("all").map(Self::read) {
             condition.add_with(move |subject| all.holds(subject));
         }
         if fields.get("any").is_some() {
-            let any = nested("any");
+            let any: Vec<Self> = fields.list("any").map(Self::read).collect();
             if any.is_empty() {
                 let message = "any of no conditions never holds; write at least one";
                 fields.wrong("any", message);
@@ -139,18 +132,15 @@ impl Condition {
                 all_of(any.iter().map(fails)).map(|none_holds| !none_holds)
             });
         }
-        let path = condition
-            .path
-            .clone()
-            .map(|path| of_head(path_matches(path)));
-        let methods = Some(condition.methods.clone())
-            .filter(|methods| !methods.is_empty())
-            .map(|methods| of_head(method_in(methods)));
-        let words = condition
-            .words
-            .clone()
-            .map(|words| of_head(words_are(words)));
-        condition.routes = [path, methods, words].into_iter().flatten().collect();
+        let path = condition.path.clone();
+        let methods = Some(condition.methods.clone()).filter(|all| !all.is_empty());
+        let words = condition.words.clone();
+        let routes = [
+            path.map(|path| of_head(path_matches(path))),
+            methods.map(|methods| of_head(method_in(methods))),
+            words.map(|words| of_head(words_are(words))),
+        ];
+        condition.routes = routes.into_iter().flatten().collect();
         condition
     }
 
@@ -166,80 +156,55 @@ impl Condition {
         self.others.push(Arc::new(holds));
     }
 
-    fn add_bound(&mut self, reader: Reader<'_>, node: &Node) {
-        let known = &reader.bindings.conditions;
-        if let Value::Text(name) = &node.value
+    fn add_bound(&mut self, item: Item<'_>) {
+        let known = &item.reader.bindings.conditions;
+        if let Value::Text(name) = item.value()
             && name.contains('/')
             && !known.contains_key(name)
         {
-            let message = r#"this is no name of a bound condition; write a route as { «methods = ["POST"], path = "/login"» }"#;
-            return reader.wrong(&node.span, message);
-        }
-        if let Some(bound) = reader.bound(node, "bound condition", known) {
+            item.wrong(r#"this is no name of a bound condition; write a route as { «methods = ["POST"], path = "/login"» }"#);
+        } else if let Some(bound) = item.bound("bound condition", known) {
             self.add(move |head| bound(head));
         }
     }
 
-    fn add_methods(&mut self, reader: Reader<'_>, node: &Node) {
-        let named = reader.list_or_one(node);
-        if named.is_empty() {
-            let message = "without a method the rule would apply to no request; name one, or leave methods out";
-            reader.wrong(&node.span, message);
-        }
-        let methods = named.iter().filter_map(|node| {
-            let text = reader.text(node, "a method as \"GET\"")?;
-            let is_method = !["*", "ANY", "ALL"].contains(&text) && text == text.to_ascii_uppercase();
-            let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| is_method);
-            method.or_else(|| {
-                let message = format!(
-                    "{text:?} is not a method; write one in upper case, as \"GET\", or for all methods leave methods out"
-                );
-                reader.refuse(&node.span, message)
-            })
-        });
-        self.methods = methods.collect();
-    }
-
-    fn add_networks(&mut self, reader: Reader<'_>, node: &Node) {
-        let networks = reader
-            .list_or_one(node)
-            .iter()
-            .map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
+    fn add_networks(&mut self, item: Item<'_>) {
+        let networks = item
+            .list_or_one()
+            .map(|network| network.text("a network as \"10.0.0.0/8\""));
         let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
             return;
         };
-        match reader.bindings.client_address().is_in(networks) {
+        match item.reader.bindings.client_address().is_in(networks) {
             Ok(is_in) => self.add(is_in),
-            Err(wrong) => reader.wrong(&node.span, wrong.to_string()),
+            Err(wrong) => item.wrong(wrong.to_string()),
         }
     }
 
-    fn add_list(&mut self, reader: Reader<'_>, node: &Node, by: Option<&Node>) {
-        let lists = &reader.bindings.lists;
-        let list = match &node.value {
-            Value::Text(name) if lists.is_empty() => {
-                let file = match reader.bindings.is_push {
+    fn add_list(&mut self, item: Item<'_>, by: Option<Item<'_>>) {
+        let bindings = item.reader.bindings;
+        let list = match item.value() {
+            Value::Text(name) if bindings.lists.is_empty() => {
+                let file = match bindings.is_push {
                     true => String::new(),
                     false => format!(
                         "name its file at the top, «lists = {{ {name} = {{ file = \"{name}.txt\" }} }}», or "
                     ),
                 };
-                let message = format!(
+                item.refuse(format!(
                     "unknown bound list {name:?}; there is none: {file}bind it in code by Bindings::list"
-                );
-                reader.refuse(&node.span, message)
+                ))
             }
-            _ => reader.bound(node, "bound list", lists),
+            _ => item.bound("bound list", &bindings.lists),
         };
         let Some(by) = by else {
-            let message = "the key to look up in the list is missing; add «by = \"client_ip\"»";
-            return reader.wrong(&node.span, message);
+            return item
+                .wrong("the key to look up in the list is missing; add «by = \"client_ip\"»");
         };
-        let key = RuleKey::read(reader, by, None);
+        let key = RuleKey::read(by, None);
         let is_in_head = |key: &RuleKey| !key.is_of_handler() && key.names().count() == 1;
         if key.as_ref().is_some_and(|key| !is_in_head(key)) {
-            let message = "a list has keys of one part, which are in the head of the request; write by = \"client_ip\" or \"header:x-api-key\"";
-            return reader.wrong(&by.span, message);
+            return by.wrong("a list has keys of one part, which are in the head of the request; write by = \"client_ip\" or \"header:x-api-key\"");
         }
         if let (Some(list), Some(key)) = (list, key) {
             let by = key.extractor();
@@ -333,29 +298,48 @@ fn is_grpc_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_letter)
 }
 
+fn read_methods(item: Item<'_>) -> Vec<Method> {
+    let named = item.list_or_one();
+    if named.len() == 0 {
+        item.wrong(
+            "without a method the rule would apply to no request; name one, or leave methods out",
+        );
+    }
+    let methods = named.filter_map(|item| {
+        let text = item.text("a method as \"GET\"")?;
+        let is_method = !["*", "ANY", "ALL"].contains(&text) && text == text.to_ascii_uppercase();
+        let method = Method::from_bytes(text.as_bytes()).ok().filter(|_| is_method);
+        method.or_else(|| {
+            item.refuse(format!(
+                "{text:?} is not a method; write one in upper case, as \"GET\", or for all methods leave methods out"
+            ))
+        })
+    });
+    methods.collect()
+}
+
 /// A header, and the value that it is compared with, if it is. `example` is a name.
 pub(crate) fn read_header(
-    reader: Reader<'_>,
-    node: &Node,
+    item: Item<'_>,
     example: &str,
 ) -> Option<(HeaderName, Option<HeaderValue>)> {
-    if !matches!(node.value, Value::Table(_)) {
-        return Some((reader.header_name(node, example)?, None));
+    if !matches!(item.value(), Value::Table(_)) {
+        return Some((item.header_name(example)?, None));
     }
-    let fields = reader.fields(node, "a header", "header")?;
+    let fields = item.fields("a header", "header")?;
     let name = fields.header("name", example);
-    let Some(node) = fields.get("equals") else {
+    let Some(equals) = fields.get("equals") else {
         return Some((name?, None));
     };
-    let text = reader.text(node, "the value of the header as text")?;
+    let text = equals.text("the value of the header as text")?;
     let trimmed = text.trim();
     if trimmed != text {
-        let message =
-            format!("values of headers have no spaces around them; did you mean {trimmed:?}?");
-        return reader.refuse(&node.span, message);
+        return equals.refuse(format!(
+            "values of headers have no spaces around them; did you mean {trimmed:?}?"
+        ));
     }
     match HeaderValue::from_str(text) {
         Ok(value) => Some((name?, Some(value))),
-        Err(_) => reader.refuse(&node.span, "this cannot be the value of a header"),
+        Err(_) => equals.refuse("this cannot be the value of a header"),
     }
 }

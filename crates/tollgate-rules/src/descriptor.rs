@@ -6,10 +6,7 @@ use std::iter;
 use http::request::Parts;
 use tollgate::{Head, Key, siblings::Words};
 
-use crate::{
-    node::{Node, Value},
-    reader::Reader,
-};
+use crate::{node::Value, reader::Item};
 
 /// A descriptor with its domain: the words by which Envoy describes a request to its rate limit service.
 ///
@@ -111,28 +108,24 @@ impl ValuePattern {
 
 impl DescriptorPattern {
     /// Reads `[{ kind = "alert" }, "to"]`.
-    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
-        let nodes = reader.list_or_one(node);
-        if nodes.is_empty() {
-            let message = "no descriptor is empty; name its entries, in their order";
-            return reader.refuse(&node.span, message);
+    pub(crate) fn read(item: Item<'_>) -> Option<Self> {
+        let items = item.list_or_one();
+        if items.len() == 0 {
+            return item.refuse("no descriptor is empty; name its entries, in their order");
         }
-        let entries = nodes.iter().map(|node| match &node.value {
+        // Without what is wrong, for which the document is refused.
+        let entries = items.filter_map(|item| match item.value() {
             Value::Text(key) => Some((key.clone(), None)),
             Value::Table(fields) if fields.len() == 1 => {
                 let (key, value) = &fields[0];
-                let value = reader.text(value, "the value of the entry as text")?;
-                let parts = value.split('*').map(str::to_owned);
-                Some((key.text.clone(), Some(ValuePattern(parts.collect()))))
+                let value = item.reader.item(value);
+                let parts = value.text("the value of the entry as text")?.split('*');
+                let pattern = ValuePattern(parts.map(str::to_owned).collect());
+                Some((key.text.clone(), Some(pattern)))
             }
-            _ => {
-                let what = "the key of an entry, or with its value «{ kind = \"alert\" }»";
-                reader.expected(node, what)
-            }
+            _ => item.expected("the key of an entry, or with its value «{ kind = \"alert\" }»"),
         });
-        // All of them, so that each mistake is noted.
-        let entries: Vec<_> = entries.collect();
-        Some(Self(entries.into_iter().collect::<Option<_>>()?))
+        Some(Self(entries.collect()))
     }
 
     /// The words that describe a request in this domain, or in any; `None` is any word.

@@ -12,20 +12,23 @@ use tollgate::{
 use crate::{
     bindings::hashed_list,
     list_file::ListFile,
-    node::{Name, Node, Value},
-    reader::Reader,
+    node::{Name, Value},
+    reader::Item,
 };
 
+/// What a network looks like.
+const NETWORK: &str = "a network as \"10.0.0.0/8\"";
+
 /// Reads how a client's address is found: `client_ip = { header = "x-forwarded-for", trusted_proxies = ["10.0.0.0/8"] }`.
-pub(crate) fn read_client_ip(reader: Reader<'_>, node: &Node) -> Option<ClientIp> {
-    let fields = reader.fields(node, "client_ip", "client_ip")?;
+pub(crate) fn read_client_ip(item: Item<'_>) -> Option<ClientIp> {
+    let fields = item.fields("client_ip", "client_ip")?;
     let header = fields.header("header", "x-forwarded-for");
     let mut client = client_ip();
-    for node in fields.list("trusted_proxies") {
-        let proxy = reader.text(node, "a network as \"10.0.0.0/8\"")?;
+    for item in fields.list("trusted_proxies") {
+        let proxy = item.text(NETWORK)?;
         let alone = client_ip().trusted_proxies([proxy]).x_forwarded_for();
         if let Err(wrong) = alone.validate() {
-            return reader.refuse(&node.span, wrong);
+            return item.refuse(wrong);
         }
         client = client.trusted_proxies([proxy]);
     }
@@ -33,9 +36,10 @@ pub(crate) fn read_client_ip(reader: Reader<'_>, node: &Node) -> Option<ClientIp
         // At most 64.
         client = client.hops(fields.number("hops", "a number of proxies", 1, 64)? as usize);
     } else if fields.get("trusted_proxies").is_none() {
-        let message = "any client may write a header; add «trusted_proxies = [\"10.0.0.0/8\"]» with the networks of your proxies, or \
-                       «hops = 1» with their number";
-        return reader.refuse(&node.span, message);
+        return item.refuse(
+            "any client may write a header; add «trusted_proxies = [\"10.0.0.0/8\"]» with the networks of your proxies, or \
+             «hops = 1» with their number",
+        );
     }
     client = match header?.as_str() {
         "x-forwarded-for" => client.x_forwarded_for(),
@@ -44,37 +48,33 @@ pub(crate) fn read_client_ip(reader: Reader<'_>, node: &Node) -> Option<ClientIp
     };
     match client.validate() {
         Ok(()) => Some(client),
-        Err(wrong) => reader.refuse(&node.span, wrong),
+        Err(wrong) => item.refuse(wrong),
     }
 }
 
 /// Reads a list: `lists.partners = { file = "partners.txt" }`, where the file is named relative to `folder`.
 pub(crate) fn read_list(
-    reader: Reader<'_>,
+    item: Item<'_>,
     name: &Name,
-    node: &Node,
     folder: Option<&Path>,
 ) -> Option<Arc<ListFile>> {
-    let bindings = reader.bindings;
-    if !matches!(node.value, Value::Table(_)) {
-        return reader.expected(node, "a list as { «file = \"partners.txt\"» }");
+    let bindings = item.reader.bindings;
+    if !matches!(item.value(), Value::Table(_)) {
+        return item.expected("a list as { «file = \"partners.txt\"» }");
     }
-    let fields = reader.fields(node, "a list", "list")?;
-    let path = fields.text("file", "the name of a file as \"partners.txt\"");
+    let fields = item.fields("a list", "list")?;
+    let file = fields.get("file");
+    let path = file.and_then(|file| file.text("the name of a file as \"partners.txt\""));
     let is_hashed = fields.is("hashed");
-    let path = path?;
-    let refuse = |message: &str| {
-        fields.wrong("file", message);
-        None
-    };
+    let (file, path) = (file?, path?);
     if bindings.is_push {
-        return refuse(
+        return file.refuse(
             "rules in Redis cannot name a file, which their processes do not have; bind the list in code, by Bindings::list, or keep \
              the rules in a file",
         );
     }
     let Some(folder) = folder else {
-        return refuse(
+        return file.refuse(
             "only a file names the file of a list; bind the list in code, by Bindings::list",
         );
     };
@@ -83,11 +83,11 @@ pub(crate) fn read_list(
             "there is a list {:?} already, in another text or in the code of the service; give each a name of its own",
             name.text
         );
-        return reader.refuse(&name.span, message);
+        return item.reader.refuse(&name.span, message);
     }
     let list = match (is_hashed, &bindings.hash_key) {
         (true, None) => {
-            return refuse(
+            return file.refuse(
                 "keys are found by their hash with the secret that made it, and there is none; write the keys themselves, or give the \
                  secret by Bindings::secret",
             );
@@ -97,34 +97,30 @@ pub(crate) fn read_list(
     };
     let key = (name.text.clone(), folder.join(path), is_hashed);
     let opened = bindings.list_files.open(key, &list);
-    opened.map_or_else(|wrong| refuse(&format!("{path:?}: {wrong}")), Some)
+    opened.map_or_else(|wrong| file.refuse(format!("{path:?}: {wrong}")), Some)
 }
 
 /// Reads `shed = { capacity = 200, thresholds = ["90%", "80%", "70%"] }`: a layer with a capacity of its own.
-pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
-    let fields = reader.fields(node, "shed", "shed")?;
-    let before = reader.problems.len();
-    let capacity = fields.read("capacity", |node| capacity_of(reader, node));
-    let thresholds = fields.read("thresholds", |node| thresholds(reader, node));
+pub(crate) fn read_shed(item: Item<'_>) -> Option<ShedLayer> {
+    let fields = item.fields("shed", "shed")?;
+    let before = item.reader.problems.len();
+    let capacity = fields.read("capacity", capacity);
+    let thresholds = fields.read("thresholds", thresholds);
     let retry_after = fields.duration("retry_after");
     let header = |name| fields.header(name, "x-priority");
     let (priority, request_id) = (header("priority_header"), header("request_id_header"));
-    let trusted: Option<Vec<&str>> = fields.read("trusted", |node| {
-        let networks = reader
-            .list_or_one(node)
-            .iter()
-            .map(|node| reader.text(node, "a network as \"10.0.0.0/8\""));
-        networks.collect()
-    });
-    let capacity = capacity.filter(|_| reader.problems.len() == before)?;
+    let networks = fields.list("trusted");
+    let trusted: Vec<&str> = networks.filter_map(|item| item.text(NETWORK)).collect();
+    let capacity = capacity.filter(|_| item.reader.problems.len() == before)?;
     let has_header = priority.is_some() || request_id.is_some();
-    if trusted.is_none() && has_header {
-        let message = "any client may write a header; add «trusted = [\"10.0.0.0/8\"]» with the networks of your gateways";
-        return reader.refuse(&node.span, message);
-    }
-    if trusted.is_some() && !has_header {
-        let message = "nothing is read from peers that are trusted; add «priority_header = \"x-priority\"», or remove trusted";
-        return reader.refuse(&node.span, message);
+    match (fields.get("trusted").is_some(), has_header) {
+        (false, true) => {
+            return item.refuse("any client may write a header; add «trusted = [\"10.0.0.0/8\"]» with the networks of your gateways");
+        }
+        (true, false) => {
+            return item.refuse("nothing is read from peers that are trusted; add «priority_header = \"x-priority\"», or remove trusted");
+        }
+        _ => {}
     }
     let make = || {
         let mut layer = ShedLayer::new(capacity);
@@ -134,7 +130,6 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
         if let Some(least) = retry_after {
             layer = layer.retry_after(least);
         }
-        let trusted = trusted.unwrap_or_default();
         if let Some(name) = priority {
             layer = layer.priority_header(name.as_str(), &trusted)?;
         }
@@ -143,24 +138,23 @@ pub(crate) fn read_shed(reader: Reader<'_>, node: &Node) -> Option<ShedLayer> {
         }
         Ok(layer)
     };
-    or_refuse(reader, node, make())
+    or_refuse(item, make())
 }
 
-fn or_refuse<T>(reader: Reader<'_>, node: &Node, made: Result<T, RuleError>) -> Option<T> {
-    made.map_err(|wrong| reader.wrong(&node.span, wrong.to_string()))
-        .ok()
+fn or_refuse<T>(item: Item<'_>, made: Result<T, RuleError>) -> Option<T> {
+    made.map_err(|wrong| item.wrong(wrong.to_string())).ok()
 }
 
 /// `"adaptive"`, a number of requests in flight, `{ least = 8, most = 500 }` or `{ worker_delay = "50ms" }`.
-fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<Capacity> {
+fn capacity(item: Item<'_>) -> Option<Capacity> {
     const MOST: u64 = 1_000_000;
-    let made = match &node.value {
+    let made = match item.value() {
         Value::Text(_) => {
-            reader.word(node, "capacity", &[("adaptive", ())])?;
+            item.word("capacity", &[("adaptive", ())])?;
             return Some(Capacity::adaptive());
         }
         Value::Table(_) => {
-            let fields = reader.fields(node, "a capacity", "shed_capacity")?;
+            let fields = item.fields("a capacity", "shed_capacity")?;
             let bound = |name| fields.number(name, "requests in flight", 1, MOST);
             match (
                 bound("least"),
@@ -173,27 +167,29 @@ fn capacity_of(reader: Reader<'_>, node: &Node) -> Option<Capacity> {
                 }
                 (None, None, Some(full)) => Capacity::worker_delay(full),
                 _ => {
-                    let message = "a capacity is worker_delay, or both least and most; write «{ least = 8, most = 500 }» or \
-                                   «{ worker_delay = \"50ms\" }»";
-                    return reader.refuse(&node.span, message);
+                    return item.refuse(
+                        "a capacity is worker_delay, or both least and most; write «{ least = 8, most = 500 }» or \
+                         «{ worker_delay = \"50ms\" }»",
+                    );
                 }
             }
         }
-        _ => Capacity::in_flight(reader.number(node, "requests in flight", 1, MOST)? as usize),
+        _ => Capacity::in_flight(item.number("requests in flight", 1, MOST)? as usize),
     };
-    or_refuse(reader, node, made)
+    or_refuse(item, made)
 }
 
 /// The shares from which on P1, P2 and P3 are shed.
-fn thresholds(reader: Reader<'_>, node: &Node) -> Option<[f64; 3]> {
+fn thresholds(item: Item<'_>) -> Option<[f64; 3]> {
     let three = "[\"90%\", \"80%\", \"70%\"]";
-    let Value::List(nodes) = &node.value else {
-        return reader.expected(node, &format!("the thresholds of P1, P2 and P3 as {three}"));
-    };
-    let share = |node| Some(reader.permille(node, 100)? as f64 / 1_000.0);
-    let shares: Option<Vec<f64>> = nodes.iter().map(share).collect();
+    if !matches!(item.value(), Value::List(_)) {
+        return item.expected(&format!("the thresholds of P1, P2 and P3 as {three}"));
+    }
+    let share = |share: Item<'_>| Some(share.permille(100)? as f64 / 1_000.0);
+    let shares: Option<Vec<f64>> = item.list_or_one().map(share).collect();
     <[f64; 3]>::try_from(shares?).ok().or_else(|| {
-        let message = format!("there are three thresholds, of P1, P2 and P3; write {three}");
-        reader.refuse(&node.span, message)
+        item.refuse(format!(
+            "there are three thresholds, of P1, P2 and P3; write {three}"
+        ))
     })
 }

@@ -5,9 +5,9 @@ use std::{fmt, sync::Arc};
 use tollgate_core::{Quota, RuleSet, Tick};
 
 use crate::{
-    node::{Node, Value},
+    node::Value,
     operator_entries::OperatorEntry,
-    reader::Reader,
+    reader::Item,
     rule_entry::{Client, Override, RuleEntry, without_name},
     rule_settings::Mode,
     term::{Term, time},
@@ -27,34 +27,29 @@ impl Override {
 
     /// Reads an override of one of these rules, which `named` finds. `has_secret`: keys may be named by their hash.
     pub(crate) fn read(
-        reader: Reader<'_>,
-        node: &Node,
+        item: Item<'_>,
         rules: &[RuleEntry],
         has_secret: bool,
-        named: impl FnOnce(&Node) -> Option<usize>,
+        named: impl FnOnce(Item<'_>) -> Option<usize>,
     ) -> Option<Self> {
-        let fields = reader.fields(node, "an override", "override")?;
+        let fields = item.fields("an override", "override")?;
         let rule = fields.read("rule", named);
-        let term = reader.term(&fields);
+        let term = fields.term();
         let rule = rule?;
         let entry = &rules[rule];
         if entry.key.is_of_handler() {
-            let message = format!(
+            return item.refuse(format!(
                 "rule {:?} is for handlers, which check without plans; a client's own limit is theirs to choose",
                 entry.name
-            );
-            return reader.refuse(&node.span, message);
+            ));
         }
-        let client = fields.read("key", |node| match &node.value {
-            Value::Table(_) => hash(reader, node, has_secret).map(Client::Hash),
-            _ => entry
-                .key
-                .of_text(reader, node, &entry.name)
-                .map(Client::Key),
+        let client = fields.read("key", |key| match key.value() {
+            Value::Table(_) => hash(key, has_secret).map(Client::Hash),
+            _ => entry.key.of_text(key, &entry.name).map(Client::Key),
         });
-        let quota = fields.read("limit", |node| match &node.value {
-            Value::Text(text) if text.trim_end().ends_with('%') => part(reader, node, entry),
-            _ => reader.quota(node, Some(&entry.limit)),
+        let quota = fields.read("limit", |limit| match limit.value() {
+            Value::Text(text) if text.trim_end().ends_with('%') => part(limit, entry),
+            _ => limit.quota(Some(&entry.limit)),
         });
         let (client, quota, term) = (client?, quota?, term?);
         if let Some(message) = mistake(entry, quota) {
@@ -62,7 +57,7 @@ impl Override {
             return None;
         }
         Some(Self {
-            content: node.content(),
+            content: item.node.content(),
             rule,
             client,
             quota,
@@ -73,26 +68,27 @@ impl Override {
 }
 
 /// A part of the rule's own limit, as `200%`, and rounded up.
-fn part(reader: Reader<'_>, node: &Node, rule: &RuleEntry) -> Option<Quota> {
+fn part(item: Item<'_>, rule: &RuleEntry) -> Option<Quota> {
     let own = rule.limit;
-    let permille = reader.permille(node, MOST_PERCENT)?;
+    let permille = item.permille(MOST_PERCENT)?;
     let quota = rule.scaled(own, permille);
     if permille == 0 || (quota == own && permille != 1_000) {
-        let message = format!("there is no such part of {own}; write a limit, as \"500/s\"");
-        return reader.refuse(&node.span, message);
+        return item.refuse(format!(
+            "there is no such part of {own}; write a limit, as \"500/s\""
+        ));
     }
     Some(quota)
 }
 
 /// The hash of a key: `{ hash = "9f86d081884c7d659a2feaa0c55ad015" }`.
-fn hash(reader: Reader<'_>, node: &Node, has_secret: bool) -> Option<u128> {
-    let mut fields = node.fields().iter();
+fn hash(item: Item<'_>, has_secret: bool) -> Option<u128> {
+    let mut fields = item.node.fields().iter();
     if let Some((name, _)) = fields.find(|(name, _)| name.text != "hash") {
         // It may be the key, so the message does not repeat it.
         let message = "a key is a text, a list of texts, or a table with hash";
-        return reader.refuse(&name.span, message);
+        return item.reader.refuse(&name.span, message);
     }
-    let fields = reader.fields(node, "a key", "key_hash")?;
+    let fields = item.fields("a key", "key_hash")?;
     let digits = fields.text("hash", "the hash of a key as text")?;
     let number = u128::from_str_radix(digits, 16)
         .ok()
@@ -148,19 +144,17 @@ impl Switch {
 
     /// Reads a switch. `named` finds the indices of its rules.
     pub(crate) fn read(
-        reader: Reader<'_>,
-        node: &Node,
+        item: Item<'_>,
         all: usize,
-        named: impl Fn(&Node) -> Option<usize>,
+        named: impl Fn(Item<'_>) -> Option<usize>,
     ) -> Option<Self> {
-        let fields = reader.fields(node, "a switch", "switch")?;
-        let effect = fields.read("limit", |node| effect(reader, node));
-        let term = reader.term(&fields);
+        let fields = item.fields("a switch", "switch")?;
+        let (effect, term) = (fields.read("limit", effect), fields.term());
         let (mut rules, mut is_for_all) = (vec![false; all], false);
-        for node in fields.list("rules") {
-            if matches!(&node.value, Value::Text(all) if all == "*") {
+        for rule in fields.list("rules") {
+            if matches!(rule.value(), Value::Text(all) if all == "*") {
                 is_for_all = true;
-            } else if let Some(rule) = named(node) {
+            } else if let Some(rule) = named(rule) {
                 rules[rule] = true;
             }
         }
@@ -196,16 +190,15 @@ impl fmt::Display for Effect {
     }
 }
 
-fn effect(reader: Reader<'_>, node: &Node) -> Option<Effect> {
-    match &node.value {
+fn effect(item: Item<'_>) -> Option<Effect> {
+    match item.value() {
         Value::Text(text) if text == "off" => Some(Effect::Mode(Mode::Off)),
         Value::Text(text) if text == "shadow" => Some(Effect::Mode(Mode::Shadow)),
         Value::Text(text) if !text.trim().ends_with('%') => {
-            reader.unknown(node, "switch", text, ["off", "shadow", "50%"])
+            item.unknown("switch", text, ["off", "shadow", "50%"])
         }
-        _ => match reader.permille(node, 100)? {
-            0 => reader.refuse(
-                &node.span,
+        _ => match item.permille(100)? {
+            0 => item.refuse(
                 "0 % of a limit would deny all; to block, make \"none\" the limit of the rule, or of a client by an override; to count \
                  nothing, \"off\"",
             ),

@@ -10,8 +10,8 @@ use crate::{
     bindings::Bindings,
     document_error::{DocumentError, HiddenLines},
     format::Format,
-    node::{Node, Problems, Value},
-    reader::{Fields, Reader},
+    node::{Problems, Value},
+    reader::{Fields, Item, Reader},
     rule_text::RuleText,
 };
 
@@ -53,7 +53,7 @@ pub fn import_envoy<'a>(
         let root = Format::Yaml.parse(text, &problems);
         let reader = Reader::new(text, Format::Yaml, &problems, &bindings);
         if problems.is_empty() {
-            read_root(reader, &root, &mut domains);
+            read_root(reader.item(&root), &mut domains);
         }
         // The importer of a file may read its keys.
         let hidden = HiddenLines::default();
@@ -302,15 +302,12 @@ struct Limit {
 }
 
 /// Reads a file, into the tree of its domain.
-fn read_root(reader: Reader<'_>, root: &Node, domains: &mut Vec<(String, Vec<Descriptor>)>) {
-    let Some(fields) = table(reader, root, "a configuration", OF_ROOT) else {
+fn read_root(root: Item<'_>, domains: &mut Vec<(String, Vec<Descriptor>)>) {
+    let Some(fields) = table(root, "a configuration", OF_ROOT) else {
         return;
     };
     let Some(domain) = text(&fields, "domain") else {
-        return reader.wrong(
-            &root.span,
-            "there is no domain; add it, such as domain: edge",
-        );
+        return root.wrong("there is no domain; add it, such as domain: edge");
     };
     let index = domains
         .iter()
@@ -328,31 +325,26 @@ fn read_level(
     level: &mut Vec<Descriptor>,
     above: &mut Vec<(String, Option<bool>)>,
 ) {
-    let reader = fields.reader;
     let names = |node: &Descriptor| (node.key.clone(), node.value.clone());
     let mut known: HashSet<_> = level.iter().map(names).collect();
-    let nodes = fields.read("descriptors", |node| reader.list(node, "descriptors"));
+    let nodes = fields.read("descriptors", |item| item.list("descriptors"));
     for node in nodes.unwrap_or_default() {
-        let Some(descriptor) = Descriptor::read(reader, node, above) else {
+        let item = fields.reader.item(node);
+        let Some(descriptor) = Descriptor::read(item, above) else {
             continue;
         };
         if !known.insert(names(&descriptor)) {
-            let message = "there is a descriptor with this key and value already; remove one";
-            reader.wrong(&node.span, message);
+            item.wrong("there is a descriptor with this key and value already; remove one");
         }
         level.push(descriptor);
     }
 }
 
 impl Descriptor {
-    fn read(
-        reader: Reader<'_>,
-        node: &Node,
-        above: &mut Vec<(String, Option<bool>)>,
-    ) -> Option<Self> {
-        let fields = table(reader, node, "a descriptor", OF_DESCRIPTOR)?;
+    fn read(item: Item<'_>, above: &mut Vec<(String, Option<bool>)>) -> Option<Self> {
+        let fields = table(item, "a descriptor", OF_DESCRIPTOR)?;
         let Some(key) = text(&fields, "key") else {
-            return reader.refuse(&node.span, "a descriptor has no key; add it");
+            return item.refuse("a descriptor has no key; add it");
         };
         if key.contains('*') {
             let message = "stars of keys have no counterpart; write the keys out";
@@ -365,7 +357,7 @@ impl Descriptor {
             let message = "only a value with a star is shared; remove it";
             fields.wrong("share_threshold", message);
         }
-        let limit = fields.read("rate_limit", |node| Limit::read(reader, node));
+        let limit = fields.read("rate_limit", Limit::read);
         // Of a fixed value there is nothing to count by, and one key cannot both count and not.
         let counts = (value.is_none() || has_star).then_some(!is_shared);
         let differs = |(other, own): &(String, Option<bool>)| {
@@ -406,8 +398,8 @@ impl Descriptor {
 }
 
 impl Limit {
-    fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
-        let fields = table(reader, node, "a rate_limit", OF_LIMIT)?;
+    fn read(item: Item<'_>) -> Option<Self> {
+        let fields = table(item, "a rate_limit", OF_LIMIT)?;
         let (name, unit) = (text(&fields, "name"), text(&fields, "unit"));
         if fields.is("unlimited") {
             let message = "without a limit there is no unit; remove one of them";
@@ -415,20 +407,17 @@ impl Limit {
             return Some(Self { name, rate: None });
         }
         let Some(unit) = unit else {
-            let message = "a rate_limit has no unit; add it, such as unit: minute";
-            return reader.refuse(&node.span, message);
+            return item.refuse("a rate_limit has no unit; add it, such as unit: minute");
         };
         let lower = unit.to_lowercase();
         let per = UNITS.iter().find(|(name, _)| *name == lower).or_else(|| {
             let known = UNITS.iter().map(|(name, _)| *name);
-            reader.unknown(fields.get("unit")?, "unit", &unit, known)
+            fields.get("unit")?.unknown("unit", &unit, known)
         });
-        if fields.get("requests_per_unit").is_none() {
-            let message = "a rate_limit has no requests_per_unit; add it";
-            return reader.refuse(&node.span, message);
-        }
-        let most = u32::MAX.into();
-        let units = fields.number("requests_per_unit", "a number of requests", 0, most)?;
+        let Some(units) = fields.get("requests_per_unit") else {
+            return item.refuse("a rate_limit has no requests_per_unit; add it");
+        };
+        let units = units.number("a number of requests", 0, u32::MAX.into())?;
         let rate = Some((units, per?.1));
         Some(Self { name, rate })
     }
@@ -443,13 +432,8 @@ impl Limit {
 }
 
 /// A table of the configuration, with fields that are known.
-fn table<'a>(
-    reader: Reader<'a>,
-    node: &'a Node,
-    what: &str,
-    known: &[&'static str],
-) -> Option<Fields<'a>> {
-    let mut fields = reader.fields_of(node, what, known, &[])?;
+fn table<'a>(item: Item<'a>, what: &str, known: &[&'static str]) -> Option<Fields<'a>> {
+    let mut fields = item.fields_of(what, known, &[])?;
     // A field of nothing is as good as none.
     fields.entries.retain(|(_, node)| node.value != Value::Null);
     Some(fields)
@@ -457,14 +441,14 @@ fn table<'a>(
 
 /// A text that is not empty. Numbers and booleans are texts as they are written.
 fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
-    let node = fields.get(name)?;
-    let text = match &node.value {
+    let item = fields.get(name)?;
+    let text = match item.value() {
         Value::Text(text) => text.clone(),
         Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-            let written = fields.reader.text.get(node.span.clone())?;
+            let written = item.reader.text.get(item.node.span.clone())?;
             written.trim_end().to_owned()
         }
-        _ => return fields.reader.expected(node, "a text"),
+        _ => return item.expected("a text"),
     };
     Some(text).filter(|text| !text.is_empty())
 }

@@ -118,6 +118,16 @@ impl Explanation {
     pub fn is_shared(&self) -> bool {
         self.key.as_ref() == Some(&Key::shared())
     }
+
+    /// Counts by a quota that gets a plan of its own.
+    fn count_by(&mut self, name: &str, quota: Quota, origin: QuotaOrigin) {
+        let mut names = (1_u32..).map(|number| format!("{name} {number}"));
+        let is_free = |name: &String| self.limiter_rule.plan_number(name).is_none();
+        // There are more numbers than plans.
+        let plan = names.find(is_free).unwrap_or_default();
+        self.limiter_rule = self.limiter_rule.clone().plan(&*plan, quota);
+        (self.plan, self.quota, self.origin) = (Some(plan), quota, origin);
+    }
 }
 
 impl fmt::Display for Explained {
@@ -216,7 +226,7 @@ impl RuleDocument {
             .map(|text| Node::new(Value::Text((*text).to_owned())));
         let node = Node::new(Value::List(nodes.collect()));
         let of_rule = &self.rules[index].key;
-        let key = read_alone(|reader| of_rule.of_text(reader, &node, rule))
+        let key = read_alone(&node, |item| of_rule.of_text(item, rule))
             .map_err(|wrong| DocumentError::of_whole(rule, wrong))?;
         let client: Vec<_> = of_rule.named().zip(texts.iter().copied()).collect();
         let explaining = Explaining::new(self, index, now());
@@ -245,13 +255,21 @@ impl RuleDocument {
         if rule.key.is_of_handler() {
             return explaining.ends(Explained::LeftToHandler);
         }
-        if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head)) {
-            explaining.plan(&plan);
-        }
+        let explanation = &mut explaining.explanation;
         if let Some(quota) = rule.quota.as_ref().and_then(|quota| quota(head)) {
-            explaining.compute(quota);
+            let quota = rule.scaled(quota, explaining.switched.permille);
+            // One that the rule cannot take leaves the rule's own.
+            if explanation.limiter_rule.quota_for(quota).is_ok() {
+                explanation.count_by("computed", quota, QuotaOrigin::Computed);
+            }
+        } else if let Some(plan) = rule.plan.as_ref().and_then(|plan| plan(head))
+            && let Some(number) = explanation.limiter_rule.plan_number(&plan)
+        {
+            explanation.quota = *explanation.limiter_rule.quota_of(number);
+            explanation.plan = Some(plan.to_string());
+            explanation.origin = QuotaOrigin::Plan(plan.to_string());
         }
-        let is_unlimited = explaining.explanation.quota.is_unlimited();
+        let is_unlimited = explanation.quota.is_unlimited();
         // A single client may have a limit.
         if is_unlimited && rule.overrides.is_empty() {
             return explaining.ends(Explained::Unlimited);
@@ -352,46 +370,6 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// Counts under a plan, if the rule has it.
-    fn plan(&mut self, name: &str) {
-        let explanation = &mut self.explanation;
-        if let Some(number) = explanation.limiter_rule.plan_number(name) {
-            explanation.quota = *explanation.limiter_rule.quota_of(number);
-            explanation.plan = Some(name.to_owned());
-            explanation.origin = QuotaOrigin::Plan(name.to_owned());
-        }
-    }
-
-    /// What a switch leaves of a quota.
-    fn scaled(&self, quota: Quota) -> Quota {
-        self.rule.scaled(quota, self.switched.permille)
-    }
-
-    /// Counts by a quota that code has computed, or by the rule's own where the rule cannot take it.
-    fn compute(&mut self, quota: Quota) {
-        let quota = self.scaled(quota);
-        let explanation = &mut self.explanation;
-        if explanation.limiter_rule.quota_for(quota).is_ok() {
-            return self.count_by("computed", quota, QuotaOrigin::Computed);
-        }
-        explanation.quota = *explanation.limiter_rule.quota();
-        explanation.plan = None;
-        explanation.origin = QuotaOrigin::Rule;
-    }
-
-    /// Counts by a quota that gets a plan of its own.
-    fn count_by(&mut self, name: &str, quota: Quota, origin: QuotaOrigin) {
-        let rule = &self.explanation.limiter_rule;
-        let mut names = (1_u32..).map(|number| format!("{name} {number}"));
-        let plan = names
-            .find(|name| rule.plan_number(name).is_none())
-            .unwrap_or_default();
-        self.explanation.limiter_rule = rule.clone().plan(&*plan, quota);
-        self.explanation.plan = Some(plan);
-        self.explanation.quota = quota;
-        self.explanation.origin = origin;
-    }
-
     fn counted(mut self, key: &KeyBuf) -> Explanation {
         let rule = self.rule;
         let hash_key = self.document.hash_key.as_ref();
@@ -407,7 +385,23 @@ impl<'a> Explaining<'a> {
             self.explanation.limiter_rule = rule.shadow(&self.explanation.limiter_rule);
             (self.switched.mode, self.switched.blocks) = (Mode::Shadow, false);
         }
-        self.find_override(key);
+        // The limit of a single client: the last entry that is in force.
+        let mut overrides = rule.overrides.iter().rev();
+        let found = overrides.find(|entry| {
+            let is_of_client = match &entry.client {
+                Client::Key(other) => other.as_ref() == key,
+                Client::Hash(other) => Some(*other) == self.explanation.key_hash,
+            };
+            is_of_client && entry.term.until > self.now
+        });
+        if let Some(entry) = found {
+            let quota = entry.limit(rule.scaled(entry.quota, self.switched.permille));
+            let origin = QuotaOrigin::Override {
+                until: entry.term.end(),
+                reason: entry.term.reason.as_deref().map(str::to_owned),
+            };
+            self.explanation.count_by("override", quota, origin);
+        }
         self.keep_block();
         let mode = self.switched.mode;
         self.explanation.limiter_rule = mode.of(self.explanation.limiter_rule.clone());
@@ -424,21 +418,5 @@ impl<'a> Explaining<'a> {
         if self.switched.blocks && self.explanation.quota.is_none() {
             self.switched.mode = Mode::Enforce;
         }
-    }
-
-    /// The limit of a single client: the last entry that is in force.
-    fn find_override(&mut self, key: &KeyBuf) {
-        let of_rule = self.rule.overrides.iter().rev();
-        let mut in_force = of_rule.filter(|entry| entry.term.until > self.now);
-        let found = in_force.find(|entry| match &entry.client {
-            Client::Key(other) => other.as_ref() == key,
-            Client::Hash(other) => Some(*other) == self.explanation.key_hash,
-        });
-        let Some(entry) = found else { return };
-        let origin = QuotaOrigin::Override {
-            until: entry.term.end(),
-            reason: entry.term.reason.as_deref().map(str::to_owned),
-        };
-        self.count_by("override", entry.limit(self.scaled(entry.quota)), origin);
     }
 }

@@ -5,11 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tollgate::key::{KeyBuf, PartKind};
 use tollgate_core::MAX_UNITS;
 
-use crate::{
-    node::{Node, Value},
-    reader::Reader,
-    rule_key::RuleKey,
-};
+use crate::{node::Value, reader::Item, rule_key::RuleKey};
 
 /// The word for all parts.
 const WHOLE: &str = "key";
@@ -25,17 +21,17 @@ pub(crate) struct KeyLabel {
 }
 
 impl KeyLabel {
-    pub(crate) fn read(reader: Reader<'_>, node: &Node, key: &RuleKey) -> Option<Self> {
-        if !matches!(node.value, Value::Table(_)) {
-            return Self::read_name(reader, node, key);
+    pub(crate) fn read(item: Item<'_>, key: &RuleKey) -> Option<Self> {
+        if !matches!(item.value(), Value::Table(_)) {
+            return Self::read_name(item, key);
         }
-        let fields = reader.fields(node, "a label", "label")?;
+        let fields = item.fields("a label", "label")?;
         let label = match fields.get("of") {
-            Some(of) => Self::read_name(reader, of, key)?,
+            Some(of) => Self::read_name(of, key)?,
             None => Self::whole(key),
         };
         let first = match fields.get("first") {
-            Some(_) => fields.number("first", "a number of characters", 1, MAX_UNITS)?,
+            Some(first) => first.number("a number of characters", 1, MAX_UNITS)?,
             None => u64::MAX,
         };
         let first = usize::try_from(first).unwrap_or(usize::MAX);
@@ -43,12 +39,12 @@ impl KeyLabel {
     }
 
     /// One part of a key, or all, by its name.
-    pub(crate) fn read_name(reader: Reader<'_>, node: &Node, key: &RuleKey) -> Option<Self> {
-        let name = reader.text(node, "\"key\", or one of what the rule counts by")?;
+    pub(crate) fn read_name(item: Item<'_>, key: &RuleKey) -> Option<Self> {
+        let name = item.text("\"key\", or one of what the rule counts by")?;
         let part = key.names().position(|part| part == name);
         if part.is_none() && name != WHOLE {
             let known = [WHOLE].into_iter().chain(key.names());
-            return reader.unknown(node, "part of the rule's key", name, known);
+            return item.unknown("part of the rule's key", name, known);
         }
         let part = part.filter(|_| name != WHOLE);
         Some(Self {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
-use tollgate_core::{Quota, Tick, store::did_you_mean, types::ParseQuotaError};
+use tollgate_core::{Quota, Tick, store::did_you_mean};
 
 use crate::{
     bindings::{Bindings, Side},
@@ -25,6 +25,13 @@ pub(crate) struct Reader<'a> {
     pub(crate) side: Side,
     /// What code binds.
     pub(crate) bindings: &'a Bindings,
+}
+
+/// A node of a document, and its reader, which notes what is wrong with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    pub(crate) reader: Reader<'a>,
+    pub(crate) node: &'a Node,
 }
 
 /// The fields of a table.
@@ -49,6 +56,10 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(crate) fn item(self, node: &'a Node) -> Item<'a> {
+        Item { reader: self, node }
+    }
+
     /// Notes a mistake. An example of TOML in its message, `«wait = "5s"»`, is shown in the syntax of the document.
     pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
         let message = message.into();
@@ -68,59 +79,25 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(crate) fn expected<T>(&self, node: &Node, what: &str) -> Option<T> {
-        let kind = node.value.kind();
-        self.refuse(&node.span, format!("this is {kind}; write {what}"))
-    }
-
     /// An example of TOML in the syntax of the document: `wait = "5s"` is `wait: "5s"` in YAML.
     fn example(&self, toml: &str) -> String {
         match self.format {
             Format::Toml => toml.to_owned(),
             Format::Yaml => toml.replace(" = ", ": "),
             Format::Json => {
-                let mut json = String::new();
-                let mut parts = toml.split(" = ").peekable();
-                while let Some(part) = parts.next() {
-                    if parts.peek().is_none() {
-                        return json + part;
-                    }
+                let mut parts = toml.rsplit(" = ");
+                let last = parts.next().unwrap_or_default().to_owned();
+                parts.fold(last, |behind, part| {
                     let name = part.rfind(|c: char| !c.is_alphanumeric() && c != '_');
                     let (before, name) = part.split_at(name.map_or(0, |at| at + 1));
-                    json.push_str(&format!("{before}\"{name}\": "));
-                }
-                json
+                    format!("{before}\"{name}\": {behind}")
+                })
             }
         }
     }
 
-    /// An unknown word, with the known ones, and the one that it resembles.
-    pub(crate) fn unknown<'n, T>(
-        &self,
-        node: &Node,
-        what: &str,
-        word: &str,
-        known: impl IntoIterator<Item = &'n str>,
-    ) -> Option<T> {
-        let _ = self.unknown_in(&node.span, what, word, "", known);
-        None
-    }
-
-    /// What the name in a node stands for, as the service binds it. `what`: `bound plan`.
-    pub(crate) fn bound<T: Clone>(
-        &self,
-        node: &Node,
-        what: &str,
-        bound: &BTreeMap<String, T>,
-    ) -> Option<T> {
-        let name = self.text(node, &format!("the name of a {what}"))?;
-        let known = bound.keys().map(String::as_str);
-        let found = bound.get(name).cloned();
-        found.or_else(|| self.unknown(node, what, name, known))
-    }
-
-    /// The same, with where the word stands, such as " in a rule". The answer is the word that it resembles.
-    fn unknown_in<'n>(
+    /// Notes an unknown word, with where it stands, such as " in a rule", and the known ones. The answer is the one that it resembles.
+    fn unknown<'n>(
         &self,
         span: &Range<usize>,
         what: &str,
@@ -152,126 +129,173 @@ impl<'a> Reader<'a> {
         self.wrong(span, message);
         meant
     }
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn value(self) -> &'a Value {
+        &self.node.value
+    }
+
+    /// Notes a mistake.
+    pub(crate) fn wrong(self, message: impl Into<String>) {
+        self.reader.wrong(&self.node.span, message);
+    }
+
+    /// The same, where nothing can be read then.
+    pub(crate) fn refuse<T>(self, message: impl Into<String>) -> Option<T> {
+        self.reader.refuse(&self.node.span, message)
+    }
+
+    /// The same of a part of its text.
+    pub(crate) fn refuse_part<T>(
+        self,
+        part: Range<usize>,
+        message: impl Into<String>,
+    ) -> Option<T> {
+        let part = self.node.part(self.reader.text, part);
+        self.reader.refuse(&part, message)
+    }
+
+    pub(crate) fn expected<T>(self, what: &str) -> Option<T> {
+        let kind = self.value().kind();
+        self.refuse(format!("this is {kind}; write {what}"))
+    }
+
+    /// An unknown word, with the known ones, and the one that it resembles.
+    pub(crate) fn unknown<'n, T>(
+        self,
+        what: &str,
+        word: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) -> Option<T> {
+        let span = &self.node.span;
+        let _ = self.reader.unknown(span, what, word, "", known);
+        None
+    }
+
+    /// What the name stands for, as the service binds it. `what`: `bound plan`.
+    pub(crate) fn bound<T: Clone>(self, what: &str, bound: &BTreeMap<String, T>) -> Option<T> {
+        let name = self.text(&format!("the name of a {what}"))?;
+        let known = bound.keys().map(String::as_str);
+        let found = bound.get(name).cloned();
+        found.or_else(|| self.unknown(what, name, known))
+    }
 
     /// The fields of a table, which the schema calls `table`. Those that are unknown, missing, or there twice are mistakes.
-    pub(crate) fn fields(&self, node: &'a Node, what: &str, table: &str) -> Option<Fields<'a>> {
+    pub(crate) fn fields(self, what: &str, table: &str) -> Option<Fields<'a>> {
         let table = table_of(table);
-        self.fields_of(node, what, &table.fields, &table.required)
+        self.fields_of(what, &table.fields, &table.required)
     }
 
     /// The same of a table with these fields.
     pub(crate) fn fields_of(
-        &self,
-        node: &'a Node,
+        self,
         what: &str,
         known: &[&'static str],
         required: &[(&str, String)],
     ) -> Option<Fields<'a>> {
-        let Value::Table(entries) = &node.value else {
+        let Value::Table(entries) = self.value() else {
             // Not that of the schema, which a document may do without.
             let example = known
                 .iter()
                 .find(|name| !name.starts_with('$'))
                 .map_or(String::new(), |name| format!(" with {name}"));
-            return self.expected(node, &format!("{what}, a table{example}"));
+            return self.expected(&format!("{what}, a table{example}"));
         };
+        let reader = self.reader;
         let mut fields: Vec<(&Name, &Node)> = Vec::with_capacity(entries.len());
         let mut misspelt = Vec::new();
         for (name, value) in entries {
             if name.text == "include" && what == "a document" {
                 let message = "the files of a folder make one document together: put them into a folder and name that one; leave this out";
-                self.wrong(&name.span, message);
+                reader.wrong(&name.span, message);
             } else if !known.contains(&&*name.text) {
                 let place = format!(" in {what}");
                 let known = known.iter().copied();
-                misspelt.extend(self.unknown_in(&name.span, "field", &name.text, &place, known));
+                misspelt.extend(reader.unknown(&name.span, "field", &name.text, &place, known));
             } else if fields.iter().any(|(other, _)| other.text == name.text) {
                 let message = format!("{:?} is there twice; remove one", name.text);
-                self.wrong(&name.span, message);
+                reader.wrong(&name.span, message);
             } else {
                 fields.push((name, value));
             }
         }
         for (name, example) in required {
             if !misspelt.contains(name) && fields.iter().all(|(field, _)| field.text != *name) {
-                let message = format!("{what} has no {name}; add it, such as {example}");
-                self.wrong(&node.span, message);
+                self.wrong(format!("{what} has no {name}; add it, such as {example}"));
             }
         }
         Some(Fields {
-            reader: *self,
+            reader,
             entries: fields,
         })
     }
 
-    pub(crate) fn text<'n>(&self, node: &'n Node, what: &str) -> Option<&'n str> {
-        match &node.value {
+    pub(crate) fn text(self, what: &str) -> Option<&'a str> {
+        match self.value() {
             Value::Text(text) => Some(text),
-            _ => self.expected(node, what),
+            _ => self.expected(what),
         }
     }
 
     /// The name of a header field, such as `example`.
-    pub(crate) fn header_name(&self, node: &Node, example: &str) -> Option<HeaderName> {
-        let text = self.text(node, "the name of a header")?;
+    pub(crate) fn header_name(self, example: &str) -> Option<HeaderName> {
+        let text = self.text("the name of a header")?;
         HeaderName::from_bytes(text.as_bytes()).ok().or_else(|| {
             let message = format!("{text:?} is not the name of a header; write it as {example:?}");
-            self.refuse(&node.span, message)
+            self.refuse(message)
         })
     }
 
     /// A whole number of at least `least`.
-    pub(crate) fn number(&self, node: &Node, what: &str, least: u64, most: u64) -> Option<u64> {
-        match node.value {
-            Value::Integer(number) => {
-                let fits = u64::try_from(number)
-                    .ok()
-                    .filter(|number| (least..=most).contains(number));
-                fits.or_else(|| {
-                    let message = format!("{number} is not {what}; write {least} to {most}");
-                    self.refuse(&node.span, message)
-                })
-            }
-            _ => self.expected(node, &format!("{what}, a whole number without quotes")),
+    pub(crate) fn number(self, what: &str, least: u64, most: u64) -> Option<u64> {
+        let Value::Integer(number) = *self.value() else {
+            return self.expected(&format!("{what}, a whole number without quotes"));
+        };
+        match u64::try_from(number) {
+            Ok(number) if (least..=most).contains(&number) => Some(number),
+            _ => self.refuse(format!("{number} is not {what}; write {least} to {most}")),
         }
     }
 
-    /// The nodes of a list. A single value is a list of one.
-    pub(crate) fn list_or_one(&self, node: &'a Node) -> &'a [Node] {
-        match &node.value {
+    /// The items of a list. A single value is a list of one.
+    pub(crate) fn list_or_one(self) -> impl ExactSizeIterator<Item = Self> + Clone {
+        let nodes = match self.value() {
             Value::List(nodes) => nodes,
-            _ => std::slice::from_ref(node),
-        }
+            _ => std::slice::from_ref(self.node),
+        };
+        nodes.iter().map(move |node| self.reader.item(node))
     }
 
-    pub(crate) fn list(&self, node: &'a Node, what: &str) -> Option<&'a [Node]> {
-        match &node.value {
+    pub(crate) fn list(self, what: &str) -> Option<&'a [Node]> {
+        match self.value() {
             Value::List(nodes) => Some(nodes),
             _ => {
-                let example = match self.format {
+                let example = match self.reader.format {
                     Format::Toml => format!(" as [[{what}]]"),
                     _ => String::new(),
                 };
-                self.expected(node, &format!("{what}, a list{example}"))
+                self.expected(&format!("{what}, a list{example}"))
             }
         }
     }
 
     /// One of several words.
-    pub(crate) fn word<T: Copy>(&self, node: &Node, what: &str, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn word<T: Copy>(self, what: &str, words: &[(&str, T)]) -> Option<T> {
         let names = || words.iter().map(|(name, _)| *name);
-        let Value::Text(text) = &node.value else {
+        let Value::Text(text) = self.value() else {
             let names: Vec<_> = names().map(|name| format!("\"{name}\"")).collect();
-            return self.expected(node, &names.join(" or "));
+            return self.expected(&names.join(" or "));
         };
-        let mut words = words.iter();
-        let found = words.find_map(|(name, value)| (name == text).then_some(*value));
-        found.or_else(|| self.unknown(node, what, text, names()))
+        match words.iter().find(|(name, _)| name == text) {
+            Some((_, value)) => Some(*value),
+            None => self.unknown(what, text, names()),
+        }
     }
 
     /// A quota as text, whose algorithm or calendar is that of `own` where it names none.
-    pub(crate) fn quota(&self, node: &Node, own: Option<&Quota>) -> Option<Quota> {
-        let text = self.text(node, "a limit as \"100/min\" or \"gcra 100/min burst 20\"")?;
+    pub(crate) fn quota(self, own: Option<&Quota>) -> Option<Quota> {
+        let text = self.text("a limit as \"100/min\" or \"gcra 100/min burst 20\"")?;
         let names_one = text
             .trim_start()
             .starts_with(|c: char| c.is_alphabetic() || c == '_');
@@ -280,32 +304,32 @@ impl<'a> Reader<'a> {
             Some(own) if !is_of_calendar(text) => format!("{} ", own.algorithm()),
             _ => String::new(),
         };
-        match format!("{prefix}{text}").parse::<Quota>() {
-            Ok(quota) => Some(as_in(own, quota, text)),
-            Err(error) => self.wrong_part(node, prefix.len(), &error),
-        }
+        let quota = self.quota_behind(&prefix, text)?;
+        Some(as_in(own, quota, text))
     }
 
-    /// What is wrong with the text of a node, in front of which so many bytes were put.
-    fn wrong_part<T>(&self, node: &Node, prefix: usize, error: &ParseQuotaError) -> Option<T> {
-        let back = |at: usize| at.saturating_sub(prefix);
-        let part = back(error.span().start)..back(error.span().end);
-        self.refuse(&node.part(self.text, part), error.message())
+    /// A quota whose text has this prefix put in front of it.
+    fn quota_behind(self, prefix: &str, text: &str) -> Option<Quota> {
+        format!("{prefix}{text}").parse::<Quota>().map_or_else(
+            |error| {
+                let [start, end] = [error.span().start, error.span().end]
+                    .map(|at| at.saturating_sub(prefix.len()));
+                self.refuse_part(start..end, error.message())
+            },
+            Some,
+        )
     }
 
     /// A span of time: `50ms`, `1h30min`.
-    pub(crate) fn duration(&self, node: &Node) -> Option<Duration> {
-        const PREFIX: &str = "fixed_window 1/";
-        let text = self.text(node, "a time as \"50ms\", \"10s\" or \"1h30min\"")?;
-        match format!("{PREFIX}{text}").parse::<Quota>() {
-            Ok(quota) => Some(quota.period()),
-            Err(error) => self.wrong_part(node, PREFIX.len(), &error),
-        }
+    pub(crate) fn duration(self) -> Option<Duration> {
+        let text = self.text("a time as \"50ms\", \"10s\" or \"1h30min\"")?;
+        let quota = self.quota_behind("fixed_window 1/", text)?;
+        Some(quota.period())
     }
 
     /// Hundredths, as `5` or `"5%"`, in thousandths.
-    pub(crate) fn permille(&self, node: &Node, most: u64) -> Option<u64> {
-        let written = match &node.value {
+    pub(crate) fn permille(self, most: u64) -> Option<u64> {
+        let written = match self.value() {
             Value::Integer(number) => number.to_string(),
             Value::Float(number) => number.clone(),
             Value::Text(text) => text.trim().trim_end_matches('%').trim_end().to_owned(),
@@ -318,34 +342,23 @@ impl<'a> Reader<'a> {
             is_whole && (0.0..=most as f64 * 10.0).contains(permille)
         });
         fits.map(|permille| permille.round() as u64).or_else(|| {
-            let message = format!("this is not a percentage; write 0 to {most}, as 5 or \"12.5%\"");
-            self.refuse(&node.span, message)
+            self.refuse(format!(
+                "this is not a percentage; write 0 to {most}, as 5 or \"12.5%\""
+            ))
         })
     }
 
     /// A point in time with its zone.
-    pub(crate) fn time(&self, node: &Node) -> Option<Timestamp> {
-        let text = match &node.value {
-            Value::Text(text) | Value::Time(text) => text,
-            _ => return self.expected(node, "a time as 2026-12-01T00:00:00Z"),
+    pub(crate) fn time(self) -> Option<Timestamp> {
+        let (Value::Text(text) | Value::Time(text)) = self.value() else {
+            return self.expected("a time as 2026-12-01T00:00:00Z");
         };
         text.parse::<Timestamp>().ok().or_else(|| {
             let text: String = text.chars().take(40).collect();
             let message =
                 format!("{text:?} is no time with its zone; write it as 2026-12-01T00:00:00Z");
-            self.refuse(&node.span, message)
+            self.refuse(message)
         })
-    }
-
-    /// Until when an entry is in force, for ever where it does not say, and why.
-    pub(crate) fn term(&self, fields: &Fields<'_>) -> Option<Term> {
-        let reason = fields.text("reason", "the reason as text").map(Into::into);
-        let until = match fields.get("until") {
-            None => Tick::MAX,
-            // Before 1970 it has expired.
-            Some(node) => Tick::try_from(self.time(node)?.as_microsecond()).unwrap_or(0),
-        };
-        Some(Term { until, reason })
     }
 }
 
@@ -354,9 +367,13 @@ impl<'a> Reader<'a> {
 /// # Errors
 ///
 /// What is wrong with it.
-pub(crate) fn read_alone<T>(read: impl FnOnce(Reader<'_>) -> Option<T>) -> Result<T, String> {
+pub(crate) fn read_alone<T>(
+    node: &Node,
+    read: impl FnOnce(Item<'_>) -> Option<T>,
+) -> Result<T, String> {
     let (problems, bindings) = (Problems::default(), Bindings::default());
-    let read = read(Reader::new("", Format::Json, &problems, &bindings));
+    let reader = Reader::new("", Format::Json, &problems, &bindings);
+    let read = read(reader.item(node));
     match read.filter(|_| problems.is_empty()) {
         Some(read) => Ok(read),
         None => Err(problems.messages()),
@@ -396,60 +413,70 @@ fn is_of_calendar(text: &str) -> bool {
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
         let found = self.entries.iter().find(|(field, _)| field.text == name);
-        found.map(|(_, node)| *node)
+        found.map(|(_, node)| self.reader.item(node))
     }
 
-    /// The nodes of a list, or a single one, if the field is there.
-    pub(crate) fn list(&self, name: &str) -> &'a [Node] {
-        let node = self.get(name);
-        node.map_or(&[], |node| self.reader.list_or_one(node))
+    /// The items of a list, or a single one, if the field is there.
+    pub(crate) fn list(&self, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
+        self.get(name).into_iter().flat_map(Item::list_or_one)
     }
 
     /// What a field says, if it is there and right.
     pub(crate) fn read<T>(
         &self,
         name: &str,
-        read: impl FnOnce(&'a Node) -> Option<T>,
+        read: impl FnOnce(Item<'a>) -> Option<T>,
     ) -> Option<T> {
         self.get(name).and_then(read)
     }
 
     /// The fields of a field that is a table, which the schema calls so too.
     pub(crate) fn table(&self, name: &str, what: &str) -> Option<Self> {
-        self.read(name, |node| self.reader.fields(node, what, name))
+        self.read(name, |item| item.fields(what, name))
     }
 
     pub(crate) fn text(&self, name: &str, what: &str) -> Option<&'a str> {
-        self.read(name, |node| self.reader.text(node, what))
+        self.read(name, |item| item.text(what))
     }
 
     pub(crate) fn number(&self, name: &str, what: &str, least: u64, most: u64) -> Option<u64> {
-        self.read(name, |node| self.reader.number(node, what, least, most))
+        self.read(name, |item| item.number(what, least, most))
     }
 
     pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
-        self.read(name, |node| self.reader.duration(node))
+        self.read(name, Item::duration)
     }
 
     pub(crate) fn header(&self, name: &str, example: &str) -> Option<HeaderName> {
-        self.read(name, |node| self.reader.header_name(node, example))
+        self.read(name, |item| item.header_name(example))
     }
 
     /// Whether a field is there and true.
     pub(crate) fn is(&self, name: &str) -> bool {
-        let boolean = self.read(name, |node| match node.value {
-            Value::Bool(boolean) => Some(boolean),
-            _ => (self.reader).expected(node, "true or false, without quotes"),
+        let boolean = self.read(name, |item| match item.value() {
+            Value::Bool(boolean) => Some(*boolean),
+            _ => item.expected("true or false, without quotes"),
         });
         boolean == Some(true)
     }
 
+    /// Until when an entry is in force, for ever where it does not say, and why.
+    pub(crate) fn term(&self) -> Option<Term> {
+        let reason = self.text("reason", "the reason as text").map(Into::into);
+        let until = match self.get("until") {
+            None => Tick::MAX,
+            // Before 1970 it has expired.
+            Some(until) => Tick::try_from(until.time()?.as_microsecond()).unwrap_or(0),
+        };
+        Some(Term { until, reason })
+    }
+
     /// Notes what is wrong with a field, if it is there.
     pub(crate) fn wrong(&self, name: &str, message: impl Into<String>) {
-        if let Some(node) = self.get(name) {
-            self.reader.wrong(&node.span, message);
+        if let Some(item) = self.get(name) {
+            item.wrong(message);
         }
     }
 }

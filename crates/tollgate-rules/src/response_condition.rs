@@ -2,14 +2,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use tollgate::service::InnerResponse;
-
-use crate::{
-    bindings::ResponseFn,
-    condition::read_header,
-    node::{Node, Value},
-    reader::Reader,
-};
+use crate::{bindings::ResponseFn, condition::read_header, node::Value, reader::Item};
 
 /// The word for all responses that are errors.
 pub(crate) const FAILURE: &str = "failure";
@@ -36,100 +29,86 @@ pub(crate) const GRPC_STATUSES: &[(&str, i32)] = &[
 ];
 
 /// Reads a condition on the response; notes what is wrong.
-pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
-    if let Value::Text(_) = &node.value {
-        return named(reader, node);
+pub(crate) fn read(item: Item<'_>) -> Option<Arc<ResponseFn>> {
+    if let Value::Text(_) = item.value() {
+        return named(item);
     }
-    let what = "a condition on the response";
-    let fields = reader.fields(node, what, "response_condition_table")?;
+    let fields = item.fields("a condition on the response", "response_condition_table")?;
     let list = |name: &str| {
-        let nodes = reader.list_or_one(fields.get(name)?);
-        if nodes.is_empty() {
-            fields.wrong(
-                name,
-                format!("{name} is an empty list; give it at least one value"),
-            );
+        let mut items = fields.list(name).peekable();
+        if items.peek().is_none() {
+            let message = format!("{name} is an empty list; give it at least one value");
+            fields.wrong(name, message);
         }
-        Some(nodes)
+        items
     };
-    let mut all: Vec<Option<Arc<ResponseFn>>> = Vec::new();
-    if let Some(nodes) = list("status") {
-        let ranges: Option<Vec<_>> = nodes.iter().map(|node| status(reader, node)).collect();
-        all.push(ranges.map(|ranges| {
-            of(move |response| {
-                let status = response.status().as_u16();
-                ranges.iter().any(|range| range.contains(&status))
-            })
+    // Without what is wrong, for which the document is refused.
+    let mut all: Vec<Arc<ResponseFn>> = Vec::new();
+    let ranges: Vec<_> = list("status").filter_map(status).collect();
+    if !ranges.is_empty() {
+        all.push(Arc::new(move |response| {
+            let status = response.status().as_u16();
+            ranges.iter().any(|range| range.contains(&status))
         }));
     }
-    if let Some(nodes) = list("grpc_status") {
-        let code = |node| reader.word(node, "gRPC status", GRPC_STATUSES);
-        let codes: Option<Vec<i32>> = nodes.iter().map(code).collect();
-        all.push(codes.map(|codes| {
-            of(move |response| {
-                let status = response.grpc_status();
-                status.is_some_and(|status| codes.contains(&status))
-            })
+    let code = |item: Item<'_>| item.word("gRPC status", GRPC_STATUSES);
+    let codes: Vec<i32> = list("grpc_status").filter_map(code).collect();
+    if !codes.is_empty() {
+        all.push(Arc::new(move |response| {
+            let status = response.grpc_status();
+            status.is_some_and(|status| codes.contains(&status))
         }));
     }
-    if let Some(node) = fields.get("header") {
-        let header = read_header(reader, node, "x-login");
-        all.push(header.map(|(name, equals)| {
-            of(move |response| {
-                let value = response.header(name.as_str());
-                value.is_some_and(|value| equals.as_ref().is_none_or(|equals| equals == value))
-            })
+    if let Some((name, equals)) = fields.read("header", |item| read_header(item, "x-login")) {
+        all.push(Arc::new(move |response| {
+            let value = response.header(name.as_str());
+            value.is_some_and(|value| equals.as_ref().is_none_or(|equals| equals == value))
         }));
     }
-    let is = list("is").unwrap_or_default().iter();
-    all.extend(is.map(|node| named(reader, node)));
-    for node in list("not").unwrap_or_default() {
-        let not = read(reader, node);
-        all.push(not.map(|not| of(move |response| !not(response))));
+    all.extend(list("is").filter_map(named));
+    for not in list("not").filter_map(read) {
+        all.push(Arc::new(move |response| !not(response)));
     }
-    if let Some(nodes) = list("any") {
-        let any: Option<Vec<_>> = nodes.iter().map(|node| read(reader, node)).collect();
-        all.push(any.map(|any| of(move |response| any.iter().any(|holds| holds(response)))));
+    let any: Vec<_> = list("any").filter_map(read).collect();
+    if !any.is_empty() {
+        all.push(Arc::new(move |response| {
+            any.iter().any(|holds| holds(response))
+        }));
     }
-    if node.fields().is_empty() {
-        let message = "all responses count; write which, such as «{ status = [401, 403] }», or leave this out";
-        reader.wrong(&node.span, message);
+    if item.node.fields().is_empty() {
+        item.wrong("all responses count; write which, such as «{ status = [401, 403] }», or leave this out");
     }
-    let all: Vec<Arc<ResponseFn>> = all.into_iter().collect::<Option<_>>()?;
-    Some(of(move |response| all.iter().all(|holds| holds(response))))
-}
-
-fn of(holds: impl Fn(&InnerResponse<'_>) -> bool + Send + Sync + 'static) -> Arc<ResponseFn> {
-    Arc::new(holds)
+    Some(Arc::new(move |response| {
+        all.iter().all(|holds| holds(response))
+    }))
 }
 
 /// All failures, or what the service binds.
-fn named(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseFn>> {
-    let name = reader.text(node, "the name of a bound condition on the response")?;
-    let conditions = &reader.bindings.response_conditions;
+fn named(item: Item<'_>) -> Option<Arc<ResponseFn>> {
+    let name = item.text("the name of a bound condition on the response")?;
+    let conditions = &item.reader.bindings.response_conditions;
     match conditions.get(name) {
         Some(bound) => Some(Arc::clone(bound)),
-        None if name == FAILURE => Some(of(|response| response.is_failure())),
+        None if name == FAILURE => Some(Arc::new(|response| response.is_failure())),
         None => {
             let known = conditions.keys().map(String::as_str).chain([FAILURE]);
-            reader.unknown(node, "condition on the response", name, known)
+            item.unknown("condition on the response", name, known)
         }
     }
 }
 
 /// A status, or all of a class as `"5xx"`.
-fn status(reader: Reader<'_>, node: &Node) -> Option<RangeInclusive<u16>> {
-    let Value::Text(text) = &node.value else {
-        let status = reader.number(node, "a status", 100, 599)?;
+fn status(item: Item<'_>) -> Option<RangeInclusive<u16>> {
+    let Value::Text(text) = item.value() else {
+        let status = item.number("a status", 100, 599)?;
         // At most 599.
         return Some(status as u16..=status as u16);
     };
     let class = text.strip_suffix("xx").and_then(|class| class.parse().ok());
     match class {
         Some(class @ 1..=5_u16) => Some(class * 100..=class * 100 + 99),
-        _ => {
-            let message = format!("{text:?} is not a status; write 401, or \"4xx\" for 400 to 499");
-            reader.refuse(&node.span, message)
-        }
+        _ => item.refuse(format!(
+            "{text:?} is not a status; write 401, or \"4xx\" for 400 to 499"
+        )),
     }
 }

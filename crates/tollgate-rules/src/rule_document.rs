@@ -19,7 +19,7 @@ use crate::{
     list_file::ListFile,
     node::Node,
     operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
-    reader::read_alone,
+    reader::{Item, read_alone},
     rule_entry::{Client, Override, RuleEntry, only_none},
     rule_settings::Mode,
     term::now,
@@ -135,7 +135,7 @@ impl RuleDocument {
     /// A layer that sheds as it says, and nothing where it says nothing.
     pub(crate) fn shed_layer(&self) -> ShedLayer {
         let node = self.shed.as_ref();
-        let made = node.and_then(|node| read_alone(|reader| read_shed(reader, node)).ok());
+        let made = node.and_then(|node| read_alone(node, read_shed).ok());
         made.unwrap_or_else(|| ShedLayer::new(Capacity::measured(|| 0.0)))
     }
 
@@ -167,18 +167,38 @@ impl RuleDocument {
         for (set, read) in set.all.iter().zip(read) {
             let set = Arc::new(set.clone());
             match read {
-                Ok(FittingEntry::Override(mut entry)) => {
-                    entry.set = Some(set);
-                    self.rules[entry.rule].overrides.push(entry);
-                }
-                Ok(FittingEntry::Switch(mut entry)) => {
-                    entry.set = Some(set);
-                    self.switches.push(entry);
-                }
+                Ok(entry) => self.add(entry, Some(set)),
                 Err(problem) => self.unfit.push((set, problem)),
             }
         }
         self
+    }
+
+    /// Adds an entry, and what an operator set for it.
+    pub(crate) fn add(&mut self, entry: FittingEntry, set: Option<Arc<OperatorEntry>>) {
+        match entry {
+            FittingEntry::Override(entry) => {
+                let of_rule = &mut self.rules[entry.rule].overrides;
+                of_rule.push(Override { set, ..entry });
+            }
+            FittingEntry::Switch(entry) => self.switches.push(Switch { set, ..entry }),
+        }
+    }
+
+    /// Reads an override or a switch of its rules, which `named` finds.
+    pub(crate) fn read_entry(
+        &self,
+        kind: EntryKind,
+        item: Item<'_>,
+        named: impl Fn(Item<'_>) -> Option<usize>,
+    ) -> Option<FittingEntry> {
+        let (rules, has_secret) = (&self.rules, self.hash_key.is_some());
+        match kind {
+            EntryKind::Override => {
+                Override::read(item, rules, has_secret, named).map(FittingEntry::Override)
+            }
+            EntryKind::Switch => Switch::read(item, rules.len(), named).map(FittingEntry::Switch),
+        }
     }
 
     /// The indices of the rules.
@@ -197,32 +217,27 @@ impl RuleDocument {
         set: &OperatorEntry,
         is_new: bool,
     ) -> Result<FittingEntry, String> {
-        read_alone(|reader| {
-            let named = |node: &Node| {
-                let name = reader.text(node, "the name of a rule")?;
+        read_alone(&set.node, |item| {
+            let named = |rule: Item<'_>| {
+                let name = rule.text("the name of a rule")?;
                 let found = by_name.get(name).copied();
                 found.or_else(|| match is_new {
-                    true => reader.unknown(node, "rule", name, self.names()),
-                    false => {
-                        let message = format!("there is no rule {name:?} any more");
-                        reader.refuse(&node.span, message)
-                    }
+                    true => rule.unknown("rule", name, self.names()),
+                    false => rule.refuse(format!("there is no rule {name:?} any more")),
                 })
             };
-            if set.kind == EntryKind::Switch {
-                let entry = Switch::read(reader, &set.node, self.rules.len(), named)?;
-                return Some(FittingEntry::Switch(entry));
+            let entry = self.read_entry(set.kind, item, named)?;
+            if let (FittingEntry::Override(of_client), Some(before)) = (&entry, &set.counted_by) {
+                let rule = &self.rules[of_client.rule];
+                let (name, now) = (&rule.name, rule.key.form());
+                // A hash of a key of another form would never be met.
+                if now != *before {
+                    return item.refuse(format!(
+                        "rule {name:?} counts by {now} now, and counted by {before}"
+                    ));
+                }
             }
-            let has_secret = self.hash_key.is_some();
-            let entry = Override::read(reader, &set.node, &self.rules, has_secret, named)?;
-            let rule = &self.rules[entry.rule];
-            let (name, now) = (&rule.name, rule.key.form());
-            // A hash of a key of another form would never be met.
-            if let Some(before) = set.counted_by.as_ref().filter(|before| **before != now) {
-                let message = format!("rule {name:?} counts by {now} now, and counted by {before}");
-                return reader.refuse(&(0..0), message);
-            }
-            Some(FittingEntry::Override(entry))
+            Some(entry)
         })
     }
 

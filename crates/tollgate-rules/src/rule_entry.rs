@@ -16,9 +16,9 @@ use crate::{
     condition::{Condition, Subject},
     descriptor::Descriptor,
     key_label::KeyLabel,
-    node::{Node, Value},
+    node::Value,
     operator_entries::OperatorEntry,
-    reader::{Fields, Reader},
+    reader::{Fields, Item},
     response_condition::read as read_condition,
     rule_key::RuleKey,
     rule_settings::{
@@ -88,17 +88,17 @@ pub(crate) struct RuleEntry {
 
 impl RuleEntry {
     /// Reads a rule; notes what is wrong.
-    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
-        let fields = reader.fields(node, "a rule", "rule")?;
-        let at = fields.read("at", |node| reader.word(node, "side", SIDES));
-        let is_here = at.is_none_or(|at| at == reader.side);
-        let side = at.unwrap_or(reader.side);
-        let reader = Reader { side, ..reader };
+    pub(crate) fn read(item: Item<'_>) -> Option<Self> {
+        let mut fields = item.fields("a rule", "rule")?;
+        let at = fields.read("at", |at| at.word("side", SIDES));
+        let is_here = at.is_none_or(|at| at == fields.reader.side);
+        // What is wrong with it there.
+        fields.reader.side = at.unwrap_or(fields.reader.side);
         let name = fields.text("name", "the name of the rule as text");
-        let limit = fields.read("limit", |node| reader.quota(node, None));
-        let condition = |name| fields.get(name).map(|node| Condition::read(reader, node));
+        let limit = fields.read("limit", |limit| limit.quota(None));
+        let condition = |name| fields.get(name).map(Condition::read);
         let (mut when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
-        let key = fields.read("by", |node| RuleKey::read(reader, node, when.path.as_ref()));
+        let key = fields.read("by", |by| RuleKey::read(by, when.path.as_ref()));
         let of_descriptor = key.as_ref().map_or(Vec::new(), RuleKey::of_descriptor);
         if !of_descriptor.is_empty() {
             // Descriptors without such an entry are none of its requests.
@@ -122,7 +122,7 @@ impl RuleEntry {
             of_requests = of_requests.exempt(unless.predicate());
         }
         let cost = match fields.get("cost") {
-            Some(node) => Cost::read(reader, node),
+            Some(cost) => Cost::read(cost),
             None => Some(Cost::Fixed(1)),
         };
         match cost.clone() {
@@ -132,17 +132,17 @@ impl RuleEntry {
         }
         let by_response = ["count_if", "cost_by_response"];
         if own.algorithm() == AlgorithmKind::Concurrent
-            && let Some(name) = by_response.iter().find(|name| fields.get(name).is_some())
+            && let Some(item) = by_response.iter().find_map(|name| fields.get(name))
         {
-            let message = "a slot goes back when its request ends, whatever the response is; leave this out, or limit a rate in a rule \
-                           of its own";
-            fields.wrong(name, message);
+            item.wrong(
+                "a slot goes back when its request ends, whatever the response is; leave this out, or limit a rate in a rule \
+                 of its own",
+            );
         }
-        if let Some(counts) = fields.read("count_if", |node| read_condition(reader, node)) {
+        if let Some(counts) = fields.read("count_if", read_condition) {
             of_requests = of_requests.count_if(move |response| counts(response));
         }
-        let response_cost = |node| read_response_cost(reader, node);
-        if let Some(cost) = fields.read("cost_by_response", response_cost) {
+        if let Some(cost) = fields.read("cost_by_response", read_response_cost) {
             of_requests = of_requests.cost_by_response(move |response| cost(response));
         }
         match fields.duration("wait") {
@@ -165,14 +165,14 @@ impl RuleEntry {
         if fields.is("credits") {
             rule = rule.credits();
         }
-        if let Some(block) = fields.read("block", |node| read_block(reader, node)) {
+        if let Some(block) = fields.read("block", read_block) {
             rule = rule.block(block);
         }
         if let Some(ids) = fields.table("idempotent", "ids of requests") {
             let id = ids.header("header", "idempotency-key");
             let repeats = match ids.get("repeats") {
                 None => Some(3),
-                Some(_) => ids.number("repeats", "how many may repeat a request, as 3", 1, 255),
+                Some(repeats) => repeats.number("how many may repeat a request, as 3", 1, 255),
             };
             if let (Some(id), Some(period), Some(repeats)) = (id, ids.duration("for"), repeats) {
                 // There are 255 at most.
@@ -180,32 +180,27 @@ impl RuleEntry {
                 of_requests = of_requests.idempotent(header(id), period);
             }
         }
-        let bound = &reader.bindings;
-        let plan = fields.read("plan", |node| read_plan(reader, node));
+        let plan = fields.read("plan", read_plan);
         if let Some(plan) = plan.clone() {
             of_requests = of_requests.plan_by(move |head| plan(head));
         }
-        let plans = fields
-            .read("plans", |node| read_plans(reader, node, limit.as_ref()))
-            .unwrap_or_default();
+        let plans = fields.read("plans", |plans| read_plans(plans, limit.as_ref()));
+        let plans = plans.unwrap_or_default();
         for plan in &plans {
             rule = rule.plan(plan.name, plan.quota);
         }
         // Plans that cannot be read are mistakes of their own.
-        let is_empty = |node: &Node| matches!(&node.value, Value::Table(it) if it.is_empty());
+        let is_empty = |plans: Item<'_>| matches!(plans.value(), Value::Table(it) if it.is_empty());
         if fields.get("plans").is_none_or(is_empty) {
             let message = "plan selects one of the rule's plans, and it has none; add «plans = { gold = \"200/s\" }»";
             fields.wrong("plan", message);
         }
-        let quota = fields.read("quota_by", |node| {
-            reader.bound(node, "bound quota", &bound.quotas)
-        });
+        let quotas = &fields.reader.bindings.quotas;
+        let quota = fields.read("quota_by", |name| name.bound("bound quota", quotas));
         if quota.is_some() {
             rule = rule.variable_quota();
         }
-        let consistency = fields
-            .read("consistency", |node| consistency(reader, node))
-            .unwrap_or_default();
+        let consistency = fields.read("consistency", consistency).unwrap_or_default();
         rule = rule.consistency(consistency);
         if consistency == Consistency::Exact {
             let message = "the rule is exact for all requests; leave this out, or add «consistency = { leased = \"10%\" }»";
@@ -214,11 +209,8 @@ impl RuleEntry {
         if let Some(exact) = condition("exact_when") {
             of_requests = of_requests.exact_when(exact.predicate());
         }
-        let answers = fields
-            .read("on_store_error", |node| {
-                StoreErrorAnswers::read(reader, node)
-            })
-            .unwrap_or_default();
+        let answers = fields.read("on_store_error", StoreErrorAnswers::read);
+        let answers = answers.unwrap_or_default();
         rule = rule.on_store_error(answers.own);
         let is_of_handler = key.as_ref().is_some_and(RuleKey::is_of_handler);
         if is_of_handler {
@@ -227,17 +219,11 @@ impl RuleEntry {
         for (when, answer) in &answers.by_condition {
             of_requests = of_requests.on_store_error_when(when.predicate(), *answer);
         }
-        let mode = fields.read("mode", |node| reader.word(node, "mode", MODES));
-        let missing = fields
-            .read("missing", |node| missing(reader, node))
-            .unwrap_or_default();
+        let mode = fields.read("mode", |mode| mode.word("mode", MODES));
+        let missing = fields.read("missing", missing).unwrap_or_default();
         of_requests = of_requests.when_missing(missing);
-        let blocked = fields.number(
-            "blocked_status",
-            "a status for who is blocked, as 401",
-            400,
-            499,
-        );
+        let status = "a status for who is blocked, as 401";
+        let blocked = fields.number("blocked_status", status, 400, 499);
         if let Some(Ok(status)) = blocked.map(|status| StatusCode::from_u16(status as u16)) {
             of_requests = of_requests.blocked_status(status);
         }
@@ -258,12 +244,10 @@ impl RuleEntry {
             rule = rule.top_keys();
         }
         fields.text("description", "a text for readers of the file");
-        let rollout = fields
-            .table("rollout", "a rollout")
-            .and_then(|rollout| read_rollout(reader, &fields, &rollout));
+        let rollout = fields.read("rollout", |rollout| read_rollout(&fields, rollout));
         if let Some(key) = &key {
-            let account = |name| fields.read(name, |node| KeyLabel::read_name(reader, node, key));
-            if let Some(label) = fields.read("label", |node| KeyLabel::read(reader, node, key)) {
+            let account = |name| fields.read(name, |account| KeyLabel::read_name(account, key));
+            if let Some(label) = fields.read("label", |label| KeyLabel::read(label, key)) {
                 rule = rule.label(move |key| label.of(key));
             }
             if let Some(account) = account("durable") {
@@ -283,11 +267,12 @@ impl RuleEntry {
         if let Some(unit) = fields.text("unit", "what is counted, as \"tokens\"") {
             rule = rule.unit(unit);
         }
-        if side == Side::Edge {
+        if fields.reader.side == Side::Edge {
             refuse_for_service(&fields, &rule, key.as_ref());
         }
+        let counts_if = fields.get("count_if");
         let entry = Self {
-            written: node.value.to_string(),
+            written: item.value().to_string(),
             name: name?.to_owned(),
             is_here,
             limit: limit?,
@@ -295,7 +280,7 @@ impl RuleEntry {
             condition: when,
             unless,
             cost: cost?,
-            counts_if: fields.get("count_if").map(|node| node.value.to_string()),
+            counts_if: counts_if.map(|counts| counts.value().to_string()),
             plan,
             quota,
             mode: mode.unwrap_or(Mode::Enforce),
@@ -320,7 +305,7 @@ impl RuleEntry {
             without_name(&wrong.to_string()).replace(grow, "[\"1min\", \"10min\", \"1h\"]");
         let is_about = |plan: &&Plan<'_>| message.starts_with(&format!("plan {:?}", plan.name));
         if let Some(plan) = plans.iter().find(is_about) {
-            fields.reader.wrong(&plan.node.span, message);
+            plan.item.wrong(message);
             return false;
         }
         let field = match wrong.kind() {

@@ -19,8 +19,7 @@ use tollgate_core::store::did_you_mean;
 use crate::{
     bindings::{ParseKey, Side},
     descriptor::{Descriptor, for_edge},
-    node::Node,
-    reader::Reader,
+    reader::Item,
 };
 
 /// The built-in names. Those with a colon take what follows it.
@@ -68,24 +67,22 @@ struct Part {
 
 impl RuleKey {
     /// Reads `by`. `pattern` is the path of the rule's condition, whose parameters may be named.
-    pub(crate) fn read(
-        reader: Reader<'_>,
-        node: &Node,
-        pattern: Option<&PathPattern>,
-    ) -> Option<Self> {
-        let nodes = reader.list_or_one(node);
-        if nodes.is_empty() || nodes.len() > 6 {
-            let message = "a key has 1 to 6 parts; write it as \"client_ip\" or [\"header:x-tenant\", \"method\"]";
-            return reader.refuse(&node.span, message);
+    pub(crate) fn read(item: Item<'_>, pattern: Option<&PathPattern>) -> Option<Self> {
+        let mut items = item.list_or_one();
+        if !(1..=6).contains(&items.len()) {
+            return item.refuse("a key has 1 to 6 parts; write it as \"client_ip\" or [\"header:x-tenant\", \"method\"]");
         }
         // All of them, so that each mistake is noted.
-        let parts = nodes.iter().map(|node| Part::read(reader, node, pattern));
-        let parts: Vec<Option<Part>> = parts.collect();
+        let parts: Vec<_> = items
+            .clone()
+            .map(|item| Part::read(item, pattern))
+            .collect();
         let parts = parts.into_iter().collect::<Option<Vec<Part>>>()?;
         let handler = parts.iter().position(|part| part.kind == HANDLER);
         if let Some(handler) = handler.filter(|_| parts.len() > 1) {
-            let message = "a handler supplies the whole key; write \"handler\" alone, or remove it";
-            return reader.refuse(&nodes[handler].span, message);
+            return items
+                .nth(handler)?
+                .refuse("a handler supplies the whole key; write \"handler\" alone, or remove it");
         }
         Some(Self { parts })
     }
@@ -186,27 +183,29 @@ impl RuleKey {
     }
 
     /// The key of a client that is named by text: one for each part, without those of constants.
-    pub(crate) fn of_text(&self, reader: Reader<'_>, node: &Node, rule: &str) -> Option<Key> {
+    pub(crate) fn of_text(&self, item: Item<'_>, rule: &str) -> Option<Key> {
         let named: Vec<&str> = self.named().collect();
-        let mut texts = reader.list_or_one(node).iter();
+        let mut texts = item.list_or_one();
         let mut parts = self.parts.iter();
         if let Some(part) = parts.find(|part| !part.has_text()) {
-            let message = format!(
+            return item.refuse(format!(
                 "rule {rule:?} counts by {:?}, whose keys have no text form; bind it with Bindings::key_with_text",
                 part.name
-            );
-            return reader.refuse(&node.span, message);
+            ));
         }
-        if named.len() != texts.len() || named.is_empty() {
-            let by = named.join(", ");
-            let message = match named.len() {
-                0 => format!(
-                    "rule {rule:?} counts all requests together, and has no keys to override"
-                ),
-                1 => format!("rule {rule:?} counts by {by}: write one text"),
-                _ => format!("rule {rule:?} counts by {by}: write a list of as many texts"),
-            };
-            return reader.refuse(&node.span, message);
+        let by = named.join(", ");
+        let mistake = match named.len() {
+            0 => Some(format!(
+                "rule {rule:?} counts all requests together, and has no keys to override"
+            )),
+            parts if parts == texts.len() => None,
+            1 => Some(format!("rule {rule:?} counts by {by}: write one text")),
+            _ => Some(format!(
+                "rule {rule:?} counts by {by}: write a list of as many texts"
+            )),
+        };
+        if let Some(mistake) = mistake {
+            return item.refuse(mistake);
         }
         let mut key = KeyBuf::new();
         for part in &self.parts {
@@ -214,17 +213,18 @@ impl RuleKey {
             if !part.is_named() {
                 part.key_of("", &mut own)?;
             } else {
-                let node = texts.next()?;
-                let text = reader.text(node, "the key as text")?;
+                let item = texts.next()?;
+                let text = item.text("the key as text")?;
                 if text == "*" {
-                    let message = "a star is no key, and an override is for one client; write one for each, give the rule fewer \
-                                   parts, or change its limit";
-                    return reader.refuse(&node.span, message);
+                    return item.refuse(
+                        "a star is no key, and an override is for one client; write one for each, give the rule fewer \
+                         parts, or change its limit",
+                    );
                 }
                 // The text is not shown: it is a client's.
-                if !part.is_sent(text) || part.key_of(text, &mut own).is_none() {
-                    let message = format!("this is not a key of {}; {}", part.name, part.example());
-                    return reader.refuse(&node.span, message);
+                if part.key_of(text, &mut own).is_none() {
+                    let example = part.example();
+                    return item.refuse(format!("this is not a key of {}; {example}", part.name));
                 }
             }
             key.append(&own);
@@ -234,14 +234,13 @@ impl RuleKey {
 }
 
 impl Part {
-    fn read(reader: Reader<'_>, node: &Node, pattern: Option<&PathPattern>) -> Option<Self> {
-        let example = "what to count by as \"client_ip\" or \"header:x-api-key\"";
-        let written = reader.text(node, example)?;
+    fn read(item: Item<'_>, pattern: Option<&PathPattern>) -> Option<Self> {
+        let written = item.text("what to count by as \"client_ip\" or \"header:x-api-key\"")?;
         let (kind, name) = match written.split_once(':') {
             Some((kind, name)) => (kind, Some(name)),
             None => (written, None),
         };
-        let bindings = reader.bindings;
+        let bindings = item.reader.bindings;
         if let Some(bound) = bindings.keys.get(written) {
             return Some(Self {
                 name: written.to_owned(),
@@ -252,11 +251,12 @@ impl Part {
         }
         let needs_name = ["header", "cookie", "query", "descriptor"].contains(&kind);
         if needs_name && name.is_none_or(|name| name.trim().is_empty()) {
-            let message = format!("{kind:?} has no name; write it as \"{kind}:x-api-key\"");
-            return reader.refuse(&node.span, message);
+            return item.refuse(format!(
+                "{kind:?} has no name; write it as \"{kind}:x-api-key\""
+            ));
         }
-        if kind == "descriptor" && reader.side == Side::Service {
-            return reader.refuse(&node.span, for_edge(&format!("{written:?}")));
+        if kind == "descriptor" && item.reader.side == Side::Service {
+            return item.refuse(for_edge(&format!("{written:?}")));
         }
         let extractor: Arc<dyn KeyExtractor> = match (kind, name) {
             ("client_ip", None) => Arc::new(bindings.client_address()),
@@ -265,9 +265,7 @@ impl Part {
             ("cookie", Some(name)) => Arc::new(cookie(name)),
             ("query", Some(name)) => Arc::new(query(name)),
             ("path", None) => Arc::new(path()),
-            ("path", Some(name)) => {
-                return Self::of_parameter(reader, node, written, name, pattern);
-            }
+            ("path", Some(name)) => return Self::of_parameter(item, written, name, pattern),
             ("method", None) => Arc::new(method()),
             ("grpc_service", None) => Arc::new(grpc_service()),
             ("grpc_method", None) => Arc::new(grpc_method()),
@@ -280,8 +278,8 @@ impl Part {
             #[cfg(feature = "axum")]
             ("route", None) => Arc::new(tollgate::key::matched_path()),
             (_, Some(_)) if BUILT_IN.contains(&kind) => {
-                let part = node.part(reader.text, kind.len()..written.len());
-                return reader.refuse(&part, format!("{kind:?} takes no name; remove it"));
+                let behind = kind.len()..written.len();
+                return item.refuse_part(behind, format!("{kind:?} takes no name; remove it"));
             }
             _ => {
                 let bound = bindings.keys.keys().map(String::as_str);
@@ -290,18 +288,15 @@ impl Part {
                 let is_header = written.contains('-') && HeaderName::try_from(written).is_ok();
                 let meant = match written {
                     "ip" | "addr" | "address" | "remote_addr" => "client_ip".to_owned(),
-                    _ if is_misspelt || !is_header => {
-                        return reader.unknown(node, "key", written, known);
-                    }
+                    _ if is_misspelt || !is_header => return item.unknown("key", written, known),
                     _ => format!("header:{written}"),
                 };
-                let message = format!("unknown key {written:?}; did you mean {meant:?}?");
-                return reader.refuse(&node.span, message);
+                return item.refuse(format!("unknown key {written:?}; did you mean {meant:?}?"));
             }
         };
         if let Err(wrong) = extractor.validate() {
             let start = written.len() - name.map_or(written.len(), str::len);
-            return reader.refuse(&node.part(reader.text, start..written.len()), wrong);
+            return item.refuse_part(start..written.len(), wrong);
         }
         let mut built_in = BUILT_IN.iter().map(|known| known.trim_end_matches(':'));
         Some(Self {
@@ -316,20 +311,18 @@ impl Part {
 
     /// A parameter of the path in the rule's condition.
     fn of_parameter(
-        reader: Reader<'_>,
-        node: &Node,
+        item: Item<'_>,
         written: &str,
         name: &str,
         pattern: Option<&PathPattern>,
     ) -> Option<Self> {
         let Some(pattern) = pattern else {
-            let message = format!(
+            return item.refuse(format!(
                 "{written:?} is a parameter of the rule's path, and it has none; add «when = {{ path = \"/users/{{{name}}}\" }}»"
-            );
-            return reader.refuse(&node.span, message);
+            ));
         };
         if !pattern.parameters().any(|parameter| parameter == name) {
-            return reader.unknown(node, "parameter of the path", name, pattern.parameters());
+            return item.unknown("parameter of the path", name, pattern.parameters());
         }
         let is_catch_all = pattern.as_str().contains(&format!("{{*{name}}}"));
         let (pattern, parameter, of_text) = (pattern.clone(), name.to_owned(), name.to_owned());
@@ -343,7 +336,8 @@ impl Part {
             extractor: Arc::new(extractor),
             parse: Some(Arc::new(move |text| {
                 let is_segment = is_catch_all || !text.contains('/');
-                (!text.is_empty() && is_segment).then(|| Key::of([&*of_text, text]))
+                let is_sent = !text.is_empty() && is_segment && is_path(&format!("/{text}"));
+                is_sent.then(|| Key::of([&*of_text, text]))
             })),
         })
     }
@@ -367,7 +361,7 @@ impl Part {
         matches!(extracted, Extracted::Key).then_some(())
     }
 
-    /// The head of a request that carries a text as this part of its key. `None`: none can.
+    /// The head of a request that carries a text as this part of its key. `None`: no client sends one, although it may be written.
     fn request(&self, text: &str) -> Option<Parts> {
         let (mut head, ()) = http::Request::new(()).into_parts();
         let (_, name) = self.name.split_once(':').unwrap_or(("", &self.name));
@@ -385,37 +379,26 @@ impl Part {
                 let cookie = HeaderValue::from_str(&format!("{name}={text}")).ok()?;
                 head.headers.insert(COOKIE, cookie);
             }
+            // What clients send is decoded before it counts.
+            "query" if has_escape(text) => return None,
             "query" => {
                 let query = format!("/?{}={}", percent(name), percent(text));
                 head.uri = query.parse().ok()?;
             }
+            "path" if !is_path(text) => return None,
             "path" | "grpc_method" if !text.starts_with('/') => return None,
             "path" | "grpc_method" => (head.method, head.uri) = (Method::POST, text.parse().ok()?),
             "grpc_service" => {
                 head.method = Method::POST;
                 head.uri = format!("/{text}/Method").parse().ok()?;
             }
+            "method" if text.bytes().any(|byte| byte.is_ascii_lowercase()) => return None,
             "method" => head.method = Method::from_bytes(text.as_bytes()).ok()?,
             "descriptor" => Descriptor::new("", [(name, text)]).describe(&mut head),
             "constant" => {}
             _ => return None,
         }
         Some(head)
-    }
-
-    /// Whether a request can have this text there, although it could be written.
-    fn is_sent(&self, text: &str) -> bool {
-        let is_path = |path: &str| {
-            PathPattern::new(path).is_ok_and(|pattern| pattern.parameters().next().is_none())
-        };
-        match self.kind {
-            "method" => !text.bytes().any(|byte| byte.is_ascii_lowercase()),
-            // What clients send is decoded before it counts.
-            "query" => !has_escape(text),
-            "path" => is_path(text),
-            "path:" => is_path(&format!("/{text}")),
-            _ => true,
-        }
     }
 
     fn example(&self) -> &'static str {
@@ -436,6 +419,11 @@ impl Part {
             _ => "write the value that clients send",
         }
     }
+}
+
+/// Whether it is a path as clients send it.
+fn is_path(text: &str) -> bool {
+    PathPattern::new(text).is_ok_and(|pattern| pattern.parameters().next().is_none())
 }
 
 /// Whether a text has a byte as `%7E`.

@@ -9,8 +9,8 @@ use tollgate_core::{Block, Consistency, LeaseShare, MAX_UNITS, OnStoreError, Quo
 use crate::{
     bindings::{CostFn, PlanFn, ResponseCostFn},
     condition::Condition,
-    node::{Node, Value},
-    reader::{Fields, Reader},
+    node::Value,
+    reader::{Fields, Item},
 };
 
 /// Whether a rule is enforced.
@@ -49,7 +49,7 @@ pub(crate) const OTHERS: &[(&str, Mode)] = &[("off", Mode::Off), ("shadow", Mode
 /// A plan of a rule that is read.
 pub(crate) struct Plan<'a> {
     pub(crate) name: &'a str,
-    pub(crate) node: &'a Node,
+    pub(crate) item: Item<'a>,
     pub(crate) quota: Quota,
 }
 
@@ -61,15 +61,15 @@ pub(crate) enum Cost {
 }
 
 impl Cost {
-    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
-        let bound = &reader.bindings.costs;
-        match &node.value {
+    pub(crate) fn read(item: Item<'_>) -> Option<Self> {
+        let bound = &item.reader.bindings.costs;
+        match item.value() {
             Value::Text(name) if name.parse::<u64>().is_ok() && !bound.contains_key(name) => {
-                reader.expected(node, "a cost in units without quotes")
+                item.expected("a cost in units without quotes")
             }
-            Value::Text(_) => reader.bound(node, "bound cost", bound).map(Self::Computed),
+            Value::Text(_) => item.bound("bound cost", bound).map(Self::Computed),
             Value::Table(_) => {
-                let fields = reader.fields(node, "a cost", "cost_header")?;
+                let fields = item.fields("a cost", "cost_header")?;
                 let name = fields.header("header", "x-cost");
                 let max = fields.number("max", "a cost in units", 1, MAX_UNITS);
                 let (name, max) = (name?, max?);
@@ -84,23 +84,18 @@ impl Cost {
                 };
                 Some(Self::Computed(Arc::new(cost)))
             }
-            _ => reader
-                .number(node, "a cost in units", 1, MAX_UNITS)
-                .map(Self::Fixed),
+            _ => (item.number("a cost in units", 1, MAX_UNITS)).map(Self::Fixed),
         }
     }
 }
 
 /// The units that a request has cost, by its response: a bound name, or a header of the service.
-pub(crate) fn read_response_cost(reader: Reader<'_>, node: &Node) -> Option<Arc<ResponseCostFn>> {
-    if let Value::Text(_) = &node.value {
-        return reader.bound(
-            node,
-            "cost by the response",
-            &reader.bindings.response_costs,
-        );
+pub(crate) fn read_response_cost(item: Item<'_>) -> Option<Arc<ResponseCostFn>> {
+    if let Value::Text(_) = item.value() {
+        let bound = &item.reader.bindings.response_costs;
+        return item.bound("cost by the response", bound);
     }
-    let fields = reader.fields(node, "a cost by the response", "response_cost")?;
+    let fields = item.fields("a cost by the response", "response_cost")?;
     let name = fields.header("header", "x-tokens-used")?;
     Some(Arc::new(move |response| {
         response.header(name.as_str())?.trim().parse().ok()
@@ -162,22 +157,22 @@ pub(crate) const STORE_ERRORS: &[(&str, OnStoreError)] = &[
 ];
 
 /// How exactly processes count together.
-pub(crate) fn consistency(reader: Reader<'_>, node: &Node) -> Option<Consistency> {
-    if matches!(&node.value, Value::Text(text) if text == "exact") {
-        return Some(Consistency::Exact);
-    }
+pub(crate) fn consistency(item: Item<'_>) -> Option<Consistency> {
     let refuse = || {
-        let message = "write one of \"exact\", «{ leased = \"10%\" }» and \
-                       «{ eventual = { interval = \"100ms\", max_unreported = 50 } }»";
-        reader.refuse(&node.span, message)
+        item.refuse(
+            "write one of \"exact\", «{ leased = \"10%\" }» and \
+             «{ eventual = { interval = \"100ms\", max_unreported = 50 } }»",
+        )
     };
-    if !matches!(node.value, Value::Table(_)) {
-        return refuse();
+    match item.value() {
+        Value::Text(text) if text == "exact" => return Some(Consistency::Exact),
+        Value::Table(_) => {}
+        _ => return refuse(),
     }
-    let fields = reader.fields(node, "a consistency", "consistency_table")?;
+    let fields = item.fields("a consistency", "consistency_table")?;
     match (fields.get("leased"), fields.table("eventual", "eventual")) {
         (Some(share), None) => {
-            let permille = reader.permille(share, 50)?;
+            let permille = share.permille(50)?;
             // At most 500.
             let share = LeaseShare::permille(permille as u16);
             Some(Consistency::Leased { share })
@@ -204,33 +199,32 @@ pub(crate) struct StoreErrorAnswers {
 
 impl StoreErrorAnswers {
     /// Reads one answer for all requests, or a list of answers.
-    pub(crate) fn read(reader: Reader<'_>, node: &Node) -> Option<Self> {
+    pub(crate) fn read(item: Item<'_>) -> Option<Self> {
         let mut answers = Self::default();
-        let Value::List(nodes) = &node.value else {
-            answers.own = store_error(reader, node)?;
+        if !matches!(item.value(), Value::List(_)) {
+            answers.own = store_error(item)?;
             return Some(answers);
-        };
-        if nodes.is_empty() {
-            let message = "there is no answer in the list; write one as \"deny\", or «{ when = { methods = [\"GET\"] }, answer = \"allow\" }»";
-            reader.wrong(&node.span, message);
         }
-        for (index, node) in nodes.iter().enumerate() {
+        let entries = item.list_or_one();
+        let last = entries.len().checked_sub(1);
+        if last.is_none() {
+            item.wrong("there is no answer in the list; write one as \"deny\", or «{ when = { methods = [\"GET\"] }, answer = \"allow\" }»");
+        }
+        for (index, entry) in entries.enumerate() {
             let what = "an entry of on_store_error";
-            let Some(fields) = reader.fields(node, what, "store_error_answer") else {
+            let Some(fields) = entry.fields(what, "store_error_answer") else {
                 continue;
             };
             if let Some(when) = fields.get("when") {
-                let when = Condition::read(reader, when);
-                let answer = fields
-                    .read("answer", |node| by_condition(reader, node))
-                    .map(|answer| (when, answer));
-                answers.by_condition.extend(answer);
-            } else if index + 1 < nodes.len() {
-                let message = "this answer applies to all requests, so none after it ever applies; put it last, or add when";
-                reader.wrong(&node.span, message);
+                let when = Condition::read(when);
+                let answer = fields.read("answer", by_condition);
+                answers
+                    .by_condition
+                    .extend(answer.map(|answer| (when, answer)));
+            } else if Some(index) < last {
+                entry.wrong("this answer applies to all requests, so none after it ever applies; put it last, or add when");
             } else {
-                let answer = fields.read("answer", |node| store_error(reader, node));
-                answers.own = answer.unwrap_or_default();
+                answers.own = fields.read("answer", store_error).unwrap_or_default();
             }
         }
         Some(answers)
@@ -238,30 +232,29 @@ impl StoreErrorAnswers {
 }
 
 /// The answer for the requests of a condition.
-fn by_condition(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
-    if matches!(&node.value, Value::Text(text) if text == "local_share") {
-        let message = "a local share counts all requests of the rule, so it has no condition; take allow, deny or degraded";
-        return reader.refuse(&node.span, message);
+fn by_condition(item: Item<'_>) -> Option<OnStoreError> {
+    if matches!(item.value(), Value::Text(text) if text == "local_share") {
+        return item.refuse("a local share counts all requests of the rule, so it has no condition; take allow, deny or degraded");
     }
-    reader.word(node, "answer", ANSWERS)
+    item.word("answer", ANSWERS)
 }
 
-fn store_error(reader: Reader<'_>, node: &Node) -> Option<OnStoreError> {
-    if matches!(node.value, Value::Table(_)) {
+fn store_error(item: Item<'_>) -> Option<OnStoreError> {
+    if matches!(item.value(), Value::Table(_)) {
         let what = "an entry of on_store_error";
-        let fields = reader.fields(node, what, "on_store_error_table")?;
-        let cap = fields.read("cap", |node| reader.quota(node, None));
+        let fields = item.fields(what, "on_store_error_table")?;
+        let cap = fields.read("cap", |cap| cap.quota(None));
         return cap.map(OnStoreError::Cap);
     }
-    reader.word(node, "answer of on_store_error", STORE_ERRORS)
+    item.word("answer of on_store_error", STORE_ERRORS)
 }
 
 /// What selects a plan: a bound name, or a header that is there once.
-pub(crate) fn read_plan(reader: Reader<'_>, node: &Node) -> Option<Arc<PlanFn>> {
-    if !matches!(node.value, Value::Table(_)) {
-        return reader.bound(node, "bound plan", &reader.bindings.plans);
+pub(crate) fn read_plan(item: Item<'_>) -> Option<Arc<PlanFn>> {
+    if !matches!(item.value(), Value::Table(_)) {
+        return item.bound("bound plan", &item.reader.bindings.plans);
     }
-    let fields = reader.fields(node, "a plan in a header", "plan_header")?;
+    let fields = item.fields("a plan in a header", "plan_header")?;
     let name = fields.header("header", "x-plan")?;
     Some(Arc::new(move |head: &Head<'_>| {
         let mut values = head.headers.get_all(&name).iter();
@@ -270,41 +263,38 @@ pub(crate) fn read_plan(reader: Reader<'_>, node: &Node) -> Option<Arc<PlanFn>> 
     }))
 }
 
-pub(crate) fn read_plans<'a>(
-    reader: Reader<'_>,
-    node: &'a Node,
-    own: Option<&Quota>,
-) -> Option<Vec<Plan<'a>>> {
-    let Value::Table(entries) = &node.value else {
-        let plans = "«plans = { gold = \"200/s\", internal = \"unlimited\" }»";
-        return reader.expected(node, plans);
+pub(crate) fn read_plans<'a>(item: Item<'a>, own: Option<&Quota>) -> Option<Vec<Plan<'a>>> {
+    let Value::Table(entries) = item.value() else {
+        return item.expected("«plans = { gold = \"200/s\", internal = \"unlimited\" }»");
     };
     let mut names = HashSet::new();
     let plans = entries.iter().filter_map(|(name, node)| {
-        if !names.insert(&name.text) {
-            let message = format!("{:?} is there twice; remove one", name.text);
-            return reader.refuse(&name.span, message);
+        let (item, text) = (item.reader.item(node), &name.text);
+        if !names.insert(text) {
+            let message = format!("{text:?} is there twice; remove one");
+            return item.reader.refuse(&name.span, message);
         }
-        let quota = reader.quota(node, own)?;
-        let name = &name.text;
-        Some(Plan { name, node, quota })
+        let quota = item.quota(own)?;
+        Some(Plan {
+            name: text,
+            item,
+            quota,
+        })
     });
     Some(plans.collect())
 }
 
-pub(crate) fn missing(reader: Reader<'_>, node: &Node) -> Option<Missing> {
-    if matches!(node.value, Value::Integer(_)) {
-        let status = reader.number(node, "a status for requests without a key", 400, 599)?;
+pub(crate) fn missing(item: Item<'_>) -> Option<Missing> {
+    if matches!(item.value(), Value::Integer(_)) {
+        let status = item.number("a status for requests without a key", 400, 599)?;
         let status = StatusCode::from_u16(status as u16).ok();
         return status.map(Missing::Reject);
     }
-    let found = MISSING.iter().find_map(|(name, missing)| {
-        matches!(&node.value, Value::Text(text) if text == name).then_some(*missing)
-    });
-    found.or_else(|| {
-        let what = "\"shared\", \"skip\" or a status as 401 without quotes";
-        reader.expected(node, what)
-    })
+    let is_word = |word: &str| matches!(item.value(), Value::Text(text) if text == word);
+    match MISSING.iter().find(|(word, _)| is_word(word)) {
+        Some((_, missing)) => Some(*missing),
+        None => item.expected("\"shared\", \"skip\" or a status as 401 without quotes"),
+    }
 }
 
 /// A number of requests.
@@ -313,17 +303,16 @@ pub(crate) fn requests(fields: &Fields<'_>, name: &str) -> Option<usize> {
     usize::try_from(requests).ok()
 }
 
-pub(crate) fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
-    if !matches!(node.value, Value::Table(_)) {
-        let block =
-            r#"a block as { «after = 5, within = "10min", for = ["1min", "10min", "1h"]» }"#;
-        return reader.expected(node, block);
+pub(crate) fn read_block(item: Item<'_>) -> Option<Block> {
+    if !matches!(item.value(), Value::Table(_)) {
+        return item.expected(
+            r#"a block as { «after = 5, within = "10min", for = ["1min", "10min", "1h"]» }"#,
+        );
     }
-    let fields = reader.fields(node, "a block", "block")?;
+    let fields = item.fields("a block", "block")?;
     let after = fields.number("after", "a number of denials", 1, 1_000);
-    let times: Option<Vec<_>> = fields.read("for", |node| {
-        let times = reader.list_or_one(node).iter();
-        times.map(|node| reader.duration(node)).collect()
+    let times: Option<Vec<_>> = fields.read("for", |times| {
+        times.list_or_one().map(Item::duration).collect()
     });
     let (within, forget_after) = (fields.duration("within"), fields.duration("forget_after"));
     let is_of_settled = fields.is("count_settled");
@@ -338,23 +327,19 @@ pub(crate) fn read_block(reader: Reader<'_>, node: &Node) -> Option<Block> {
     Some(block)
 }
 
-pub(crate) fn read_rollout(
-    reader: Reader<'_>,
-    rule: &Fields<'_>,
-    rollout: &Fields<'_>,
-) -> Option<(Rollout, Mode)> {
-    let permille = rollout.read("percent", |node| reader.permille(node, 100));
-    let others = match rollout.get("others") {
+pub(crate) fn read_rollout(rule: &Fields<'_>, item: Item<'_>) -> Option<(Rollout, Mode)> {
+    let fields = item.fields("a rollout", "rollout")?;
+    let permille = fields.read("percent", |percent| percent.permille(100));
+    let others = match fields.get("others") {
         None => Some(Mode::Off),
-        Some(node) => reader.word(node, "mode for the others", OTHERS),
+        Some(others) => others.word("mode for the others", OTHERS),
     };
-    let (node, others) = (rule.get("name")?, others?);
-    let Value::Text(name) = &node.value else {
+    let (item, others) = (rule.get("name")?, others?);
+    let Value::Text(name) = item.value() else {
         return None;
     };
     if others == Mode::Shadow && shadow_name(name).len() > 64 {
-        let message = "with others = \"shadow\" a name has at most 57 characters: the shadow is called by it and \":shadow\"";
-        return reader.refuse(&node.span, message);
+        return item.refuse("with others = \"shadow\" a name has at most 57 characters: the shadow is called by it and \":shadow\"");
     }
     Some((Rollout::new(name, permille?), others))
 }
