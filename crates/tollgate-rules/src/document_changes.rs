@@ -194,7 +194,7 @@ fn changes(before: &RuleDocument, after: &RuleDocument, of_field: OfField<'_>) -
     let (old, new) = (Unlike::new(before, after), Unlike::new(after, before));
     let changes = RuleSet::changes(old.rules().as_ref(), new.rules().as_ref());
     let mut lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
-    let fields = field_changes(&old, &new, of_field);
+    let fields = field_changes(&new, of_field);
     // What they are is said now.
     let is_known = |line: &str| {
         let name = line.strip_suffix(": other settings");
@@ -235,12 +235,7 @@ fn changes(before: &RuleDocument, after: &RuleDocument, of_field: OfField<'_>) -
 }
 
 /// By rule, its fields that are written otherwise, a line each.
-fn field_changes<'a>(
-    old: &Unlike<'_>,
-    new: &Unlike<'a>,
-    of_field: OfField<'_>,
-) -> BTreeMap<&'a str, Vec<String>> {
-    let old_rules: HashMap<_, _> = old.rules.iter().map(|rule| (&*rule.name, *rule)).collect();
+fn field_changes<'a>(new: &Unlike<'a>, of_field: OfField<'_>) -> BTreeMap<&'a str, Vec<String>> {
     let tree = |rule: &RuleEntry| Format::Json.parse(&rule.written, &Problems::default());
     let field = |rule: &Node, name: &str| {
         let value = rule.get(name).map(|node| node.value.to_string());
@@ -249,7 +244,7 @@ fn field_changes<'a>(
     let both = new
         .rules
         .iter()
-        .filter_map(|rule| Some((*rule, *old_rules.get(&*rule.name)?)));
+        .filter_map(|(new, old)| Some((*new, (*old)?)));
     let changes = both.map(|(new, old)| {
         let (name, old, new) = (&*new.name, tree(old), tree(new));
         let fields = table_of("rule")
@@ -271,22 +266,26 @@ type OverrideKey = (String, Vec<u8>, Quota, Term);
 /// The rules of a document that another one does not have, or whose fields or overrides it has otherwise.
 struct Unlike<'a> {
     document: &'a RuleDocument,
-    rules: Vec<&'a RuleEntry>,
+    /// With the rule of the same name there.
+    rules: Vec<(&'a RuleEntry, Option<&'a RuleEntry>)>,
 }
 
 impl<'a> Unlike<'a> {
-    fn new(document: &'a RuleDocument, other: &RuleDocument) -> Self {
+    fn new(document: &'a RuleDocument, other: &'a RuleDocument) -> Self {
         let by_name = other.by_name();
-        let is_unlike = |rule: &&RuleEntry| {
-            let there = by_name.get(&*rule.name).map(|place| &other.rules[*place]);
-            there.is_none_or(|there| {
-                let [own, others] =
-                    [*rule, there].map(|it| it.overrides.iter().map(|entry| entry.content));
-                there.written != rule.written || !own.eq(others)
-            })
+        let rules = document.rules.iter().map(|rule| {
+            let there = by_name.get(&*rule.name);
+            (rule, there.map(|place| &other.rules[*place]))
+        });
+        let content = |rule: &'a RuleEntry| rule.overrides.iter().map(|entry| entry.content);
+        let is_unlike = |(rule, there): &(&'a RuleEntry, Option<&'a RuleEntry>)| {
+            let is_same = |there: &'a RuleEntry| {
+                there.written == rule.written && content(there).eq(content(rule))
+            };
+            !there.is_some_and(is_same)
         };
         Self {
-            rules: document.rules.iter().filter(is_unlike).collect(),
+            rules: rules.filter(is_unlike).collect(),
             document,
         }
     }
@@ -294,12 +293,12 @@ impl<'a> Unlike<'a> {
     /// `None`: there are none.
     fn rules(&self) -> Option<RuleSet> {
         let rules = self.rules.iter();
-        RuleSet::new(rules.map(|rule| rule.mode.of(rule.numbers(1_000)))).ok()
+        RuleSet::new(rules.map(|(rule, _)| rule.mode.of(rule.numbers(1_000)))).ok()
     }
 
     fn overrides(&self) -> HashMap<OverrideKey, &'a Override> {
         let document = self.document;
-        let of_rules = self.rules.iter().flat_map(|rule| &rule.overrides);
+        let of_rules = self.rules.iter().flat_map(|(rule, _)| &rule.overrides);
         let all = of_rules.map(|entry| {
             let name = document.rules[entry.rule].name.clone();
             // One document may have keys where the other has their hashes.

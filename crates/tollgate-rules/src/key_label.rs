@@ -70,28 +70,22 @@ impl KeyLabel {
         }
         let known: usize = self.widths.iter().flatten().sum();
         let open = self.widths.iter().filter(|width| width.is_none()).count();
-        let rest = parts.len().saturating_sub(known);
         // Several that are bound make one part each, or else nobody knows whose which is.
         let width = match open {
-            1 => rest,
+            1 => parts.len().saturating_sub(known),
             _ => 1,
         };
-        let widths = self.widths.iter().map(|own| own.unwrap_or(width));
-        let is_known = widths.clone().sum::<usize>() == parts.len();
-        let mut begin = 0;
-        let mut texts = Vec::new();
-        for (index, (width, own)) in widths.zip(&self.widths).enumerate() {
-            let of_part = parts.get(begin..begin + width).unwrap_or_default();
-            begin += width;
-            // Of a named value, the value.
-            let skipped = usize::from(*own == Some(2));
-            if self.part.is_none_or(|part| part == index) || !is_known {
-                texts.extend(
-                    of_part
-                        .iter()
-                        .skip(skipped)
-                        .map(|(kind, part)| text(*kind, part)),
-                );
+        let is_known = known + open * width == parts.len();
+        let (mut rest, mut texts) = (&parts[..], Vec::new());
+        for (index, own) in self.widths.iter().enumerate() {
+            let of_part;
+            (of_part, rest) = rest
+                .split_at_checked(own.unwrap_or(width))
+                .unwrap_or_default();
+            if !is_known || self.part.is_none_or(|part| part == index) {
+                // Of a named value, the value.
+                let shown = of_part.iter().skip(usize::from(*own == Some(2)));
+                texts.extend(shown.map(|(kind, part)| text(*kind, part)));
             }
         }
         let label = texts.join(", ");

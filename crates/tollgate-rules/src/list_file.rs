@@ -183,7 +183,7 @@ impl ListFile {
             path: path.to_owned(),
             state: Mutex::default(),
         });
-        shared.read().unwrap_or(Ok(()))?;
+        shared.read()?;
         let following = Arc::clone(&shared);
         let follow = |mut changes: FileChanges| async move {
             loop {
@@ -221,32 +221,30 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the lines of the file in force. `None`: they were read before.
-    fn read(&self) -> Option<Result<(), String>> {
+    /// Puts the lines of the file in force, unless they were read before.
+    fn read(&self) -> Result<bool, String> {
         let bytes =
             fs::read(&self.path).map_err(|wrong| format!("the list cannot be read: {wrong}"));
         let hash = bytes.as_ref().ok().map(hash_of);
         let before = std::mem::replace(&mut self.state().contents, hash);
-        let is_known = hash.is_some() && before == hash;
-        (!is_known).then(|| self.set(&bytes?))
-    }
-
-    fn set(&self, bytes: &[u8]) -> Result<(), String> {
-        let text = utf8(bytes)?;
+        if hash.is_some() && before == hash {
+            return Ok(false);
+        }
+        let bytes = bytes?;
+        let text = utf8(&bytes)?;
         // Some editors begin a file with the mark, which would be a part of the first entry.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        self.list
-            .set(text.lines())
-            .map_err(|wrong| wrong.to_string())
+        let set = self.list.set(text.lines());
+        set.map(|()| true).map_err(|wrong| wrong.to_string())
     }
 
     fn read_again(&self) {
-        let Some(read) = self.read() else {
-            return;
+        let wrong = match self.read() {
+            Ok(false) => return,
+            read => read.err(),
         };
         let (list, path) = (self.list.name(), self.path.display());
         let entries = self.list.len();
-        let wrong = read.err();
         let before = std::mem::replace(&mut self.state().wrong, wrong.clone());
         match wrong {
             None => tracing::info!(target: "tollgate", list, entries, "{path} is in force"),

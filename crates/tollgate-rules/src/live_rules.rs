@@ -371,7 +371,7 @@ impl LiveRules {
     /// All that is wrong with the text. The rules stay as they are.
     pub fn set_text(&self, text: &str, format: Format) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format);
-        self.shared.apply(Ok(text), Giver::Process)
+        self.shared.apply(text, Giver::Process)
     }
 
     /// The document in force.
@@ -514,7 +514,7 @@ impl LiveRulesHandle {
         format: Format,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         let text = RuleText::new(text, format).by(self.author.clone());
-        self.rules.shared.apply(Ok(text), Giver::Process)
+        self.rules.shared.apply(text, Giver::Process)
     }
 
     /// Gives one client a limit of its own, or switches rules off, into a shadow, or to a part of their limits.

@@ -149,7 +149,7 @@ impl RulesInForce {
     /// Puts a text in force, unless it is already.
     pub(crate) fn apply(
         &self,
-        text: Result<RuleText, DocumentError>,
+        text: RuleText,
         giver: Giver,
     ) -> Result<Vec<RuleChange>, DocumentError> {
         self.change(|state| state.apply(&self.bindings, text, giver))
@@ -157,14 +157,14 @@ impl RulesInForce {
 
     /// Takes what a source gave. What is wrong with it is reported.
     pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
-        let text = match found {
-            Ok(text) => Ok(text),
-            Err(wrong) => match wrong.downcast::<DocumentError>() {
-                Ok(wrong) => Err(*wrong),
-                Err(wrong) => return self.source_failed(&wrong.to_string()),
-            },
+        let _ = match found.map_err(|wrong| wrong.downcast::<DocumentError>()) {
+            Ok(text) => self.apply(text, Giver::Source),
+            Err(Ok(wrong)) => {
+                let author = Author::new("the source of the rules");
+                self.change(|state| state.reject(author, None, *wrong))
+            }
+            Err(Err(failure)) => return self.source_failed(&failure.to_string()),
         };
-        let _ = self.apply(text, Giver::Source);
     }
 
     /// Sets an override or a switch of this process, in addition to the source's document.
@@ -280,18 +280,9 @@ impl RulesInForce {
 }
 
 impl State {
-    fn apply(
-        &mut self,
-        bindings: &Bindings,
-        text: Result<RuleText, DocumentError>,
-        giver: Giver,
-    ) -> Changed {
+    fn apply(&mut self, bindings: &Bindings, text: RuleText, giver: Giver) -> Changed {
         // There is a document again, right or wrong.
         self.status.source_error = None;
-        let text = match text {
-            Ok(text) => text,
-            Err(wrong) => return self.reject(Author::new("the source of the rules"), None, wrong),
-        };
         let (author, hash, of_source) = (text.author(), text.hash(), text.revision());
         // It was put right again, or pushed again.
         let is_in_force = hash == self.text.hash() && of_source >= self.status.of_source;
@@ -359,8 +350,9 @@ impl State {
         Ok((changes, lines))
     }
 
-    /// Notes what is wrong, and records it once.
+    /// Notes what is wrong with a document, and records it once.
     fn reject(&mut self, author: Author, hash: Option<u64>, wrong: DocumentError) -> Changed {
+        self.status.source_error = None;
         let message = wrong.to_string();
         let is_known = self.status.last_rejection.as_ref() == Some(&message);
         let mut record = None;
