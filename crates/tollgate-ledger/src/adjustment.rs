@@ -1,6 +1,6 @@
 //! Corrections by people.
 
-use tollgate_core::{Clock, Limiter, Tick, journal::Window};
+use tollgate_core::{Limiter, Tick, journal::Window, wall_clock};
 
 use crate::{
     counter::{change, key_of},
@@ -68,7 +68,7 @@ impl Ledger {
             ));
         }
         let account = name_of(account);
-        let (database, now) = (&self.shared.database, Clock::system().now());
+        let (database, now) = (&self.shared.database, wall_clock());
         let at = at.unwrap_or(now);
         let window = match self.window(&account, rule, at).await? {
             Some(window) => window,

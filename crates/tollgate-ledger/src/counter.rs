@@ -1,10 +1,11 @@
 //! The counters of a store, and how their keys are written.
 
 use tollgate_core::{
-    Check, Clock,
+    Check,
     algorithm::Taken,
     journal::Window,
     store::{Fingerprint, Hold, RuleStore, Settlement},
+    wall_clock,
 };
 
 use crate::error::LedgerError;
@@ -52,7 +53,7 @@ pub(crate) fn hold_of(
     window: Window,
     units: u64,
 ) -> Result<Hold, LedgerError> {
-    let at = Clock::system().now().max(window.begin);
+    let at = wall_clock().max(window.begin);
     let check = check_of(store, rule, key, units.max(1))?;
     Ok(Hold::of_store(check, Taken::new(at, window.end)))
 }

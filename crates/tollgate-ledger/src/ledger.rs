@@ -12,9 +12,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate_core::{
-    Clock, Limiter, Pending,
+    Limiter, Pending,
     journal::{Base, BaseQuery, DailyUsage, Journal},
     store::CreditState,
+    wall_clock,
 };
 
 use crate::{
@@ -239,7 +240,7 @@ impl Shared {
             return Ok(());
         }
         let began = Instant::now();
-        let now = Clock::system().now();
+        let now = wall_clock();
         let journals = lock(&self.journals).clone();
         let write = async {
             // No more than one batch waits: what comes meanwhile is added up in the journals.

@@ -4,9 +4,10 @@ use std::{ops::ControlFlow, time::Duration};
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
-    Check, Clock, Limiter, Tick,
+    Check, Limiter, Tick,
     journal::Window,
     store::{CreditChange, CreditState, Fingerprint, RuleStore},
+    wall_clock,
 };
 
 use crate::{
@@ -213,7 +214,7 @@ async fn counted(limiter: &Limiter, candidate: &Candidate) -> Option<u64> {
     let check = Check::new(index as u16, candidate.key, 0).with_plan(plan as u16);
     let decision = limiter.peek(&[check]).await;
     let verdict = decision.verdicts().first()?;
-    let is_over = |window: Window| window.end <= Clock::system().now();
+    let is_over = |window: Window| window.end <= wall_clock();
     if !verdict.has_numbers() || candidate.window.is_some_and(is_over) {
         return None;
     }

@@ -6,11 +6,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tollgate_core::Tick;
+use tollgate_core::{Tick, wall_clock};
 
 /// Microseconds since the Unix epoch.
 pub(crate) fn now() -> Tick {
-    tollgate::clock::Clock::system().now()
+    wall_clock()
 }
 
 /// The time at this tick.

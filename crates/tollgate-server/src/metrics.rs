@@ -15,10 +15,10 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use tokio::time::Instant;
 use tollgate::{
     Decision,
-    clock::Clock,
     decision::{Source, Verdict},
     observe::BUCKETS,
 };
+use tollgate_core::wall_clock;
 
 const CHECKS: &str = "tollgate_checks_total";
 const SECONDS: &str = "tollgate_check_seconds";
@@ -116,7 +116,7 @@ pub(crate) fn refused(door: &'static str, peer: Option<IpAddr>, why: &dyn fmt::D
     counter!("tollgate_refused_callers_total", "door" => door).increment(1);
     // Said once a minute.
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let minute = Clock::system().now() / 60_000_000;
+    let minute = wall_clock() / 60_000_000;
     if LAST.swap(minute, Ordering::Relaxed) != minute {
         let peer = peer.map_or_else(|| "a peer".to_owned(), |peer| peer.to_string());
         tracing::error!(target: "tollgate", door, "{peer} may not ask, and its proxy may let everything pass: {why}");

@@ -7,8 +7,8 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
-use tollgate::{Key, Limiter, RuleError, clock::Clock};
-use tollgate_core::{Step, StoreError, types::Balance};
+use tollgate::{Key, Limiter, RuleError};
+use tollgate_core::{Step, StoreError, types::Balance, wall_clock};
 use tollgate_rules::AuditKind;
 
 use crate::{
@@ -63,7 +63,7 @@ type Answer = Result<Step<Result<Balance, StoreError>>, RuleError>;
 
 pub(crate) async fn grant(args: &GrantArgs) -> Result<Report, Failure> {
     let (credits, units) = (&args.credits, args.units);
-    let now = report::then(Clock::system().now(), std::time::Duration::ZERO);
+    let now = report::then(wall_clock(), std::time::Duration::ZERO);
     let until = args
         .until
         .time(now)?

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Arg, Args, builder::ArgPredicate};
 use serde_json::json;
-use tollgate::clock::Clock;
+use tollgate_core::wall_clock;
 use tollgate_rules::{
     Author, Format, OperatorEntry, RuleDocument,
     operators::{EntryKind, EntryStatus, StoredRules},
@@ -154,7 +154,7 @@ async fn set(args: &SetArgs, entry: OperatorEntry) -> Result<Report, Failure> {
     if let Some(path) = &args.file {
         let bindings = (change.bound).bindings(change.redis.secret.find()?.as_ref())?;
         let document = rule_args::document(path, &bindings)?;
-        let now = report::then(Clock::system().now(), Duration::ZERO);
+        let now = report::then(wall_clock(), Duration::ZERO);
         let (entry, changes) = change.preview(entry, &args.until, &document, now)?;
         let text = entry.text(Format::of_path(path).unwrap_or(Format::Toml));
         let json = json!({ "lines": text, "changes": changes });

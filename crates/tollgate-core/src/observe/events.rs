@@ -1,10 +1,7 @@
 //! What is logged: some of the denials, hot keys, blocks, and the begin and the end of store outages; and what is said on the span of a
 //! request.
 
-use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracing::{Span, level_filters::LevelFilter};
 
@@ -16,6 +13,7 @@ use crate::{
     observe::top_keys::HotKey,
     rule::Rule,
     rule_set::RuleSet,
+    time::wall_clock,
 };
 
 /// Chooses the denials that are logged: all of the first ten in a second, then one in ten, from the hundredth on one in a
@@ -157,10 +155,7 @@ impl Outage {
 
 /// The second by the system's clock.
 pub(super) fn second() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "it only times events")]
-    let now = SystemTime::now();
-    now.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    wall_clock() / 1_000_000
 }
 
 #[cfg(test)]

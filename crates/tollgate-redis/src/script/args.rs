@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, Clock, MAX_UNITS, Tick, store::Fingerprint};
+use tollgate_core::{Check, MAX_UNITS, Tick, store::Fingerprint, wall_clock};
 use tollgate_prefilter::SlotMessage;
 
 use crate::{
@@ -164,9 +164,7 @@ impl ScriptCall {
             let time = writer.call.command.args.iter().next();
             let now = match time.and_then(<[u8]>::first_chunk) {
                 Some(now) => f64::from_le_bytes(*now) as Tick,
-                None => Clock::system()
-                    .now()
-                    .saturating_add_signed(writer.call.ahead),
+                None => wall_clock().saturating_add_signed(writer.call.ahead),
             };
             set_window(writer.identity(), &calendar, now);
         }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{runtime::Handle, sync::Notify, time::Instant};
-use tollgate_core::{Clock, Consistency, Rule, Tick};
+use tollgate_core::{Clock, Consistency, Rule, Tick, wall_clock};
 use tollgate_prefilter::Engine;
 
 use crate::{
@@ -226,7 +226,7 @@ pub(super) fn process_clock() -> Clock {
 
 /// The wall clock at the time of this call, and what passes by `reading` from then on.
 fn by(reading: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
-    let start = Clock::system().now().saturating_sub(micros(reading()));
+    let start = wall_clock().saturating_sub(micros(reading()));
     Clock::custom(move || start.saturating_add(micros(reading())))
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{AlgorithmKind, Clock, Mode, Quota, Rule, store::InstanceCount};
+use tollgate_core::{AlgorithmKind, Mode, Quota, Rule, store::InstanceCount, wall_clock};
 
 use crate::{
     connection::{command::Script, resp::Value},
@@ -93,7 +93,7 @@ impl Heart {
         if count.is_some() {
             let count = self.count.counted().get();
             // That of the permits.
-            let now = Clock::system().now();
+            let now = wall_clock();
             for (_, cap) in &shared.caps {
                 cap.share_among(count, now);
             }

@@ -12,9 +12,10 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, Verdict,
+    Check, Decision, Outcome, Retry, Source, Verdict,
     algorithm::{Assessment, Taken},
     store::{Hold, Settlement},
+    wall_clock,
 };
 use tollgate_prefilter::{Counted, FollowUp, LeaseReply, Next, NoReply, Query, Reply};
 
@@ -352,8 +353,7 @@ impl QueryLayout {
         let is_outside = checks.any(|(_, sent)| reply.is_outside(sent.place));
         let mut reports = self.reports.iter().flatten();
         if is_outside || reports.any(|place| reply.is_outside(*place)) {
-            let ahead = i64::try_from(i128::from(reply.at) - i128::from(Clock::system().now()))
-                .unwrap_or(0);
+            let ahead = i64::try_from(i128::from(reply.at) - i128::from(wall_clock())).unwrap_or(0);
             context.store.ahead.store(ahead, Ordering::Relaxed);
         }
         is_outside
@@ -414,7 +414,7 @@ fn add_checks(
     }
     let may_make = |rule| {
         let cap = context.cap(rule);
-        cap.is_none_or(|cap| cap.has_room(Clock::system().now()))
+        cap.is_none_or(|cap| cap.has_room(wall_clock()))
     };
     let mut has_room = true;
     let message = |check: &Check, with, place| {

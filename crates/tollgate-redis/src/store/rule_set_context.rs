@@ -11,10 +11,11 @@ use std::{
 use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Check, Clock, Decision, RuleSet, Tick,
+    Check, Decision, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
+    wall_clock,
 };
 use tollgate_prefilter::{LocalRules, NoReply};
 
@@ -213,7 +214,7 @@ impl RuleSetContext {
                 && new_key == NewKey::Made
                 && let Some(cap) = self.cap(capped.rule)
             {
-                cap.add(Clock::system().now());
+                cap.add(wall_clock());
             }
         }
     }
@@ -222,7 +223,7 @@ impl RuleSetContext {
     /// because a server that does not answer says nothing about clients.
     pub(super) fn note_unseen_keys(&self, layout: &RequestLayout, is_cut: bool) {
         for (_, sent) in layout.sent().filter(|it| it.1.may_make == Some(true)) {
-            let (cap, now) = (self.cap(sent.rule), Clock::system().now());
+            let (cap, now) = (self.cap(sent.rule), wall_clock());
             if let Some(cap) = cap.filter(|cap| is_cut || cap.has_room(now)) {
                 cap.add(now);
             }
