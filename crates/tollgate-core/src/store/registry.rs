@@ -1,15 +1,12 @@
 //! The registry of a store: which quotas live limiters and layers count under each rule name.
 
-use std::{collections::HashMap, sync::Arc};
-
-use smallvec::SmallVec;
+use std::sync::Arc;
 
 use crate::{
     error::{RuleError, RuleErrorKind},
     rule::{Mode, Rule},
     rule_set::RuleSet,
     sync::{Mutex, lock},
-    variable_quota::next_serial,
 };
 
 /// Which quotas live limiters and layers count under each rule name. One for each store, shared by its clones.
@@ -22,16 +19,13 @@ use crate::{
 /// the last limiter, layer and service with it is dropped. Tickets, and responses under way, do not hold it.
 #[derive(Clone, Default)]
 pub struct RuleRegistry {
-    names: Arc<Mutex<HashMap<Arc<str>, InUse>>>,
+    /// Each is registered once.
+    live: Arc<Mutex<Vec<Arc<RuleSet>>>>,
 }
-
-/// The rules of one name, with the ids of their registrations.
-type InUse = SmallVec<[(u64, Rule); 1]>;
 
 /// The names of a rule set are in use. Dropping it frees them.
 pub(crate) struct Registration {
     registry: RuleRegistry,
-    id: u64,
     rules: Arc<RuleSet>,
     /// What else there is to do then.
     on_retire: Option<Box<dyn Fn() + Send + Sync>>,
@@ -39,7 +33,7 @@ pub(crate) struct Registration {
 
 impl RuleRegistry {
     /// Registers the names of a rule set, all or none. Those of `replaced` do not count, and stay registered until they are
-    /// [retired](Self::retire).
+    /// [retired](Registration::retire).
     ///
     /// # Errors
     ///
@@ -55,23 +49,21 @@ impl RuleRegistry {
                 "rules can only be replaced by rules on the same store; take the store that they were made with, or a clone of it",
             ));
         }
-        let mut names = lock(&self.names);
-        let is_replaced = |(id, _): &&(u64, Rule)| replaced.iter().any(|old| old.id == *id);
-        for rule in rules.given().iter().filter(|rule| counts(rule)) {
-            let live = names.get(rule.shared_name());
-            let mut others = live.into_iter().flatten().filter(|it| !is_replaced(it));
-            if let Some(difference) = others.find_map(|(_, live)| difference(live, rule)) {
-                return Err(rule.error(RuleErrorKind::Conflict, difference));
+        let mut live = lock(&self.live);
+        let is_replaced = |set: &&Arc<RuleSet>| replaced.iter().any(|old| old.has(set));
+        for other in live.iter().filter(|set| !is_replaced(set)) {
+            for rule in rules.given().iter().filter(|rule| counts(rule)) {
+                let index = other.given_position(rule.name());
+                let same_name = index.map(|index| &other.rules()[index]);
+                let same_name = same_name.filter(|rule| counts(rule));
+                if let Some(difference) = same_name.and_then(|live| difference(live, rule)) {
+                    return Err(rule.error(RuleErrorKind::Conflict, difference));
+                }
             }
         }
-        let id = next_serial();
-        for rule in rules.given().iter().filter(|rule| counts(rule)) {
-            let live = names.entry(Arc::clone(rule.shared_name()));
-            live.or_default().push((id, rule.clone()));
-        }
+        live.push(Arc::clone(rules));
         Ok(Registration {
             registry: self.clone(),
-            id,
             rules: Arc::clone(rules),
             on_retire: None,
         })
@@ -79,7 +71,7 @@ impl RuleRegistry {
 }
 
 impl Registration {
-    /// The same with something to do when it is [retired](RuleRegistry::retire) or dropped. It is done each time.
+    /// The same with something to do when it is [retired](Self::retire) or dropped. It is done each time.
     pub(crate) fn on_retire(mut self, act: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_retire = Some(Box::new(act));
         self
@@ -87,23 +79,18 @@ impl Registration {
 
     /// Frees its names: its limiter was replaced.
     pub(crate) fn retire(&self) {
-        let mut names = lock(&self.registry.names);
-        for rule in self.rules.given() {
-            if let Some(live) = names.get_mut(rule.shared_name()) {
-                live.retain(|(id, _)| *id != self.id);
-                if live.is_empty() {
-                    names.remove(rule.shared_name());
-                }
-            }
-        }
-        drop(names);
+        lock(&self.registry.live).retain(|rules| !self.has(rules));
         if let Some(on_retire) = &self.on_retire {
             on_retire();
         }
     }
 
+    fn has(&self, rules: &Arc<RuleSet>) -> bool {
+        Arc::ptr_eq(&self.rules, rules)
+    }
+
     fn is_of(&self, registry: &RuleRegistry) -> bool {
-        Arc::ptr_eq(&self.registry.names, &registry.names)
+        Arc::ptr_eq(&self.registry.live, &registry.live)
     }
 }
 
@@ -113,8 +100,8 @@ impl Drop for Registration {
     }
 }
 
-crate::debug_fields!(RuleRegistry, it => names: { lock(&it.names).len() });
-crate::debug_fields!(Registration, it => id: it.id);
+crate::debug_fields!(RuleRegistry, it => live: { lock(&it.live).len() });
+crate::debug_fields!(Registration, it => rules: it.rules.version());
 
 /// Whether a rule that was given counts on a state of its own: one that is off counts nothing. A threshold, which reads that of
 /// another, is not given.
