@@ -105,7 +105,7 @@ pub(super) struct SeriesCounter {
     algorithm: &'static str,
     subject_type: Arc<str>,
     plan: Arc<str>,
-    series: Series,
+    pub(super) series: Series,
     requests: Counter,
     units: Counter,
 }

@@ -1,9 +1,6 @@
 //! The metrics of a rule, under the labels that it has.
 
-use std::{
-    array,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
@@ -20,7 +17,7 @@ use crate::{
             describe,
         },
         rule_counters::{RuleCounters, SeriesCounter},
-        series::{COUNT, Kind, Series},
+        series::{Kind, Series},
         shown::shown,
     },
     rule::Rule,
@@ -41,7 +38,7 @@ pub(super) struct RuleMetrics {
     /// The limit of the rule's own quota; 0 if there is none.
     limit: u64,
     /// By plan, the rule's own quota first; then quotas that checks bring along, and further plans.
-    plans: Box<[OnceLock<Box<PlanCounters>>]>,
+    plans: Box<[PlanCounters]>,
     retry_after: Histogram,
     remaining: Histogram,
     near_limit: Counter,
@@ -64,7 +61,22 @@ pub(super) struct RuleMetrics {
     lapsed_units: Option<Counter>,
 }
 
-type PlanCounters = [OnceLock<Arc<SeriesCounter>>; COUNT];
+/// The counters of a plan that requests have used, one after the other: they are few.
+#[derive(Default)]
+struct PlanCounters(OnceLock<Box<(Arc<SeriesCounter>, Self)>>);
+
+impl PlanCounters {
+    fn of(&self, series: Series, make: impl Fn() -> Arc<SeriesCounter>) -> &SeriesCounter {
+        let mut here = self;
+        loop {
+            let (counter, next) = &**here.0.get_or_init(|| Box::new((make(), Self::default())));
+            if counter.series == series {
+                return counter;
+            }
+            here = next;
+        }
+    }
+}
 
 /// Decisions while the store fails: what became of a request, and the answer of its check, or the rule's.
 const FALLBACKS: [(&str, Option<&str>); 7] = [
@@ -91,7 +103,7 @@ impl RuleMetrics {
             counters: Arc::clone(counters),
             is_enforced: rule.is_enforced(),
             limit: rule.limit_under(0).unwrap_or(0),
-            plans: (0..plans).map(|_| OnceLock::new()).collect(),
+            plans: (0..plans).map(|_| PlanCounters::default()).collect(),
             retry_after: histogram(RETRY_AFTER),
             remaining: histogram(REMAINING),
             near_limit: of_rule(NEAR_LIMIT),
@@ -148,9 +160,8 @@ impl RuleMetrics {
             _ if plan >= rule.quotas() => (own_and_named, "computed"),
             _ => (own_and_named + 1, "other"),
         };
-        let of_plan =
-            self.plans[index].get_or_init(|| Box::new(array::from_fn(|_| OnceLock::new())));
-        of_plan[series.place()].get_or_init(|| self.counters.series(rule, &shown(name), series))
+        let make = || self.counters.series(rule, &shown(name), series);
+        self.plans[index].of(series, make)
     }
 
     /// Counts what became of a request that the rule did not check.

@@ -19,24 +19,6 @@ pub(super) enum Kind {
     ShadowDenied(Reason),
 }
 
-/// How many reasons there are. One more that is not counted here does not compile.
-const REASONS: usize = match Reason::Quota {
-    Reason::Quota
-    | Reason::Never
-    | Reason::StoreFailed
-    | Reason::NoKey
-    | Reason::Slots
-    | Reason::QueueFull
-    | Reason::Blocked
-    | Reason::WaitExpired => 8,
-};
-/// The kinds without a reason, those of shadows that would deny, and the denials for each reason.
-const KINDS: usize = 6 + 3 + REASONS;
-/// The sources, and none: of requests that were not checked.
-const SOURCES: usize = Source::Credits as usize + 2;
-/// How many series there may be.
-pub(super) const COUNT: usize = KINDS * SOURCES;
-
 /// A kind with a source, if the request was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series {
@@ -80,29 +62,9 @@ impl Kind {
             Outcome::Failed | Outcome::NotDecided => None,
         }
     }
-
-    fn place(self) -> usize {
-        match self {
-            Self::Allowed => 0,
-            Self::Withheld => 1,
-            Self::Degraded => 2,
-            Self::Repeated => 3,
-            Self::Skipped => 4,
-            Self::ShadowAllowed => 5,
-            // For no other reasons: see `reported`.
-            Self::ShadowDenied(Reason::Blocked) => 6,
-            Self::ShadowDenied(Reason::Never) => 7,
-            Self::ShadowDenied(_) => 8,
-            Self::Denied(reason) => 9 + reason as usize,
-        }
-    }
 }
 
 impl Series {
-    pub(super) fn place(self) -> usize {
-        self.kind.place() * SOURCES + self.source.map_or(SOURCES - 1, |source| source as usize)
-    }
-
     /// The decision, the reason and the source.
     pub(super) fn labels(self) -> [&'static str; 3] {
         let (decision, reason) = match self.kind {
@@ -147,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_series_has_a_place_and_labels_of_its_own() {
+    fn each_series_has_labels_of_its_own() {
         use Reason::{Blocked, Never, NoKey, QueueFull, Quota, Slots, StoreFailed, WaitExpired};
         let reasons = [
             Quota,
@@ -175,9 +137,7 @@ mod tests {
         });
         let series: Vec<Series> = series.collect();
         let labels: BTreeSet<_> = series.iter().map(|it| it.labels()).collect();
-        let places: BTreeSet<_> = series.iter().map(|it| it.place()).collect();
-        assert_eq!((labels.len(), places.len()), (series.len(), series.len()));
-        assert_eq!(places.last(), Some(&(COUNT - 1)));
+        assert_eq!(labels.len(), series.len());
         let (kind, source) = (Kind::Denied(Never), Some(Source::Lease));
         let labels = Series { kind, source }.labels();
         assert_eq!(labels, ["denied", "never", "lease"]);
