@@ -11,7 +11,7 @@ use crate::{
     reservation::{Reservation, Reserved},
     step::Step,
     store::rule_store::{ReservationStore, ReservedSettlement, RuleStore},
-    ticket::{Ticket, place_of, settlement_to},
+    ticket::{Ticket, settlement_to, settlements},
 };
 
 /// The shortest term.
@@ -159,16 +159,13 @@ impl ReservationTicket {
         };
         let (id, holds) = (self.reserved.id, &self.reserved.holds);
         let hows: Vec<Option<Settlement>> = holds.iter().map(how).collect();
-        let settlements = hows.iter().enumerate().filter_map(|(index, how)| {
-            let how = (*how)?;
-            // Slots may say where the states lie, too.
-            let all = holds.iter().chain(&self.reserved.slots);
-            let (mut all, hold): (Vec<Hold>, _) = (all.map(place_of).collect(), holds[index]);
-            let counts = hold.counts && how != Settlement::Cancel;
-            all[index] = Hold { counts, ..hold };
-            Some(ReservedSettlement { holds: all, how })
-        });
-        let settlements: Vec<_> = settlements.collect();
+        let settlements = settlements(holds, &self.reserved.slots, &hows);
+        let settlements: Vec<_> = settlements
+            .map(|(holds, how)| ReservedSettlement {
+                holds: holds.into_vec(),
+                how,
+            })
+            .collect();
         let mut answer = match reservations(&*self.store) {
             Ok(store) => store.redeem(&self.reserved, &settlements),
             Err(refused) => Step::Ready(Err(refused)),

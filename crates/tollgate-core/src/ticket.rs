@@ -221,64 +221,55 @@ impl Drop for Ticket {
 }
 
 impl Ticket {
-    /// In one settlement where all checks are settled alike, which is the rule. A `None` leaves what a check took.
+    /// A `None` leaves what a check took.
     fn settle_as(&self, how_of: impl FnMut(&Hold) -> Option<Settlement>) {
         let hows: SmallVec<[Option<Settlement>; 4]> = self.holds.iter().map(how_of).collect();
-        for (index, one) in hows.iter().enumerate() {
-            let Some(how) = *one else { continue };
-            if let Some(durable) = &self.durable {
-                durable.settled(&self.holds[index], how, self.is_reported);
+        if let Some(durable) = &self.durable {
+            for (hold, how) in self.holds.iter().zip(&hows) {
+                if let Some(how) = *how {
+                    durable.settled(hold, how, self.is_reported);
+                }
             }
-            if hows[..index].contains(one) {
-                continue;
+        }
+        for (mut holds, how) in settlements(&self.holds, &self.slots, &hows) {
+            for hold in &mut holds {
+                // Of units that the store never had, only a charge that may be owed goes to it.
+                let rule = self.store.rules().rule_of(&hold.check);
+                let may_owe = matches!(how, Settlement::Charge(_))
+                    && rule.is_some_and(|rule| rule.debt_of() > 0);
+                if hold.source == Source::Fallback && !may_owe {
+                    *hold = place_of(hold);
+                }
             }
-            let part = self
-                .holds
-                .iter()
-                .zip(&hows)
-                .map(|(hold, other)| match other == one {
-                    // What gets everything back does not count towards a block.
-                    true => Hold {
-                        counts: hold.counts && leaves_some(hold, how),
-                        ..*hold
-                    },
-                    false => place_of(hold),
-                });
-            let part: SmallVec<[Hold; 4]> = part.collect();
-            self.send(&part, how);
-        }
-    }
-
-    /// A store may find the states of units by the slots of the request. Of units that it never had, only a charge that may be owed
-    /// goes to it.
-    fn send(&self, holds: &[Hold], how: Settlement) {
-        let may_owe = |check: &Check| {
-            let rule = self.store.rules().rule_of(check);
-            matches!(how, Settlement::Charge(_)) && rule.is_some_and(|rule| rule.debt_of() > 0)
-        };
-        let stays = |hold: &Hold| hold.source == Source::Fallback && !may_owe(&hold.check);
-        if self.slots.is_empty() && !holds.iter().any(stays) {
-            return self.store.settle(holds, how);
-        }
-        let settled = holds.iter().map(|hold| match stays(hold) {
-            true => place_of(hold),
-            false => *hold,
-        });
-        let all = settled.chain(self.slots.iter().map(place_of));
-        let all: SmallVec<[Hold; 4]> = all.collect();
-        if all.iter().any(|hold| hold.check.cost() > 0) {
-            self.store.settle(&all, how);
+            if holds.iter().any(|hold| hold.check.cost() > 0) {
+                self.store.settle(&holds, how);
+            }
         }
     }
 }
 
-/// Whether a settlement leaves something of what was taken.
-fn leaves_some(hold: &Hold, how: Settlement) -> bool {
-    match how {
-        Settlement::Cancel => false,
-        Settlement::Refund(units) => units < hold.check.cost(),
-        Settlement::Charge(_) => true,
-    }
+/// One settlement for all holds of a request that are settled alike, which is the rule. The others, and its slots, only say where a store
+/// finds the states of units.
+pub(crate) fn settlements(
+    holds: &[Hold],
+    slots: &[Hold],
+    hows: &[Option<Settlement>],
+) -> impl Iterator<Item = (SmallVec<[Hold; 4]>, Settlement)> {
+    hows.iter().enumerate().filter_map(move |(index, one)| {
+        let how = (*one).filter(|_| !hows[..index].contains(one))?;
+        let settled = holds
+            .iter()
+            .zip(hows)
+            .map(|(hold, other)| match other == one {
+                // What gets everything back does not count towards a block.
+                true => Hold {
+                    counts: hold.counts && how != Settlement::Cancel,
+                    ..*hold
+                },
+                false => place_of(hold),
+            });
+        Some((settled.chain(slots.iter().map(place_of)).collect(), how))
+    })
 }
 
 /// How a hold is settled to what its check really cost; `None`: it stays as it is.
