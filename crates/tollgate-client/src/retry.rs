@@ -53,7 +53,7 @@ impl Retries {
         advice: &ServerAdvice,
         deadline: Instant,
     ) -> Option<Instant> {
-        if self.left == 0 || !advice.may_retry() {
+        if self.left == 0 || !advice.may_retry {
             return None;
         }
         let earliest = match advice.wait() {

@@ -14,16 +14,14 @@ use crate::advice::{
 };
 
 /// What a response says about the server's limits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ServerAdvice {
-    /// Whether the request was rejected for now.
-    pub(crate) rejected: bool,
+    /// Whether the request was rejected for now, and may succeed later.
+    pub(crate) may_retry: bool,
     /// The wait that the server asks for, if it is not zero.
     pub(crate) retry_after: Option<Duration>,
     /// The server's budgets.
     pub(crate) budgets: Budgets,
-    /// The status of a gRPC call that was rejected in the head of the response.
-    pub(crate) grpc: Option<GrpcStatus>,
 }
 
 impl ServerAdvice {
@@ -81,16 +79,13 @@ impl ServerAdvice {
             budget.reset = budget.reset.min(longest);
         }
         Self {
-            rejected: own_wait.is_some() || may_reject && (says_so || says_when),
+            may_retry: match grpc {
+                Some(status) => status.may_retry,
+                None => own_wait.is_some() || may_reject && (says_so || says_when),
+            },
             retry_after: retry_after.max(own_wait),
             budgets,
-            grpc,
         }
-    }
-
-    /// Whether the same request may succeed later.
-    pub(crate) fn may_retry(&self) -> bool {
-        self.grpc.map_or(self.rejected, |status| status.may_retry)
     }
 
     /// How long to wait before a retry, if the server says.
@@ -157,7 +152,7 @@ mod tests {
     fn retry_after_counts_only_with_429_and_503() {
         for status in [200, 301, 404, 500] {
             let advice = advice(status, &[("retry-after", "7")]);
-            assert_eq!((advice.rejected, advice.wait()), (false, None));
+            assert_eq!((advice.may_retry, advice.wait()), (false, None));
         }
     }
 
@@ -167,18 +162,18 @@ mod tests {
         let reset = ("x-ratelimit-reset", "40");
         let secondary = advice(403, &[left, reset, ("retry-after", "60")]);
         assert_eq!(
-            (secondary.rejected, secondary.wait()),
+            (secondary.may_retry, secondary.wait()),
             (true, Some(Duration::from_secs(60)))
         );
         let primary = advice(403, &[("x-ratelimit-remaining", "0"), reset]);
         assert_eq!(
-            (primary.rejected, primary.wait()),
+            (primary.may_retry, primary.wait()),
             (true, Some(Duration::from_secs(40)))
         );
         let alone = ("x-ratelimit-reset-tokens", "40s");
         for fields in [[left, reset], [left, alone]] {
             let forbidden = advice(403, &fields);
-            assert_eq!((forbidden.rejected, forbidden.wait()), (false, None));
+            assert_eq!((forbidden.may_retry, forbidden.wait()), (false, None));
         }
     }
 
@@ -214,9 +209,9 @@ mod tests {
             advice(503, &fields)
         };
         let later = call("1000");
-        assert!(later.may_retry());
+        assert!(later.may_retry);
         assert_eq!(later.wait(), Some(Duration::from_secs(7)));
-        assert!(!call("-1").may_retry());
+        assert!(!call("-1").may_retry);
     }
 
     #[test]
