@@ -6,7 +6,7 @@ use http::{Method, request::Parts};
 use tokio::time::Instant;
 use tower::{
     retry::backoff::{Backoff, ExponentialBackoff, ExponentialBackoffMaker, MakeBackoff},
-    util::rng::{HasherRng, Rng},
+    util::rng::HasherRng,
 };
 
 use crate::{advice::ServerAdvice, config::Config};
@@ -30,18 +30,16 @@ pub(crate) fn is_repeatable(config: &Config, head: &Parts) -> bool {
 /// The retries of one request.
 pub(crate) struct Retries {
     left: u32,
-    rng: HasherRng,
     backoff: Option<ExponentialBackoff>,
 }
 
 impl Retries {
     pub(crate) fn new(most: u32) -> Self {
         // A maker clones its random numbers: all backoffs of one maker would be equal.
-        let (rng, backoff) = (HasherRng::new(), HasherRng::new());
-        let maker = ExponentialBackoffMaker::new(FIRST_BACKOFF, LONGEST_BACKOFF, 1.0, backoff);
+        let rng = HasherRng::new();
+        let maker = ExponentialBackoffMaker::new(FIRST_BACKOFF, LONGEST_BACKOFF, 1.0, rng);
         Self {
             left: most,
-            rng,
             backoff: maker.ok().map(|mut maker| maker.make_backoff()),
         }
     }
@@ -56,17 +54,16 @@ impl Retries {
         if self.left == 0 || !advice.may_retry {
             return None;
         }
-        let earliest = match advice.wait() {
-            Some(wait) => Instant::now() + wait,
+        let at = match advice.wait() {
+            // Its jitter leads beyond no deadline that the wait itself keeps.
+            Some(wait) => Instant::now() + wait + config.cooldown(wait, deadline).jitter,
             None => self.backoff.as_mut()?.next_backoff().deadline(),
         };
-        if earliest > deadline || !config.retry_budget.withdraw() {
+        if at > deadline || !config.retry_budget.withdraw() {
             return None;
         }
         self.left -= 1;
-        let jitter = advice.wait().unwrap_or_default() * u32::from(config.jitter_percent) / 100;
-        // Jitter never goes beyond the deadline.
-        Some((earliest + jitter.mul_f64(self.rng.next_f64())).min(deadline))
+        Some(at)
     }
 }
 
@@ -129,6 +126,10 @@ mod tests {
         assert_eq!(latest(0), Some(now + ten));
         // Of a hundred at random one is in the later half.
         assert!(latest(100) > Some(now + ten + ten / 2));
+        // It extends no wait beyond the longest.
+        let longest = advice(&[("retry-after", "600")]);
+        let at = Retries::new(1).next(&config(), &longest, now + 200 * ten);
+        assert_eq!(at, Some(now + 60 * ten));
     }
 
     #[tokio::test(start_paused = true)]
