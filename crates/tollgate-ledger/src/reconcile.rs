@@ -65,7 +65,8 @@ struct Candidate {
 impl Ledger {
     /// Compares what the limiter's store counts with the sums of the ledger, for every account of a window that is not over, and tells
     /// `each` those that differ twice. Of what a counter has too much, and of a balance, what a key uses between both readings is not
-    /// told from a difference, and is taken off: repeat it when the key rests. The answer is how many were compared.
+    /// told from a difference, and is taken off; what has come back and is in no entry yet, at either reading, is taken for units that
+    /// the counter lacks: repeat it when the key rests. The answer is how many were compared.
     ///
     /// A counter that shows more than the ledger may have units on lease, or those of requests under way. One that shows less has lost
     /// them: a key was evicted, a failover lost the last writes, or what was charged did not fit. One that is not there at all begins
