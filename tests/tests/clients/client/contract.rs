@@ -1,10 +1,10 @@
 //! The contract of Tower.
 
-use http::{Request, Response};
+use http::Request;
 use tokio::task::JoinSet;
-use tollgate_client::{ClientRateLimitLayer, ReplayBody};
+use tollgate_client::ClientRateLimitLayer;
 use tollgate_tests::probe::Probe;
-use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer, limit::ConcurrencyLimit};
+use tower::{BoxError, Layer, Service, ServiceExt, limit::ConcurrencyLimit};
 
 use crate::client::provider::{Bytes, Provider, answer, get};
 
@@ -14,32 +14,6 @@ where
     S: Service<Request<Bytes>, Error = BoxError>,
 {
     service.ready().await.unwrap()
-}
-
-/// Sends many requests at once through `wrap`; the first ones get a 503.
-async fn all_are_retried<S>(wrap: impl Fn(Probe<Provider>) -> S)
-where
-    S: Service<Request<ReplayBody<Bytes>>, Response = Response<()>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
-    let refused = (0..6).map(|_| answer(503, &[("retry-after", "1")]));
-    let provider = Provider::new(refused);
-    let mut client = ClientRateLimitLayer::new().layer(wrap(Probe::new(provider.clone())));
-    let mut tasks = JoinSet::new();
-    for _ in 0..6 {
-        let ready = readied(&mut client).await;
-        tasks.spawn(ready.call(get()));
-    }
-    for response in tasks.join_all().await {
-        assert_eq!(response.unwrap().status(), 200);
-    }
-    assert_eq!(provider.calls(), 12);
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_wraps_a_buffer() {
-    all_are_retried(|probe| Probe::new(Buffer::new(probe, 2))).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! How long a request may wait.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
@@ -57,33 +57,6 @@ async fn a_wait_of_exactly_max_wait_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_rejected_together_do_not_return_together() {
-    for refused in [
-        answer(503, &[("retry-after", "100")]),
-        answer(
-            200,
-            &[
-                ("content-type", "application/grpc"),
-                ("grpc-status", "8"),
-                ("grpc-retry-pushback-ms", "100000"),
-            ],
-        ),
-    ] {
-        let mut holds = BTreeSet::new();
-        for _ in 0..20 {
-            let provider = Provider::new([refused.clone()]);
-            let client = client(ClientRateLimitLayer::new(), &provider);
-            send(&client, get()).await.unwrap();
-            let error = send(&client, get()).await.unwrap_err();
-            holds.extend(server_limit(&error));
-        }
-        let (least, most) = (Duration::from_secs(100), Duration::from_secs(110));
-        assert!(holds.first() >= Some(&least) && holds.last() <= Some(&most));
-        assert!(holds.len() > 1, "{holds:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn max_wait_covers_all_waits_together() {
     let provider = Provider::new((0..9).map(|_| answer(503, &[("retry-after", "4")])));
     let layer = ClientRateLimitLayer::new().max_wait(Duration::from_secs(10));
@@ -92,38 +65,6 @@ async fn max_wait_covers_all_waits_together() {
     assert_eq!(send(&client, get()).await.unwrap(), 503);
     assert!(before.elapsed() <= Duration::from_secs(10));
     assert_eq!(provider.calls(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn waits_are_capped_at_ten_minutes_by_default() {
-    for fields in [
-        [("retry-after", "999999999999999999999")],
-        [("ratelimit", r#""a";r=0;t=999999999999999"#)],
-    ] {
-        let provider = Provider::new([answer(429, &fields)]);
-        let layer = ClientRateLimitLayer::new().retries(0);
-        let hour = ClientRateLimitLayer::new()
-            .retries(0)
-            .max_wait(Duration::from_secs(3_600));
-        send(&client(layer.clone(), &provider), get())
-            .await
-            .unwrap();
-        let error = send(&client(layer, &provider), get()).await.unwrap_err();
-        assert_eq!(
-            server_limit(&error),
-            Some(Duration::from_secs(600)),
-            "{fields:?}"
-        );
-        // A patient one waits as long and no longer.
-        let provider = Provider::new([answer(429, &fields)]);
-        let client = client(hour, &provider);
-        send(&client, get()).await.unwrap();
-        assert_eq!(send(&client, get()).await.unwrap(), 200);
-        let [_, second] = provider.seconds()[..] else {
-            panic!("it was not sent")
-        };
-        assert!(second <= 601, "{second}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! Retries.
 
 use std::{
-    convert::Infallible,
     future::{Ready, ready},
     sync::{
         Arc, Mutex,
@@ -11,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use http::Response;
-use http_body::Frame;
-use http_body_util::StreamBody;
 use tokio::time::{Instant, timeout};
 use tollgate_client::{ClientRateLimitLayer, ReplayBody};
 use tower::{BoxError, Layer, Service, ServiceExt, retry::budget::Budget, service_fn};
@@ -150,19 +146,6 @@ async fn up_to_64_kib_of_a_body_are_kept_by_default() {
         let upload = request("PUT", "/", &"x".repeat(bytes));
         assert_eq!(send(&client, upload).await.unwrap(), expected, "{bytes}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_became_too_long_is_answered_without_a_wait() {
-    let provider = Provider::new([rejected()]);
-    let client = client(ClientRateLimitLayer::new().max_replay_bytes(4), &provider);
-    let parts = ["five", "s"].map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from(part))));
-    let body = StreamBody::new(tokio_stream::iter(parts));
-    let upload = http::Request::put("http://api.example/").body(body);
-    let before = Instant::now();
-    let response = client.oneshot(upload.unwrap()).await.unwrap();
-    assert_eq!(response.status(), 429);
-    assert_eq!((before.elapsed(), provider.calls()), (Duration::ZERO, 1));
 }
 
 /// An inner client that is ready once, rejects its request, and then is what `then` says.

@@ -76,29 +76,6 @@ async fn clones_and_services_of_one_layer_share_budgets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_cooldown_one_request_probes_and_the_others_follow_its_response() {
-    let again = answer(503, &[("retry-after", "3")]);
-    let provider = Provider::new([answer(503, &[("retry-after", "7")]), again]);
-    let provider = provider.taking(Duration::from_millis(100));
-    let layer = ClientRateLimitLayer::new()
-        .retries(0)
-        .retry_jitter(0)
-        .expect("a share");
-    let client = client(layer, &provider);
-    send(&client, get()).await.unwrap();
-    let mut tasks = JoinSet::new();
-    for _ in 0..5 {
-        let client = client.clone();
-        tasks.spawn(async move { send(&client, get()).await.unwrap() });
-    }
-    let mut answers = tasks.join_all().await;
-    answers.sort_unstable();
-    assert_eq!(answers, [200, 200, 200, 200, 503]);
-    // One at 7.1 s, one at 10.2 s, and three once that one was answered.
-    assert_eq!(provider.seconds(), [0, 7, 10, 10, 10, 10]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_response_with_room_wakes_waiting_requests() {
     let reported = |fields: &str| answer(200, &[("ratelimit", fields)]);
     let provider = Provider::new([reported(r#""a";r=1;t=20"#), reported(r#""a";r=9;t=20"#)]);
