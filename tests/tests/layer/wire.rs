@@ -67,13 +67,6 @@ async fn a_preflight_with_a_body_is_counted() {
 }
 
 #[tokio::test]
-async fn count_preflight_counts_preflights() {
-    let server = served(layer([per_minute("one", 1)]).count_preflight()).await;
-    assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 200);
-    assert_eq!(server.send("OPTIONS", "/", &PREFLIGHT).await.status, 429);
-}
-
-#[tokio::test]
 async fn a_redirect_that_stands_for_a_denial_carries_no_fields_either() {
     let elsewhere = Rejection::custom(|_| {
         let response = Response::builder().status(303).header("location", "/wait");
