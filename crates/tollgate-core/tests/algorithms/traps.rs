@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    MINUTE, Quota, Retry, Tick,
+    MINUTE, Quota, Tick,
     algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow, Taken},
 };
 
@@ -35,13 +35,6 @@ impl<A: Algorithm> Key<A> {
         fits
     }
 
-    /// How many single units pass at one instant.
-    fn passes(&mut self, now: Tick) -> u64 {
-        (0..)
-            .find(|_| !self.acquire(now, 1))
-            .expect("there is a limit")
-    }
-
     fn left(&self, now: Tick) -> u64 {
         self.algorithm.assess(&self.state, now, 0).remaining
     }
@@ -55,47 +48,6 @@ fn what_is_left_takes_a_few_steps_to_compute_at_any_rate() {
         assert!(key.acquire(START + now, 1_000_000_000));
         assert_eq!(key.left(START + now), 3_294_967_291);
     }
-}
-
-#[test]
-fn two_windows_back_to_back_admit_what_their_pages_say() {
-    fn around_a_boundary<A: Algorithm>(quota: Quota) -> u64 {
-        let mut key = Key::<A>::new(quota);
-        let last = START + 59_999_999;
-        let at_the_end = key.passes(last);
-        // One after the other, as soon as it fits, for what is left of sixty seconds.
-        let mut now = last;
-        let mut admitted = at_the_end;
-        while let Retry::After(wait) = key.algorithm.assess(&key.state, now, 1).retry {
-            now += wait.as_micros() as u64;
-            if now >= last + 60_000_000 {
-                break;
-            }
-            admitted += key.passes(now);
-        }
-        admitted
-    }
-    assert_eq!(
-        around_a_boundary::<FixedWindow>(Quota::fixed_window(100, MINUTE)),
-        200
-    );
-    assert_eq!(
-        around_a_boundary::<SlidingWindow>(Quota::sliding_window(100, MINUTE)),
-        199
-    );
-    assert_eq!(
-        around_a_boundary::<SlidingBuckets>(Quota::sliding_buckets(100, MINUTE)),
-        100
-    );
-    assert_eq!(
-        around_a_boundary::<SlidingLog>(Quota::sliding_log(100, MINUTE)),
-        100
-    );
-    assert_eq!(around_a_boundary::<Gcra>(Quota::gcra(100, MINUTE)), 199);
-    assert_eq!(
-        around_a_boundary::<Gcra>(Quota::gcra(100, MINUTE).burst(1)),
-        100
-    );
 }
 
 #[test]
