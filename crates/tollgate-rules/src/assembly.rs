@@ -15,7 +15,7 @@ use crate::{
     format::Format,
     node::{MOST, Node, Problems, Value},
     operator_entries::EntryKind,
-    reader::{Fields, Item, Reader},
+    reader::{Item, Reader},
     rule_document::RuleDocument,
     rule_entry::RuleEntry,
 };
@@ -239,7 +239,7 @@ impl<'a> Assembly<'a> {
                 let read = document_tables::read_shed(shed);
                 self.document.shed = read.map(|_| shed.node.clone());
             }
-            for rule in items(&fields, "rules") {
+            for rule in fields.items("rules") {
                 self.add_rule(part.text, rule);
             }
             all.push(fields);
@@ -252,14 +252,14 @@ impl<'a> Assembly<'a> {
             first.problems.add(0..0, message);
         }
         for fields in &all {
-            for group in items(fields, "groups") {
+            for group in fields.items("groups") {
                 self.add_group(group);
             }
             for (kind, list) in [
                 (EntryKind::Override, "overrides"),
                 (EntryKind::Switch, "switches"),
             ] {
-                for entry in items(fields, list) {
+                for entry in fields.items(list) {
                     let named = |rule: Item<'_>| self.named(rule);
                     if let Some(entry) = self.document.read_entry(kind, entry, named) {
                         self.document.add(entry, None);
@@ -362,11 +362,4 @@ impl<'a> Assembly<'a> {
             rules[*rule].behind = before.collect();
         }
     }
-}
-
-/// The items of a list of the document.
-fn items<'a>(fields: &Fields<'a>, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
-    let (reader, nodes) = (fields.reader, fields.read(name, |item| item.list(name)));
-    let nodes = nodes.unwrap_or_default();
-    nodes.iter().map(move |node| reader.item(node))
 }

@@ -327,9 +327,7 @@ fn read_level(
 ) {
     let names = |node: &Descriptor| (node.key.clone(), node.value.clone());
     let mut known: HashSet<_> = level.iter().map(names).collect();
-    let nodes = fields.read("descriptors", |item| item.list("descriptors"));
-    for node in nodes.unwrap_or_default() {
-        let item = fields.reader.item(node);
+    for item in fields.items("descriptors") {
         let Some(descriptor) = Descriptor::read(item, above) else {
             continue;
         };

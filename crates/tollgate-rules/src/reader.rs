@@ -267,19 +267,6 @@ impl<'a> Item<'a> {
         nodes.iter().map(move |node| self.reader.item(node))
     }
 
-    pub(crate) fn list(self, what: &str) -> Option<&'a [Node]> {
-        match self.value() {
-            Value::List(nodes) => Some(nodes),
-            _ => {
-                let example = match self.reader.format {
-                    Format::Toml => format!(" as [[{what}]]"),
-                    _ => String::new(),
-                };
-                self.expected(&format!("{what}, a list{example}"))
-            }
-        }
-    }
-
     /// One of several words.
     pub(crate) fn word<T: Copy>(self, what: &str, words: &[(&str, T)]) -> Option<T> {
         let names = || words.iter().map(|(name, _)| *name);
@@ -421,6 +408,21 @@ impl<'a> Fields<'a> {
     /// The items of a list, or a single one, if the field is there.
     pub(crate) fn list(&self, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
         self.get(name).into_iter().flat_map(Item::list_or_one)
+    }
+
+    /// The items of a list, if the field is there. A single one is none.
+    pub(crate) fn items(&self, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
+        let list = self.read(name, |item| {
+            let example = match self.reader.format {
+                Format::Toml => format!(" as [[{name}]]"),
+                _ => String::new(),
+            };
+            match item.value() {
+                Value::List(_) => Some(item),
+                _ => item.expected(&format!("{name}, a list{example}")),
+            }
+        });
+        list.into_iter().flat_map(Item::list_or_one)
     }
 
     /// What a field says, if it is there and right.

@@ -116,7 +116,7 @@ impl FileSource {
     /// Reads it now.
     pub(crate) fn read(&mut self) -> Result<RuleText, DocumentError> {
         self.is_read = true;
-        read(&self.changes.path)
+        RuleText::read_path(&self.changes.path)
     }
 }
 
@@ -126,7 +126,7 @@ impl Source for FileSource {
             self.changes.next().await;
         }
         let path = self.changes.path.clone();
-        let read = spawn_blocking(move || read(&path)).await;
+        let read = spawn_blocking(move || RuleText::read_path(path)).await;
         // Here and not before: a call that is dropped has not read it.
         self.is_read = true;
         Ok(read??)
@@ -141,40 +141,33 @@ impl RuleText {
     ///
     /// A file that cannot be read. What is wrong with the rules is an error of [`parse`](Self::parse).
     pub fn read_path(path: impl AsRef<Path>) -> Result<Self, DocumentError> {
-        read(path.as_ref())
-    }
-}
-
-/// Reads a file, or the files of a folder that are documents, in the order of their names.
-///
-/// # Errors
-///
-/// A file that cannot be read.
-fn read(path: &Path) -> Result<RuleText, DocumentError> {
-    let unreadable = |wrong: io::Error| cannot_be_read(path, &wrong);
-    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return Ok(RuleText::of_texts(vec![read_text(path)?]));
-    }
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(path).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        // Editors want the JSON Schema next to documents.
-        let is_other = path.file_name().is_none_or(|name| {
-            let name = name.to_string_lossy();
-            name.starts_with('.') || name.ends_with(".schema.json")
-        });
-        if !is_other && path.is_file() && Format::of_path(&path).is_some() {
-            paths.push(path);
+        let path = path.as_ref();
+        let unreadable = |wrong: io::Error| cannot_be_read(path, &wrong);
+        if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+            return Ok(Self::of_texts(vec![read_text(path)?]));
         }
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(path).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            // Editors want the JSON Schema next to documents.
+            let is_other = path.file_name().is_none_or(|name| {
+                let name = name.to_string_lossy();
+                name.starts_with('.') || name.ends_with(".schema.json")
+            });
+            if !is_other && path.is_file() && Format::of_path(&path).is_some() {
+                paths.push(path);
+            }
+        }
+        // In the order of their names.
+        paths.sort();
+        let texts: Result<Vec<OneText>, _> = paths.iter().map(|path| read_text(path)).collect();
+        let texts = texts?;
+        if texts.is_empty() {
+            let message = "the folder has no document; add one called .toml, .yaml or .json";
+            return Err(DocumentError::of_whole(path.display(), message));
+        }
+        Ok(Self::of_texts(texts))
     }
-    paths.sort();
-    let texts: Result<Vec<OneText>, _> = paths.iter().map(|path| read_text(path)).collect();
-    let texts = texts?;
-    if texts.is_empty() {
-        let message = "the folder has no document; add one called .toml, .yaml or .json";
-        return Err(DocumentError::of_whole(path.display(), message));
-    }
-    Ok(RuleText::of_texts(texts))
 }
 
 fn read_text(path: &Path) -> Result<OneText, DocumentError> {
