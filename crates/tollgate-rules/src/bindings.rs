@@ -196,29 +196,28 @@ impl Bindings {
     ///
     /// An override names a key as text: where documents may override limits of this key, bind it with
     /// [`key_with_text`](Self::key_with_text).
-    pub fn key(self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
-        self.bind_key(name.into(), extractor, None)
+    pub fn key(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
+        let bound = BoundKey {
+            extractor: Arc::new(extractor),
+            parse: None,
+        };
+        self.keys.insert(name.into(), bound);
+        self
     }
 
     /// Binds a key, and makes it from the text in an override: the same key as the extractor makes for that client. `None`:
     /// the text is no key.
     pub fn key_with_text(
-        self,
+        mut self,
         name: impl Into<String>,
         extractor: impl KeyExtractor,
         parse: impl Fn(&str) -> Option<Key> + Send + Sync + 'static,
     ) -> Self {
-        self.bind_key(name.into(), extractor, Some(Arc::new(parse)))
-    }
-
-    fn bind_key(
-        mut self,
-        name: String,
-        extractor: impl KeyExtractor,
-        parse: Option<Arc<ParseKey>>,
-    ) -> Self {
-        let extractor = Arc::new(extractor);
-        self.keys.insert(name, BoundKey { extractor, parse });
+        let bound = BoundKey {
+            extractor: Arc::new(extractor),
+            parse: Some(Arc::new(parse)),
+        };
+        self.keys.insert(name.into(), bound);
         self
     }
 

@@ -62,7 +62,10 @@ pub fn import_envoy<'a>(
     if !wrong.mistakes().is_empty() {
         return Err(wrong);
     }
-    let mut rules = Rules::new();
+    let mut rules = Rules {
+        text: "version = 1\n".to_owned(),
+        names: HashSet::new(),
+    };
     for (domain, descriptors) in &domains {
         rules.add(domain, &mut Vec::new(), descriptors);
     }
@@ -109,13 +112,6 @@ impl<'a> Step<'a> {
 }
 
 impl Rules {
-    fn new() -> Self {
-        Self {
-            text: "version = 1\n".to_owned(),
-            names: HashSet::new(),
-        }
-    }
-
     /// Adds the rules of a level and below, at the end of a way.
     fn add<'a>(&mut self, domain: &str, way: &mut Vec<Step<'a>>, level: &'a [Descriptor]) {
         let mut bases: HashMap<&str, Option<Base>> = HashMap::new();

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    task::{JoinHandle, spawn_blocking},
+    task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 use tollgate::key_list::KeyList;
@@ -136,8 +136,8 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, String> {
 #[must_use = "the list follows the file for as long as this lives"]
 pub struct ListFile {
     shared: Arc<Shared>,
-    /// `None`: it was read once.
-    task: Option<JoinHandle<()>>,
+    /// What follows the file, unless it was read once.
+    _task: JoinSet<()>,
 }
 
 struct Shared {
@@ -193,8 +193,14 @@ impl ListFile {
                 let _ = spawn_blocking(move || shared.read_again()).await;
             }
         };
-        let task = changes.map(|(runtime, changes)| runtime.spawn(follow(changes)));
-        Ok(Self { shared, task })
+        let mut task = JoinSet::new();
+        if let Some((runtime, changes)) = changes {
+            task.spawn_on(follow(changes), runtime);
+        }
+        Ok(Self {
+            shared,
+            _task: task,
+        })
     }
 
     /// The list.
@@ -253,14 +259,6 @@ impl Shared {
                 target: "tollgate", list, entries,
                 "{path}: the entries from before stay in force: {wrong}"
             ),
-        }
-    }
-}
-
-impl Drop for ListFile {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
         }
     }
 }

@@ -278,11 +278,9 @@ impl LiveRules {
     }
 
     fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        self.shared
-            .tasks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(runtime.spawn(task));
+        let tasks = self.shared.tasks.lock();
+        let mut tasks = tasks.unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn_on(task, runtime);
     }
 
     /// A layer with these rules, which follows them. Make one for the whole router; the document selects the routes.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 use tollgate_core::{Tick, types::RuleChange};
 
 use crate::{
@@ -37,7 +37,7 @@ pub(crate) struct RulesInForce {
     /// How often the status has changed.
     pub(crate) changed: watch::Sender<u64>,
     /// What follows the source, and ends what has a time, until these rules are gone.
-    pub(crate) tasks: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) tasks: Mutex<JoinSet<()>>,
 }
 
 pub(crate) struct State {
@@ -414,13 +414,6 @@ impl State {
         self.computed = now;
         self.is_end_refused = false;
         Ok(changes)
-    }
-}
-
-impl Drop for RulesInForce {
-    fn drop(&mut self) {
-        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        tasks.iter().for_each(JoinHandle::abort);
     }
 }
 

@@ -239,11 +239,8 @@ pub async fn client_of(
     place: Option<&Place>,
     trusted: Option<&Certificates>,
 ) -> RedisResult<Client> {
-    let servers = Servers {
-        address: address.clone(),
-        certificates: trusted.map(|it| it.0.clone()),
-        connection: Mutex::default(),
-    };
+    let mut servers = Servers::new(address.clone());
+    servers.certificates = trusted.map(|it| it.0.clone());
     match place {
         Some(place) => servers.open(place),
         None => servers.client().await,
