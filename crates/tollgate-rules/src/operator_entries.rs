@@ -10,6 +10,7 @@ use crate::{
     audit::Author,
     format::Format,
     node::{Name, Node, Value, table},
+    reader::read_alone,
     term::Term,
 };
 
@@ -213,13 +214,9 @@ impl OperatorEntry {
 
     /// When it ends; `Tick::MAX`: never, or this is no time. Before 1970 it is over.
     pub(crate) fn end(&self) -> Tick {
-        let until = self
-            .node
-            .text_of("until")
-            .and_then(|until| until.parse::<Timestamp>().ok());
-        until.map_or(Tick::MAX, |end| {
-            Tick::try_from(end.as_microsecond()).unwrap_or(0)
-        })
+        let until = self.node.get("until");
+        let end = until.and_then(|until| read_alone(until, |item| item.time()).ok());
+        end.unwrap_or(Tick::MAX)
     }
 
     pub(crate) fn term(&self) -> Term {

@@ -335,17 +335,20 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A point in time with its zone.
-    pub(crate) fn time(self) -> Option<Timestamp> {
+    /// A point in time with its zone. Before 1970 it is 0.
+    pub(crate) fn time(self) -> Option<Tick> {
         let (Value::Text(text) | Value::Time(text)) = self.value() else {
             return self.expected("a time as 2026-12-01T00:00:00Z");
         };
-        text.parse::<Timestamp>().ok().or_else(|| {
-            let text: String = text.chars().take(40).collect();
-            let message =
-                format!("{text:?} is no time with its zone; write it as 2026-12-01T00:00:00Z");
-            self.refuse(message)
-        })
+        match text.parse::<Timestamp>() {
+            Ok(time) => Some(Tick::try_from(time.as_microsecond()).unwrap_or(0)),
+            Err(_) => {
+                let text: String = text.chars().take(40).collect();
+                self.refuse(format!(
+                    "{text:?} is no time with its zone; write it as 2026-12-01T00:00:00Z"
+                ))
+            }
+        }
     }
 }
 
@@ -467,11 +470,7 @@ impl<'a> Fields<'a> {
     /// Until when an entry is in force, for ever where it does not say, and why.
     pub(crate) fn term(&self) -> Option<Term> {
         let reason = self.text("reason", "the reason as text").map(Into::into);
-        let until = match self.get("until") {
-            None => Tick::MAX,
-            // Before 1970 it has expired.
-            Some(until) => Tick::try_from(until.time()?.as_microsecond()).unwrap_or(0),
-        };
+        let until = self.get("until").map_or(Some(Tick::MAX), Item::time)?;
         Some(Term { until, reason })
     }
 
