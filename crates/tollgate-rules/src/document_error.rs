@@ -204,7 +204,7 @@ impl HiddenLines {
         node.items().iter().for_each(|node| self.show(node));
         for (name, node) in node.fields() {
             self.parts.push((name.span.start, false));
-            // What stands behind a table of TOML is a field of that.
+            // Overrides that are written behind a table of TOML are a field of that.
             let mut entries = node.items().iter().chain([node]);
             let is_override = |it: &Node| it.get("rule").is_some() || it.get("key").is_some();
             match name.text == "overrides" || entries.any(is_override) {
@@ -236,13 +236,13 @@ fn without_comment(line: &str, format: Format) -> &str {
     }
 }
 
-/// Whether a table of the document that is none begins in a line. `depth`: how deep in braces and brackets the line begins.
+/// Whether a table that no document has begins in a line, which may have been meant for overrides. `depth`: how deep in braces and brackets the line begins.
 fn has_unknown_table(line: &str, format: Format, depth: &mut usize) -> bool {
     let is_unknown =
         |begin: &str| name_at(begin).is_some_and(|name| !table_of("").fields.contains(&name));
     match format {
         Format::Toml if line.trim_start().starts_with('[') => is_unknown(line),
-        // Of whichever table it is a field.
+        // A field of whichever table stands before it.
         Format::Toml => {
             let (name, value) = line.split_once('=').unwrap_or_default();
             let is_table = value.trim_start().starts_with(['[', '{']);
