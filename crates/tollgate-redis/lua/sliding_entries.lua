@@ -12,28 +12,16 @@ if purpose == 'refund' then
   return function(raw, first, _, third, now, cost, at, fresh_at)
     if #raw < 41 or (#raw - 29) % 12 ~= 0 then return -3 end
     local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)
-    if alg ~= (third == 0 and 20 or 21) or not (used >= 0 and used <= 2^53 and width0 >= 1 and width0 <= 2^53) then return -3 end
-    if third == 0 then
+    local is_log = third == 0
+    if alg ~= (is_log and 20 or 21) or not (used >= 0 and used <= 2^53 and width0 >= 1 and width0 <= 2^53) then return -3 end
+    -- The numbers of the first and the last entry that may hold these units.
+    local oldest, last
+    if is_log then
       -- Entries keep their instants under every quota. Only a conversion from a shorter window moves them, to an instant
       -- that is not recorded.
-      local wanted = fresh_at > first and fresh_at - first or 0
-      for place = #raw - 11, 30, -12 do
-        local number, units = unpack('<dI4', raw, place)
-        if number == wanted then
-          if cost > units then cost = units end
-          local entry = cost < units and pack('<dI4', number, units - cost) or ''
-          local entries = sub(raw, 30, place - 1) .. entry .. sub(raw, place + 12)
-          if entries == '' then return -1, '', 0 end
-          local newest = unpack('<d', entries, #entries - 11)
-          return -1, sub(raw, 1, 21) .. pack('<d', used - cost) .. entries, newest + width0 - now
-        end
-        if number < wanted then break end
-      end
-      return -1
-    end
-    -- The first and the last sub-bucket that may hold these units.
-    local oldest, last
-    if width0 == first and buckets0 == third then
+      oldest, width0, buckets0 = fresh_at > first and fresh_at - first or 0, 1, width0 - 1
+      last = oldest
+    elseif width0 == first and buckets0 == third then
       oldest = (fresh_at - fresh_at % width0) / width0 - buckets0 - 1
       if oldest < 0 then oldest = 0 end
       last = oldest
@@ -44,20 +32,23 @@ if purpose == 'refund' then
       if newest > number then number = newest end
       if now >= fresh_at or oldest < number - buckets0 then return -1 end
     end
-    local entries, newest, gone = '', nil, 0
-    for place = 30, #raw - 11, 12 do
-      local number, units = unpack('<dI4', raw, place)
-      if number >= oldest and number <= last and gone < cost then
-        local back = cost - gone
-        if back > units then back = units end
-        units, gone = units - back, gone + back
-      end
-      if units > 0 then newest = number end
-      entries = entries .. pack('<dI4', number, units)
+    local from = #raw + 1
+    while from > 30 and unpack('<d', raw, from - 12) >= oldest do from = from - 12 end
+    local behind, entries, gone = from, '', 0
+    while behind < #raw and gone < cost do
+      local number, units = unpack('<dI4', raw, behind)
+      if number > last then break end
+      local back = math.min(cost - gone, units)
+      gone, behind = gone + back, behind + 12
+      if back < units or not is_log then entries = entries .. pack('<dI4', number, units - back) end
     end
     if gone == 0 then return -1 end
-    raw = sub(raw, 1, 21) .. pack('<d', used - gone) .. entries
-    return -1, newest and raw or '', newest and (newest + buckets0 + 1) * width0 - now or 0
+    entries = sub(raw, 30, from - 1) .. entries .. sub(raw, behind)
+    local place = #entries - 11
+    while place > 0 and unpack('<I4', entries, place + 8) == 0 do place = place - 12 end
+    if place < 0 then return -1, '', 0 end
+    local newest = unpack('<d', entries, place)
+    return -1, sub(raw, 1, 21) .. pack('<d', used - gone) .. entries, (newest + buckets0 + 1) * width0 - now
   end
 end
 
