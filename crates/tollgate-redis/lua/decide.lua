@@ -32,7 +32,7 @@ end
 
 local steps, takes, out, checks = {}, {}, { now, 0, 0, 0 }, #ARGV
 -- Whether anything was written; and the functions of `write.lua`.
-local wrote, reset_of, state_ttl, write = false, nil, nil, nil
+local wrote, next_unit, reset_of, state_ttl, write = false, nil, nil, nil, nil
 -- A request of several checks, how many of them are remembered, and whether an enforced rule denied.
 local group, size, denied = nil, 0, false
 -- Whether the previous request was granted, or denied by its only check for a time; the function of
@@ -227,10 +227,8 @@ while true do
   elseif what > 4 or what == 3 and alg > 16 and unpack('<d', check, 51) > 0 then
     if what == 7 and not (granted or waits and alg == 17) then
       retry = 0
-    elseif alg == 17 and what == 3 then
-      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, (unpack('<d', check, 51)))
     elseif alg == 17 then
-      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, granted)
+      retry, left, reset, state, ttl = step(raw, first, limit, third, now, cost, what, what == 3 and unpack('<d', check, 51) or granted)
     else
       window_leases = window_leases or step_of('window leases')
       retry, left, reset, state, ttl =
@@ -239,21 +237,11 @@ while true do
     end
   elseif what < 2 then
     retry, left, reset, state, ttl, leaves, keeps, again = step(raw, first, limit, third, now, cost)
-    if retry == -1 and left <= 0 and cost == 0 and alg > 16 and alg < 22 then
-      -- When one unit would fit, by the quota that wrote the state if a denial leaves the state to it.
-      local _, other
-      again, _, _, _, _, other = step(raw, first, limit, third, now, 1)
-      if other then
-        local _, first0, limit0, third0 = unpack('<BddI4', raw)
-        if alg == 17 or (limit0 >= limit and limit0 <= 2^53) then
-          local later = step(raw, first0, limit0, third0, now, 1 + limit0 - limit, 9)
-          if later ~= -1 then again = later end
-        end
-      end
-    end
-    if retry == -1 and cost == 0 and role ~= 2 and alg > 16 then
-      if not write then reset_of, state_ttl, write = step_of('write') end
-      reset = reset_of(step, raw, first, limit, third, now, reset)
+    if retry == -1 and cost == 0 and alg < 22 then
+      if not write then next_unit, reset_of, state_ttl, write = step_of('write') end
+      -- Before its requests waited, a rule may have owed units.
+      if left == 0 or left < 0 and alg > 16 then again = next_unit(step, alg, raw, first, limit, third, now) end
+      if role ~= 2 and alg > 16 then reset = reset_of(step, raw, first, limit, third, now, reset) end
     end
     if leaves and retry ~= -1 then
       -- A denial leaves the state to the quota that wrote it. Cut to this smaller limit, it would give away units of
@@ -369,7 +357,7 @@ while true do
     if began then out[n + 4], out[n + 5] = ends, -2 * level - 1 end
     is_changed = is_changed or changed
   end
-  if (state or is_changed) and not write then reset_of, state_ttl, write = step_of('write') end
+  if (state or is_changed) and not write then next_unit, reset_of, state_ttl, write = step_of('write') end
   if is_changed and not state and retry ~= -3 then
     -- The leases of a window are a part of it.
     local _
@@ -397,7 +385,7 @@ while true do
 
   -- 5: the request is whole.
   if size > 0 and more == 0 then
-    if not write then reset_of, state_ttl, write = step_of('write') end
+    if not write then next_unit, reset_of, state_ttl, write = step_of('write') end
     if delay and not_before then
       denied = true
       for place = 1, size do
@@ -445,11 +433,14 @@ while true do
           end
         elseif role == 0 then
           -- This check fits, but the request is denied or waits: keep its units, and report the numbers before the take.
-          local _, left, reset, _, _, _, _, again = step(raw, first, limit, third, now, 0)
+          local _, left, reset = step(raw, first, limit, third, now, 0)
           if not entry.check then reset = reset_of(step, raw, first, limit, third, now, reset) end
-          if left < -2^51 and what == 0 then left = 0 end
-          out[reply + 2], out[reply + 3] = left, reset
-          if left > 0 then out[reply + 1] = -1 elseif again then out[reply + 1] = -4 - again end
+          out[reply + 2], out[reply + 3] = left < -2^51 and what == 0 and 0 or left, reset
+          if left > 0 then
+            out[reply + 1] = -1
+          elseif left == 0 and entry.check then
+            out[reply + 1] = -4 - next_unit(step, 16, raw, first, limit, third, now)
+          end
           state = nil
         elseif delay then
           state = nil

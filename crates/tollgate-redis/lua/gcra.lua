@@ -362,17 +362,6 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
 
   if remaining < 0 then remaining = 0 end
   if lapsed then remaining = lapsed elseif remaining == 0 and cost == 0 and debt and debt > 0 and not doing then remaining = -2^52 - debt end
-  if alg == 16 and cost == 0 and remaining == 0 and not by_writer then
-    -- When one unit fits, by the quota that wrote the state if a denial leaves the state to it.
-    local other
-    local _
-    again, _, _, _, _, other = arrive(raw, n, burst, d, now, 1)
-    if other then
-      local _, n0, burst0, d0 = unpack('<BddI4', raw)
-      local later = arrive(raw, n0, burst0, d0, now, 1 + burst0 - burst, 9)
-      if later ~= -1 then again = later end
-    end
-  end
 
   local kind, units, after = 0, 0, 0
   if doing == 7 then
@@ -407,7 +396,9 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
   local reset = ahead
   if rest > 0 then reset = reset + 1 end
   local repairs = repair and (cost > 0 or by_writer)
-  if generation and (doing or repairs) then
+  if not (doing or repairs) then return retry, remaining, reset, nil, nil, nil, nil, again end
+  local state, ttl = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
+  if generation then
     -- The overdraft in units, rounded up.
     if overdraft and overdraft > 0 then
       -- What may be owed stays.
@@ -424,11 +415,8 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
     else
       overdraft = 0
     end
-    local state, ttl = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
-    if current + previous > 0 or overdraft > 0 then
-      state = state .. pack('<I4I4I4f', generation, current, previous, overdraft)
-    end
     local leased = current + previous
+    if leased > 0 or overdraft > 0 then state = state .. pack('<I4I4I4f', generation, current, previous, overdraft) end
     if leased > 0 and not doing and retry == -1 then
       -- Report the reset time without the leases, which expire on their own: with them, a refund would give back units
       -- that have refilled already.
@@ -444,17 +432,10 @@ local function arrive(raw, n, burst, d, now, cost, doing, granted, forgotten)
       till, out, current = till + LIFE, current, 0
     end
     if doing == 7 then return kind, units, kind == 1 and generation or after, state, ttl end
-    return retry, remaining, reset, state, ttl, leaves, nil, again
+  elseif not doing and (at_most or cut_step) then
+    state = state .. pack('<dI4', at_most or 0, cut_step or 0)
   end
-  if doing == 5 or doing == 6 or lapsed then
-    return retry, remaining, reset, pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest), reset
-  end
-  if repairs then
-    local state = pack('<BddI4dI4', 17, n, burst, d, now + ahead, rest)
-    if at_most or cut_step then state = state .. pack('<dI4', at_most or 0, cut_step or 0) end
-    return retry, remaining, reset, state, reset, leaves, nil, again
-  end
-  return retry, remaining, reset, nil, nil, nil, nil, again
+  return retry, remaining, reset, state, ttl, leaves, nil, again
 end
 
 if purpose ~= 'refund' then return arrive end

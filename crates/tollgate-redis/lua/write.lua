@@ -1,6 +1,18 @@
 -- What is written of a check whose units `take` of its algorithm has not written at once.
 --
--- Returns three functions: when all units of a state are back, for how long it lives, and the write itself.
+-- Returns four functions: when one unit fits, when all units of a state are back, for how long it lives, and the write itself.
+
+-- By the quota that wrote the state, if a denial leaves the state to it.
+local function next_unit(step, alg, raw, first, limit, third, now)
+  local retry, _, _, _, _, leaves = step(raw, first, limit, third, now, 1)
+  if leaves then
+    local _, first0, limit0, third0 = unpack('<BddI4', raw)
+    local is_fewer = alg > 17 and not (limit0 >= limit and limit0 <= 2^53)
+    local later = is_fewer and -1 or step(raw, first0, limit0, third0, now, 1 + limit0 - limit, 9)
+    if later ~= -1 then return later end
+  end
+  return retry
+end
 
 -- Of a check that takes nothing under another quota than the one that wrote the state: nothing is carried over, so its units come back
 -- as under that one. Not where requests wait: their queue keeps its length.
@@ -56,4 +68,4 @@ local function write(key, gone, state, ttl, blocks, ids, keeps, now, margin, wro
   return nil, done
 end
 
-return reset_of, state_ttl, write
+return next_unit, reset_of, state_ttl, write
