@@ -39,7 +39,7 @@ impl Node {
         asking: bool,
     ) -> AnswerFuture {
         if !self.shared.breaker.admits() {
-            return AnswerFuture::refused(CallError::new(
+            return AnswerFuture::Refused(CallError::new(
                 CallErrorKind::Unavailable,
                 "Redis is unavailable: the circuit breaker is open",
             ));
@@ -99,9 +99,7 @@ tollgate_core::debug_fields!(Node, it => breaker: it.breaker());
 ///
 /// A call that is dropped before it was sent is not sent. Later it runs, and its reply is dropped.
 #[must_use = "await the answer"]
-pub(crate) struct AnswerFuture(State);
-
-enum State {
+pub(crate) enum AnswerFuture {
     /// It was not queued, and this is why.
     Refused(CallError),
     Waiting(oneshot::Receiver<Answer>),
@@ -112,17 +110,9 @@ enum State {
 pub(super) type Answer = Result<Value, CallError>;
 
 impl AnswerFuture {
-    pub(crate) fn refused(error: CallError) -> Self {
-        Self(State::Refused(error))
-    }
-
-    pub(super) fn sent(answer: impl Future<Output = Answer> + Send + 'static) -> Self {
-        Self(State::Sent(Box::pin(answer)))
-    }
-
     /// Whether it has failed without having been queued.
     pub(crate) fn is_refused(&self) -> bool {
-        matches!(self.0, State::Refused(_))
+        matches!(self, Self::Refused(_))
     }
 }
 
@@ -130,13 +120,13 @@ impl Future for AnswerFuture {
     type Output = Answer;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        Poll::Ready(match &mut self.get_mut().0 {
-            State::Refused(error) => Err(error.clone()),
-            State::Waiting(answer) => ready!(Pin::new(answer).poll(cx)).unwrap_or_else(|_| {
+        Poll::Ready(match self.get_mut() {
+            Self::Refused(error) => Err(error.clone()),
+            Self::Waiting(answer) => ready!(Pin::new(answer).poll(cx)).unwrap_or_else(|_| {
                 let why = "its connection was dropped";
                 Err(CallError::new(CallErrorKind::NoAnswer, why))
             }),
-            State::Sent(answer) => ready!(answer.as_mut().poll(cx)),
+            Self::Sent(answer) => ready!(answer.as_mut().poll(cx)),
         })
     }
 }
@@ -233,11 +223,11 @@ impl CommandQueue {
     ) -> AnswerFuture {
         let mut state = lock(&self.state);
         if let Some(error) = &state.closed {
-            return AnswerFuture::refused(error.clone());
+            return AnswerFuture::Refused(error.clone());
         }
         if state.calls.len() >= self.limit {
             drop(state);
-            return AnswerFuture::refused(CallError::new(
+            return AnswerFuture::Refused(CallError::new(
                 CallErrorKind::Overloaded,
                 format!("too many pending Redis calls (limit {})", self.limit),
             ));
@@ -257,7 +247,7 @@ impl CommandQueue {
         if let Some(driver) = driver {
             driver.wake();
         }
-        AnswerFuture(State::Waiting(receiver))
+        AnswerFuture::Waiting(receiver)
     }
 
     /// Moves up to `room` calls that somebody still waits for to `taken`. Gives those whose deadline has passed, and the time, if there

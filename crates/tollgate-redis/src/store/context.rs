@@ -111,7 +111,7 @@ impl StoreContext {
         let (began, checks) = (Instant::now(), call.checks());
         let is_behind_record = call.is_behind_record();
         let answer = if by <= began {
-            AnswerFuture::refused(CallError::new(
+            AnswerFuture::Refused(CallError::new(
                 CallErrorKind::NotSent,
                 "Redis was not asked: the time was gone with what was asked before",
             ))

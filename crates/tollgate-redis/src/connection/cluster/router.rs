@@ -53,12 +53,12 @@ impl Cluster {
         let Some(hash_slot) = command.keys.iter().next().map(hash_slot) else {
             let message = "a call to a cluster needs a key, which says where it goes";
             let error = CallError::new(CallErrorKind::Misconfigured, message);
-            return AnswerFuture::refused(error);
+            return AnswerFuture::Refused(error);
         };
         let map = self.shared.map.load();
         let member = match map.owner(hash_slot) {
             Ok(member) => member,
-            Err(error) => return AnswerFuture::refused(error),
+            Err(error) => return AnswerFuture::Refused(error),
         };
         command.hash_slot = hash_slot;
         let command = Arc::new(command);
@@ -67,7 +67,7 @@ impl Cluster {
             return call;
         }
         let (shared, member) = (Arc::clone(&self.shared), Arc::clone(member));
-        AnswerFuture::sent(follow(shared, command, deadline, member, call))
+        AnswerFuture::Sent(Box::pin(follow(shared, command, deadline, member, call)))
     }
 
     #[cfg(test)]
