@@ -78,19 +78,12 @@ impl Address {
         }
     }
 
-    /// The same with another login, if there is one.
-    pub(crate) fn access(&self, login: Option<&Login>) -> Self {
-        Self {
-            login: login.unwrap_or(&self.login).clone(),
-            ..self.clone()
-        }
-    }
-
     /// The same for its sentinels.
     pub(crate) fn sentinel_access(&self) -> Self {
         Self {
+            login: self.sentinel_login.clone(),
             database: 0,
-            ..self.access(Some(&self.sentinel_login))
+            ..self.clone()
         }
     }
 }

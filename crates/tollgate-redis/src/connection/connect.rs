@@ -15,9 +15,9 @@ use tokio::{
 };
 
 #[cfg(feature = "tls")]
-use crate::connection::stream::{Security, encrypt};
+use crate::connection::stream::encrypt;
 use crate::{
-    address::{Address, Place},
+    address::{Address, Login, Place},
     connection::{
         command::{push_argument, push_count},
         error::{ConnectError, ConnectErrorKind},
@@ -27,14 +27,10 @@ use crate::{
     },
 };
 
-/// How connections are made.
+/// How connections to the servers of an address are made.
 pub(super) struct Connector {
-    is_encrypted: bool,
-    /// How, once it is known.
-    #[cfg(feature = "tls")]
-    security: Option<Security>,
-    /// The name that servers show for the connection, in `CLIENT LIST` and the slow log.
-    client_name: String,
+    pub(super) address: Address,
+    pub(super) options: NodeOptions,
     /// The number of the address of a host that is tried first: another one where the last connection was of no use.
     first: AtomicUsize,
 }
@@ -49,14 +45,12 @@ pub(super) struct Connected {
 }
 
 impl Connector {
-    /// For the connections of a node to servers at this address.
-    pub(super) fn new(address: &Address, options: &NodeOptions) -> Self {
+    pub(super) fn new(address: Address, options: NodeOptions) -> Self {
+        let first = AtomicUsize::new(0);
         Self {
-            is_encrypted: address.is_encrypted,
-            #[cfg(feature = "tls")]
-            security: options.security.clone(),
-            client_name: format!("tollgate:{}", options.namespace),
-            first: AtomicUsize::new(0),
+            address,
+            options,
+            first,
         }
     }
 
@@ -65,8 +59,8 @@ impl Connector {
     pub(super) async fn connect(
         &self,
         place: &Place,
-        access: &Address,
-        further: &[Vec<&str>],
+        login: &Login,
+        further: &[&[&str]],
         within: Duration,
     ) -> Result<Connected, ConnectError> {
         let connected = async {
@@ -78,23 +72,17 @@ impl Connector {
                 Place::Tcp(host, port) => {
                     let stream = dial(host, *port, first, within).await?;
                     tune(&stream).map_err(failed)?;
-                    match self.is_encrypted {
+                    match self.address.is_encrypted {
                         #[cfg(feature = "tls")]
-                        true => encrypt(self.security.clone(), stream, host).await?,
+                        true => encrypt(self.options.security.clone(), stream, host).await?,
                         _ => Box::new(stream),
                     }
                 }
                 Place::Unix(path) => unix(path).await.map_err(failed)?,
             };
-            let mut handshake = Handshake::new(stream);
-            let name = &self.client_name;
-            let (peer, answers) = log_in(&mut handshake, place, access, name, further).await?;
+            let connected = self.log_in(stream, place, login, further).await?;
             self.first.store(first, Ordering::Relaxed);
-            Ok(Connected {
-                handshake,
-                peer,
-                answers,
-            })
+            Ok(connected)
         };
         timeout(within, connected).await.unwrap_or_else(|_| {
             let what = format!("not ready within {within:?}");
@@ -102,69 +90,76 @@ impl Connector {
         })
     }
 
-    /// Connects for questions. The answers, in order; it may take so long.
-    pub(super) async fn ask<const N: usize>(
+    /// By `HELLO` where the server has it, which needs no right for the name.
+    async fn log_in(
         &self,
+        stream: Stream,
         place: &Place,
-        access: &Address,
-        questions: [Vec<&str>; N],
-        patience: Duration,
-    ) -> Result<[HandshakeAnswer; N], ConnectError> {
-        let connected = self.connect(place, access, &questions, patience).await?;
-        let answers = connected.answers.try_into();
-        answers.map_err(|_| ConnectError::unresolved("it was not asked"))
-    }
-}
-
-/// By `HELLO` where the server has it, which needs no right for the name.
-async fn log_in(
-    handshake: &mut Handshake,
-    place: &Place,
-    access: &Address,
-    client_name: &str,
-    further: &[Vec<&str>],
-) -> Result<(String, Vec<HandshakeAnswer>), ConnectError> {
-    let database = access.database.to_string();
-    let version = env!("CARGO_PKG_VERSION");
-    let mut behind = vec![
-        vec!["CLIENT", "SETINFO", "LIB-NAME", "tollgate-redis"],
-        vec!["CLIENT", "SETINFO", "LIB-VER", version],
-    ];
-    if access.database != 0 {
-        behind.push(vec!["SELECT", &database]);
-    }
-    behind.extend(further.iter().cloned());
-    if !access.without_hello {
-        let mut hello = vec!["HELLO", "2"];
-        if let Some((user, password)) = access.login.parts() {
-            hello.extend(["AUTH", user, password]);
+        login: &Login,
+        further: &[&[&str]],
+    ) -> Result<Connected, ConnectError> {
+        // What servers show for the connection, in `CLIENT LIST` and the slow log.
+        let name = format!("tollgate:{}", self.options.namespace);
+        let database = self.address.database.to_string();
+        let select = ["SELECT", &database];
+        let mut behind: Vec<&[&str]> = vec![
+            &["CLIENT", "SETINFO", "LIB-NAME", "tollgate-redis"],
+            &["CLIENT", "SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")],
+        ];
+        if self.address.database != 0 {
+            behind.push(&select);
         }
-        hello.extend(["SETNAME", client_name]);
-        handshake.send([&hello].into_iter().chain(&behind)).await;
-        match handshake.reply().await? {
-            Ok(answer) => {
-                let peer = format!("{place}{}", introduction(&answer));
-                return Ok((peer, answers(handshake, &behind).await?));
+        behind.extend(further);
+        let mut handshake = Handshake::new(stream);
+        let mut greeting = None;
+        if !self.address.without_hello {
+            let mut hello = vec!["HELLO", "2"];
+            if let Some((user, password)) = login.parts() {
+                hello.extend(["AUTH", user, password]);
             }
-            // What is behind it was answered too: by refusals, where a login is wanted.
-            Err(line) if is_unknown(&line) => {
-                for _ in &behind {
-                    let _ = handshake.reply().await?;
+            hello.extend(["SETNAME", &name]);
+            handshake.send([&hello[..]].iter().chain(&behind)).await;
+            match handshake.reply().await? {
+                Ok(answer) => greeting = Some(answer),
+                // What is behind it was answered too: by refusals, where a login is wanted.
+                Err(line) if is_unknown(&line) => {
+                    for _ in &behind {
+                        let _ = handshake.reply().await?;
+                    }
                 }
+                Err(line) => return Err(ConnectError::of_server("HELLO", &line)),
             }
-            Err(line) => return Err(ConnectError::of_server("HELLO", &line)),
         }
+        let set_name = ["CLIENT", "SETNAME", &name];
+        if greeting.is_none() {
+            let auth = login.auth();
+            // A server that refuses a name is still of use.
+            behind.insert(0, &set_name);
+            handshake.send(auth.as_deref().iter().chain(&behind)).await;
+            if auth.is_some()
+                && let Err(line) = handshake.reply().await?
+            {
+                return Err(ConnectError::of_server("AUTH", &line));
+            }
+        }
+        let mut answers = Vec::new();
+        for command in behind {
+            match (command[0], handshake.reply().await?) {
+                ("SELECT", Err(line)) => {
+                    return Err(ConnectError::of_server(&command.join(" "), &line));
+                }
+                // They matter to nobody.
+                ("SELECT" | "CLIENT", _) => {}
+                (_, answer) => answers.push(answer),
+            }
+        }
+        let introduction = greeting.as_ref().map(introduction).unwrap_or_default();
+        Ok(Connected {
+            handshake,
+            peer: format!("{place}{introduction}"),
+            answers,
+        })
     }
-    let auth = access.login.auth();
-    // A server that refuses a name is still of use.
-    behind.insert(0, vec!["CLIENT", "SETNAME", client_name]);
-    handshake.send(auth.iter().chain(&behind)).await;
-    if auth.is_some()
-        && let Err(line) = handshake.reply().await?
-    {
-        return Err(ConnectError::of_server("AUTH", &line));
-    }
-    Ok((place.to_string(), answers(handshake, &behind).await?))
 }
 
 /// ` redis 7.0.15 master`, by what it has answered to `HELLO 2`.
@@ -173,25 +168,6 @@ fn introduction(answer: &Value) -> String {
         .into_iter()
         .filter_map(|name| answer.text_of(name));
     words.flat_map(|word| [" ", word]).collect()
-}
-
-/// The answers to what is asked behind the log-in, without those that matter to nobody.
-async fn answers(
-    handshake: &mut Handshake,
-    asked: &[Vec<&str>],
-) -> Result<Vec<HandshakeAnswer>, ConnectError> {
-    let mut answers = Vec::new();
-    for command in asked {
-        let answer = handshake.reply().await?;
-        match (command[0], answer) {
-            ("SELECT", Err(line)) => {
-                return Err(ConnectError::of_server(&command.join(" "), &line));
-            }
-            ("SELECT" | "CLIENT", _) => {}
-            (_, answer) => answers.push(answer),
-        }
-    }
-    Ok(answers)
 }
 
 /// A server or a proxy that knows no `HELLO`, or not all of it.
@@ -287,14 +263,11 @@ impl Handshake {
     /// Sends commands together, so that they cost one round trip.
     ///
     /// A server that is full says so and hangs up without reading. So what it says counts, and not that it did not read.
-    pub(super) async fn send<'a, 'b: 'a>(
-        &mut self,
-        commands: impl IntoIterator<Item = &'a Vec<&'b str>>,
-    ) {
+    pub(super) async fn send<'a>(&mut self, commands: impl Iterator<Item = &'a &'a [&'a str]>) {
         let mut out = Vec::new();
         for command in commands {
             push_count(&mut out, command.len());
-            for argument in command {
+            for argument in *command {
                 push_argument(&mut out, argument.as_bytes());
             }
         }
@@ -319,10 +292,8 @@ impl Handshake {
                 }
                 Ok(None) => {}
                 Err(malformed) => {
-                    return Err(ConnectError::new(
-                        ConnectErrorKind::Server,
-                        format!("{malformed}; is it a Redis, and is it not encrypted?"),
-                    ));
+                    let why = format!("{malformed}; is it a Redis, and is it not encrypted?");
+                    return Err(ConnectError::server(why));
                 }
             }
             match self.stream.read_buf(&mut self.input).await {
@@ -345,7 +316,7 @@ impl Handshake {
             Ok(self.stream)
         } else {
             let why = "the server said more than it was asked";
-            Err(ConnectError::new(ConnectErrorKind::Server, why))
+            Err(ConnectError::server(why))
         }
     }
 }
@@ -359,9 +330,12 @@ mod tests {
 
     use super::*;
 
-    fn access(url: &str) -> Address {
-        let address: Address = url.parse().expect("an address");
-        address.access(None)
+    fn connector(url: &str) -> Connector {
+        let options = NodeOptions {
+            namespace: "shop".to_owned(),
+            ..NodeOptions::default()
+        };
+        Connector::new(url.parse().expect("an address"), options)
     }
 
     fn place() -> Place {
@@ -390,11 +364,9 @@ mod tests {
     #[tokio::test]
     async fn all_that_is_said_on_a_new_connection_is_one_round_trip() {
         let (client, mut server) = duplex(65_536);
-        let mut handshake = Handshake::new(Box::new(client));
-        let access = access("redis://limits:sesame@cache/1");
-        let further = [vec!["ROLE"]];
-        let place = place();
-        let logged_in = log_in(&mut handshake, &place, &access, "tollgate:shop", &further);
+        let connector = connector("redis://limits:sesame@cache/1");
+        let (place, login) = (place(), &connector.address.login);
+        let logged_in = connector.log_in(Box::new(client), &place, login, &[&["ROLE"]]);
         let answers = format!("{HELLO}+OK\r\n+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n");
         let (logged_in, received) = tokio::join!(logged_in, hear(&mut server, &answers));
         let version = env!("CARGO_PKG_VERSION");
@@ -408,10 +380,10 @@ mod tests {
                 "ROLE",
             ]
         );
-        let (peer, answers) = logged_in.expect("it is logged in");
-        assert_eq!(peer, "cache:6379 valkey 9.1.0 master");
-        assert_eq!(answers.len(), 1);
-        assert!(handshake.input.is_empty());
+        let connected = logged_in.expect("it is logged in");
+        assert_eq!(connected.peer, "cache:6379 valkey 9.1.0 master");
+        assert_eq!(connected.answers.len(), 1);
+        assert!(connected.handshake.input.is_empty());
     }
 
     const WITHIN: Duration = Duration::from_secs(2);

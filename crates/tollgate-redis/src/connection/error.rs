@@ -194,6 +194,11 @@ pub(crate) enum ConnectErrorKind {
 }
 
 impl ConnectError {
+    /// The server is of no use at present.
+    pub(super) fn server(why: impl Into<Arc<str>>) -> Self {
+        Self::new(ConnectErrorKind::Server, why)
+    }
+
     /// It is not known which server it is.
     pub(super) fn unresolved(what: impl Into<Arc<str>>) -> Self {
         Self::new(ConnectErrorKind::Unresolved, what)

@@ -12,29 +12,25 @@ use crate::{
 /// The sentinels of a master, and how each of them is asked. Their majority decides where the master is.
 pub(super) struct SentinelQuery {
     master: String,
-    /// Where they are, and who logs in there.
-    access: Address,
     /// How long one may take.
     patience: Duration,
+    /// To the sentinels of the address.
     connector: Connector,
-    options: NodeOptions,
 }
 
 impl SentinelQuery {
     pub(super) fn new(address: &Address, master: &str, options: &NodeOptions) -> Self {
         Self {
             master: master.to_owned(),
-            access: address.sentinel_access(),
             patience: options.connect_timeout() / 2,
-            connector: Connector::new(address, options),
-            options: options.clone(),
+            connector: Connector::new(address.sentinel_access(), options.clone()),
         }
     }
 
     /// Where the master is: what more than half of all sentinels say, or, once none is waited for any more, more than half of
     /// those that have answered. One that was cut off from the others may still name the old master.
     pub(super) async fn master(self: &Arc<Self>) -> Result<Place, ConnectError> {
-        let places = &self.access.places;
+        let places = &self.connector.address.places;
         // Dropped with this future, and all connections with it.
         let mut queries = JoinSet::new();
         for place in places {
@@ -66,13 +62,16 @@ impl SentinelQuery {
     }
 
     async fn ask(&self, place: &Place) -> Result<Place, ConnectError> {
-        let master = &self.master;
-        let query = [vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]];
-        let asked = (self.connector).ask(place, &self.access, query, self.patience);
-        let named = asked.await.and_then(|[answer]| match answer {
-            Ok(answer) => self.read(&answer),
-            Err(line) => Err(ConnectError::of_server("SENTINEL", &line)),
-        });
+        let login = &self.connector.address.login;
+        let query: [&[&str]; 1] = [&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.master]];
+        let asked = (self.connector).connect(place, login, &query, self.patience);
+        let named = asked
+            .await
+            .and_then(|connected| match connected.answers.first() {
+                Some(Err(line)) => Err(ConnectError::of_server("SENTINEL", line)),
+                Some(Ok(answer)) => self.read(answer),
+                None => self.read(&Value::Nil),
+            });
         named.map_err(|error| error.at(format_args!("sentinel {place}")))
     }
 
@@ -86,7 +85,7 @@ impl SentinelQuery {
         let port = port.text().and_then(|port| port.parse().ok());
         host.text()
             .zip(port)
-            .map(|(host, port)| self.options.mapped(host.to_owned(), port))
+            .map(|(host, port)| self.connector.options.mapped(host.to_owned(), port))
             .ok_or_else(|| ConnectError::unresolved("the master's address could not be read"))
     }
 }

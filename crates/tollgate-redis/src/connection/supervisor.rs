@@ -34,7 +34,7 @@ impl Node {
     pub(crate) fn start(address: Address, options: NodeOptions) -> Self {
         let shared = NodeState::new(options);
         let why = "it is being connected";
-        shared.set_missing(&ConnectError::new(ConnectErrorKind::Server, why));
+        shared.set_missing(&ConnectError::server(why));
         let mut supervisor = JoinSet::new();
         supervisor.spawn(supervise(address, Arc::clone(&shared)));
         Self {
@@ -49,7 +49,7 @@ pub(super) async fn supervise(address: Address, shared: Arc<NodeState>) {
     while caught(keep_connected(&address, &shared)).await.is_none() {
         // What was called, a receiver of events or a mistake of ours, may panic again.
         let why = "its task has panicked";
-        shared.set_missing(&ConnectError::new(ConnectErrorKind::Server, why));
+        shared.set_missing(&ConnectError::server(why));
         sleep(shared.options.longest_pause).await;
     }
 }
@@ -60,11 +60,11 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 async fn keep_connected(address: &Address, shared: &Arc<NodeState>) {
     let options = &shared.options;
     let mut backoff = Backoff::new(FIRST_PAUSE, options.longest_pause, options.seed);
-    let connector = Connector::new(address, options);
+    let connector = Connector::new(address.clone(), options.clone());
     let sentinels = (address.master.as_ref())
         .map(|master| Arc::new(SentinelQuery::new(address, master, options)));
     loop {
-        match connect(address, &connector, sentinels.as_ref(), options).await {
+        match connect(&connector, sentinels.as_ref()).await {
             Ok(connection) => {
                 let began = Instant::now();
                 let (was_of_use, was_idle) = serve(connection, sentinels.as_ref(), shared).await;
@@ -97,22 +97,21 @@ struct Connection {
 }
 
 async fn connect(
-    address: &Address,
     connector: &Connector,
     sentinels: Option<&Arc<SentinelQuery>>,
-    options: &NodeOptions,
 ) -> Result<Connection, ConnectError> {
-    let (place, further) = match (sentinels, address.places.first()) {
-        (Some(sentinels), _) => (sentinels.master().await?, vec![vec!["ROLE"]]),
-        (None, Some(place)) => (place.clone(), Vec::new()),
+    let (address, options) = (&connector.address, &connector.options);
+    let (place, further): (_, &[&[&str]]) = match (sentinels, address.places.first()) {
+        (Some(sentinels), _) => (sentinels.master().await?, &[&["ROLE"]]),
+        (None, Some(place)) => (place.clone(), &[]),
         (None, None) => return Err(ConnectError::unresolved("no server is named")),
     };
     let ready = async {
         // Not part of the time to connect in: a token service may be far away.
         let used = options.fetch_credentials().await?;
-        let access = address.access(used.as_ref().map(|used| &used.login));
+        let login = used.as_ref().map_or(&address.login, |used| &used.login);
         let within = options.connect_timeout();
-        let connected = connector.connect(&place, &access, &further, within).await?;
+        let connected = connector.connect(&place, login, further, within).await?;
         // After a fail-over sentinels may name one that no longer is.
         if let Some(role) = connected.answers.first() {
             let role = role

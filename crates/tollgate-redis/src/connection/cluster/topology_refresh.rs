@@ -46,7 +46,6 @@ pub(super) async fn learn(address: Address, shared: Arc<ClusterState>) {
 }
 
 struct TopologyRefresh {
-    address: Address,
     shared: Arc<ClusterState>,
     connector: Connector,
     /// How long one server may take, with the connection. The whole connect timeout once none has answered in a part of it.
@@ -58,13 +57,12 @@ struct TopologyRefresh {
 impl TopologyRefresh {
     fn new(address: Address, shared: Arc<ClusterState>) -> Self {
         const LEAST: Duration = Duration::from_millis(500);
-        let options = &shared.options;
+        let options = shared.options.clone();
         let most = options.connect_timeout();
         Self {
-            connector: Connector::new(&address, options),
             patience: (most / 4).max(LEAST).min(most),
             rng: Rng::with_seed(options.seed),
-            address,
+            connector: Connector::new(address, options),
             shared,
             table: None,
         }
@@ -97,7 +95,7 @@ impl TopologyRefresh {
         let table = self.table.as_ref();
         let mut places = table.map_or_else(Vec::new, |table| table.servers.clone());
         let known = places.len();
-        for seed in &self.address.places {
+        for seed in &self.connector.address.places {
             if !places.contains(seed) {
                 places.push(seed.clone());
             }
@@ -140,7 +138,7 @@ impl TopologyRefresh {
             ..self.shared.options.clone()
         };
         Arc::new(Member {
-            node: Node::start(self.address.of_node(place.clone()), options),
+            node: Node::start(self.connector.address.of_node(place.clone()), options),
             place: place.clone(),
         })
     }
@@ -171,30 +169,29 @@ impl TopologyRefresh {
     /// The table of one server, and whether it sees a cluster that works: one that was cut off from the others does not, and its
     /// table may be old.
     async fn query(&self, place: &Place) -> Result<(Table, bool), ConnectError> {
-        const COMMANDS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
+        const QUESTIONS: [&[&str]; 2] = [&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
+        let Connector {
+            address, options, ..
+        } = &self.connector;
         let answer = async {
-            let credentials = self.shared.options.known_credentials().await?;
-            let login = credentials.as_ref().map(|credentials| &credentials.login);
-            let access = self.address.access(login);
-            let commands = COMMANDS.map(<[&str]>::to_vec);
-            let asked = (self.connector).ask(place, &access, commands, self.patience);
-            let [info, hash_slots] = asked.await?;
+            let used = options.known_credentials().await?;
+            let login = used.as_ref().map_or(&address.login, |used| &used.login);
+            let asked = (self.connector).connect(place, login, &QUESTIONS, self.patience);
+            let answers = asked.await?.answers;
             // A server that keeps this to itself is believed.
-            let is_in_touch = match info {
-                Ok(Value::Text(info)) => !info.starts_with(b"cluster_state:fail"),
-                Ok(_) | Err(_) => true,
+            let is_in_touch = !matches!(&answers[..], [Ok(Value::Text(info)), ..] if info.starts_with(b"cluster_state:fail"));
+            let table = match answers.last() {
+                Some(Err(line)) => return Err(ConnectError::of_server("CLUSTER SLOTS", line)),
+                Some(Ok(hash_slots)) => Table::read(hash_slots, place, options),
+                None => None,
             };
-            let hash_slots =
-                hash_slots.map_err(|line| ConnectError::of_server("CLUSTER SLOTS", &line))?;
-            Table::read(&hash_slots, place, &self.shared.options)
-                .map(|table| (table, is_in_touch))
-                .ok_or_else(|| {
-                    ConnectError::unresolved("it knows of no hash slots that anybody has")
-                })
+            table.map(|table| (table, is_in_touch)).ok_or_else(|| {
+                ConnectError::unresolved("it knows of no hash slots that anybody has")
+            })
         };
         let answer: Result<_, ConnectError> = answer.await;
         answer.map_err(|error| {
-            self.shared.options.forget_credentials();
+            options.forget_credentials();
             error.at(format_args!("{place}"))
         })
     }
