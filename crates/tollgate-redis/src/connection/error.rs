@@ -166,7 +166,7 @@ fn kind_of(code: &str) -> CallErrorKind {
 
 // Why there is no connection.
 
-/// Why there is no connection.
+/// Why there is no connection, or why one has ended.
 pub(crate) type ConnectError = Failure<ConnectErrorKind>;
 
 /// What has failed on the way to a connection.
@@ -194,9 +194,14 @@ pub(crate) enum ConnectErrorKind {
 }
 
 impl ConnectError {
-    /// The server is of no use at present.
+    /// The server is of no use at present, or this process does not need it any more.
     pub(super) fn server(why: impl Into<Arc<str>>) -> Self {
         Self::new(ConnectErrorKind::Server, why)
+    }
+
+    /// All callers of a connection are gone.
+    pub(super) fn unneeded() -> Self {
+        Self::server("it is no longer needed")
     }
 
     /// It is not known which server it is.

@@ -31,8 +31,6 @@ pub(crate) struct NodeOptions {
     /// How many checks may travel in one command, and so how long a command may keep the server from others: a check takes
     /// it some microseconds.
     pub(crate) together: usize,
-    /// For how long one command may keep the server from others, as it is estimated.
-    pub(crate) batch_time: Duration,
     /// The longest pause between attempts to connect.
     pub(crate) longest_pause: Duration,
     /// How often sentinels are asked whether the master is still the master.
@@ -70,7 +68,6 @@ impl Default for NodeOptions {
             waiting: 4096,
             unanswered: 1024,
             together: 32,
-            batch_time: Duration::from_micros(250),
             longest_pause: Duration::from_secs(5),
             sentinel_interval: Duration::from_secs(5),
             name: "redis".into(),

@@ -15,7 +15,7 @@ use crate::{
         breaker::{BreakerState, Machine},
         command::{Command, Script},
         connect::Connector,
-        driver::{Driver, Lost, LostKind},
+        driver::Driver,
         error::{ConnectError, ConnectErrorKind, caught},
         node::{Node, NodeState},
         options::{NodeEvent, NodeOptions, due},
@@ -153,20 +153,20 @@ async fn serve(
         biased;
         lost = &mut driver => lost,
         () = moved(&connection.place, sentinels, options) => {
-            Lost::other("another server is the master now")
+            ConnectError::server("another server is the master now")
         }
-        () = probe(shared) => Lost::dropped(),
-        () = renew(connection.used, shared) => Lost::dropped(),
+        () = probe(shared) => ConnectError::unneeded(),
+        () = renew(connection.used, shared) => ConnectError::unneeded(),
     };
     // While the breaker is open, no call comes.
     let is_well = shared.breaker.state() == BreakerState::Closed;
-    let was_idle = lost.kind() == LostKind::Closed && is_well && driver.is_idle_for(LEAST_IDLE);
+    let was_idle =
+        lost.kind() == ConnectErrorKind::Tcp && is_well && driver.is_idle_for(LEAST_IDLE);
     let why = lost.message();
+    shared.set_missing(&lost);
     driver.lose(lost);
-    let error = ConnectError::new(ConnectErrorKind::Server, Arc::clone(&why));
-    shared.set_missing(&error);
     options.tell(&NodeEvent::Lost { why, was_idle });
-    (driver.was_of_use(), was_idle)
+    (driver.was_of_use, was_idle)
 }
 
 /// Ends when sentinels name another master. Where there are none, never.

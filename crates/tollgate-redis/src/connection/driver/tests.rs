@@ -14,8 +14,8 @@ use tokio::{
 use crate::connection::{
     breaker::BreakerState,
     command::{Command, Script},
-    driver::{Driver, Lost, LostKind},
-    error::{CallError, CallErrorKind},
+    driver::Driver,
+    error::{CallError, CallErrorKind, ConnectError, ConnectErrorKind},
     node::{AnswerFuture, NodeState},
     options::NodeOptions,
     resp::Value,
@@ -26,7 +26,7 @@ static SCRIPT: Script = Script::new("return 1");
 struct Bench {
     server: DuplexStream,
     shared: Arc<NodeState>,
-    driver: JoinHandle<Lost>,
+    driver: JoinHandle<ConnectError>,
 }
 
 impl Bench {
@@ -66,7 +66,7 @@ impl Bench {
     /// The driver has ended the connection, for this reason.
     async fn is_lost(&mut self, why: &str) {
         let lost = (&mut self.driver).await.expect("it has not panicked");
-        assert_eq!(lost.kind(), LostKind::Other);
+        assert_eq!(lost.kind(), ConnectErrorKind::Server);
         assert!(lost.to_string().contains(why), "{lost}");
     }
 

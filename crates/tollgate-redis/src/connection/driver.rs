@@ -1,33 +1,269 @@
-//! Which calls wait, which were sent, and what becomes of each.
+//! One connection while it lasts: writes what waits, reads what is answered, keeps the deadlines, and knows what becomes of each call.
 
-use std::{collections::VecDeque, iter, ptr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    io, iter, mem,
+    pin::{Pin, pin},
+    ptr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use bytes::{Buf, BytesMut};
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite},
+    time::{Instant, Sleep, sleep_until},
+};
 
 use crate::connection::{
     command::{Command, Script, push_asking},
-    error::{CallError, CallErrorKind, Failure, code_of},
+    error::{CallError, CallErrorKind, ConnectError, ConnectErrorKind, code_of},
     node::{NodeState, QueuedCommand},
     options::{NodeEvent, Resent},
-    resp::{Integers, Value},
+    resp::{Integers, Value, decode},
+    stream::Stream,
 };
 
+#[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod tests;
+
+/// The future of a connection. It ends when the connection is of no use any more, and says why.
+///
+/// # Cancel safety
+///
+/// Dropping it closes the connection and answers every call: what was not written did not run, the rest may have.
+pub(super) struct Driver {
+    stream: Stream,
+    backlog: Backlog,
+    silence: Duration,
+    out: Vec<u8>,
+    /// How much of `out` is written.
+    written: usize,
+    /// Up to where `out` is written first.
+    first: usize,
+    input: BytesMut,
+    /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
+    timer: Pin<Box<Sleep>>,
+    /// What it is set to.
+    armed: Option<Instant>,
+    /// When the server was last heard, or asked after everything was answered.
+    last_received: Instant,
+    /// Whether the server answered a call, so that it is worth to come back soon.
+    pub(super) was_of_use: bool,
+}
+
+/// How many bytes there is room for at each read.
+const READ: usize = 8192;
+
+impl Driver {
+    pub(super) fn new(stream: Stream, shared: Arc<NodeState>) -> Self {
+        let now = Instant::now();
+        Self {
+            stream,
+            silence: shared.options.silence(),
+            backlog: Backlog::new(shared),
+            out: Vec::new(),
+            written: 0,
+            first: 0,
+            input: BytesMut::new(),
+            timer: Box::pin(sleep_until(now)),
+            armed: None,
+            last_received: now,
+            was_of_use: false,
+        }
+    }
+
+    /// Whether there has been no call on the connection for so long.
+    pub(super) fn is_idle_for(&self, least: Duration) -> bool {
+        let is_idle = !self.backlog.is_owed() && self.backlog.shared.queue.len() == 0;
+        is_idle && self.last_received.elapsed() >= least
+    }
+
+    /// The error of the calls that are left when this is dropped.
+    pub(super) fn lose(&mut self, lost: ConnectError) {
+        self.backlog.lost.get_or_insert(lost);
+    }
+
+    fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectError> {
+        let end = self.read(cx);
+        self.record();
+        end?;
+        loop {
+            self.write(cx)?;
+            let waiting = self.backlog.shared.queue.poll_first(cx);
+            if waiting.is_some() && self.is_written() && self.backlog.room() > 0 {
+                // It has come since nothing was left to write. There may have been no waker that it could take.
+                continue;
+            }
+            self.arm(waiting);
+            if self.armed.is_none() || self.timer.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            self.armed = None;
+            self.expire()?;
+        }
+    }
+
+    /// Tells the breaker what calls have shown of the server.
+    fn record(&mut self) {
+        let Results { answered, failed } = mem::take(&mut self.backlog.results);
+        self.was_of_use |= answered > 0;
+        self.backlog.shared.breaker.record(answered, failed);
+    }
+
+    fn is_written(&self) -> bool {
+        self.written == self.out.len()
+    }
+
+    /// Reads until there is nothing to read.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectError> {
+        loop {
+            self.input.reserve(READ);
+            // Nothing is lost when this future is dropped: it reads at once or not at all.
+            match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(read) => _ = closed_if_zero(read)?,
+            }
+            self.last_received = Instant::now();
+            self.receive()?;
+        }
+    }
+
+    /// Hands out the answers that are there, also those behind one that ends the connection.
+    fn receive(&mut self) -> Result<(), ConnectError> {
+        let mut end = Ok(());
+        loop {
+            match decode(&self.input) {
+                Ok(Some((reply, length))) => {
+                    self.input.advance(length);
+                    end = end.and(self.backlog.answer(reply, self.last_received));
+                }
+                Ok(None) => return end,
+                Err(malformed) => return end.and(Err(ConnectError::server(malformed))),
+            }
+        }
+    }
+
+    /// Writes what waits. While a write is under way nothing is added to it, so that what comes in the meantime goes out
+    /// together.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectError> {
+        loop {
+            if self.is_written() {
+                self.out.clear();
+                self.written = 0;
+                let was_owed = self.backlog.is_owed();
+                self.backlog.fill(&mut self.out);
+                if self.out.is_empty() {
+                    // What is encrypted may be written and not have left. A socket has nothing to flush.
+                    return match Pin::new(&mut self.stream).poll_flush(cx) {
+                        Poll::Ready(flushed) => flushed.map_err(|error| failed(&error)),
+                        Poll::Pending => Ok(()),
+                    };
+                }
+                self.first = 0;
+                if !was_owed {
+                    self.last_received = Instant::now();
+                    // What is written together is also answered together. A server that has nothing to do begins with one
+                    // command, and its answers are read while it is at the next ones.
+                    let end = self.backlog.sent.front().map_or(0, |first| first.end);
+                    // A buffer is filled in memory.
+                    self.first = end.saturating_sub(self.backlog.written) as usize;
+                }
+            }
+            let end = if self.written < self.first {
+                self.first
+            } else {
+                self.out.len()
+            };
+            let piece = &self.out[self.written..end];
+            match Pin::new(&mut self.stream).poll_write(cx, piece) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(written) => {
+                    let length = closed_if_zero(written)?;
+                    self.written += length;
+                    self.backlog.written += length as u64;
+                }
+            }
+        }
+    }
+
+    /// Sets the timer, unless it is set to an earlier time anyway. `waiting` is the first deadline of what waits.
+    fn arm(&mut self, waiting: Option<Instant>) {
+        let silent = (self.backlog.is_owed()).then(|| self.last_received + self.silence);
+        let deadlines = waiting.into_iter().chain(self.backlog.earliest);
+        let next = deadlines.chain(silent).min();
+        if let Some(at) = next.filter(|at| self.armed.is_none_or(|armed| *at < armed)) {
+            self.timer.as_mut().reset(at);
+            self.armed = next;
+        }
+    }
+
+    fn expire(&mut self) -> Result<(), ConnectError> {
+        let now = Instant::now();
+        let is_stuck = self.backlog.expire(now);
+        let is_silent = self.backlog.is_owed() && now >= self.last_received + self.silence;
+        if is_silent || is_stuck {
+            // What the server has not read yet it should not run later.
+            self.stream.forget_on_drop();
+            let why = "the server was silent for too long";
+            return Err(ConnectError::server(why));
+        }
+        Ok(())
+    }
+}
+
+/// The length of what was read or written. Nothing is the end.
+fn closed_if_zero(length: io::Result<usize>) -> Result<usize, ConnectError> {
+    match length.map_err(|error| failed(&error))? {
+        0 => Err(ConnectError::new(
+            ConnectErrorKind::Tcp,
+            "the server closed it",
+        )),
+        length => Ok(length),
+    }
+}
+
+fn failed(error: &io::Error) -> ConnectError {
+    ConnectError::new(ConnectErrorKind::Tcp, error.to_string())
+}
+
+impl Future for Driver {
+    type Output = ConnectError;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectError> {
+        let this = self.get_mut();
+        let end = this.drive(cx);
+        // Before a receiver of events may panic.
+        if let Err(lost) = &end {
+            this.lose(lost.clone());
+        }
+        this.record();
+        end.map_or_else(Poll::Ready, |()| Poll::Pending)
+    }
+}
+
+// Which calls were sent, and what becomes of each.
+
 /// The calls of one connection. Dropping it answers every one of them.
-pub(super) struct Backlog {
-    pub(super) shared: Arc<NodeState>,
+struct Backlog {
+    shared: Arc<NodeState>,
     /// Commands without an answer, in the order in which their answers come.
     sent: VecDeque<SentCommand>,
     /// How many calls they carry.
     unanswered: usize,
     /// The first deadline of these calls, or a time before it.
-    pub(super) earliest: Option<Instant>,
+    earliest: Option<Instant>,
     /// Bytes that were written to the socket since the connection began.
-    pub(super) written: u64,
+    written: u64,
     alone: RulesAlone,
     /// Why the calls that are left will not be answered.
-    pub(super) lost: Option<Lost>,
-    pub(super) results: Results,
+    lost: Option<ConnectError>,
+    results: Results,
     /// Always empty; kept for its memory.
     taken: VecDeque<QueuedCommand>,
 }
@@ -70,20 +306,23 @@ impl RulesAlone {
     }
 }
 
+/// For how long one command may keep the server from others, as it is estimated.
+const BATCH_TIME: Duration = Duration::from_micros(250);
+
 /// The numbers that the script returns for each check.
 const NUMBERS: usize = 3;
 
 /// What calls have shown of the server since the breaker was last told.
 #[derive(Default)]
-pub(super) struct Results {
+struct Results {
     /// For how many calls it works.
-    pub(super) answered: u32,
+    answered: u32,
     /// For how many it fails.
-    pub(super) failed: u32,
+    failed: u32,
 }
 
 impl Backlog {
-    pub(super) fn new(shared: Arc<NodeState>) -> Self {
+    fn new(shared: Arc<NodeState>) -> Self {
         Self {
             shared,
             sent: VecDeque::new(),
@@ -98,34 +337,17 @@ impl Backlog {
     }
 
     /// Whether the server owes an answer.
-    pub(super) fn is_owed(&self) -> bool {
+    fn is_owed(&self) -> bool {
         !self.sent.is_empty()
-    }
-
-    /// Whether there is no call, sent or waiting.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.is_owed() && self.shared.queue.len() == 0
-    }
-
-    /// How many bytes are to be written until the first command has left.
-    pub(super) fn first_command(&self) -> usize {
-        let end = self.sent.front().map_or(0, |first| first.end);
-        // A buffer is filled in memory.
-        end.saturating_sub(self.written) as usize
     }
 
     /// Appends what waits to the empty `out`, those that were asked before among them; as many calls as there is room for. Those that go
     /// with one another become one command.
     ///
     /// Calls whose deadline has passed, while this process stood still, are answered instead.
-    pub(super) fn fill(&mut self, out: &mut Vec<u8>) {
-        let room = self
-            .shared
-            .options
-            .unanswered
-            .saturating_sub(self.unanswered);
+    fn fill(&mut self, out: &mut Vec<u8>) {
         // Outside of the lock of the queue they are answered.
-        let (expired, now) = self.shared.queue.take(room, &mut self.taken);
+        let (expired, now) = self.shared.queue.take(self.room(), &mut self.taken);
         self.not_asked(expired);
         let alone = self.alone.rules();
         for call in &mut self.taken {
@@ -187,9 +409,10 @@ impl Backlog {
         });
     }
 
-    /// Whether one more call may be without an answer.
-    pub(super) fn has_room(&self) -> bool {
-        self.unanswered < self.shared.options.unanswered
+    /// How many more calls may be without an answer.
+    fn room(&self) -> usize {
+        let most = self.shared.options.unanswered;
+        most.saturating_sub(self.unanswered)
     }
 
     /// How long a call has waited, by its deadline: of several that one request waits for, since the first of them.
@@ -205,18 +428,16 @@ impl Backlog {
         let others = self.taken.iter().skip(1).take_while(|call| {
             checks += call.command.count();
             time += call.command.server_time();
-            checks <= self.shared.options.together
-                && time <= self.shared.options.batch_time
-                && first.goes_with(call)
+            checks <= self.shared.options.together && time <= BATCH_TIME && first.goes_with(call)
         });
         1 + others.count()
     }
 
     /// Hands an answer to its calls.
-    pub(super) fn answer(&mut self, reply: Value, now: Instant) -> Result<(), Lost> {
+    fn answer(&mut self, reply: Value, now: Instant) -> Result<(), ConnectError> {
         let Some(SentCommand { calls, at, .. }) = self.sent.pop_front() else {
             let why = "there was an answer without a question";
-            return Err(Lost::other(why));
+            return Err(ConnectError::server(why));
         };
         self.unanswered -= calls.len();
         if let Some(at) = at {
@@ -277,7 +498,11 @@ impl Backlog {
         }
     }
 
-    fn refuse(&mut self, calls: SmallVec<[QueuedCommand; 1]>, line: &str) -> Result<(), Lost> {
+    fn refuse(
+        &mut self,
+        calls: SmallVec<[QueuedCommand; 1]>,
+        line: &str,
+    ) -> Result<(), ConnectError> {
         let error = CallError::of_server(line);
         let code = code_of(line);
         let travelled_together = calls.len() > 1;
@@ -313,7 +538,7 @@ impl Backlog {
         match code {
             // Another server decides now, or this one wants to know again who we are.
             "READONLY" | "MASTERDOWN" | "NOAUTH" => {
-                Err(Lost::other(format!("the server answered {code}")))
+                Err(ConnectError::server(format!("the server answered {code}")))
             }
             _ => {
                 self.results.failed += failed;
@@ -322,8 +547,8 @@ impl Backlog {
         }
     }
 
-    /// Answers the calls whose deadline has passed. An error is one that has not left as a whole.
-    pub(super) fn expire(&mut self, now: Instant) -> Result<(), Lost> {
+    /// Answers the calls whose deadline has passed. Whether one of them has not left as a whole: then it is not waited for any longer.
+    fn expire(&mut self, now: Instant) -> bool {
         let expired = self.shared.queue.take_expired(now);
         self.not_asked(expired);
         self.earliest = None;
@@ -332,20 +557,20 @@ impl Backlog {
                 if call.deadline > now {
                     self.earliest = self.earliest.into_iter().chain([call.deadline]).min();
                 } else if command.end > self.written {
-                    return Err(Lost::silent());
+                    return true;
                 } else {
                     self.results.failed += 1;
                     call.fail(CallErrorKind::NoAnswer, "Redis did not answer in time");
                 }
             }
         }
-        Ok(())
+        false
     }
 }
 
 impl Drop for Backlog {
     fn drop(&mut self) {
-        let lost = self.lost.take().unwrap_or_else(Lost::dropped);
+        let lost = self.lost.take().unwrap_or_else(ConnectError::unneeded);
         let not_sent = CallError::new(
             CallErrorKind::Unavailable,
             format!("the connection to Redis was lost before it was asked: {lost}"),
@@ -364,36 +589,5 @@ impl Drop for Backlog {
                 call.answer(Err(error.clone()));
             }
         }
-    }
-}
-
-// Why a connection ended.
-
-/// Why a connection is of no use any more.
-pub(in crate::connection) type Lost = Failure<LostKind>;
-
-/// Who has ended a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::connection) enum LostKind {
-    /// The server closed it, or the socket failed.
-    Closed,
-    /// This process: the server is silent, is no master, or says what cannot be read; or nobody needs it.
-    Other,
-}
-
-impl Lost {
-    /// This process ends it.
-    pub(in crate::connection) fn other(why: impl Into<Arc<str>>) -> Self {
-        Self::new(LostKind::Other, why)
-    }
-
-    /// The server stands still.
-    pub(super) fn silent() -> Self {
-        Self::other("the server was silent for too long")
-    }
-
-    /// All its callers are gone.
-    pub(in crate::connection) fn dropped() -> Self {
-        Self::other("it is no longer needed")
     }
 }
