@@ -114,7 +114,7 @@ impl CheckDoor {
             Style::Envoy => {
                 let target = head.uri.path_and_query().map_or("", |it| it.as_str());
                 let target = target.strip_prefix(PATH).unwrap_or(target);
-                head.uri = normal_path(&Bytes::copy_from_slice(target.as_bytes())).into();
+                head.uri = normal_path(target.as_bytes()).into();
             }
             Style::Nginx | Style::Forwarded => {
                 let method = only(fields, &METHOD)
@@ -123,7 +123,7 @@ impl CheckDoor {
                 head.method = method.map_err(|_| "X-Forwarded-Method is no method")?;
                 let target = only(fields, &TARGET)
                     .ok_or("X-Forwarded-Uri has to say the client's path, once")?;
-                head.uri = normal_path(&Bytes::copy_from_slice(target.as_bytes())).into();
+                head.uri = normal_path(target.as_bytes()).into();
                 if let Some(host) = only(fields, &FORWARDED_HOST) {
                     fields.insert(HOST, host);
                 }

@@ -71,7 +71,25 @@ impl Server {
     ) -> Result<Self, Mistakes> {
         // So that all that is wrong is said at once.
         Self::check(&settings)?;
-        let (rules, store, fleet) = rules_and_store(&settings).await?;
+        let bindings = bindings(settings.redis.as_ref())?;
+        let store = match &settings.redis {
+            Some(redis) => Some(builder(redis)?.0.connect().map_err(Mistakes::one)?),
+            None => None,
+        };
+        let pushed = pushed(settings.redis.as_ref())?;
+        let rules = match (&pushed, settings.rules.as_deref()) {
+            (None, file) => LiveRules::watch(file.unwrap_or(Path::new("")), bindings.clone()),
+            (Some(pushed), file) => {
+                let mut rules = LiveRules::builder(bindings.clone());
+                if let Some(file) = file {
+                    // Until Redis has rules.
+                    rules = rules.fallback(rule_text(file)?);
+                }
+                let source = pushed.source().named("tollgate-server");
+                rules.follow(source).await
+            }
+        };
+        let rules = rules.map_err(Mistakes::one)?;
         let layer = match &store {
             Some(store) => rules.layer(store.clone()),
             None => rules.layer(MemoryStore::new()),
@@ -123,8 +141,8 @@ impl Server {
             if let Some(store) = &server.store {
                 console = console.store(store);
             }
-            if let Some((fleet, bindings)) = fleet {
-                console = console.fleet(&fleet, bindings);
+            if let Some(pushed) = &pushed {
+                console = console.fleet(pushed, bindings);
             }
             let pages = Pages::of_console(console, recorder.clone());
             server.open(listener, None, pages);
@@ -288,43 +306,17 @@ fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
     })
 }
 
-/// The rules, the store if it is Redis, and what changes the rules of all processes if they are there.
-type RulesAndStore = (
-    LiveRules,
-    Option<RedisStore>,
-    Option<(RedisRules, Bindings)>,
-);
-
-async fn rules_and_store(settings: &Settings) -> Result<RulesAndStore, Mistakes> {
-    let bindings = bindings(settings.redis.as_ref())?;
-    let Some(redis) = &settings.redis else {
-        return Ok((of_file(settings, bindings)?, None, None));
+/// The rules in Redis, where the settings say that they are those.
+fn pushed(redis: Option<&RedisSettings>) -> Result<Option<RedisRules>, Mistakes> {
+    let Some(redis) = redis.filter(|redis| redis.rules) else {
+        return Ok(None);
     };
-    let (builder, trusted) = builder(redis)?;
-    let store = builder.connect().map_err(Mistakes::one)?;
-    if !redis.rules {
-        return Ok((of_file(settings, bindings)?, Some(store), None));
-    }
     let (address, secret) = (redis.address()?, redis.secret()?);
-    let pushed = match trusted {
+    let pushed = match builder(redis)?.1 {
         None => RedisRules::new(&*address, &redis.namespace, &secret),
         Some(trusted) => RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted),
     };
-    let pushed = pushed.map_err(Mistakes::one)?;
-    let source = pushed.source().named("tollgate-server");
-    let mut rules = LiveRules::builder(bindings.clone());
-    if let Some(file) = &settings.rules {
-        // Until Redis has rules.
-        rules = rules.fallback(rule_text(file)?);
-    }
-    let rules = rules.follow(source).await.map_err(Mistakes::one)?;
-    Ok((rules, Some(store), Some((pushed, bindings))))
-}
-
-fn of_file(settings: &Settings, bindings: Bindings) -> Result<LiveRules, Mistakes> {
-    // The settings have been looked at.
-    let file = settings.rules.as_deref().unwrap_or(Path::new(""));
-    LiveRules::watch(file, bindings).map_err(Mistakes::one)
+    pushed.map(Some).map_err(Mistakes::one)
 }
 
 /// The store, and whom an encrypted connection to it trusts.
