@@ -14,7 +14,7 @@ const EVERY: u64 = 4_900_000;
 pub(crate) struct Scrapes(VecDeque<(u64, Sums)>);
 
 /// Sums by name, and by the label that matters.
-type Sums = HashMap<(&'static str, String), f64>;
+type Sums = HashMap<&'static str, HashMap<String, f64>>;
 
 const CHECK: &str = "tollgate_check_duration_seconds_bucket";
 const QUEUE: &str = "tollgate_redis_queue_duration_seconds_bucket";
@@ -49,15 +49,10 @@ fn parse(text: &str) -> Sums {
             .find_map(|part| part.strip_prefix(label)?.strip_prefix("=\""))
             .and_then(|rest| rest.split('"').next())
             .unwrap_or_default();
-        *sums.entry((name, of_label.to_owned())).or_default() += value;
+        let of_name = sums.entry(name).or_default();
+        *of_name.entry(of_label.to_owned()).or_default() += value;
     }
     sums
-}
-
-/// By label, the numbers with a name.
-fn of<'a>(sums: &'a Sums, name: &'static str) -> impl Iterator<Item = (&'a str, f64)> {
-    let named = sums.iter().filter(move |((other, _), _)| *other == name);
-    named.map(|((_, label), value)| (&**label, *value))
 }
 
 impl Scrapes {
@@ -74,43 +69,34 @@ impl Scrapes {
     }
 
     /// By label, how much a counter has grown in ten seconds.
-    fn growth(&self, name: &'static str) -> HashMap<&str, f64> {
-        let (Some((_, first)), Some((_, last))) = (self.0.front(), self.0.back()) else {
-            return HashMap::new();
-        };
-        let mut growth: HashMap<&str, f64> = of(last, name).collect();
-        for (label, before) in of(first, name) {
-            growth
-                .entry(label)
-                .and_modify(|it| *it = (*it - before).max(0.0));
-        }
-        growth
+    fn growth(&self, name: &str) -> HashMap<&str, f64> {
+        let [first, last] = [self.0.front(), self.0.back()].map(|it| it?.1.get(name));
+        let grown = last.into_iter().flatten().map(|(label, now)| {
+            let before = first.and_then(|first| first.get(label));
+            (&**label, (now - before.unwrap_or(&0.0)).max(0.0))
+        });
+        grown.collect()
     }
 
     /// Below which time this share of what was measured lies, in milliseconds. `None`: there was nothing.
-    fn quantile(&self, name: &'static str, share: f64) -> Option<f64> {
-        let growth = self.growth(name);
-        let mut buckets: Vec<(f64, f64)> = growth
-            .iter()
-            .filter_map(|(le, count)| Some((le.replace("+Inf", "inf").parse().ok()?, *count)))
+    fn quantile(&self, name: &str, share: f64) -> Option<f64> {
+        let grown = self.growth(name).into_iter();
+        let mut buckets: Vec<(f64, f64)> = grown
+            .filter_map(|(le, count)| Some((le.replace("+Inf", "inf").parse().ok()?, count)))
             .collect();
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let (_, all) = *buckets.last()?;
+        let (_, all) = *buckets.last().filter(|(_, all)| *all > 0.0)?;
         let wanted = all * share;
-        let (mut from, mut below) = (0.0, 0.0);
-        for (le, count) in buckets {
-            if count >= wanted && all > 0.0 {
-                let part = (wanted - below) / (count - below).max(1.0);
-                let within = if le.is_finite() {
-                    from + (le - from) * part
-                } else {
-                    from
-                };
-                return Some(within * 1e3);
-            }
-            (from, below) = (le, count);
-        }
-        None
+        let at = buckets.iter().position(|(_, count)| *count >= wanted)?;
+        let (le, count) = buckets[at];
+        let (from, below) = at
+            .checked_sub(1)
+            .map_or((0.0, 0.0), |before| buckets[before]);
+        let within = match le.is_finite() {
+            true => from + (le - from) * (wanted - below) / (count - below).max(1.0),
+            false => from,
+        };
+        Some(within * 1e3)
     }
 
     /// By rule, how many requests in ten seconds had little left.
@@ -136,9 +122,9 @@ impl Scrapes {
         let decided = self.growth(CHECK).get("+Inf").copied().unwrap_or_default();
         let calls = self.growth(CALLS).get("requests").copied();
         // There is a gauge from the first time on that a breaker opens, and of servers that have left it is NaN.
-        let shares = of(last, BREAKER).map(|(_, share)| share);
-        let breaker = shares.fold(1.0, f64::min);
-        let redis = of(last, CALLS).next().map(|_| {
+        let shares = last.get(BREAKER).into_iter().flatten();
+        let breaker = shares.fold(1.0, |least, (_, share)| share.min(least));
+        let redis = last.contains_key(CALLS).then(|| {
             json!({
                 "calls_per_request": (decided > 0.0).then(|| calls.unwrap_or_default() / decided),
                 "deadline_misses": self.deadline_misses(),

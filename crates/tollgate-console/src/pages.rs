@@ -5,8 +5,8 @@ use std::{convert::Infallible, sync::Arc};
 use axum::{
     Router,
     body::{Body, to_bytes},
-    extract::{OriginalUri, Request},
-    response::{IntoResponse, Response},
+    extract::{OriginalUri, Request, State},
+    response::Response,
     routing::any,
 };
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
@@ -19,7 +19,7 @@ use crate::{
     action, client,
     console::{Console, Operator, Shared},
     explain, overview,
-    response::{Answer, Wrong, answer, redirect, refuse, respond},
+    response::{Wrong, answer, redirect, respond},
 };
 
 /// The largest body.
@@ -64,79 +64,72 @@ impl Console {
     pub fn router<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
         let shared = Shared::new(self);
         overview::start(&shared);
-        let handle = move |request: Request| {
-            let shared = Arc::clone(&shared);
-            async move { respond_to(&shared, request).await }
-        };
         Router::new()
-            .route("/", any(handle.clone()))
-            .route("/{*path}", any(handle))
+            .route("/", any(respond_to))
+            .route("/{*path}", any(respond_to))
+            .with_state(shared)
     }
 }
 
-async fn respond_to(shared: &Arc<Shared>, request: Request) -> Response {
-    overview::start(shared);
+async fn respond_to(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Result<Response, Wrong> {
+    overview::start(&shared);
     let (head, body) = request.into_parts();
-    let path = head.uri.path().trim_start_matches('/').to_owned();
+    let path = head.uri.path().trim_start_matches('/');
     let access = &shared.parts.access;
     let admitted = refuse_other_sites(&head).and_then(|()| access.check(&head));
-    let (is_get, is_post) = (head.method == Method::GET, head.method == Method::POST);
     if let Err(Refusal::Forbidden(why)) = admitted {
         tracing::warn!(target: "tollgate", "the console refuses a request: {why}");
-        return refuse(StatusCode::FORBIDDEN, why);
+        return Err(Wrong::new(StatusCode::FORBIDDEN, why));
     }
+    let is_in = admitted.is_ok();
+    let (is_get, is_post) = (head.method == Method::GET, head.method == Method::POST);
     let file = FILES.iter().find(|(name, ..)| *name == path);
     if let Some((_, kind, text)) = file.filter(|_| is_get) {
-        return respond(StatusCode::OK, kind, *text);
+        return Ok(respond(StatusCode::OK, kind, *text));
     }
-    match (admitted, &*path) {
-        (_, "login") if is_post && access.shows_log_in() => {
-            let logged_in = log_in(access, &head, body).await;
-            logged_in.unwrap_or_else(|wrong| answer(Err(wrong)))
-        }
-        (Err(_), path) if is_get && PAGES.contains(&path) => {
-            respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN)
-        }
-        (_, "") if is_get => redirect(&first_page(&head)),
-        (Err(_), _) => refuse(StatusCode::UNAUTHORIZED, "log in first"),
-        (Ok(()), "events") if is_get => events(shared),
-        (Ok(()), path) if is_get && PAGES.contains(&path) => respond(StatusCode::OK, HTML, PAGE),
-        (Ok(()), "logout") if is_post => {
-            let mut response = answer(Ok(json!({})));
+    Ok(match path {
+        "login" if is_post && access.shows_log_in() => log_in(access, &head, body).await?,
+        path if is_get && PAGES.contains(&path) => match is_in {
+            true => respond(StatusCode::OK, HTML, PAGE),
+            false => respond(StatusCode::UNAUTHORIZED, HTML, LOG_IN),
+        },
+        "" if is_get => redirect(&first_page(&head)),
+        _ if !is_in => return Err(Wrong::new(StatusCode::UNAUTHORIZED, "log in first")),
+        "events" if is_get => events(&shared)?,
+        "logout" if is_post => {
+            let mut response = answer(&json!({}));
             Access::log_out(&head).for_each(|cookie| set_cookie(&mut response, &cookie));
             response
         }
-        (Ok(()), path) => answer(data(shared, path, &head, body).await),
-    }
-}
-
-/// What scripts ask for and do.
-async fn data(shared: &Shared, path: &str, head: &Parts, body: Body) -> Answer {
-    #[derive(Deserialize)]
-    struct Text {
-        client: String,
-    }
-    match (&head.method, path) {
-        (&Method::GET, "state") => Ok(overview::state(shared)),
-        (&Method::GET, "top") => Ok(client::top(shared)),
-        (&Method::POST, "act") => {
+        "state" if is_get => answer(&overview::state(&shared)),
+        "top" if is_get => answer(&client::top(&shared)),
+        "act" if is_post => {
             let operator = head.extensions.get::<Operator>().map(|it| &*it.0);
-            action::act(shared, &read(head, body).await?, operator).await
+            answer(&action::act(&shared, &read(&head, body).await?, operator).await?)
         }
-        (&Method::POST, "client") => {
-            let text: Text = read(head, body).await?;
-            client::look_up(shared, &text.client).await
+        "client" if is_post => {
+            #[derive(Deserialize)]
+            struct Asked {
+                client: String,
+            }
+            let Asked { client } = read(&head, body).await?;
+            answer(&client::look_up(&shared, &client).await?)
         }
-        (&Method::POST, "explain") => explain::explain(shared, &read(head, body).await?).await,
-        (&Method::GET | &Method::POST, _) => Err(Wrong::new(
-            StatusCode::NOT_FOUND,
-            "the console has no such page",
-        )),
-        _ => Err(Wrong::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "it is read by GET, and changed by POST",
-        )),
-    }
+        "explain" if is_post => {
+            answer(&explain::explain(&shared, &read(&head, body).await?).await?)
+        }
+        _ if is_get || is_post => {
+            let message = "the console has no such page";
+            return Err(Wrong::new(StatusCode::NOT_FOUND, message));
+        }
+        _ => {
+            let message = "it is read by GET, and changed by POST";
+            return Err(Wrong::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+    })
 }
 
 /// Where the pages are, from where the router is: its address may end without a slash.
@@ -163,7 +156,7 @@ async fn log_in(access: &Access, head: &Parts, body: Body) -> Result<Response, W
             "this is not the token",
         ));
     };
-    let mut response = answer(Ok(json!({})));
+    let mut response = answer(&json!({}));
     set_cookie(&mut response, &cookie);
     Ok(response)
 }
@@ -203,12 +196,10 @@ async fn read<T: DeserializeOwned>(head: &Parts, body: Body) -> Result<T, Wrong>
 }
 
 /// Samples for a page as server-sent events. A tab that reads slowly gets the latest one when it reads.
-fn events(shared: &Shared) -> Response {
+fn events(shared: &Shared) -> Result<Response, Wrong> {
     if shared.latest.receiver_count() >= MOST {
-        return refuse(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many tabs look already",
-        );
+        let message = "too many tabs look already";
+        return Err(Wrong::new(StatusCode::SERVICE_UNAVAILABLE, message));
     }
     let samples = WatchStream::from_changes(shared.latest.subscribe()).take(SAMPLES);
     // After which time a tab asks again.
@@ -223,5 +214,5 @@ fn events(shared: &Shared) -> Response {
     response
         .headers_mut()
         .insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response.into_response()
+    Ok(response)
 }

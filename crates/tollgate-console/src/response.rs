@@ -2,13 +2,18 @@
 
 use std::fmt::Display;
 
-use axum::{body::Body, response::Response};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 /// Nothing from elsewhere, nothing inline, in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
+
+const JSON: &str = "application/json";
 
 /// What is wrong with a request of the page, in words for its reader.
 #[derive(Debug)]
@@ -49,16 +54,15 @@ pub(crate) fn respond(
     response
 }
 
-pub(crate) fn answer(answer: Answer) -> Response {
-    let (status, body) = match answer {
-        Ok(body) => (StatusCode::OK, body),
-        Err(Wrong(status, message)) => (status, json!({ "error": message })),
-    };
-    respond(status, "application/json", body.to_string())
+pub(crate) fn answer(body: &Value) -> Response {
+    respond(StatusCode::OK, JSON, body.to_string())
 }
 
-pub(crate) fn refuse(status: StatusCode, message: impl Into<String>) -> Response {
-    answer(Err(Wrong::new(status, message)))
+impl IntoResponse for Wrong {
+    fn into_response(self) -> Response {
+        let Self(status, message) = self;
+        respond(status, JSON, json!({ "error": message }).to_string())
+    }
 }
 
 pub(crate) fn redirect(to: &str) -> Response {
