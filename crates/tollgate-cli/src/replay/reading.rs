@@ -14,7 +14,7 @@ use http::{StatusCode, request::Parts};
 use indicatif::ProgressBar;
 use tollgate_core::Tick;
 
-use crate::replay::line_format::LineFormat;
+use crate::replay::line_format::{Answered, LineFormat};
 
 /// The longest line that is read.
 const LONGEST: usize = 1 << 20;
@@ -160,24 +160,19 @@ pub(crate) fn read(
             }
             let (at, file) = (0, index);
             let mut place = Place { at, file, number };
-            let answered = line.and_then(|line| Ok((line, format.answered(line)?)));
-            let (line, answered) = match answered {
-                Ok(answered) => answered,
-                Err(why) => {
-                    read.note(place, why);
-                    continue;
+            match line.and_then(|line| Ok((line, format.answered(line)?))) {
+                Err(why) => read.note(place, why),
+                Ok((line, answered)) => {
+                    place.at = answered.time.at;
+                    fronts[index] = Some(place.at);
+                    read.denied_then += u64::from(answered.status == StatusCode::TOO_MANY_REQUESTS);
+                    timeline.push(Logged {
+                        place,
+                        answered,
+                        line: line.into(),
+                    });
                 }
-            };
-            place.at = answered.time.at;
-            fronts[index] = Some(place.at);
-            read.denied_then += u64::from(answered.status == StatusCode::TOO_MANY_REQUESTS);
-            let logged = Logged {
-                place,
-                took: answered.took,
-                status: answered.status,
-                line: line.into(),
-            };
-            timeline.push(logged, answered.time.is_whole_second);
+            }
         }
         // At the end of all files, no later line can come.
         let front = fronts.iter().flatten().min().copied();
@@ -214,17 +209,16 @@ const MOST: usize = 1 << 19;
 #[derive(Debug)]
 pub(crate) struct Logged {
     pub(crate) place: Place,
-    pub(crate) took: Tick,
-    pub(crate) status: StatusCode,
+    pub(crate) answered: Answered,
     line: Box<[u8]>,
 }
 
 /// Lines that are held back.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// Those with whole seconds, by second and file.
+    /// By the second of their ends, and by file.
     groups: BTreeMap<(Tick, usize), Vec<Logged>>,
-    /// Those whose time is known, by second.
+    /// By the second of their requests, whose times are known.
     seconds: BTreeMap<Tick, Vec<Logged>>,
     held: usize,
     longest: Tick,
@@ -243,28 +237,11 @@ impl Timeline {
     }
 
     /// Takes the next line of a file. Its `at` is the time of its end.
-    pub(crate) fn push(&mut self, logged: Logged, is_whole_second: bool) {
+    pub(crate) fn push(&mut self, logged: Logged) {
         self.held += 1;
-        self.longest = self.longest.max(logged.took).min(LONGEST_WAIT);
-        match is_whole_second {
-            true => {
-                let second = logged.place.at / SECOND;
-                let group = self.groups.entry((second, logged.place.file));
-                group.or_default().push(logged);
-            }
-            false => self.settle(logged),
-        }
-    }
-
-    fn settle(&mut self, mut logged: Logged) {
-        let at = &mut logged.place.at;
-        *at = at.saturating_sub(logged.took);
-        if *at < self.released {
-            self.late += 1;
-            *at = self.released;
-        }
-        let second = *at / SECOND;
-        self.seconds.entry(second).or_default().push(logged);
+        self.longest = self.longest.max(logged.answered.took).min(LONGEST_WAIT);
+        let second = (logged.place.at / SECOND, logged.place.file);
+        self.groups.entry(second).or_default().push(logged);
     }
 
     /// Gives out what no later line can come before, where all files have come to `front`.
@@ -285,14 +262,24 @@ impl Timeline {
         }
     }
 
-    /// Spreads the lines of each second before that one evenly over it.
+    /// Finds when the requests came whose lines are of before that second. Lines with whole seconds are spread evenly over theirs.
     fn settle_before(&mut self, second: Tick) {
         let later = self.groups.split_off(&(second, 0));
         for ((second, _), group) in std::mem::replace(&mut self.groups, later) {
-            let lines = group.len() as Tick;
-            for (index, mut logged) in group.into_iter().enumerate() {
-                logged.place.at = second * SECOND + index as Tick * SECOND / lines;
-                self.settle(logged);
+            let is_whole = |logged: &Logged| logged.answered.time.is_whole_second;
+            let lines = group.iter().filter(|it| is_whole(it)).count() as Tick;
+            let mut index = 0;
+            for mut logged in group {
+                let mut end = logged.place.at;
+                if is_whole(&logged) {
+                    end = second * SECOND + index * SECOND / lines;
+                    index += 1;
+                }
+                let at = end.saturating_sub(logged.answered.took);
+                self.late += u64::from(at < self.released);
+                logged.place.at = at.max(self.released);
+                let second = logged.place.at / SECOND;
+                self.seconds.entry(second).or_default().push(logged);
             }
         }
     }

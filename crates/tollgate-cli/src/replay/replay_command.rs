@@ -28,15 +28,16 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
         .bound
         .bindings(args.secret.find()?.as_ref())?
         .peers_are_clients();
-    let text = RuleText::read_path(args.rules.path()?)?;
-    let mut documents = vec![text.parse(&bindings)?];
+    let path = args.rules.path()?;
+    let text = RuleText::read_path(path)?;
+    let mut documents = vec![(path, text.parse(&bindings)?)];
     if let Some(other) = &args.against {
-        documents.push(rule_args::document(other, &bindings)?);
+        documents.push((other, rule_args::document(other, &bindings)?));
     }
     let tried = documents.len();
     if args.lower {
         for percent in STEPS {
-            documents.push(lowered(&text, percent, &bindings)?);
+            documents.push((path, lowered(&text, percent, &bindings)?));
         }
     }
     // It is seen on a terminal only.
@@ -52,7 +53,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     }
     let sample: Vec<_> = files.iter().flat_map(LogFile::sample).collect();
     let format = args.format(&sample)?;
-    let trials = documents.into_iter().map(|document| Trial {
+    let trials = documents.into_iter().map(|(path, document)| Trial {
+        origin: path.display().to_string(),
         left_out: args.left_out(&document, &format),
         document: Arc::new(document),
     });
@@ -85,7 +87,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
     let reporting = Reporting {
         args,
         files: &files,
-        trials: &trials,
+        trials: &trials[..tried],
         read: &read,
     };
     Ok(reporting.report(&results, &lower))

@@ -22,6 +22,7 @@ use crate::{
 pub(crate) struct Reporting<'a> {
     pub(crate) args: &'a ReplayArgs,
     pub(crate) files: &'a [LogFile],
+    /// Those of the results, without those of lower limits.
     pub(crate) trials: &'a [Trial],
     pub(crate) read: &'a Reading,
 }
@@ -64,12 +65,6 @@ impl Reporting<'_> {
         Report::new(text, json, is_harmless)
     }
 
-    /// Where the rules of a result are from.
-    fn origin(&self, trial: usize) -> String {
-        let paths = [self.args.rules.rules.as_ref(), self.args.against.as_ref()];
-        paths[trial].map_or_else(String::new, |path| path.display().to_string())
-    }
-
     /// Each rule, by the documents that it is in, one below the other.
     fn rule_table(&self, results: &[TrialResult]) -> Table {
         let mut table = Table::new(
@@ -89,7 +84,7 @@ impl Reporting<'_> {
                 let first = clients.clone().map(|(_, client)| client.first).min();
                 table.row([
                     name.clone(),
-                    self.origin(index),
+                    self.trials[index].origin.clone(),
                     rule.limit.clone(),
                     rule.mode.to_owned(),
                     rule.requests.to_string(),
@@ -110,42 +105,27 @@ impl Reporting<'_> {
     /// What does not go into tables, a line each.
     fn notes(&self) -> Vec<String> {
         let (read, mut notes) = (self.read, Vec::new());
-        if read.broken > 0 {
-            let lines = read.broken;
-            notes.push(format!(
-                "{lines} lines were not understood; the first of them:"
-            ));
-            for (place, why) in &read.first_broken {
-                let file = &self.files[place.file].name;
-                notes.push(format!("  {file}:{}: {why}", place.number));
-            }
+        let counted = |number: u64, what: &str| (number > 0).then(|| format!("{number} {what}"));
+        let broken = "lines were not understood; the first of them:";
+        notes.extend(counted(read.broken, broken));
+        for (place, why) in &read.first_broken {
+            let file = &self.files[place.file].name;
+            notes.push(format!("  {file}:{}: {why}", place.number));
         }
-        let trials = self.trials.iter().enumerate();
-        for (index, trial) in trials.take(1 + usize::from(self.args.against.is_some())) {
+        for trial in self.trials {
             for (rule, why) in &trial.left_out {
-                notes.push(format!("left out of {}: {rule}: {why}", self.origin(index)));
+                notes.push(format!("left out of {}: {rule}: {why}", trial.origin));
             }
         }
         for file in self.files {
-            if let Some(why) = &file.broke_off {
-                notes.push(format!(
-                    "{} breaks off after {} lines: {why}",
-                    file.name, file.lines
-                ));
-            }
+            let (name, lines) = (&file.name, file.lines);
+            let why = file.broke_off.iter();
+            notes.extend(why.map(|why| format!("{name} breaks off after {lines} lines: {why}")));
         }
-        if read.late > 0 {
-            notes.push(format!(
-                "{} lines came long after later ones, as when a clock was put back; their requests count when the line came",
-                read.late
-            ));
-        }
-        if read.denied_then > 0 {
-            notes.push(format!(
-                "{} requests were answered 429 then; they count here as any other",
-                read.denied_then
-            ));
-        }
+        let late = "lines came long after later ones, as when a clock was put back; their requests count when the line came";
+        notes.extend(counted(read.late, late));
+        let denied = "requests were answered 429 then; they count here as any other";
+        notes.extend(counted(read.denied_then, denied));
         notes
     }
 
@@ -160,7 +140,7 @@ impl Reporting<'_> {
                 let file = &self.files[client.first.file].name;
                 table.row([
                     rule.clone(),
-                    self.origin(index),
+                    self.trials[index].origin.clone(),
                     hash.unwrap_or_else(|| "-".to_owned()),
                     client.times.to_string(),
                     time(client.first.at),

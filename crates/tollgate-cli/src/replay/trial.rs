@@ -98,6 +98,8 @@ struct Heard {
 
 /// A set of rules to try.
 pub(crate) struct Trial {
+    /// Where they are from.
+    pub(crate) origin: String,
     pub(crate) document: Arc<RuleDocument>,
     /// The rules that do not count, and why.
     pub(crate) left_out: BTreeMap<String, String>,
@@ -154,11 +156,14 @@ impl Trial {
                 }
                 lock(&heard).place = place;
                 reached.set(false);
-                answer.set((logged.status, place.at.saturating_add(logged.took)));
+                answer.set((
+                    logged.answered.status,
+                    place.at.saturating_add(logged.answered.took),
+                ));
                 // The service behind it is always ready.
                 let _ = service.poll_ready(&mut context);
                 let response = service.call(Request::from_parts(head.clone(), Empty::new()));
-                if logged.took == 0 {
+                if logged.answered.took == 0 {
                     let _ = pin!(response).poll(&mut context);
                 } else {
                     let mut response: OnItsWay<'_> = Box::pin(async { drop(response.await) });
