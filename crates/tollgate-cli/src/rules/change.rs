@@ -264,19 +264,15 @@ impl Before<'_> {
         lines: &[String],
     ) -> Result<Report, Failure> {
         self.ask(lines)?;
-        let SharedRules {
-            redis, bindings, ..
-        } = &self.shared;
-        let set = redis.set(entries, bindings, &self.author);
-        self.report(self.shared.change(set).await?, lines).await
+        let shared = &self.shared;
+        let set = shared.redis.set(entries, &shared.bindings, &self.author);
+        self.report(shared.change(set).await?, lines).await
     }
 
     pub(crate) async fn end(&self, ids: &[u64], lines: &[String]) -> Result<Report, Failure> {
-        let SharedRules {
-            redis, bindings, ..
-        } = &self.shared;
-        let end = redis.end(ids, bindings, &self.author);
-        self.report(self.shared.change(end).await?, lines).await
+        let shared = &self.shared;
+        let end = shared.redis.end(ids, &shared.bindings, &self.author);
+        self.report(shared.change(end).await?, lines).await
     }
 
     /// What was done, and who follows.
