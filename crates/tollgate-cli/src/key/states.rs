@@ -184,6 +184,8 @@ pub(crate) struct Said<'a, 'd> {
     /// As the service's log and its top keys show the client.
     pub(crate) key: KeyPrefix,
     pub(crate) verdict: &'d Verdict,
+    /// What is left, whatever a request costs.
+    pub(crate) left: &'d Verdict,
     /// The time of the decision by the clock of Redis.
     pub(crate) at: Tick,
 }
@@ -233,16 +235,19 @@ impl<'a> States<'a> {
         })
     }
 
-    /// What each rule says, in the order of the rules.
-    pub(crate) fn verdicts<'d>(
+    /// What each rule says of a request, with what is `left`, in the order of the rules.
+    pub(crate) fn said<'d>(
         &self,
         decision: &'d Decision,
+        left: &'d Decision,
     ) -> impl Iterator<Item = Said<'a, 'd>> {
-        decision.verdicts().iter().filter_map(|verdict| {
+        let verdicts = decision.verdicts().iter().zip(left.verdicts());
+        verdicts.filter_map(|(verdict, left)| {
             Some(Said {
                 rule: self.rules.get(verdict.rule())?,
                 key: self.checks.get(verdict.rule())?.key().prefix(),
                 verdict,
+                left,
                 at: decision.at(),
             })
         })
@@ -254,64 +259,65 @@ pub(crate) fn is_asked(only: &[String], rule: &str) -> bool {
     only.is_empty() || only.iter().any(|name| name == rule)
 }
 
-/// Whether anything is used.
-pub(crate) fn has_state(verdict: &Verdict) -> bool {
-    verdict.reset_after_ticks() > 0
-}
-
-/// Whether a request would pass the rule now.
-pub(crate) fn outcome(said: &Said<'_, '_>) -> String {
-    let Said { verdict, at, .. } = *said;
-    if let Some((age, level)) = block_age(said).zip(verdict.block_level()) {
-        // The limit may deny for longer.
-        let left = report::from(at, verdict.reset_after());
-        let age = report::duration(age);
-        return format!("blocked for {left}, level {level} since {age}");
+impl Said<'_, '_> {
+    /// Whether anything is used.
+    pub(crate) fn has_state(&self) -> bool {
+        self.left.reset_after_ticks() > 0
     }
-    match (verdict.outcome(), verdict.retry()) {
-        (_, Retry::After(left)) if verdict.is_blocked() => {
-            format!("blocked for {}", report::from(at, left))
+
+    /// Whether a request would pass the rule now.
+    pub(crate) fn outcome(&self) -> String {
+        let Self { verdict, at, .. } = *self;
+        if let Some((age, level)) = self.block_age().zip(verdict.block_level()) {
+            // The limit may deny for longer.
+            let left = report::from(at, verdict.reset_after());
+            let age = report::duration(age);
+            return format!("blocked for {left}, level {level} since {age}");
         }
-        _ if verdict.is_blocked() => "blocked".to_owned(),
-        (Outcome::Allow, _) => "allowed".to_owned(),
-        (Outcome::Deny, Retry::After(after)) => {
-            format!("denied, retry after {}", report::from(at, after))
+        match (verdict.outcome(), verdict.retry()) {
+            (_, Retry::After(left)) if verdict.is_blocked() => {
+                format!("blocked for {}", report::from(at, left))
+            }
+            _ if verdict.is_blocked() => "blocked".to_owned(),
+            (Outcome::Allow, _) => "allowed".to_owned(),
+            (Outcome::Deny, Retry::After(after)) => {
+                format!("denied, retry after {}", report::from(at, after))
+            }
+            (Outcome::Deny, Retry::Never) => "denied: it costs more than ever fits".to_owned(),
+            (Outcome::Deny, _) => "denied".to_owned(),
+            _ => "not decided: Redis has failed".to_owned(),
         }
-        (Outcome::Deny, Retry::Never) => "denied: it costs more than ever fits".to_owned(),
-        (Outcome::Deny, _) => "denied".to_owned(),
-        _ => "not decided: Redis has failed".to_owned(),
     }
-}
 
-/// How long ago the growing block began that is in force.
-fn block_age(said: &Said<'_, '_>) -> Option<Duration> {
-    let block = said.rule.limiter_rule.block_setting()?;
-    let time = block.time_of(said.verdict.block_level()?);
-    let left = said.verdict.reset_after_ticks();
-    Some(Duration::from_micros(time.saturating_sub(left)))
-}
+    /// How long ago the growing block began that is in force.
+    fn block_age(&self) -> Option<Duration> {
+        let block = self.rule.limiter_rule.block_setting()?;
+        let time = block.time_of(self.verdict.block_level()?);
+        let left = self.verdict.reset_after_ticks();
+        Some(Duration::from_micros(time.saturating_sub(left)))
+    }
 
-/// A rule and its verdict, for programs, with what is `left` whatever a request costs.
-pub(crate) fn verdict_json(said: &Said<'_, '_>, left: &Verdict) -> Value {
-    let Said { verdict, at, .. } = *said;
-    let mut json = explained_json(said.rule);
-    json["key"] = json!(said.key.to_string());
-    json["blocked"] = json!(verdict.is_blocked());
-    json["block_level"] = json!(verdict.block_level());
-    let time = |after| report::time(report::then(at, after));
-    let begun = |age| report::time(report::then(at, Duration::ZERO) - age);
-    json["blocked_since"] = json!(block_age(said).map(begun));
-    let retry = match verdict.retry() {
-        Retry::After(after) => Some(after),
-        _ => None,
-    };
-    json["retry_after_seconds"] = json!(retry.map(|after| after.as_secs_f64()));
-    json["retry_at"] = json!(retry.map(time));
-    json["allowed"] = json!(verdict.outcome() == Outcome::Allow);
-    json["remaining"] = json!(left.remaining());
-    json["debt"] = json!(left.debt());
-    json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
-    json["reset_at"] = json!(time(left.reset_after()));
-    json["has_state"] = json!(has_state(left));
-    json
+    /// For programs.
+    pub(crate) fn json(&self) -> Value {
+        let Self { verdict, left, .. } = *self;
+        let now = report::then(self.at, Duration::ZERO);
+        let retry = match verdict.retry() {
+            Retry::After(after) => Some(after),
+            _ => None,
+        };
+        let mut json = explained_json(self.rule);
+        json["key"] = json!(self.key.to_string());
+        json["blocked"] = json!(verdict.is_blocked());
+        json["block_level"] = json!(verdict.block_level());
+        json["blocked_since"] = json!(self.block_age().map(|age| report::time(now - age)));
+        json["retry_after_seconds"] = json!(retry.map(|after| after.as_secs_f64()));
+        json["retry_at"] = json!(retry.map(|after| report::time(report::then(self.at, after))));
+        json["allowed"] = json!(verdict.outcome() == Outcome::Allow);
+        json["remaining"] = json!(left.remaining());
+        json["debt"] = json!(left.debt());
+        json["reset_after_seconds"] = json!(left.reset_after().as_secs_f64());
+        json["reset_at"] = json!(report::time(report::then(self.at, left.reset_after())));
+        json["has_state"] = json!(self.has_state());
+        json
+    }
 }

@@ -11,9 +11,7 @@ use tollgate_rules::operators::{Explained, Explanation};
 use crate::{
     key::{
         credits::{balance_json, shown},
-        states::{
-            ClientArgs, Said, States, has_state, outcome, uncounted, undecided, verdict_json,
-        },
+        states::{ClientArgs, States, uncounted, undecided},
     },
     ledger::DatabaseArgs,
     report::{self, Failure, Report, Table},
@@ -119,25 +117,19 @@ async fn look<'a>(
     let look: Vec<Check> = counted.iter().map(|check| check.with_cost(0)).collect();
     let peek = |checks: &[Check]| states.limiter.peek(checks);
     let (left, now, blocked) = (peek(&look).await, peek(&counted).await, peek(&none).await);
-    let of_blocked = states.verdicts(&blocked).zip(states.verdicts(&blocked));
-    let of_counted = states.verdicts(&left).zip(states.verdicts(&now));
+    let of_blocked = states.said(&blocked, &blocked);
     let mut all = Vec::new();
-    for (left, said) in of_counted.chain(of_blocked) {
-        let left = left.verdict;
-        let Said {
-            rule,
-            key,
-            verdict: now,
-            at,
-        } = said;
-        if left.outcome() == Outcome::Failed || now.outcome() == Outcome::Failed {
+    for said in states.said(&now, &left).chain(of_blocked) {
+        let (rule, left) = (said.rule, said.left);
+        let outcomes = [left.outcome(), said.verdict.outcome()];
+        if outcomes.contains(&Outcome::Failed) {
             return Err(Failure::failed(format!(
                 "Redis has not answered about {:?}; `tollgate doctor` says why",
                 rule.rule
             )));
         }
-        let back = match has_state(left) {
-            true => report::from(at, left.reset_after()),
+        let back = match said.has_state() {
+            true => report::from(said.at, left.reset_after()),
             false => "nothing used".to_owned(),
         };
         let credits = match &rule.key {
@@ -151,7 +143,7 @@ async fn look<'a>(
             }
             _ => None,
         };
-        let mut json = verdict_json(&said, left);
+        let mut json = said.json();
         json["credits"] = json!(credits.as_ref().map(balance_json));
         json["partition"] = json!(states.partition.to_string());
         let mut units = match left.debt() {
@@ -166,16 +158,16 @@ async fn look<'a>(
             partition: states.partition.to_string(),
             cells: [
                 rule.rule.to_owned(),
-                key.to_string(),
+                said.key.to_string(),
                 rule.quota.to_string(),
                 rule.origin.to_string(),
                 units,
                 back,
-                outcome(&said),
+                said.outcome(),
             ],
             json,
-            is_used: has_state(left) || credits.is_some(),
-            is_denied: now.outcome() == Outcome::Deny,
+            is_used: said.has_state() || credits.is_some(),
+            is_denied: said.verdict.outcome() == Outcome::Deny,
         });
     }
     Ok(all)
@@ -229,29 +221,27 @@ pub(crate) async fn check(args: &CheckArgs) -> Result<Report, Failure> {
     }
     let mut table = Table::new("rule | key | limit | from | #units | #left | decision");
     let (mut rules, mut denying) = (Vec::new(), Vec::new());
-    for said in states.verdicts(&decision) {
-        let Said {
-            rule, key, verdict, ..
-        } = said;
+    for said in states.said(&decision, &decision) {
+        let (rule, verdict) = (said.rule, said.verdict);
         let is_shadow = rule.outcome == Explained::Shadows;
         if verdict.outcome() == Outcome::Deny && !is_shadow {
             denying.push(&*rule.rule);
         }
         let decided = match verdict.outcome() {
             Outcome::NotDecided => "not asked: another rule has denied".to_owned(),
-            _ if is_shadow => format!("shadow: {}", outcome(&said)),
-            _ => outcome(&said),
+            _ if is_shadow => format!("shadow: {}", said.outcome()),
+            _ => said.outcome(),
         };
         table.row([
             rule.rule.to_owned(),
-            key.to_string(),
+            said.key.to_string(),
             rule.quota.to_string(),
             rule.origin.to_string(),
             rule.units.to_string(),
             verdict.remaining().to_string(),
             decided,
         ]);
-        rules.push(verdict_json(&said, verdict));
+        rules.push(said.json());
     }
     let (undecided, of_undecided) = undecided(&explained);
     rules.extend(of_undecided);
