@@ -42,7 +42,6 @@ const FEW_RULES: usize = 16;
 
 impl Named {
     pub(super) fn new(rules: &RuleSet) -> Self {
-        let policies = PerQuota::new(rules);
         let mut usual: Box<[usize]> = (0..rules.rules().len())
             .filter(|rule| rules.enforces(*rule) && rules.rules()[*rule].quota().has_state())
             .collect();
@@ -51,8 +50,9 @@ impl Named {
         }
         let mut joined = Line::new();
         for rule in &usual {
-            if let Some(Some(policy)) = policies.find_or_make(rules, *rule, 0, policy) {
-                push_policy(&mut joined, policy);
+            let rule = &rules.rules()[*rule];
+            if let Some(policy) = policy(rule, rule.quota()) {
+                push_policy(&mut joined, &policy);
             }
         }
         let usual_policies = field_value(&joined);
@@ -63,7 +63,7 @@ impl Named {
         };
         let parts = Parts {
             prefixes: rules.rules().iter().map(prefix).collect(),
-            policies,
+            policies: PerQuota::new(rules),
             usual,
         };
         Self {
@@ -165,15 +165,17 @@ impl Parts {
     ) -> Option<HeaderValue> {
         let mut line = Line::new();
         for status in statuses {
-            let (rule, plan) = (status.rule, status.plan);
+            let Some(rule) = rules.rules().get(status.rule) else {
+                continue;
+            };
+            let make = || policy(rule, &rule.quota_under(status.plan));
             let brought;
-            let policy = match self.policies.find_or_make(rules, rule, plan, policy) {
-                Some(policy) => policy.as_ref(),
+            let policy = match self.policies.cell(status.rule, status.plan) {
+                Some(prepared) => prepared.get_or_init(make),
                 // The request has brought its quota along.
                 None => {
-                    let rule = rules.rules().get(rule);
-                    brought = rule.and_then(|rule| policy(rule, &rule.quota_under(plan)));
-                    brought.as_ref()
+                    brought = make();
+                    &brought
                 }
             };
             if let Some(policy) = policy {

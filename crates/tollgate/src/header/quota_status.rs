@@ -2,7 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use tollgate_core::{Outcome, Quota, Retry, Rule, RuleSet, Verdict};
+use tollgate_core::{Outcome, Retry, Rule, RuleSet, Verdict};
 
 /// The status of one quota for a client.
 #[derive(Clone, Copy, Debug)]
@@ -62,22 +62,14 @@ impl<T> PerQuota<T> {
         Self(rules.rules().iter().map(of_rule).collect())
     }
 
-    /// The value of this rule's plan, of the rules that these were made for; `None` if a request has brought its quota along.
-    pub(crate) fn find_or_make(
-        &self,
-        rules: &RuleSet,
-        rule: usize,
-        plan: usize,
-        make: impl FnOnce(&Rule, &Quota) -> T,
-    ) -> Option<&T> {
-        let value = self.0.get(rule)?.get(plan)?;
-        let rule = rules.rules().get(rule)?;
-        Some(value.get_or_init(|| make(rule, rule.quota_of(plan))))
+    /// The place of the value of this rule's plan; `None` if a request has brought its quota along.
+    pub(crate) fn cell(&self, rule: usize, plan: usize) -> Option<&OnceLock<T>> {
+        self.0.get(rule)?.get(plan)
     }
 }
 
 /// What a rule counts, in the plural; `units` where requests differ in cost.
-pub(crate) fn unit_of(rule: &tollgate_core::Rule) -> &str {
+pub(crate) fn unit_of(rule: &Rule) -> &str {
     rule.unit_name().unwrap_or(match rule.fixed_cost() {
         1 => "requests",
         _ => "units",

@@ -89,12 +89,9 @@ impl Responses {
         }
         if !denial.hides_quota() {
             let make = || quota_failure(&denial.shown_policies());
-            let prepared = denial.only_quota().and_then(|(rule, plan)| {
-                self.failures
-                    .find_or_make(denial.rules, rule, plan, |_, _| make())
-            });
-            status = match prepared {
-                Some(failure) => status.and(failure),
+            let only = denial.only_quota();
+            status = match only.and_then(|(rule, plan)| self.failures.cell(rule, plan)) {
+                Some(prepared) => status.and(prepared.get_or_init(make)),
                 None => status.and(&make()),
             };
             status = status.message(3, &any(ERROR_INFO, &error_info(denial)));

@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Version,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
 };
-use tollgate_core::{Quota, Reason, Rule, RuleSet, wall_clock};
+use tollgate_core::{Reason, RuleSet, wall_clock};
 
 use crate::{
     head::Head,
@@ -90,13 +90,9 @@ impl Responses {
         let Some(open) = format(&self.rejection.0).1 else {
             return Bytes::new();
         };
-        let quota = denial.only_quota().filter(|_| denial.status == self.status);
-        let prepared = quota.and_then(|(rule, plan)| {
-            let make = |_: &Rule, _: &Quota| open(denial);
-            self.bodies.find_or_make(denial.rules, rule, plan, make)
-        });
-        match prepared {
-            Some(prepared) => prepared.close(wait),
+        let only = denial.only_quota().filter(|_| denial.status == self.status);
+        match only.and_then(|(rule, plan)| self.bodies.cell(rule, plan)) {
+            Some(prepared) => prepared.get_or_init(|| open(denial)).close(wait),
             None => open(denial).close(wait),
         }
     }
