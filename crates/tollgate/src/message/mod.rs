@@ -81,54 +81,52 @@
 //! # Ok(())
 //! # }
 //! ```
-#![cfg_attr(
-    feature = "tokio",
-    doc = r#"
-A customised one: messages wait in a queue, imports cost more, and an outer layer limits calls. The test takes no time, because
-tokio's clock is paused:
-
-```
-use std::time::Duration;
-
-use axum::body::{Body, to_bytes};
-use http::{Request, Response};
-use tollgate::{
-    MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, clock::Clock, key::header,
-    message::{MessageBody, MessageLimitLayer},
-};
-use tower::{ServiceBuilder, ServiceExt};
-
-async fn record(request: Request<MessageBody<Body>>) -> Result<Response<Body>, axum::Error> {
-    to_bytes(Body::new(request.into_body()), usize::MAX).await?;
-    Ok(Response::new(Body::empty()))
-}
-
-# #[tokio::main(flavor = "current_thread", start_paused = true)]
-# async fn main() -> Result<(), Box<dyn std::error::Error>> {
-let store = MemoryStore::builder().clock(Clock::tokio()).build();
-let calls = Rule::new("calls", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
-let messages = Rule::new("messages", Quota::gcra(10, SECOND).burst(10))
-    .by(header("x-api-key"))
-    .cost_by(|head| if head.uri.path().ends_with("/Import") { 5 } else { 1 });
-let service = ServiceBuilder::new()
-    .layer(RateLimitLayer::new(store.clone(), [calls])?)
-    .layer(MessageLimitLayer::new(store, [messages])?.wait_up_to(Duration::from_secs(5)).hide_quota())
-    .service_fn(record);
-
-let request = Request::post("/weather.v1.Weather/Import")
-    .header("content-type", "application/grpc")
-    .header("x-api-key", "acme.k1")
-    .body(Body::from([0; 5].repeat(8)))?;
-let begun = tokio::time::Instant::now();
-let response = service.oneshot(request).await?;
-assert_eq!(response.headers().get("grpc-status"), None);
-// Eight messages at five units each: ten were there, and ten come each second.
-assert_eq!(begun.elapsed().as_secs(), 3);
-# Ok(())
-# }
-```
-"#
-)]
+//!
+//! A customised one, with the feature `tokio`: messages wait in a queue, imports cost more, and an outer layer limits calls. The test takes
+//! no time, because tokio's clock is paused:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use axum::body::{Body, to_bytes};
+//! use http::{Request, Response};
+//! use tollgate::{
+//!     MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, SECOND, clock::Clock, key::header,
+//!     message::{MessageBody, MessageLimitLayer},
+//! };
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! async fn record(request: Request<MessageBody<Body>>) -> Result<Response<Body>, axum::Error> {
+//!     to_bytes(Body::new(request.into_body()), usize::MAX).await?;
+//!     Ok(Response::new(Body::empty()))
+//! }
+//!
+//! # #[cfg(not(feature = "tokio"))] fn main() {}
+//! # #[cfg(feature = "tokio")]
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::builder().clock(Clock::tokio()).build();
+//! let calls = Rule::new("calls", Quota::gcra(60, MINUTE)).by(header("x-api-key"));
+//! let messages = Rule::new("messages", Quota::gcra(10, SECOND).burst(10))
+//!     .by(header("x-api-key"))
+//!     .cost_by(|head| if head.uri.path().ends_with("/Import") { 5 } else { 1 });
+//! let service = ServiceBuilder::new()
+//!     .layer(RateLimitLayer::new(store.clone(), [calls])?)
+//!     .layer(MessageLimitLayer::new(store, [messages])?.wait_up_to(Duration::from_secs(5)).hide_quota())
+//!     .service_fn(record);
+//!
+//! let request = Request::post("/weather.v1.Weather/Import")
+//!     .header("content-type", "application/grpc")
+//!     .header("x-api-key", "acme.k1")
+//!     .body(Body::from([0; 5].repeat(8)))?;
+//! let begun = tokio::time::Instant::now();
+//! let response = service.oneshot(request).await?;
+//! assert_eq!(response.headers().get("grpc-status"), None);
+//! // Eight messages at five units each: ten were there, and ten come each second.
+//! assert_eq!(begun.elapsed().as_secs(), 3);
+//! # Ok(())
+//! # }
+//! ```
 
 mod body;
 mod call;
