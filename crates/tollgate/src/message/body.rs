@@ -61,24 +61,17 @@ enum State {
 }
 
 impl<B> MessageBody<B> {
-    pub(super) fn unlimited(inner: B) -> Self {
-        Self {
-            inner,
-            counter: None,
-        }
-    }
-
-    pub(super) fn counted(inner: B, call: Arc<Call>) -> Self {
-        let counter = Counter {
-            framing: Framing::default(),
-            call,
-            held: Bytes::new(),
-            state: State::Counting,
-        };
-        Self {
-            inner,
-            counter: Some(Box::new(counter)),
-        }
+    /// `None`: its messages are not limited.
+    pub(super) fn new(inner: B, call: Option<Arc<Call>>) -> Self {
+        let counter = call.map(|call| {
+            Box::new(Counter {
+                call,
+                framing: Framing::default(),
+                held: Bytes::new(),
+                state: State::Counting,
+            })
+        });
+        Self { inner, counter }
     }
 }
 
@@ -177,7 +170,7 @@ fn whole(mut data: impl Buf) -> Bytes {
 
 impl<B: Default> Default for MessageBody<B> {
     fn default() -> Self {
-        Self::unlimited(B::default())
+        Self::new(B::default(), None)
     }
 }
 

@@ -73,16 +73,13 @@ pub(super) fn call<S, B>(
 where
     S: Service<Request<MessageBody<B>>>,
 {
-    if checks.checks.is_empty() {
-        let future = ready.call(request.map(MessageBody::unlimited));
-        return State::Inner { future, call: None };
-    }
-    let call = Call::new(Arc::clone(config), checks, &Head::from(&request));
-    let request = request.map(|body| MessageBody::counted(body, Arc::clone(&call)));
-    State::Inner {
-        future: ready.call(request),
-        call: Some(call),
-    }
+    let call = match checks.checks.is_empty() {
+        true => None,
+        false => Some(Call::new(Arc::clone(config), checks, &Head::from(&request))),
+    };
+    let request = request.map(|body| MessageBody::new(body, call.clone()));
+    let future = ready.call(request);
+    State::Inner { future, call }
 }
 
 impl<S, B, RB> Future for MessageLimitFuture<S, B>
@@ -112,21 +109,17 @@ where
                     }
                 }
                 StateProj::Inner { future, call } => {
-                    let Some(call) = call else {
-                        let response = ready!(future.poll(cx))?;
-                        let unlimited = |body| MessageLimitResponseBody::new(Some(body), None);
-                        return Poll::Ready(Ok(response.map(unlimited)));
+                    let answer = match call.as_ref().map(|call| call.poll_denied(cx)) {
+                        Some(Poll::Ready(_)) => Poll::Pending,
+                        Some(Poll::Pending) | None => future.poll(cx),
                     };
-                    let answer = match call.poll_denied(cx) {
-                        Poll::Ready(_) => Poll::Pending,
-                        Poll::Pending => future.poll(cx),
-                    };
+                    let denied = call.as_ref().and_then(|call| Some((call, call.denied()?)));
                     // The client gets the denial, whatever the inner service makes of a stream that was cut off.
-                    let response = match (call.denied(), answer) {
-                        (Some(decision), _) => without_body(call.response(decision)),
+                    let response = match (denied, answer) {
+                        (Some((call, decision)), _) => without_body(call.response(decision)),
                         (None, Poll::Ready(answer)) => {
                             let (mut head, body) = answer?.into_parts();
-                            let call = (!body.is_end_stream()).then(|| Arc::clone(call));
+                            let call = call.take().filter(|_| !body.is_end_stream());
                             if call.is_some() {
                                 // The body may become shorter.
                                 head.headers.remove(CONTENT_LENGTH);
