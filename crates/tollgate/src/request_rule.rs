@@ -83,21 +83,17 @@ impl RequestRule {
             let plan_name = rule.plan_name(plan).unwrap_or_default();
             shadow = shadow.plan(plan_name, *rule.quota_of(plan));
         }
-        let settings = RequestSettings {
-            rule: shadow,
-            is_preview: true,
-            quota: None,
-            id: None,
+        self.clone().with(|settings| {
+            settings.rule = shadow;
+            settings.is_preview = true;
+            settings.quota = None;
+            settings.id = None;
             // What clients and an application get of denials, and of a failed store, is the rule's own.
-            store_errors: Vec::new(),
-            on_denied: None,
-            slow_denials: None,
-            challenges: Vec::new(),
-            ..RequestSettings::clone(&self.settings)
-        };
-        Self {
-            settings: Arc::new(settings),
-        }
+            settings.store_errors.clear();
+            settings.on_denied = None;
+            settings.slow_denials = None;
+            settings.challenges.clear();
+        })
     }
 
     /// The same with other numbers: those that switches and overrides make of a rule in a file. For the crates of tollgate.
