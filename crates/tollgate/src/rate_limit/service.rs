@@ -9,7 +9,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tollgate_core::{Decision, Pending, Step, observe::Timer};
+use tollgate_core::{Pending, Step, observe::Timer};
 use tower_service::Service;
 
 use crate::{
