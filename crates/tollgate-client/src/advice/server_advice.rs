@@ -198,6 +198,16 @@ mod tests {
     }
 
     #[test]
+    fn no_wait_exceeds_the_longest() {
+        for field in [
+            ("retry-after", "999999999999999999999"),
+            ("ratelimit", r#""a";r=0;t=999999999999999"#),
+        ] {
+            assert_eq!(advice(429, &[field]).wait(), Some(LONGEST));
+        }
+    }
+
+    #[test]
     fn a_call_of_grpc_rejected_over_http_waits_by_retry_after_unless_retries_are_forbidden() {
         let call = |pushback| {
             let fields = [
