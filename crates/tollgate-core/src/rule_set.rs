@@ -266,22 +266,14 @@ impl RuleSet {
             let rules = rules?;
             Some(rules.rules[rules.given_position(rule.name())?].clone())
         };
-        let given = |rules: Option<&Self>| rules.map_or(&[][..], Self::given).to_vec();
-        let here = given(after)
-            .into_iter()
-            .map(|rule| RuleChange {
-                before: of(before, &rule),
-                after: Some(rule),
-            })
-            .filter(|it| it.before != it.after);
-        let gone = given(before)
-            .into_iter()
-            .filter(|rule| of(after, rule).is_none())
-            .map(|rule| RuleChange {
-                before: Some(rule),
-                after: None,
-            });
-        here.chain(gone).collect()
+        let here = after.into_iter().flat_map(Self::given);
+        let before_here = before.into_iter().flat_map(Self::given);
+        let gone = before_here.filter(|rule| of(after, rule).is_none());
+        let changes = here.chain(gone).map(|rule| RuleChange {
+            before: of(before, rule),
+            after: of(after, rule),
+        });
+        changes.filter(|it| it.before != it.after).collect()
     }
 }
 
