@@ -620,11 +620,14 @@ impl Limiter {
             let asked = with_cost(units);
             // A rule that waits has what is there now, too.
             let decision = self.decide(&asked, Ask::Within(Duration::ZERO)).await;
-            let left = self.rules().denials(&decision).map(|verdict| {
+            let denied = asked.iter().zip(decision.verdicts()).filter(|(_, it)| {
+                it.outcome() == Outcome::Deny && self.rules().enforces(it.rule())
+            });
+            let left = denied.map(|(check, verdict)| {
                 // Checks on one state share what is left of it.
-                let verdicts = decision.verdicts().iter();
-                let shared_by = verdicts.filter(|other| other.rule() == verdict.rule());
-                let left = verdict.remaining() / shared_by.count().max(1) as u64;
+                let is_same = |it: &&Check| (it.rule(), it.key()) == (check.rule(), check.key());
+                let shared_by = asked.iter().filter(is_same).count() as u64;
+                let left = verdict.remaining() / shared_by.max(1);
                 verdict.has_numbers().then_some(left)
             });
             match left.min().flatten() {

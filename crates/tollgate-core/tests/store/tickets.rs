@@ -285,6 +285,15 @@ async fn a_grant_of_two_checks_on_one_state_is_found_in_a_few_steps() {
     assert!(reads < 10, "the clock was read {reads} times");
 }
 
+#[tokio::test]
+async fn a_grant_of_two_keys_of_one_rule_is_all_that_the_tighter_one_has_left() {
+    let rule = Rule::new("rule", Quota::fixed_window(10, LONG));
+    let limiter = Limiter::new(MemoryStore::new(), [rule]).expect("valid");
+    let [ann, bob] = ["ann", "bob"].map(|who| check(&limiter, "rule", who, 1));
+    assert_eq!(limiter.acquire_up_to(&[bob], 5).await.units, 5);
+    assert_eq!(limiter.acquire_up_to(&[ann, bob], 8).await.units, 5);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grant_calls_a_failing_store_once() {
     let store =
