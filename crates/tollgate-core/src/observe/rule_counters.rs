@@ -166,12 +166,32 @@ impl RuleCounters {
         if let Some(same) = same {
             return Arc::clone(same);
         }
-        let counter = Arc::new(SeriesCounter::new(
-            rule,
-            subject_type.into(),
-            plan.into(),
+        let (subject_type, plan): (Arc<str>, Arc<str>) = (subject_type.into(), plan.into());
+        let name = || Arc::clone(rule.shared_name());
+        let [decision, reason, source] = series.labels();
+        let counter = Arc::new(SeriesCounter {
+            requests: counter!(
+                REQUESTS,
+                "rule" => name(),
+                "algorithm" => algorithm,
+                "subject_type" => Arc::clone(&subject_type),
+                "plan" => Arc::clone(&plan),
+                "decision" => decision,
+                "reason" => reason,
+                "source" => source,
+            ),
+            units: match series.counts_units() {
+                true => {
+                    counter!(UNITS, "rule" => name(), "algorithm" => algorithm, "plan" => Arc::clone(&plan), "decision" => decision)
+                }
+                false => Counter::noop(),
+            },
+            numbers: PerStripe::new(|_| Numbers::default()),
+            algorithm,
+            subject_type,
+            plan,
             series,
-        ));
+        });
         known.push(Arc::clone(&counter));
         counter
     }
@@ -205,35 +225,6 @@ impl Drop for RuleCounters {
 }
 
 impl SeriesCounter {
-    fn new(rule: &Rule, subject_type: Arc<str>, plan: Arc<str>, series: Series) -> Self {
-        let name = || Arc::clone(rule.shared_name());
-        let algorithm = rule.quota().algorithm().name();
-        let [decision, reason, source] = series.labels();
-        Self {
-            requests: counter!(
-                REQUESTS,
-                "rule" => name(),
-                "algorithm" => algorithm,
-                "subject_type" => Arc::clone(&subject_type),
-                "plan" => Arc::clone(&plan),
-                "decision" => decision,
-                "reason" => reason,
-                "source" => source,
-            ),
-            units: match series.counts_units() {
-                true => {
-                    counter!(UNITS, "rule" => name(), "algorithm" => algorithm, "plan" => Arc::clone(&plan), "decision" => decision)
-                }
-                false => Counter::noop(),
-            },
-            numbers: PerStripe::new(|_| Numbers::default()),
-            algorithm,
-            subject_type,
-            plan,
-            series,
-        }
-    }
-
     /// Counts a request. Returns how many such there were before on this stripe.
     pub(super) fn count(&self, units: u64, at: Tick) -> u64 {
         let numbers = self.numbers.here();
