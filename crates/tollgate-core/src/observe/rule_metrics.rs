@@ -34,9 +34,6 @@ const PLANS: usize = 64;
 /// recorder would never count.
 pub(super) struct RuleMetrics {
     counters: Arc<RuleCounters>,
-    is_enforced: bool,
-    /// The limit of the rule's own quota; 0 if there is none.
-    limit: u64,
     /// By plan, the rule's own quota first; then quotas that checks bring along, and further plans.
     plans: Box<[PlanCounters]>,
     retry_after: Histogram,
@@ -101,8 +98,6 @@ impl RuleMetrics {
         let plans = rule.quotas().min(PLANS) + 2;
         let metrics = Self {
             counters: Arc::clone(counters),
-            is_enforced: rule.is_enforced(),
-            limit: rule.limit_under(0).unwrap_or(0),
             plans: (0..plans).map(|_| PlanCounters::default()).collect(),
             retry_after: histogram(RETRY_AFTER),
             remaining: histogram(REMAINING),
@@ -183,7 +178,7 @@ impl RuleMetrics {
         if source == Source::Fallback || outcome == Outcome::Failed {
             self.store_failures.increment(1);
         }
-        let kind = match self.is_enforced {
+        let kind = match rule.is_enforced() {
             true => Kind::enforced(verdict, decision, rule.at_most_wait().is_some()),
             false => Kind::reported(verdict),
         };
@@ -195,7 +190,7 @@ impl RuleMetrics {
         };
         let counter = self.series(rule, verdict.plan(), series);
         let before = counter.count(cost, decision.at());
-        if !self.is_enforced {
+        if !rule.is_enforced() {
             match (decision.is_allowed(), kind) {
                 (true, Kind::ShadowDenied(Reason::Quota | Reason::Never)) => {
                     self.differs_allowed.increment(1);
@@ -205,10 +200,7 @@ impl RuleMetrics {
             }
             return;
         }
-        let limit = match verdict.plan() {
-            0 => self.limit,
-            plan => rule.limit_under(plan).unwrap_or(0),
-        };
+        let limit = rule.limit_under(verdict.plan()).unwrap_or(0);
         if kind == Kind::Allowed && verdict.remaining() <= limit / 5 {
             self.near_limit.increment(1);
             if verdict.remaining() == 0 && cost > 0 {
