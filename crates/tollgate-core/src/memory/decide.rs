@@ -13,8 +13,7 @@ use crate::{
     hold::{Hold, Source},
     memory::{
         balances::Balances,
-        locked::{Counted, Locked},
-        plan::Plan,
+        locked::{Counted, LockedKey},
         rule_store::MemoryRuleStore,
         rule_table::{AnyLocked, AnyRuleTable, RuleTable, with_locked, with_table},
     },
@@ -54,12 +53,20 @@ struct CheckStep {
 type Steps = SmallVec<[CheckStep; 4]>;
 type Locks<'a> = SmallVec<[AnyLocked<'a>; 4]>;
 
-/// Runs `$body` with the rule of a step, its lock and its quota.
+/// Checks under the locks of their states.
+struct UnderLocks<'a> {
+    store: &'a MemoryRuleStore,
+    locks: Locks<'a>,
+    now: Tick,
+}
+
+/// Runs `$body` with the rule of a step, and its key under its lock.
 macro_rules! with_step {
-    ($store:expr, $step:expr, $locks:expr, ($rule:ident, $locked:ident, $plan:ident) => $body:expr) => {
-        if let (Some(lock), Some(rule)) = ($step.lock, $store.rule($step.check.rule())) {
-            with_locked!(rule, &mut $locks[lock], ($rule, $locked) => {
-                if let Some($plan) = $store.plan_of($rule, &$step.check) {
+    ($under:expr, $step:expr, ($rule:ident, $at:ident) => $body:expr) => {
+        if let (Some(lock), Some(rule)) = ($step.lock, $under.store.rule($step.check.rule())) {
+            with_locked!(rule, &mut $under.locks[lock], ($rule, locked) => {
+                if let Some(plan) = $under.store.plan_of($rule, &$step.check) {
+                    let $at = &mut locked.of($step.check.key(), &plan, $under.now);
                     $body
                 }
             }, else ())
@@ -79,14 +86,12 @@ impl MemoryRuleStore {
             return denied;
         }
         self.end_reservations();
-        let (mut locks, mut steps) = self.lock_all(checks);
-        // A thread that had to wait for a lock would see what others have done since as the future, and its denial would repair it
-        // into a window that is over.
-        let now = self.clock.now();
+        let (mut under, mut steps) = self.lock_all(checks);
+        let now = under.now;
         for index in 0..steps.len() {
             let step = &mut steps[index];
             if step.leader == index {
-                with_step!(self, step, locks, (rule, locked, plan) => step.assess(rule, locked, &plan, now));
+                with_step!(under, step, (rule, at) => step.assess(rule, at, now));
             }
         }
         let mut is_denied = steps.iter().any(CheckStep::is_denied);
@@ -107,19 +112,18 @@ impl MemoryRuleStore {
         for step in &mut steps {
             if is_denied && step.is_enforced && step.fits() == Some(true) {
                 // A rule that would have let a denied request pass keeps its units: its numbers are those before a take.
-                step.look(self, &mut locks, now);
+                under.look(step);
             }
             match start {
                 _ if !take => {}
-                Some(start) => places.extend(self.queue_up(step, &mut locks, start, now)),
+                Some(start) => places.extend(under.queue_up(step, start)),
                 None => {
-                    let held =
-                        self.write(step, &mut locks, balances.as_deref_mut(), is_denied, now);
+                    let held = under.write(step, balances.as_deref_mut(), is_denied);
                     slots = HeldSlots::both(slots, held);
                 }
             }
         }
-        drop((balances, locks));
+        drop((balances, under));
         for step in &steps {
             if let Some(counted) = &step.counted {
                 self.report(step.check.rule(), counted);
@@ -160,7 +164,7 @@ impl MemoryRuleStore {
     }
 
     /// Locks the shards of all checks in one order, and folds checks on one state into the first.
-    fn lock_all(&self, checks: &[Check]) -> (Locks<'_>, Steps) {
+    fn lock_all(&self, checks: &[Check]) -> (UnderLocks<'_>, Steps) {
         let positions = checks.iter().map(|check| {
             let rule = self.rules.rules().get(usize::from(check.rule()))?;
             if *rule.mode() == Mode::Off {
@@ -180,10 +184,16 @@ impl MemoryRuleStore {
         let mut order: SmallVec<[((u64, usize), u16); 4]> = order.collect();
         order.sort_unstable();
         order.dedup_by_key(|(position, _)| *position);
-        let locks = order
-            .iter()
-            .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard))
-            .collect();
+        let under = UnderLocks {
+            store: self,
+            locks: order
+                .iter()
+                .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard))
+                .collect(),
+            // A thread that had to wait for a lock would see what others have done since as the future, and its denial would repair it
+            // into a window that is over.
+            now: self.clock.now(),
+        };
         let mut steps = Steps::new();
         for (index, (check, position)) in checks.iter().zip(positions).enumerate() {
             let lock = position.and_then(|it| order.binary_search_by_key(&it, |(p, _)| *p).ok());
@@ -215,27 +225,32 @@ impl MemoryRuleStore {
                 is_on_credits: false,
             });
         }
-        (locks, steps)
+        (under, steps)
+    }
+}
+
+impl UnderLocks<'_> {
+    /// The numbers of a check that takes nothing.
+    fn look(&mut self, step: &mut CheckStep) {
+        if std::mem::take(&mut step.is_on_credits) || step.block.is_some() {
+            // Its numbers are those of the quota already, or of the block.
+            return;
+        }
+        with_step!(self, step, (_rule, at) => step.answer = Some(at.assess(0)));
     }
 
     /// Takes the place of a check in a queue that begins at `start`. Rules that do not wait are charged when the request
     /// starts.
-    fn queue_up(
-        &self,
-        step: &mut CheckStep,
-        locks: &mut Locks<'_>,
-        start: Instant,
-        now: Tick,
-    ) -> Option<Hold> {
+    fn queue_up(&mut self, step: &mut CheckStep, start: Instant) -> Option<Hold> {
         let fits = step.fits()?;
         let Some(instant) = step.instant.filter(|_| step.check.cost() > 0) else {
             if step.is_enforced && fits {
-                step.look(self, locks, now);
+                self.look(step);
             }
             return None;
         };
         let mut place = None;
-        with_step!(self, step, locks, (rule, locked, plan) => {
+        with_step!(self, step, (rule, at) => {
             // A shadow is decided at the instant of the others, and never moves it.
             let starts = instant.start <= start.start;
             if let Some(answer) = &mut step.answer {
@@ -243,14 +258,13 @@ impl MemoryRuleStore {
             }
             if starts {
                 let check = step.check;
-                let taken = locked.take_from(check.key(), &plan, now, start, check.cost());
-                if let Some((before, then)) = taken {
+                if let Some((before, then)) = at.take_from(start, check.cost()) {
                     step.answer = Some(then);
                     let fresh_at = start.start.saturating_add(then.reset_after);
-                    place = Some(Hold::in_queue(check, Taken::new(now, fresh_at), before));
+                    place = Some(Hold::in_queue(check, Taken::new(self.now, fresh_at), before));
                 }
             } else {
-                step.count(rule, locked, &plan, now);
+                step.count(rule, at);
             }
         });
         place.filter(|_| step.is_enforced)
@@ -258,49 +272,46 @@ impl MemoryRuleStore {
 
     /// Takes the units of a check, or what a denial leaves to be done.
     fn write(
-        &self,
+        &mut self,
         step: &mut CheckStep,
-        locks: &mut Locks<'_>,
         balances: Option<&mut Balances>,
         is_denied: bool,
-        now: Tick,
     ) -> Option<HeldSlots> {
-        let (fits, mut slots) = (step.fits()?, None);
-        let rule = &self.rules.rules()[usize::from(step.check.rule())];
+        let (fits, now, mut slots) = (step.fits()?, self.now, None);
+        let rule = &self.store.rules.rules()[usize::from(step.check.rule())];
         let takes = match rule.mode() {
             Mode::Threshold { .. } | Mode::Off => return None,
             // As if it were alone; but only what runs holds slots, and a denied request does not.
             Mode::Shadow => fits && !(is_denied && rule.has_slots()),
             Mode::Enforce => !is_denied,
         };
-        with_step!(self, step, locks, (of_table, locked, plan) => {
-            let (key, cost) = (step.check.key(), step.check.cost());
+        with_step!(self, step, (of_table, at) => {
+            let cost = step.check.cost();
             if takes && step.is_on_credits {
                 if let Some(balances) = balances {
-                    balances.take(rule, key, now, cost);
+                    balances.take(rule, step.check.key(), now, cost);
                 }
                 // Its numbers are those of a denial, and a state that lies in the future is repaired.
-                locked.denied(key, &plan, now, false);
+                at.denied(false);
             } else if takes {
                 if rule.has_slots() && cost > 0 {
-                    let last = &self.shared.last_slot_number;
-                    step.slot_number = Some(locked.shard.next_slot_number(last));
+                    step.slot_number = Some(at.next_slot_number(&self.store.shared.last_slot_number));
                 }
                 if !step.is_repeat {
-                    slots = locked.take(key, &plan, now, cost);
+                    slots = at.take(cost);
                 }
             }
             let id = of_table.id_of(&step.check);
             if let Some((rule, id)) = id.filter(|_| takes && cost > 0) {
-                (locked.shard).change_ids(key, now, |seen| rule.admit(seen, id, now));
+                at.change_ids(|seen| rule.admit(seen, id, now));
             }
             match (step.block, &of_table.block) {
-                (Some(active), Some(block)) => locked.blocked(key, &plan, block, active, now),
+                (Some(active), Some(block)) => at.blocked(block, active),
                 _ if !takes && !fits => {
                     // A shadow does not look at the balance, which a rule that is enforced may have.
                     let is_final = step.is_enforced || !rule.has_credits();
-                    locked.denied(key, &plan, now, is_final && !step.has_balance);
-                    step.count(of_table, locked, &plan, now);
+                    at.denied(is_final && !step.has_balance);
+                    step.count(of_table, at);
                 }
                 _ => {}
             }
@@ -319,26 +330,19 @@ impl CheckStep {
         self.is_enforced && self.fits() == Some(false)
     }
 
-    fn assess<A: Algorithm>(
-        &mut self,
-        rule: &RuleTable<A>,
-        locked: &Locked<'_, A>,
-        plan: &Plan<A>,
-        now: Tick,
-    ) {
-        let (key, cost) = (self.check.key(), self.check.cost());
+    fn assess<A: Algorithm>(&mut self, rule: &RuleTable<A>, at: &LockedKey<'_, '_, A>, now: Tick) {
+        let cost = self.check.cost();
         let id = rule.id_of(&self.check);
-        let seen = id.and_then(|_| locked.shard.ids(key));
+        let seen = id.and_then(|_| at.ids());
         self.is_repeat =
             (id.zip(seen)).is_some_and(|((rule, id), seen)| rule.is_free(seen, id, now));
         let units = if self.is_repeat { 0 } else { cost };
-        let mut answer = locked.assess(key, plan, now, units);
-        self.at_most = plan.at_most;
-        if plan.at_most > 0 {
-            self.instant = locked.instant(key, plan, now, cost);
+        let mut answer = at.assess(units);
+        self.at_most = at.plan.at_most;
+        if self.at_most > 0 {
+            self.instant = at.instant(cost);
         }
-        let block = rule.block.as_ref();
-        self.block = block.and_then(|block| locked.shard.block_of(key, block, now));
+        self.block = (rule.block.as_ref()).and_then(|block| at.block_of(block));
         if let Some(active) = self.block {
             // A blocked key waits for nothing. Its own queue says when the units fit, not the quota that wrote the state.
             if let Some(instant) = self.instant.take()
@@ -349,8 +353,8 @@ impl CheckStep {
                 answer.retry = Retry::after_micros(instant.start - now);
             }
             answer = active.deny(answer, cost);
-        } else if plan.debt > 0 && units == 0 && answer.remaining == 0 {
-            self.debt = locked.debt(key, now);
+        } else if at.plan.debt > 0 && units == 0 && answer.remaining == 0 {
+            self.debt = at.debt();
         }
         self.answer = Some(answer);
     }
@@ -371,31 +375,14 @@ impl CheckStep {
         }
     }
 
-    /// The numbers of a check that takes nothing.
-    fn look(&mut self, store: &MemoryRuleStore, locks: &mut Locks<'_>, now: Tick) {
-        if std::mem::take(&mut self.is_on_credits) || self.block.is_some() {
-            // Its numbers are those of the quota already, or of the block.
-            return;
-        }
-        with_step!(store, self, locks, (_rule, locked, plan) => {
-            self.answer = Some(locked.assess(self.check.key(), &plan, now, 0));
-        });
-    }
-
     /// Counts a denial for want of units towards the block of its key.
-    fn count<A: Algorithm>(
-        &mut self,
-        rule: &RuleTable<A>,
-        locked: &mut Locked<'_, A>,
-        plan: &Plan<A>,
-        now: Tick,
-    ) {
+    fn count<A: Algorithm>(&mut self, rule: &RuleTable<A>, at: &mut LockedKey<'_, '_, A>) {
         let block = rule.block.as_ref().filter(|block| !block.counts_settled());
         let (Some(answer), Some(block), None) = (self.answer, block, self.block) else {
             return;
         };
         if answer.retry != Retry::Never {
-            let counted = locked.count_for_block(self.check.key(), plan, block, now);
+            let counted = at.count_for_block(block);
             self.block = counted.began;
             self.counted = Some(counted);
         }

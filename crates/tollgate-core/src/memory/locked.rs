@@ -1,20 +1,24 @@
 //! A locked shard: the step that decides about one key.
 
+use std::borrow::Cow;
+
 use crate::{
     algorithm::{Algorithm, Assessment, DenyBound, GcraState, Instant},
     block::{ActiveBlock, Block},
     check::Check,
     held_slots::HeldSlots,
     hold::{Hold, Settlement},
+    idempotency::SeenIds,
     key::Fingerprint,
     memory::{
         cells::Entry,
         plan::Plan,
         shard::Shard,
+        side_tables::SideTables,
         table::{Place, Table},
     },
     store::seq_cells::SeqLine,
-    sync::{MutexGuard, lock_briefly},
+    sync::{AtomicU64, MutexGuard, lock_briefly},
     time::Tick,
 };
 
@@ -33,6 +37,14 @@ pub(super) struct Locked<'a, A: Algorithm> {
     pub(super) shard: MutexGuard<'a, Shard<A>>,
 }
 
+/// A key of a locked shard, under a quota and at a time.
+pub(super) struct LockedKey<'l, 'a, A: Algorithm> {
+    locked: &'l mut Locked<'a, A>,
+    key: Fingerprint,
+    pub(super) plan: &'l Plan<A>,
+    now: Tick,
+}
+
 impl<'a, A: Algorithm> Locked<'a, A> {
     #[inline]
     pub(super) fn new(table: &'a Table<A>, place: &'a Place<A>) -> Self {
@@ -43,161 +55,19 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         }
     }
 
-    fn denials(&self, key: Fingerprint) -> &'a SeqLine<2> {
-        self.place.denials(key)
-    }
-
-    /// After a denial of a blocked key: the block ends as soon as it can, and the deny cache learns of it.
-    pub(super) fn blocked(
-        &mut self,
+    #[inline]
+    pub(super) fn of<'l>(
+        &'l mut self,
         key: Fingerprint,
-        plan: &Plan<A>,
-        block: &Block,
-        active: ActiveBlock,
+        plan: &'l Plan<A>,
         now: Tick,
-    ) {
-        if self.shard.repair_block(key, block, now) {
-            self.denials(key).clear();
-        }
-        self.remember_block(key, plan, active, now);
-    }
-
-    /// Counts a denial or a settled request of `key`, and says which block begins with it.
-    pub(super) fn count_for_block(
-        &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        block: &Block,
-        now: Tick,
-    ) -> Counted {
-        let before = self.shard.evicted_blocks();
-        let began = self.shard.count_for_block(key, block, now);
-        if let Some(began) = began {
-            self.denials(key).clear();
-            self.remember_block(key, plan, began, now);
-        }
-        let evicted = self.shard.evicted_blocks();
-        Counted {
+    ) -> LockedKey<'l, 'a, A> {
+        LockedKey {
+            locked: self,
             key,
-            began,
-            evicted: (evicted > before).then_some(evicted),
+            plan,
+            now,
         }
-    }
-
-    /// Denials without the lock until the block ends, if all units are back by then: otherwise the quota says how long they last.
-    fn remember_block(&self, key: Fingerprint, plan: &Plan<A>, active: ActiveBlock, now: Tick) {
-        let until = now.saturating_add(active.micros);
-        let is_fresh = |entry| {
-            self.shard.was_written_under(plan, entry) && self.shard.fresh_at(entry) <= until
-        };
-        if self.shard.find(key).is_none_or(is_fresh) {
-            let words = [until, u64::from(active.level)];
-            self.denials(key).insert(key, !plan.id, words);
-        }
-    }
-
-    /// Decides about `cost` units of `key`.
-    pub(super) fn assess(
-        &self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        cost: u64,
-    ) -> Assessment {
-        match self.shard.find(key) {
-            Some(entry) if self.shard.was_written_under(plan, entry) => {
-                plan.quota.assess(&entry.state, now, cost)
-            }
-            Some(entry) => self.assess_carried(entry, plan, now, cost),
-            None => plan.quota.assess(&A::State::default(), now, cost),
-        }
-    }
-
-    /// Decides about a state of another quota. Where a denial leaves it so, that quota says when the units fit: when it
-    /// has room for what its limit is larger, too.
-    fn assess_carried(
-        &self,
-        entry: &Entry<A::State>,
-        plan: &Plan<A>,
-        now: Tick,
-        cost: u64,
-    ) -> Assessment {
-        let Some(writer) = self.shard.writer(entry) else {
-            return plan.quota.assess(&A::State::default(), now, cost);
-        };
-        if plan.is_threshold && writer.quota.waits() {
-            let writer = &writer.quota;
-            return plan.quota.observe(writer, &entry.state, now, cost);
-        }
-        let carried = plan.quota.convert(&writer.quota, &entry.state, now);
-        let answer = plan.quota.assess(&carried, now, cost);
-        if answer.fits && cost == 0 {
-            let mut answer = answer;
-            if answer.remaining == 0 {
-                answer.retry = self.assess_carried(entry, plan, now, 1).retry;
-            }
-            if !plan.is_threshold && !plan.quota.waits() && !writer.quota.waits() {
-                // Nothing is carried over by what costs nothing: the units come back as under the quota that wrote the state.
-                answer.reset_after = writer.quota.assess(&entry.state, now, 0).reset_after;
-            }
-            return answer;
-        }
-        if answer.fits || !plan.quota.defers_to(&writer.quota, &entry.state, now) {
-            return answer;
-        }
-        // Above 0: what a smaller limit holds is by as much less.
-        let more = cost.saturating_add(writer.limit).saturating_sub(plan.limit);
-        let by_writer = writer.quota.assess(&entry.state, now, more);
-        if !by_writer.fits {
-            return Assessment {
-                remaining: answer.remaining,
-                ..by_writer
-            };
-        }
-        // By a rounding, or because this limit is larger: then it is a queue that it waits for.
-        let kept = plan.quota.without_repair().assess(&carried, now, cost);
-        Assessment {
-            retry: kept.retry,
-            ..answer
-        }
-    }
-
-    /// When `cost` units of `key` fit that a request waits for.
-    pub(super) fn instant(
-        &self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        cost: u64,
-    ) -> Option<Instant> {
-        match self.shard.find(key) {
-            Some(entry) if self.shard.was_written_under(plan, entry) => {
-                plan.quota.instant(&entry.state, now, cost)
-            }
-            // A queue that is longer than requests wait here is left to the quota that wrote it.
-            Some(entry) => {
-                let carried = self.carried(entry, plan, now);
-                plan.quota.without_repair().instant(&carried, now, cost)
-            }
-            None => plan.quota.instant(&A::State::default(), now, cost),
-        }
-    }
-
-    /// Takes units that are used from `start` on. The answer is the state before, and the numbers as of then.
-    pub(super) fn take_from(
-        &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        start: Instant,
-        cost: u64,
-    ) -> Option<(GcraState, Assessment)> {
-        self.denials(key).clear();
-        let mut before = None;
-        self.change(key, plan, now, |state| {
-            before = plan.quota.take_from(state, now, start, cost);
-        });
-        Some((before?, self.assess(key, plan, start.start, 0)))
     }
 
     /// Takes a check that fits, and its slots, unless `then` says not to after the answer, or something has to be carried over.
@@ -228,7 +98,7 @@ impl<'a, A: Algorithm> Locked<'a, A> {
             *slots = match entry {
                 // Denials for want of slots are not remembered.
                 Some(entry) if A::HOLDS_SLOTS && cost > 0 => A::hold(&mut entry.state, key, cost),
-                _ => self.take(key, plan, now, cost),
+                _ => self.of(key, plan, now).take(cost),
             };
             return Some(taken);
         }
@@ -242,20 +112,210 @@ impl<'a, A: Algorithm> Locked<'a, A> {
         Some(taken)
     }
 
-    /// Takes units that were just found to fit, or slots, which go back when they are dropped.
-    pub(super) fn take(
+    /// Whether there was a live state.
+    pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
+        if A::HOLDS_SLOTS {
+            // They belong to requests that run.
+            return false;
+        }
+        self.place.denials(key).clear();
+        let entry = self.shard.find(key);
+        let was_live = entry.is_some_and(|entry| self.shard.fresh_at(entry) > now);
+        self.shard.remove(key);
+        self.shard.forget_sides(key, now) || was_live
+    }
+}
+
+impl<'a, A: Algorithm> LockedKey<'_, 'a, A> {
+    fn denials(&self) -> &'a SeqLine<2> {
+        self.locked.place.denials(self.key)
+    }
+
+    fn sides(&self) -> Option<&SideTables> {
+        self.locked.shard.sides.as_deref()
+    }
+
+    fn entry(&self) -> Option<&Entry<A::State>> {
+        self.locked.shard.find(self.key)
+    }
+
+    /// Whether the entry was written under this quota.
+    fn wrote(&self, entry: &Entry<A::State>) -> bool {
+        self.locked.shard.was_written_under(self.plan, entry)
+    }
+
+    fn carried(&self, entry: &Entry<A::State>) -> A::State {
+        match self.locked.shard.writer(entry) {
+            Some(writer) => (self.plan.quota).convert(&writer.quota, &entry.state, self.now),
+            None => A::State::default(),
+        }
+    }
+
+    /// The state, or what becomes of it under this quota.
+    fn state(&self) -> Cow<'_, A::State> {
+        match self.entry() {
+            Some(entry) if self.wrote(entry) => Cow::Borrowed(&entry.state),
+            Some(entry) => Cow::Owned(self.carried(entry)),
+            None => Cow::Owned(A::State::default()),
+        }
+    }
+
+    /// The same key under another quota.
+    fn under<'l>(&'l mut self, plan: &'l Plan<A>) -> LockedKey<'l, 'a, A> {
+        self.locked.of(self.key, plan, self.now)
+    }
+
+    /// The block of the key, if it is blocked.
+    pub(super) fn block_of(&self, block: &Block) -> Option<ActiveBlock> {
+        self.locked.shard.block_of(self.key, block, self.now)
+    }
+
+    /// After a denial of a blocked key: the block ends as soon as it can, and the deny cache learns of it.
+    pub(super) fn blocked(&mut self, block: &Block, active: ActiveBlock) {
+        let (key, now, sides) = (self.key, self.now, &mut self.locked.shard.sides);
+        if (sides.as_mut()).is_some_and(|sides| sides.blocks.repair(key, block, now)) {
+            self.denials().clear();
+        }
+        self.remember_block(active);
+    }
+
+    /// Counts a denial or a settled request, and says which block begins with it. States make room for it, down to an eighth of the
+    /// budget, which they share with ids.
+    pub(super) fn count_for_block(&mut self, block: &Block) -> Counted {
+        let (key, now) = (self.key, self.now);
+        let evicted_blocks = |sides: &SideTables| sides.blocks.evicted;
+        let before = self.sides().map_or(0, evicted_blocks);
+        let began = self.locked.shard.change_sides(key, now, |sides, all| {
+            let bound = (all - all / 8).saturating_sub(sides.ids.bytes());
+            sides.blocks.count(key, block, now, bound)
+        });
+        if let Some(began) = began {
+            self.denials().clear();
+            self.remember_block(began);
+        }
+        let evicted = self.sides().map_or(0, evicted_blocks);
+        Counted {
+            key,
+            began,
+            evicted: (evicted > before).then_some(evicted),
+        }
+    }
+
+    /// Denials without the lock until the block ends, if all units are back by then: otherwise the quota says how long they last.
+    fn remember_block(&self, active: ActiveBlock) {
+        let until = self.now.saturating_add(active.micros);
+        let is_fresh = |entry| self.wrote(entry) && self.locked.shard.fresh_at(entry) <= until;
+        if self.entry().is_none_or(is_fresh) {
+            let words = [until, u64::from(active.level)];
+            self.denials().insert(self.key, !self.plan.id, words);
+        }
+    }
+
+    /// See [`Shard::next_slot_number`].
+    pub(super) fn next_slot_number(&mut self, last: &AtomicU64) -> u64 {
+        self.locked.shard.next_slot_number(last)
+    }
+
+    /// The ids of requests of the key.
+    pub(super) fn ids(&self) -> Option<&SeenIds> {
+        self.sides()?.ids.get(self.key)
+    }
+
+    /// Changes the ids of the key. They take a quarter of the budget at most.
+    pub(super) fn change_ids<R>(&mut self, change: impl FnOnce(&mut SeenIds) -> R) -> R {
+        let (key, now) = (self.key, self.now);
+        (self.locked.shard).change_sides(key, now, |sides, all| {
+            sides.ids.change(key, now, all / 4, change)
+        })
+    }
+
+    /// Decides about `cost` units.
+    pub(super) fn assess(&self, cost: u64) -> Assessment {
+        let (quota, now) = (&self.plan.quota, self.now);
+        match self.entry() {
+            Some(entry) if self.wrote(entry) => quota.assess(&entry.state, now, cost),
+            Some(entry) => self.assess_carried(entry, cost),
+            None => quota.assess(&A::State::default(), now, cost),
+        }
+    }
+
+    /// Decides about a state of another quota. Where a denial leaves it so, that quota says when the units fit: when it
+    /// has room for what its limit is larger, too.
+    fn assess_carried(&self, entry: &Entry<A::State>, cost: u64) -> Assessment {
+        let (plan, now) = (self.plan, self.now);
+        let Some(writer) = self.locked.shard.writer(entry) else {
+            return plan.quota.assess(&A::State::default(), now, cost);
+        };
+        if plan.is_threshold && writer.quota.waits() {
+            let writer = &writer.quota;
+            return plan.quota.observe(writer, &entry.state, now, cost);
+        }
+        let carried = plan.quota.convert(&writer.quota, &entry.state, now);
+        let answer = plan.quota.assess(&carried, now, cost);
+        if answer.fits && cost == 0 {
+            let mut answer = answer;
+            if answer.remaining == 0 {
+                answer.retry = self.assess_carried(entry, 1).retry;
+            }
+            if !plan.is_threshold && !plan.quota.waits() && !writer.quota.waits() {
+                // Nothing is carried over by what costs nothing: the units come back as under the quota that wrote the state.
+                answer.reset_after = writer.quota.assess(&entry.state, now, 0).reset_after;
+            }
+            return answer;
+        }
+        if answer.fits || !plan.quota.defers_to(&writer.quota, &entry.state, now) {
+            return answer;
+        }
+        // Above 0: what a smaller limit holds is by as much less.
+        let more = cost.saturating_add(writer.limit).saturating_sub(plan.limit);
+        let by_writer = writer.quota.assess(&entry.state, now, more);
+        if !by_writer.fits {
+            return Assessment {
+                remaining: answer.remaining,
+                ..by_writer
+            };
+        }
+        // By a rounding, or because this limit is larger: then it is a queue that it waits for.
+        let kept = plan.quota.without_repair().assess(&carried, now, cost);
+        Assessment {
+            retry: kept.retry,
+            ..answer
+        }
+    }
+
+    /// When `cost` units fit that a request waits for.
+    pub(super) fn instant(&self, cost: u64) -> Option<Instant> {
+        let (quota, now) = (&self.plan.quota, self.now);
+        match self.state() {
+            Cow::Borrowed(state) => quota.instant(state, now, cost),
+            // A queue that is longer than requests wait here is left to the quota that wrote it.
+            Cow::Owned(carried) => quota.without_repair().instant(&carried, now, cost),
+        }
+    }
+
+    /// Takes units that are used from `start` on. The answer is the state before, and the numbers as of then.
+    pub(super) fn take_from(
         &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
+        start: Instant,
         cost: u64,
-    ) -> Option<HeldSlots> {
+    ) -> Option<(GcraState, Assessment)> {
+        let (plan, now) = (self.plan, self.now);
+        self.denials().clear();
+        let mut before = None;
+        self.change(|state| before = plan.quota.take_from(state, now, start, cost));
+        let then = self.locked.of(self.key, plan, start.start);
+        Some((before?, then.assess(0)))
+    }
+
+    /// Takes units that were just found to fit, or slots, which go back when they are dropped.
+    pub(super) fn take(&mut self, cost: u64) -> Option<HeldSlots> {
         if cost == 0 {
             return None;
         }
-        self.denials(key).clear();
+        let (key, plan, now) = (self.key, self.plan, self.now);
+        self.denials().clear();
         let mut slots = None;
-        self.change(key, plan, now, |state| match A::HOLDS_SLOTS {
+        self.change(|state| match A::HOLDS_SLOTS {
             true => slots = A::hold(state, key, cost),
             false => plan.quota.take(state, now, cost),
         });
@@ -263,171 +323,126 @@ impl<'a, A: Algorithm> Locked<'a, A> {
     }
 
     /// After a denial: repairs a state that lies in the future, and fills the deny cache if `is_cached`.
-    pub(super) fn denied(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, is_cached: bool) {
-        let Some(Some(entry)) = self.shard.find_unless_of_another(plan, key) else {
-            self.denied_by_another(key, plan, now);
+    pub(super) fn denied(&mut self, is_cached: bool) {
+        let (key, plan, now) = (self.key, self.plan, self.now);
+        let Some(Some(entry)) = self.locked.shard.find_unless_of_another(plan, key) else {
+            self.denied_by_another();
             return;
         };
         plan.quota.repair(&mut entry.state, now);
         if is_cached
             && let Some(DenyBound(first, second)) = plan.quota.deny_bound(&entry.state, now)
         {
-            let denials = self.denials(key);
-            denials.insert(key, plan.denial_id, [first, second]);
+            self.denials().insert(key, plan.denial_id, [first, second]);
         }
     }
 
     /// After a denial under another quota than the one that wrote the state.
-    fn denied_by_another(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick) {
-        let Some(entry) = self.shard.find(key) else {
+    fn denied_by_another(&mut self) {
+        let (key, plan, now) = (self.key, self.plan, self.now);
+        let Some(entry) = self.entry() else {
             return;
         };
         // A bound under the other quota is no bound of the state as it will be.
-        self.denials(key).clear();
-        let writer = self
-            .shard
-            .writer(entry)
+        self.denials().clear();
+        let writer = (self.locked.shard.writer(entry))
             .filter(|writer| plan.quota.defers_to(&writer.quota, &entry.state, now));
         if let Some(writer) = writer.map(|writer| writer.quota.clone()) {
-            if let Some(entry) = self.shard.find_mut(key) {
+            if let Some(entry) = self.locked.shard.find_mut(key) {
                 writer.repair(&mut entry.state, now);
             }
             return;
         }
-        self.change(key, plan, now, |state| plan.quota.repair(state, now));
+        self.change(|state| plan.quota.repair(state, now));
     }
 
-    /// The units of `key` that are owed.
-    pub(super) fn debt(&self, key: Fingerprint, now: Tick) -> u64 {
-        let entry = self.shard.find(key);
-        let written = entry.and_then(|entry| Some((self.shard.writer(entry)?, entry)));
-        written.map_or(0, |(writer, entry)| writer.quota.debt(&entry.state, now))
+    /// The units that are owed.
+    pub(super) fn debt(&self) -> u64 {
+        let written =
+            (self.entry()).and_then(|entry| Some((self.locked.shard.writer(entry)?, entry)));
+        written.map_or(0, |(writer, entry)| {
+            writer.quota.debt(&entry.state, self.now)
+        })
     }
 
     /// Takes units whether they fit or not, up to the debt of the rule: under the quota that wrote the state if its limit is larger,
     /// because a smaller one does not hold all that was used.
-    fn charge(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, units: u64) {
-        let entry = self.shard.find(key);
-        let used = entry.filter(|entry| self.shard.fresh_at(entry) > now);
+    fn charge(&mut self, units: u64) {
+        let (plan, now, shard) = (self.plan, self.now, &self.locked.shard);
+        let used = self.entry().filter(|entry| shard.fresh_at(entry) > now);
         let writer = used
-            .and_then(|entry| self.shard.writer(entry))
+            .and_then(|entry| shard.writer(entry))
             .filter(|writer| writer.limit > plan.limit && writer.debt > 0);
         let plan = &writer.unwrap_or(plan).clone();
-        let mut state = match entry {
-            Some(entry) if self.shard.was_written_under(plan, entry) => entry.state.clone(),
-            Some(entry) => self.carried(entry, plan, now),
-            None => A::State::default(),
-        };
+        let mut charged = self.under(plan);
+        let mut state = charged.state().into_owned();
         let lapsed = plan.quota.charge(&mut state, now, units);
         if lapsed < units {
-            self.change(key, plan, now, |charged| *charged = state);
+            charged.change(|charged| *charged = state);
         }
         if lapsed > 0 {
-            self.table.lapse(lapsed);
+            self.locked.table.lapse(lapsed);
         }
     }
 
     /// Settles units that were taken.
-    pub(super) fn settle(
-        &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        hold: &Hold,
-        how: Settlement,
-    ) {
+    pub(super) fn settle(&mut self, hold: &Hold, how: Settlement) {
         if A::HOLDS_SLOTS {
             // A slot goes back when its handle is dropped (`held_slots.rs`), and only once.
             return;
         }
-        self.denials(key).clear();
+        self.denials().clear();
         let cost = hold.check.cost();
         match how {
-            Settlement::Charge(units) if plan.debt > 0 => self.charge(key, plan, now, units),
+            Settlement::Charge(units) if self.plan.debt > 0 => self.charge(units),
             Settlement::Charge(units) => {
-                let left = self.assess(key, plan, now, 0).remaining;
-                self.take(key, plan, now, units.min(left));
+                let left = self.assess(0).remaining;
+                self.take(units.min(left));
             }
-            Settlement::Refund(units) => self.refund(key, plan, now, hold, units.min(cost)),
-            Settlement::Cancel => self.refund(key, plan, now, hold, cost),
+            Settlement::Refund(units) => self.refund(hold, units.min(cost)),
+            Settlement::Cancel => self.refund(hold, cost),
         }
     }
 
     /// Gives units back to the state, under the quota that wrote it: they were carried over with it.
-    fn refund(&mut self, key: Fingerprint, plan: &Plan<A>, now: Tick, hold: &Hold, units: u64) {
-        let taken = hold.taken;
-        let Some(entry) = self.shard.find(key).filter(|_| units > 0) else {
+    fn refund(&mut self, hold: &Hold, units: u64) {
+        let (quota, now, taken) = (&self.plan.quota, self.now, hold.taken);
+        let Some(entry) = self.entry().filter(|_| units > 0) else {
             return;
         };
-        if self.shard.was_written_under(plan, entry) {
+        let mut is_back = true;
+        if self.wrote(entry) {
             let before = hold.before.filter(|_| units == hold.check.cost());
-            let mut is_back = true;
-            self.change(key, plan, now, |state| {
-                is_back = plan.quota.refund_queued(state, now, taken, before, units);
+            self.change(|state| {
+                is_back = quota.refund_queued(state, now, taken, before, units);
             });
-            if !is_back {
-                self.table.lapse(units);
-            }
-        } else if let Some(writer) = self.shard.writer(entry).cloned() {
-            if plan.quota.waits() || writer.quota.waits() {
-                self.table.lapse(units);
-                return;
-            }
-            self.change(key, &writer, now, |state| {
-                let before = &plan.quota;
-                writer
-                    .quota
-                    .refund_converted(before, state, now, taken, units);
-            });
-        }
-    }
-
-    /// Whether there was a live state.
-    pub(super) fn reset(&mut self, key: Fingerprint, now: Tick) -> bool {
-        if A::HOLDS_SLOTS {
-            // They belong to requests that run.
-            return false;
-        }
-        self.denials(key).clear();
-        let was_live = self
-            .shard
-            .find(key)
-            .is_some_and(|entry| self.shard.fresh_at(entry) > now);
-        self.shard.remove(key);
-        self.shard.forget_sides(key, now) || was_live
-    }
-
-    fn carried(&self, entry: &Entry<A::State>, plan: &Plan<A>, now: Tick) -> A::State {
-        match self.shard.writer(entry) {
-            Some(writer) => plan.quota.convert(&writer.quota, &entry.state, now),
-            None => A::State::default(),
-        }
-    }
-
-    /// Changes a state under a quota, carrying it over or making it where need be.
-    fn change(
-        &mut self,
-        key: Fingerprint,
-        plan: &Plan<A>,
-        now: Tick,
-        change: impl FnOnce(&mut A::State),
-    ) {
-        match self.shard.find(key) {
-            Some(entry) => {
-                let carried = (!self.shard.was_written_under(plan, entry))
-                    .then(|| self.carried(entry, plan, now));
-                self.shard.update(key, plan, now, |state| {
-                    if let Some(carried) = carried {
-                        *state = carried;
-                    }
-                    change(state);
+        } else if let Some(writer) = self.locked.shard.writer(entry).cloned() {
+            is_back = !quota.waits() && !writer.quota.waits();
+            if is_back {
+                self.under(&writer).change(|state| {
+                    (writer.quota).refund_converted(quota, state, now, taken, units);
                 });
             }
-            None => {
-                let mut state = A::State::default();
-                change(&mut state);
-                self.shard.insert(key, plan, state, now);
-            }
         }
+        if !is_back {
+            self.locked.table.lapse(units);
+        }
+    }
+
+    /// Changes a state under this quota, carrying it over or making it where need be.
+    fn change(&mut self, change: impl FnOnce(&mut A::State)) {
+        let (key, plan, now) = (self.key, self.plan, self.now);
+        let Some(entry) = self.entry() else {
+            let mut state = A::State::default();
+            change(&mut state);
+            return self.locked.shard.insert(key, plan, state, now);
+        };
+        let carried = (!self.wrote(entry)).then(|| self.carried(entry));
+        self.locked.shard.update(key, plan, now, |state| {
+            if let Some(carried) = carried {
+                *state = carried;
+            }
+            change(state);
+        });
     }
 }

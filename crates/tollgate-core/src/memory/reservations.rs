@@ -53,7 +53,7 @@ impl MemoryRuleStore {
         with_table!(self.rule(slot.check.rule())?, rule => {
             let plan = self.plan_of(rule, &slot.check)?;
             let mut locked = Locked::new(&rule.table, rule.table.place(key));
-            locked.take(key, &plan, self.clock.now(), count)
+            locked.of(key, &plan, self.clock.now()).take(count)
         }, else None)
     }
 }

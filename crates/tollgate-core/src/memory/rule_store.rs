@@ -102,6 +102,39 @@ impl MemoryRuleStore {
         }
     }
 
+    fn settle_hold<A: Algorithm>(&self, rule: &RuleTable<A>, hold: &Hold, how: Settlement) {
+        let check = &hold.check;
+        if let Some(plan) = self.plan_of(rule, check) {
+            let mut locked = Locked::new(&rule.table, rule.table.place(check.key()));
+            let now = self.clock.now();
+            let mut at = locked.of(check.key(), &plan, now);
+            let is_whole = match how {
+                Settlement::Refund(units) => units >= check.cost(),
+                Settlement::Cancel => true,
+                Settlement::Charge(_) => false,
+            };
+            let comes_back = match rule.id_of(check).filter(|_| is_whole) {
+                Some((rule, id)) => at.change_ids(|seen| rule.forget(seen, id, hold.taken.at, now)),
+                None => true,
+            };
+            if comes_back {
+                let how = match self.rules.has_credits() || hold.source == Source::Credits {
+                    true => self.settle_credits(hold, how, now, || at.assess(0).remaining),
+                    false => how,
+                };
+                at.settle(hold, how);
+            } else {
+                self.paid.tell(hold, None);
+            }
+            if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
+                let counted = at.count_for_block(block);
+                drop(locked);
+                self.report(check.rule(), &counted);
+            }
+        }
+        slot_waiters::wake(check.key());
+    }
+
     /// The rule at this index on its table.
     pub(super) fn rule(&self, rule: u16) -> Option<&AnyRuleTable> {
         let index = usize::from(rule);
@@ -220,43 +253,9 @@ impl RuleStore for MemoryRuleStore {
 
     fn settle(&self, holds: &[Hold], how: Settlement) {
         for hold in holds.iter().filter(|hold| hold.check.cost() > 0) {
-            let check = &hold.check;
-            let Some(rule) = self.rule(check.rule()) else {
-                continue;
-            };
-            with_table!(rule, rule => {
-                if let Some(plan) = self.plan_of(rule, check) {
-                    let mut locked = Locked::new(&rule.table, rule.table.place(check.key()));
-                    let now = self.clock.now();
-                    let is_whole = match how {
-                        Settlement::Refund(units) => units >= check.cost(),
-                        Settlement::Cancel => true,
-                        Settlement::Charge(_) => false,
-                    };
-                    let comes_back = match rule.id_of(check).filter(|_| is_whole) {
-                        Some((rule, id)) => (locked.shard).change_ids(check.key(), now, |seen| {
-                            rule.forget(seen, id, hold.taken.at, now)
-                        }),
-                        None => true,
-                    };
-                    if comes_back {
-                        let left = || locked.assess(check.key(), &plan, now, 0).remaining;
-                        let how = match self.rules.has_credits() || hold.source == Source::Credits {
-                            true => self.settle_credits(hold, how, now, left),
-                            false => how,
-                        };
-                        locked.settle(check.key(), &plan, now, hold, how);
-                    } else {
-                        self.paid.tell(hold, None);
-                    }
-                    if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
-                        let counted = locked.count_for_block(check.key(), &plan, block, now);
-                        drop(locked);
-                        self.report(check.rule(), &counted);
-                    }
-                }
-                slot_waiters::wake(hold.check.key());
-            }, else ());
+            if let Some(rule) = self.rule(hold.check.rule()) {
+                with_table!(rule, rule => self.settle_hold(rule, hold, how), else ());
+            }
         }
     }
 

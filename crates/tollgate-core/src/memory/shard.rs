@@ -3,7 +3,6 @@
 use crate::{
     algorithm::{Algorithm, Assessment},
     block::{ActiveBlock, Block},
-    idempotency::SeenIds,
     key::Fingerprint,
     memory::{
         cells::{Cells, Entry},
@@ -47,7 +46,7 @@ pub(super) struct Shard<A: Algorithm> {
     /// What the next slots are numbered by: reserved for this shard, and above all numbers that any shard had before.
     slot_numbers: Range<u64>,
     /// Where the rule blocks keys, or is idempotent. Their bytes are taken from `budget`.
-    sides: Option<Box<SideTables>>,
+    pub(super) sides: Option<Box<SideTables>>,
 }
 
 /// Live entries in the order of their eviction: those that deny last, the others by the units that they have used. Among equals, the one that expires first goes first.
@@ -107,45 +106,8 @@ impl<A: Algorithm> Shard<A> {
         self.sides.as_ref()?.blocks.block_of(key, block, now)
     }
 
-    /// Whether the block of a key ends sooner than before.
-    pub(super) fn repair_block(&mut self, key: Fingerprint, block: &Block, now: Tick) -> bool {
-        let sides = self.sides.as_mut();
-        sides.is_some_and(|sides| sides.blocks.repair(key, block, now))
-    }
-
-    /// Counts a denial or a settled request towards a block, and says which one begins. States make room for it, down to an eighth of
-    /// the budget, which they share with ids.
-    pub(super) fn count_for_block(
-        &mut self,
-        key: Fingerprint,
-        block: &Block,
-        now: Tick,
-    ) -> Option<ActiveBlock> {
-        self.change_sides(key, now, |sides, all| {
-            let bound = (all - all / 8).saturating_sub(sides.ids.bytes());
-            sides.blocks.count(key, block, now, bound)
-        })
-    }
-
-    /// The ids of requests of a key.
-    pub(super) fn ids(&self, key: Fingerprint) -> Option<&SeenIds> {
-        self.sides.as_ref()?.ids.get(key)
-    }
-
-    /// Changes the ids of a key. They take a quarter of the budget at most.
-    pub(super) fn change_ids<R>(
-        &mut self,
-        key: Fingerprint,
-        now: Tick,
-        change: impl FnOnce(&mut SeenIds) -> R,
-    ) -> R {
-        self.change_sides(key, now, |sides, all| {
-            sides.ids.change(key, now, all / 4, change)
-        })
-    }
-
     /// Changes what is kept beside the states, within the budget of both. States make room for it.
-    fn change_sides<R>(
+    pub(super) fn change_sides<R>(
         &mut self,
         key: Fingerprint,
         now: Tick,
@@ -165,14 +127,6 @@ impl<A: Algorithm> Shard<A> {
     /// Forgets the block of a key, what counts towards it, and its ids. True if anything was kept.
     pub(super) fn forget_sides(&mut self, key: Fingerprint, now: Tick) -> bool {
         self.sides.is_some() && self.change_sides(key, now, |sides, _| sides.forget(key, now))
-    }
-
-    pub(super) fn evicted_blocks(&self) -> u64 {
-        self.sides.as_ref().map_or(0, |sides| sides.blocks.evicted)
-    }
-
-    pub(super) fn evicted_ids(&self) -> u64 {
-        self.sides.as_ref().map_or(0, |sides| sides.ids.evicted)
     }
 
     /// The memory of all that it has.

@@ -105,8 +105,11 @@ impl<A: Algorithm> Table<A> {
             let entries = shard.len() as u64 * PARTS;
             parts += (entries * live).checked_div(seen).unwrap_or(entries);
             usage.bytes += shard.all_bytes() as u64;
-            usage.evicted_live += shard.evicted_live + shard.evicted_ids();
-            usage.evicted_blocks += shard.evicted_blocks();
+            usage.evicted_live += shard.evicted_live;
+            if let Some(sides) = &shard.sides {
+                usage.evicted_live += sides.ids.evicted;
+                usage.evicted_blocks += sides.blocks.evicted;
+            }
             usage.new_keys += shard.created;
         }
         usage.keys = parts / PARTS;
