@@ -111,6 +111,7 @@ pub mod sliding_buckets;
 pub mod sliding_log;
 pub mod sliding_window;
 pub mod token_bucket;
+mod window;
 
 pub(crate) use self::assessment::Retry;
 pub use self::{
