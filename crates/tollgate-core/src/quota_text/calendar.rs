@@ -30,14 +30,11 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuo
     let Some((rate, mut settings)) = words.split_first() else {
         let message =
             "the units and the unit of the calendar are missing; write \"calendar 100/month\"";
-        return Err(ParseQuotaError::new(text.len()..text.len(), message));
+        return Err(ParseQuotaError::missing(text, message));
     };
     let Some((number, unit)) = rate.halves() else {
-        let message = format!(
-            "{} has no unit of a calendar; write it as \"calendar 100/month\"",
-            rate.quoted()
-        );
-        return Err(ParseQuotaError::new(rate.span(), message));
+        let message = "has no unit of a calendar; write it as \"calendar 100/month\"";
+        return Err(rate.quoted_wrong(message));
     };
     let limit = units(&number)?;
     let Some(calendar) = unit_of(unit.text) else {
@@ -56,7 +53,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuo
             "from" => {
                 let Some((day, rest)) = settings.split_first() else {
                     let message = "the day after \"from\" is missing; write it as 15, or as sunday";
-                    return Err(ParseQuotaError::new(text.len()..text.len(), message));
+                    return Err(ParseQuotaError::missing(text, message));
                 };
                 settings = rest;
                 quota = from_day(quota, day)?;
@@ -65,7 +62,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuo
             "burst" | "buckets" => {
                 let message =
                     "is not a setting of a calendar; it takes a time zone, and from which day";
-                return Err(ParseQuotaError::unknown(word, message, []));
+                return Err(word.quoted_wrong(message));
             }
             name => {
                 quota = quota.zone(name);
@@ -73,8 +70,7 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuo
             }
         };
         if is_second {
-            let message = format!("{} is one too many; remove it", word.quoted());
-            return Err(ParseQuotaError::new(word.span(), message));
+            return Err(word.quoted_wrong("is one too many; remove it"));
         }
     }
     quota.validate().map_err(|error| {

@@ -104,7 +104,7 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
             _ => "100/min",
         };
         let message = format!("its numbers are missing; write \"{algorithm} {example}\"");
-        return Err(ParseQuotaError::new(text.len()..text.len(), message));
+        return Err(ParseQuotaError::missing(text, message));
     };
     let bare = match algorithm {
         AlgorithmKind::Concurrent => Quota::concurrent(slots(head)?),
@@ -134,7 +134,7 @@ fn slots(word: &Word<'_>) -> Result<u64, ParseQuotaError> {
         "slots are held and have no period; write \"concurrent {}\", or take gcra",
         number.text.trim()
     );
-    Err(ParseQuotaError::new(period.span(), message))
+    Err(period.wrong(message))
 }
 
 fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, ParseQuotaError> {
@@ -169,24 +169,14 @@ fn units_per_period(
                 word.start..end,
                 format!("units and period are one word; did you mean {meant:?}?"),
             ),
-            _ => ParseQuotaError::new(
-                word.span(),
-                format!(
-                    "{} has no period; write units and period as \"100/min\"",
-                    word.quoted()
-                ),
-            ),
+            _ => word.quoted_wrong("has no period; write units and period as \"100/min\""),
         });
     };
     let units = units(&number).map_err(|wrong| match whole_rate(number.text, &period) {
         None => wrong,
-        Some(meant) => ParseQuotaError::new(
-            number.span(),
-            format!(
-                "{} is not a number of units; write a whole number in a longer time, as \"{meant}\"",
-                number.quoted()
-            ),
-        ),
+        Some(meant) => number.quoted_wrong(&format!(
+            "is not a number of units; write a whole number in a longer time, as \"{meant}\""
+        )),
     })?;
     Ok((units, self::period(&period)?))
 }
@@ -234,7 +224,7 @@ fn with_setting(
                 "what follows {:?} is missing; write it as {example}",
                 name.text
             );
-            return Err(ParseQuotaError::new(text.len()..text.len(), message));
+            return Err(ParseQuotaError::missing(text, message));
         };
         if index > 0 {
             let message = format!("{:?} is there twice; remove one", name.text);
@@ -270,7 +260,7 @@ fn unknown(
         }
         (_, None) => {
             let message = format!("is too much; {algorithm} has nothing after that");
-            return ParseQuotaError::unknown(name, &message, []);
+            return name.quoted_wrong(&message);
         }
         (_, Some((known, example))) => {
             let message = format!("is not a setting; {algorithm} takes \"{known} {example}\"");

@@ -26,7 +26,7 @@ pub(super) const UNITS: [(&[&str], u64); 7] = [
 pub(super) fn period(word: &Word<'_>) -> Result<Duration, ParseQuotaError> {
     if word.text.is_empty() {
         let message = "the period is missing; write it as s, min, h, d, or several as 10s";
-        return Err(ParseQuotaError::new(word.span(), message));
+        return Err(word.wrong(message));
     }
     let mut rest = *word;
     let mut micros: u64 = 0;
@@ -53,7 +53,7 @@ pub(super) fn period(word: &Word<'_>) -> Result<Duration, ParseQuotaError> {
             Some(sum) if Duration::from_micros(sum) <= MAX_PERIOD => sum,
             _ => {
                 let message = format!("a period of {} is above ten years", word.quoted());
-                return Err(ParseQuotaError::new(word.span(), message));
+                return Err(word.wrong(message));
             }
         };
         rest = next;
@@ -63,19 +63,13 @@ pub(super) fn period(word: &Word<'_>) -> Result<Duration, ParseQuotaError> {
 
 fn not_a_period(period: &Word<'_>, unit: &Word<'_>) -> ParseQuotaError {
     if ["mo", "month", "months", "y", "year", "years"].contains(&unit.text) {
-        let message = format!(
-            "{} is not a period, because its length differs; write a number of days, as 30d, or one of a calendar, as \"calendar 5/month\"",
-            period.quoted()
+        return period.quoted_wrong(
+            "is not a period, because its length differs; write a number of days, as 30d, or one of a calendar, as \"calendar 5/month\"",
         );
-        return ParseQuotaError::new(period.span(), message);
     }
     if unit.text.is_empty() {
-        let message = format!(
-            "{} has no unit of time; did you mean \"{}s\"?",
-            period.quoted(),
-            period.text
-        );
-        return ParseQuotaError::new(period.span(), message);
+        let meant = format!("has no unit of time; did you mean \"{}s\"?", period.text);
+        return period.quoted_wrong(&meant);
     }
     let names = UNITS.iter().flat_map(|(names, _)| names.iter().copied());
     ParseQuotaError::unknown(
@@ -152,11 +146,7 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
 pub(super) fn instant(word: &Word<'_>) -> Result<SystemTime, ParseQuotaError> {
     micros(word.text)
         .map(|micros| UNIX_EPOCH + Duration::from_micros(micros))
-        .ok_or_else(|| {
-            let quoted = word.quoted();
-            let message = format!("{quoted} is not a time in UTC; write it as 2026-12-24T00:00Z");
-            ParseQuotaError::new(word.span(), message)
-        })
+        .ok_or_else(|| word.quoted_wrong("is not a time in UTC; write it as 2026-12-24T00:00Z"))
 }
 
 fn micros(text: &str) -> Option<Tick> {

@@ -24,6 +24,16 @@ impl<'a> Word<'a> {
         }
     }
 
+    /// What is wrong with it.
+    pub(super) fn wrong(&self, message: impl Into<String>) -> ParseQuotaError {
+        ParseQuotaError::new(self.span(), message)
+    }
+
+    /// The same in a message that begins with it.
+    pub(super) fn quoted_wrong(&self, message: &str) -> ParseQuotaError {
+        self.wrong(format!("{} {message}", self.quoted()))
+    }
+
     /// What is before its first `/`, and what is behind it.
     pub(super) fn halves(&self) -> Option<(Self, Self)> {
         let (before, after) = self.split_at(self.text.find('/')?);
@@ -75,24 +85,19 @@ pub(super) fn units(word: &Word<'_>) -> Result<u64, ParseQuotaError> {
         || word.text.starts_with('_')
         || !digits.bytes().all(|b| b.is_ascii_digit())
     {
-        let message = match word.text {
-            "" => "the number of units is missing; write it as 100".to_owned(),
-            _ => format!(
-                "{} is not a number of units; write a whole number as 100 or 1_000",
-                word.quoted()
-            ),
-        };
-        return Err(ParseQuotaError::new(word.span(), message));
+        return Err(match word.text {
+            "" => word.wrong("the number of units is missing; write it as 100"),
+            _ => {
+                word.quoted_wrong("is not a number of units; write a whole number as 100 or 1_000")
+            }
+        });
     }
     match digits.parse() {
         Ok(units) if units <= MAX_UNITS => Ok(units),
-        _ => Err(ParseQuotaError::new(
-            word.span(),
-            format!(
-                "{} units are above {MAX_UNITS}; count in larger units",
-                word.quoted()
-            ),
-        )),
+        _ => {
+            let message = format!("units are above {MAX_UNITS}; count in larger units");
+            Err(word.quoted_wrong(&message))
+        }
     }
 }
 
@@ -116,17 +121,21 @@ impl ParseQuotaError {
         }
     }
 
+    /// What is missing at the end of a text.
+    pub(super) fn missing(text: &str, message: impl Into<String>) -> Self {
+        Self::new(text.len()..text.len(), message)
+    }
+
     /// An unknown word, with the known one that it resembles.
     pub(super) fn unknown<'a>(
         word: &Word<'_>,
         message: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let mut message = format!("{} {message}", word.quoted());
-        if let Some(meant) = did_you_mean(word.text, known) {
-            message.push_str(&format!("; did you mean {meant:?}?"));
-        }
-        Self::new(word.span(), message)
+        word.quoted_wrong(&match did_you_mean(word.text, known) {
+            Some(meant) => format!("{message}; did you mean {meant:?}?"),
+            None => message.to_owned(),
+        })
     }
 
     pub(super) fn in_text(self, text: &str) -> Self {
