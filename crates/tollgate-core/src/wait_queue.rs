@@ -1,7 +1,7 @@
 //! The queues in which acquires wait.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     error::Error,
     fmt,
     sync::Arc,
@@ -61,20 +61,8 @@ type CountedBy = SmallVec<[Counted; 4]>;
 
 crate::debug_fields!(WaitQueues, it => queued: it.queued);
 
-/// The waiters of one queue in the order of arrival. The first one may take units.
-#[derive(Default)]
-struct WaitQueue {
-    /// By number, which only grows.
-    waiters: VecDeque<(u64, Option<Waker>)>,
-    next: u64,
-}
-
-impl WaitQueue {
-    fn index_of(&self, number: u64) -> Option<usize> {
-        // Numbers only grow from the front to the back.
-        self.waiters.binary_search_by_key(&number, |(n, _)| *n).ok()
-    }
-}
+/// The waiters of one queue by number, in the order of arrival. The first one may take units.
+type WaitQueue = BTreeMap<u64, Option<Waker>>;
 
 /// The right to acquire at the front of a queue. Dropping it lets the next waiter move up.
 pub(crate) struct Permit<'a> {
@@ -103,9 +91,8 @@ impl WaitQueues {
         let place = self.count(rules, checks, stands)?;
         self.queued.fetch_add(1, Ordering::Relaxed);
         let queue = queues.entry(key.clone()).or_default();
-        let number = queue.next;
-        queue.next += 1;
-        queue.waiters.push_back((number, None));
+        let number = queue.last_key_value().map_or(0, |(last, _)| last + 1);
+        queue.insert(number, None);
         drop(queues);
         Ok(Permit {
             queues: self,
@@ -221,13 +208,13 @@ impl Permit<'_> {
     /// Ready in front of the queue. Otherwise `waker` is woken there.
     pub(crate) fn poll_front(&self, waker: &Waker) -> Poll<()> {
         let mut queues = lock(&self.queues.queues);
-        let queue = queues.get_mut(&self.key);
         // It stands in the queue until it is dropped.
-        let waiter = queue.and_then(|it| {
-            it.waiters
-                .get_mut(it.index_of(self.number).filter(|at| *at > 0)?)
+        let behind = queues.get_mut(&self.key).and_then(|queue| {
+            let (first, _) = queue.first_key_value()?;
+            let is_first = *first == self.number;
+            queue.get_mut(&self.number).filter(|_| !is_first)
         });
-        let Some((_, woken)) = waiter else {
+        let Some(woken) = behind else {
             return Poll::Ready(());
         };
         let replaced = match woken {
@@ -253,14 +240,12 @@ impl Drop for Permit<'_> {
         let mut queues = lock(&self.queues.queues);
         self.queues.queued.fetch_sub(1, Ordering::Relaxed);
         let (mut gone, mut next) = (None, None);
-        if let Some(queue) = queues.get_mut(&self.key)
-            && let Some(index) = queue.index_of(self.number)
-        {
-            gone = queue.waiters.remove(index);
-            let front = queue.waiters.front_mut().filter(|_| index == 0);
-            next = front.and_then(|(_, waker)| waker.take());
-            if queue.waiters.is_empty() {
-                queues.remove(&self.key);
+        if let Some(queue) = queues.get_mut(&self.key) {
+            gone = queue.remove(&self.number);
+            match queue.first_entry() {
+                Some(mut front) if *front.key() > self.number => next = front.get_mut().take(),
+                Some(_) => {}
+                None => drop(queues.remove(&self.key)),
             }
         }
         drop(queues);
