@@ -64,19 +64,13 @@ pub(crate) enum Part {
 #[derive(Default)]
 struct Shared {
     numbers: Mutex<Numbers>,
-    near: OnceLock<PerStripe<Mutex<Near>>>,
-}
-
-/// What a stripe of threads remembers. It is true while it is fresh: a number that was just used stays with its quota.
-#[derive(Default)]
-struct Near {
-    numbers: HashMap<Quota, u16>,
-    quotas: HashMap<u16, Numbered>,
+    /// True while it is fresh: a number that was just used stays with its quota.
+    near: OnceLock<PerStripe<Mutex<Numbers>>>,
 }
 
 #[derive(Default)]
 struct Numbers {
-    quotas: Vec<Numbered>,
+    quotas: HashMap<u16, Numbered>,
     numbers: HashMap<Quota, u16>,
     /// Where the next look for one that is not used begins.
     cursor: usize,
@@ -146,9 +140,12 @@ impl VariableQuota {
         }
         let mut numbers = lock(&self.shared.numbers);
         let number = *numbers.numbers.get(quota)?;
-        let numbered = numbers.quotas.get_mut(usize::from(number))?;
+        let numbered = numbers.quotas.get_mut(&number)?;
         numbered.used_at = numbered.used_at.max(now);
-        near.remember(number, *numbered);
+        if near.quotas.len() >= MOST_NEAR {
+            *near = Numbers::default();
+        }
+        near.insert(number, *numbered);
         Some((number, numbered.serial))
     }
 
@@ -158,11 +155,11 @@ impl VariableQuota {
         let near = self.near().fresh(number, self.clock.now());
         near.or_else(|| {
             let numbers = lock(&self.shared.numbers);
-            numbers.quotas.get(usize::from(number)).copied()
+            numbers.quotas.get(&number).copied()
         })
     }
 
-    fn near(&self) -> MutexGuard<'_, Near> {
+    fn near(&self) -> MutexGuard<'_, Numbers> {
         let near = self
             .shared
             .near
@@ -180,54 +177,42 @@ impl VariableQuota {
             used_at,
         };
         let number = match numbers.unused(used_at) {
-            Some(number) => {
-                numbers.numbers.remove(&numbers.quotas[number].quota);
-                numbers.quotas[number] = numbered;
-                number
-            }
+            Some(number) => number,
             None if numbers.quotas.len() >= most => return None,
-            None => {
-                numbers.quotas.push(numbered);
-                numbers.quotas.len() - 1
-            }
+            // It is below `most`, which is a plan's number at most.
+            None => numbers.quotas.len() as u16,
         };
-        // It is below `most`, which is a plan's number at most.
-        let number = number as u16;
-        numbers.numbers.insert(quota, number);
+        numbers.insert(number, numbered);
         Some((number, serial))
     }
 }
 
-impl Near {
+impl Numbers {
     /// What has this number, unless its use has to be noted again.
     fn fresh(&self, number: u16, now: Tick) -> Option<Numbered> {
         let numbered = self.quotas.get(&number).copied();
         numbered.filter(|it| now < it.used_at.saturating_add(NEAR))
     }
 
-    fn remember(&mut self, number: u16, numbered: Numbered) {
-        if self.quotas.len() >= MOST_NEAR {
-            *self = Self::default();
-        }
-        if let Some(before) = self.quotas.insert(number, numbered)
-            && before.quota != numbered.quota
-        {
+    /// Gives a number to a quota, instead of the one that had it.
+    fn insert(&mut self, number: u16, numbered: Numbered) {
+        if let Some(before) = self.quotas.insert(number, numbered) {
             self.numbers.remove(&before.quota);
         }
         self.numbers.insert(numbered.quota, number);
     }
-}
 
-impl Numbers {
     /// A number whose quota was not used for long.
-    fn unused(&mut self, now: Tick) -> Option<usize> {
+    fn unused(&mut self, now: Tick) -> Option<u16> {
         if self.quotas.len() < FEW {
             return None;
         }
         for _ in 0..LOOKS {
             self.cursor = (self.cursor + 1) % self.quotas.len();
-            if self.quotas[self.cursor].used_at.saturating_add(KEPT) <= now {
-                return Some(self.cursor);
+            let number = self.cursor as u16;
+            let is_unused = |it: &Numbered| it.used_at.saturating_add(KEPT) <= now;
+            if self.quotas.get(&number).is_some_and(is_unused) {
+                return Some(number);
             }
         }
         None
