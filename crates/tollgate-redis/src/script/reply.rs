@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Check, Decision, Outcome, Quota, Retry, RuleSet, Source, Tick, Verdict,
+    Check, Decision, Mode, Outcome, Retry, RuleSet, Source, Tick, Verdict,
     algorithm::{Algorithm as _, Assessment, Concurrent, GcraState},
     types::ActiveBlock,
 };
@@ -10,7 +10,6 @@ use tollgate_prefilter::{Counted, Grant, NoReply, SlotMessage, SlotOutcome, Slot
 
 use crate::script::{
     call::{RequestLayout, SentCheck},
-    encoder::{ENFORCED, Encoder, THRESHOLD},
     queued::{Queued, ReplyLine, would_wait},
 };
 
@@ -118,45 +117,39 @@ impl ScriptReply {
         rules: &RuleSet,
     ) -> Decision {
         let rule_of = |check: &Check| &rules.rules()[usize::from(check.rule())];
-        let lines = rules.has_waits().then(|| {
-            checks.iter().zip(layout.iter()).map(|(check, sent)| {
-                let rule = rule_of(check);
-                self.line(sent.filter(|_| !rule.has_slots() && !rule.has_credits())?)
-            })
+        let lines = checks.iter().zip(layout.iter()).map(|(check, sent)| {
+            let rule = rule_of(check);
+            self.line(sent.filter(|_| !rule.has_slots())?, rule.has_credits())
         });
-        let lines: SmallVec<[_; 4]> = lines.into_iter().flatten().collect();
-        let (queued, would_wait) = match &lines[..] {
-            [] => (None, None),
-            lines => (
-                Queued::new(self.at, lines, layout, checks, rules),
-                would_wait(lines),
+        let lines: SmallVec<[Option<ReplyLine>; 4]> = lines.collect();
+        let (queued, would_wait) = match rules.has_waits() {
+            true => (
+                Queued::new(self.at, &lines, layout, checks, rules),
+                would_wait(&lines),
             ),
+            false => (None, None),
         };
-        let verdicts = checks.iter().zip(layout.iter()).map(|(check, sent)| {
-            let (rule, plan) = (check.rule(), check.plan());
+        let verdicts = checks.iter().zip(layout.iter()).zip(lines);
+        let verdicts = verdicts.map(|((check, sent), line)| {
+            let unanswered = |outcome| Verdict::unanswered(check.rule(), check.plan(), outcome);
             let Some(sent) = sent else {
-                return Verdict::unanswered(rule, plan, Outcome::NotDecided);
+                return unanswered(Outcome::NotDecided);
             };
-            if rule_of(check).has_slots() {
-                return self.slots_verdict(check, sent, queued.is_some(), layout, rules);
-            }
-            let answer = match self.line(sent) {
+            let answer = match line {
                 Some(ReplyLine::Answer(answer) | ReplyLine::WouldWait { answer }) => Some(answer),
                 Some(ReplyLine::Queued { .. }) => {
                     queued.as_ref().and_then(|it| it.answer(sent.place))
                 }
                 None => None,
             };
-            match answer {
-                Some(answer) => self.verdict(check, sent, answer, rules),
-                None => {
-                    let verdict = Verdict::unanswered(rule, plan, Outcome::Failed);
-                    match self.of(sent.place) {
-                        Some([FAILED, FORGOTTEN, _]) => verdict.forgotten(),
-                        _ => verdict,
-                    }
-                }
-            }
+            let verdict = match rule_of(check).has_slots() {
+                true => self.slots_verdict(check, sent, queued.is_some(), layout, rules),
+                false => answer.map(|answer| self.verdict(check, sent, answer, rules)),
+            };
+            verdict.unwrap_or_else(|| match self.of(sent.place) {
+                Some([FAILED, FORGOTTEN, _]) => unanswered(Outcome::Failed).forgotten(),
+                _ => unanswered(Outcome::Failed),
+            })
         });
         let decision = Decision::new(self.at, verdicts, |verdict| rules.enforces(verdict.rule()));
         match (queued, would_wait) {
@@ -219,7 +212,7 @@ impl ScriptReply {
         }
     }
 
-    /// What it says to a check of slots.
+    /// What it says to a check of slots, with the number of those that it was given; `None`: it failed.
     fn slots_verdict(
         &self,
         check: &Check,
@@ -227,7 +220,10 @@ impl ScriptReply {
         is_delayed: bool,
         layout: &RequestLayout,
         rules: &RuleSet,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
+        let [retry, free, _] = self.of(sent.place).filter(|it| it[0] != FAILED)?;
+        let rule = usize::from(check.rule());
+        let quota = rules.rules()[rule].quota_under(usize::from(check.plan()));
         let is_denied = || {
             layout.sent().any(|(_, other)| {
                 let retry = self.of(other.place).map(|it| it[0]);
@@ -235,16 +231,24 @@ impl ScriptReply {
                     && retry.is_some_and(|retry| retry >= 0 || retry == NEVER)
             })
         };
-        let (rule, plan) = (check.rule(), check.plan());
-        let takes = !rules.enforces(usize::from(rule)) || !is_delayed && !is_denied();
-        let quota = rules.rules()[usize::from(rule)].quota_under(usize::from(plan));
-        match self.slot_answer(sent, &quota, takes) {
-            Some((answer, Some(number))) => {
-                Verdict::new(rule, plan, answer, Source::Store).with_slot_number(number)
-            }
-            Some((answer, None)) => Verdict::new(rule, plan, answer, Source::Store).of_slots(),
-            None => Verdict::unanswered(rule, plan, Outcome::Failed),
+        let number = (retry <= FITS_AGAIN).then(|| FITS_AGAIN.abs_diff(retry));
+        let free = i128::from(free) + number.map_or(0, |_| i128::from(sent.units));
+        let in_use = u64::try_from(i128::from(quota.limit()) - free).unwrap_or(0);
+        let cost = match retry {
+            // One that fits in a request that is denied takes nothing.
+            FITS if rules.enforces(rule) && (is_delayed || is_denied()) => 0,
+            _ => sent.units,
+        };
+        let mut answer = Concurrent::new(&quota)?.assess_in_use(in_use, cost);
+        if answer.fits && retry >= 0 {
+            // It was too late, and may fit by now.
+            answer = Assessment::new(false, answer.remaining, 0, Retry::Unknown);
         }
+        let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
+        Some(match number {
+            Some(number) => verdict.with_slot_number(number),
+            None => verdict.of_slots(),
+        })
     }
 
     /// Whether a check was denied by a state that another quota has written.
@@ -253,65 +257,40 @@ impl ScriptReply {
         answer.is_some_and(|[retry, ..]| retry >= OF_ANOTHER_QUOTA)
     }
 
-    /// What became of the checks of one request that might have made keys. None of a check that failed: whatever it had
-    /// leave for may be used.
-    pub(crate) fn new_keys(
-        &self,
-        layout: &RequestLayout,
-    ) -> impl Iterator<Item = (SentCheck, NewKey)> {
-        let new_key = |(_, sent): (_, &SentCheck)| Some((*sent, self.new_key(sent)?));
-        layout.sent().filter_map(new_key)
-    }
-
-    /// The same of one check; `None`: it has failed, or could make none.
-    pub(crate) fn new_key(&self, sent: &SentCheck) -> Option<NewKey> {
-        let [retry, remaining, reset_after] = self.of(sent.place)?;
-        match () {
-            () if retry == FAILED || sent.may_make.is_none() => None,
-            () if remaining < 0 && remaining > IN_DEBT => Some(NewKey::Refused),
-            () if reset_after < 0 => Some(NewKey::Made),
-            () => Some(NewKey::No),
-        }
-    }
-
-    /// The indices of the checks of a request that created keys: their units were taken, and nothing else was in use.
+    /// What became of a check that might have made a key; `None`: it has failed, or made none. Whatever it had leave for may be used.
     ///
-    /// A state without usage expires, so there was no key but for the rest of a millisecond, for the margin of a caller's
-    /// clock, or where a refund has emptied sub-buckets. For a rule with a cap, the script says so itself.
-    pub(crate) fn created(
+    /// For a rule with a cap, the script says so itself. Otherwise a key was made if units were taken and nothing else was in use: a state
+    /// without usage expires, so there was no key but for the rest of a millisecond, for the margin of a caller's clock, or where a
+    /// refund has emptied sub-buckets.
+    pub(crate) fn new_key(
         &self,
-        layout: &RequestLayout,
-        checks: &[Check],
-        encoder: &Encoder,
+        sent: &SentCheck,
+        check: &Check,
         rules: &RuleSet,
-        decision: &Decision,
-    ) -> impl Iterator<Item = usize> {
-        let was_taken = move |role| match role {
-            THRESHOLD => false,
-            ENFORCED => decision.outcome() != Outcome::Deny,
-            // A shadow counts as if it were the only rule.
-            _ => true,
+        is_denied: bool,
+    ) -> Option<NewKey> {
+        let [retry, remaining, reset_after] = self.of(sent.place).filter(|it| it[0] != FAILED)?;
+        if sent.may_make.is_some() {
+            return Some(match () {
+                () if remaining < 0 && remaining > IN_DEBT => NewKey::Refused,
+                () if reset_after < 0 => NewKey::Made,
+                () => NewKey::No,
+            });
+        }
+        let rule = &rules.rules()[usize::from(check.rule())];
+        let was_taken = match rule.mode() {
+            Mode::Enforce => !is_denied,
+            // It counts as if it were the only rule.
+            Mode::Shadow => true,
+            _ => false,
         };
-        let created = move |(index, sent): (usize, &SentCheck)| {
-            let check = &checks[index];
-            let [retry, remaining, reset_after] = self.of(sent.place)?;
-            let (rule_args, _) = encoder.args_of(check)?;
-            let is_created = if retry == FAILED || rule_args.is_of_slots() {
-                false
-            } else if sent.may_make.is_some() {
-                remaining >= 0 && reset_after < 0
-            } else {
-                let rule = &rules.rules()[usize::from(check.rule())];
-                let left = u64::try_from(remaining).ok();
-                let level = left.and_then(|left| left.checked_add(sent.units));
-                sent.units > 0
-                    && (retry == FITS || retry <= FITS_AGAIN && retry != REPEAT)
-                    && level == Some(rule.quota_of(usize::from(check.plan())).limit())
-                    && was_taken(rule_args.role)
-            };
-            is_created.then_some(index)
-        };
-        layout.sent().filter_map(created)
+        let level = u64::try_from(remaining).ok()?.checked_add(sent.units)?;
+        let is_made = was_taken
+            && sent.units > 0
+            && !rule.has_slots()
+            && (retry == FITS || retry <= FITS_AGAIN && retry != REPEAT)
+            && level == rule.quota_of(usize::from(check.plan())).limit();
+        is_made.then_some(NewKey::Made)
     }
 
     /// The lease that was granted in answer to the query at a place.
@@ -411,45 +390,14 @@ impl ScriptReply {
         })
     }
 
-    /// The answer to a check of slots, and the number of those that it was given; `None`: it failed. `takes`: nothing denies
-    /// its request.
-    fn slot_answer(
-        &self,
-        sent: &SentCheck,
-        quota: &Quota,
-        takes: bool,
-    ) -> Option<(Assessment, Option<u64>)> {
-        let [retry, free, _] = self.of(sent.place).filter(|it| it[0] != FAILED)?;
-        let number = (retry <= FITS_AGAIN).then(|| FITS_AGAIN.abs_diff(retry));
-        let algorithm = Concurrent::new(quota)?;
-        let free = i128::from(free) + number.map_or(0, |_| i128::from(sent.units));
-        let in_use = i128::from(quota.limit()) - free;
-        // One that fits in a request that is denied takes nothing.
-        let cost = if retry == FITS && !takes {
-            0
-        } else {
-            sent.units
-        };
-        let answer = algorithm.assess_in_use(u64::try_from(in_use).unwrap_or(0), cost);
-        let answer = match answer.fits && retry >= 0 {
-            true => {
-                // It was too late, and may fit by now.
-                let (left, retry) = (answer.remaining, Retry::Unknown);
-                Assessment::new(false, left, 0, retry)
-            }
-            false => answer,
-        };
-        Some((answer, number))
-    }
-
     /// The script's answer at a place.
     fn of(&self, place: u16) -> Option<[i64; 3]> {
         let start = 1 + usize::from(place) * NUMBERS;
         self.integers.get(start..start + NUMBERS)?.try_into().ok()
     }
 
-    /// What it says to a check; `None` where it failed.
-    fn line(&self, sent: &SentCheck) -> Option<ReplyLine> {
+    /// What it says to a check of units; `None` where it failed.
+    fn line(&self, sent: &SentCheck, has_credits: bool) -> Option<ReplyLine> {
         let [retry, mut remaining, mut reset_after] = self.of(sent.place)?;
         if remaining <= IN_DEBT {
             remaining = 0;
@@ -481,10 +429,13 @@ impl ScriptReply {
                 after => Retry::after_micros(u64::try_from(after).ok()?),
             },
         );
-        Some(match retry <= WOULD_WAIT && retry != REPEAT {
-            true => ReplyLine::WouldWait { answer },
-            false => ReplyLine::Answer(answer),
-        })
+        // Of a rule with credits it says who has paid.
+        Some(
+            match retry <= WOULD_WAIT && retry != REPEAT && !has_credits {
+                true => ReplyLine::WouldWait { answer },
+                false => ReplyLine::Answer(answer),
+            },
+        )
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     observe::CallFor,
     script::{
         args::{Operation, ScriptCall},
-        call::{RequestLayout, SentCheck},
+        call::RequestLayout,
         reply::{NewKey, ScriptReply},
     },
     store::{
@@ -366,8 +366,11 @@ impl QueryLayout {
             context.note_new_keys(reply, &self.checks, &query.checks, &decision);
         }
         let mut decoded = Reply::new(reply.at, decision);
-        let is_refused = |sent: &SentCheck| reply.new_key(sent) == Some(NewKey::Refused);
         for (index, (check, sent)) in query.checks.iter().zip(self.checks.iter()).enumerate() {
+            let is_refused = |sent| {
+                let new_key = reply.new_key(sent, check, &context.rules, false);
+                new_key == Some(NewKey::Refused)
+            };
             // The same client has a state with each client of the rule that decides about the hash slot.
             if !context.encoder.is_found_alone(check.rule())
                 || sent.is_some_and(|it| is_refused(it) || reply.is_of_another_quota(it))

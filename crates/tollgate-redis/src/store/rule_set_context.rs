@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Check, Decision, RuleSet, Tick,
+    Check, Clock, Decision, Outcome, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
@@ -199,22 +199,21 @@ impl RuleSetContext {
         checks: &[Check],
         decision: &Decision,
     ) {
-        if cfg!(feature = "metrics") {
-            let created = reply.created(layout, checks, &self.encoder, &self.rules, decision);
-            let counts = created.filter_map(|index| self.counts_of(checks[index].rule()));
-            counts.for_each(RuleCounts::new_key);
-        }
-        for (capped, new_key) in reply.new_keys(layout) {
-            if new_key == NewKey::Refused
-                && let Some(counts) = self.counts_of(capped.rule)
-            {
-                counts.new_key_refused();
-            }
-            if capped.may_make == Some(true)
-                && new_key == NewKey::Made
-                && let Some(cap) = self.cap(capped.rule)
-            {
-                cap.add(wall_clock());
+        let is_denied = decision.outcome() == Outcome::Deny;
+        for (index, sent) in layout.sent() {
+            let new_key = reply.new_key(sent, &checks[index], &self.rules, is_denied);
+            let Some(counts) = self.counts_of(sent.rule) else {
+                continue;
+            };
+            match new_key {
+                Some(NewKey::Made) => {
+                    counts.new_key();
+                    if let Some(cap) = self.cap(sent.rule).filter(|_| sent.may_make == Some(true)) {
+                        cap.add(Clock::system().now());
+                    }
+                }
+                Some(NewKey::Refused) => counts.new_key_refused(),
+                Some(NewKey::No) | None => {}
             }
         }
     }

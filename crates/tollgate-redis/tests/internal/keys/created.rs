@@ -9,7 +9,7 @@ use crate::{
     Keys,
     internal_tests::keys::{MARGIN, NOW, secret, server::Server},
     keys::keyspace::{Keyspace, Partition},
-    script::{args::ScriptCall, encoder::Encoder},
+    script::{args::ScriptCall, encoder::Encoder, reply::NewKey},
 };
 
 fn encoder(rules: &RuleSet) -> Encoder {
@@ -71,11 +71,14 @@ fn a_reply_says_which_checks_have_created_keys() {
             let decision = reply.decision(&layout, &checks, &rules);
             denied += usize::from(!decision.is_allowed());
             let names: HashSet<_> = server.names().into_iter().collect();
-            let said = reply.created(&layout, &checks, &encoder, &rules, &decision);
+            let is_denied = !decision.is_allowed();
             let mut by_reply = BTreeMap::new();
-            for index in said {
-                let rule = rules.rules()[usize::from(checks[index].rule())].name();
-                *by_reply.entry(rule.to_owned()).or_default() += 1;
+            for (index, sent) in layout.sent() {
+                let new_key = reply.new_key(sent, &checks[index], &rules, is_denied);
+                if new_key == Some(NewKey::Made) {
+                    let rule = rules.rules()[usize::from(sent.rule)].name();
+                    *by_reply.entry(rule.to_owned()).or_default() += 1;
+                }
             }
             let created = by_rule(names.difference(&before));
             assert_eq!(by_reply, created, "seed {seed}: {checks:?}: {reply:?}");

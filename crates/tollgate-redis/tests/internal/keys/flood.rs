@@ -121,11 +121,11 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
                     assert_eq!(*script, memory.from_source(Source::Store), "seed {seed}");
                 }
             }
-            for (reported, (rule, who, _, may_make)) in reply.new_keys(&layout).zip(&wanted) {
-                let (capped, new_key) = reported;
+            for ((index, capped), (rule, who, _, may_make)) in layout.sent().zip(&wanted) {
+                let new_key = reply.new_key(capped, &on_server[index], &rules, false);
                 assert_eq!((capped.rule, capped.may_make), (*rule, Some(*may_make)));
                 let is_known = known.contains(&(*rule, *who));
-                match new_key {
+                match new_key.expect("it has not failed") {
                     NewKey::Made => assert!(*may_make && known.insert((*rule, *who))),
                     NewKey::Refused => assert!(!may_make && !is_known),
                     NewKey::No => assert!(is_known || *may_make),

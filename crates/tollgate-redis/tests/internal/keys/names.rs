@@ -74,7 +74,9 @@ fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
             let reply = server.send(&call);
             let decision = reply.decision(&layout, &checks, &rules);
             assert_eq!(decision.outcome(), Outcome::Failed);
-            assert_eq!(reply.new_keys(&layout).count(), 0);
+            for (index, sent) in layout.sent() {
+                assert_eq!(reply.new_key(sent, &checks[index], &rules, false), None);
+            }
             assert_eq!(server.names().len(), 1);
             server.forget_everything();
         }
