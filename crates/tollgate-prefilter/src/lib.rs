@@ -45,7 +45,7 @@ pub use self::{
         local_rules::{LocalRules, Places},
         process_slots::ProcessSlots,
         query::{Counted, FollowUp, LeaseItem, LeaseReply, Next, Query, Reply},
-        request::{NoReply, Reset},
+        request::NoReply,
     },
     lease::{
         lease_holder::LeaseHolder,

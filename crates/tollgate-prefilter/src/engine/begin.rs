@@ -10,11 +10,11 @@ use tollgate_core::{
 
 use crate::{
     engine::{
-        engine::Engine,
+        engine::{Engine, SentAt},
         entry::Entry,
         limit::{Limit, SWEEP_EVERY, Visit},
         local_rules::LocalRules,
-        query::{FollowUp, Kind, Query},
+        query::{FollowUp, Kind, LeaseItem, Query},
         request::{Request, Settlements, as_counted, settle_one},
     },
     lease::terms::ReturnedLease,
@@ -169,6 +169,41 @@ impl LocalRules {
             settle,
             queries: self.retired_leases(now),
         }
+    }
+
+    /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.
+    ///
+    /// The query has the leases that go back to the store before. It is sent as it is, and its reply has no verdicts. Denials that are
+    /// decided meanwhile stay in the deny cache until it is [finished](Query::finish). With it: whether this process had counted units that
+    /// the store does not know of.
+    pub fn begin_reset(self: &Arc<Self>, checks: &[Check], now: Tick) -> (Query, bool) {
+        let checks: Checks = checks.iter().filter(|it| it.cost() > 0).copied().collect();
+        let (mut leases, mut was_counted) = (SmallVec::new(), false);
+        for check in &checks {
+            self.forget(check);
+            for (_, plan, _) in self.limits().filter(|(rule, ..)| *rule == check.rule()) {
+                let check = check.with_plan(plan).with_cost(0);
+                let returned = self.lease(&check, |lease| {
+                    (lease.left, lease.fresh_at) = (0, 0);
+                    // A query in flight stays so.
+                    let returned = lease.holder.take_out(now);
+                    lease.holder.forget(now);
+                    returned
+                });
+                leases.extend(returned.flatten().map(|it| LeaseItem::returned(check, it)));
+                let order = self.engine.order(now);
+                let unsent = self.usage(&check, |usage| {
+                    let unsent = usage.unsent();
+                    usage.forget(order);
+                    unsent
+                });
+                was_counted |= unsent.unwrap_or(0) > 0;
+            }
+        }
+        let mut query = Query::new(self, Kind::Reset, checks, 0);
+        let order = self.engine.order(now);
+        (query.leases, query.sent) = (leases, Some(SentAt { at: now, order }));
+        (query, was_counted)
     }
 
     /// Units that this process has spent of a lease, or counted, as the store has counted them when it has been told.

@@ -21,6 +21,12 @@ use crate::{
 impl Query {
     /// Learns from the reply, or from its absence, and gives the store's decision.
     pub(crate) fn learn(&mut self, reply: Result<Reply, NoReply>, now: Tick) -> Decision {
+        if self.kind == Kind::Reset {
+            // Denials that were decided before may have come in between.
+            for check in &self.checks {
+                self.bound.forget(check);
+            }
+        }
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
@@ -89,6 +95,10 @@ impl Query {
 
     /// It is unknown what became of what the query said about a lease.
     fn on_lost(&self, LeaseItem { check, query }: &LeaseItem) {
+        if self.kind == Kind::Reset {
+            // Another query in flight stays so.
+            return;
+        }
         let sent = self.sent.filter(|_| query.requests_grant());
         self.bound.lease(check, |lease| {
             lease.holder.lost();
@@ -110,11 +120,16 @@ impl Query {
         now: Tick,
     ) {
         let (bound, check) = (&self.bound, &item.check);
-        if self.kind == Kind::Maintenance {
-            // More is left by now.
-            bound.unlearn(check);
-            bound.lease(check, |lease| lease.holder.lost());
-            return;
+        match self.kind {
+            Kind::Acquire | Kind::Peek => {}
+            Kind::Maintenance => {
+                // More is left by now.
+                bound.unlearn(check);
+                bound.lease(check, |lease| lease.holder.lost());
+                return;
+            }
+            // Another query in flight stays so.
+            Kind::Reset => return,
         }
         let Ok(grant) = grant else {
             self.count(EngineEvent::LeaseLost, 1);

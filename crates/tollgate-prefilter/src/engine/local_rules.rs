@@ -105,6 +105,12 @@ impl LocalRules {
         self.engine.unlearn(self.at(check));
     }
 
+    /// Forgets the denials and the block of a state that is forgotten.
+    pub(crate) fn forget(&self, check: &Check) {
+        self.unlearn(check);
+        (self.engine.keys).with(self.at(check), |entry| entry.block = None);
+    }
+
     /// How a rule is counted: its own quota with plan number 0, or that of a plan. `None`: it is not enforced, or has no limit.
     pub fn effective(&self, rule: usize, plan: usize) -> Option<Effective> {
         let limit = self.limits.get(rule)?.get(plan)?.as_ref()?;

@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     Peek,
     /// Reports and leases that go back, without a request.
     Maintenance,
+    /// The states of the checks are forgotten.
+    Reset,
 }
 
 /// What a query says about the lease of a key.
@@ -58,6 +60,14 @@ pub struct LeaseItem {
     pub check: Check,
     /// The lease that goes back, and what is wanted.
     pub query: LeaseQuery,
+}
+
+impl LeaseItem {
+    /// One that only goes back.
+    pub(crate) fn returned(check: Check, returned: ReturnedLease) -> Self {
+        let query = LeaseQuery::default().with_returned(Some(returned));
+        Self { check, query }
+    }
 }
 
 /// What comes of a query. There will be no other variants: a store has to handle each.
@@ -120,10 +130,7 @@ impl Query {
         for (check, returned) in keys {
             match returned {
                 None => query.reports.push(check.with_cost(0)),
-                Some(_) => query.leases.push(LeaseItem {
-                    check,
-                    query: LeaseQuery::default().with_returned(returned),
-                }),
+                Some(returned) => query.leases.push(LeaseItem::returned(check, returned)),
             }
         }
         query
@@ -221,7 +228,7 @@ impl Query {
     /// Processes the reply, or why there is none.
     pub fn finish(mut self, reply: Result<Reply, NoReply>, now: Tick) -> Next {
         // What did not go back is not sent again at once: the store is out of reach.
-        let may_return = self.kind != Kind::Maintenance || reply.is_ok();
+        let may_return = reply.is_ok() || matches!(self.kind, Kind::Acquire | Kind::Peek);
         let (bound, takes) = (Arc::clone(&self.bound), self.takes());
         let mut settle = Settlements::new();
         let mut decision = self.learn(reply, now);

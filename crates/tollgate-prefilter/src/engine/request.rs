@@ -1,7 +1,7 @@
 //! A request that is not decided in one step: this process decides some of its checks, or their states lie in several places. And units
 //! that were taken, when they come back or more is charged.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -10,12 +10,9 @@ use tollgate_core::{
     store::{Checks, Hold, Settlement},
 };
 
-use crate::{
-    engine::{
-        limit::{Limit, after_taking},
-        local_rules::{LocalRules, Step, has_twins},
-    },
-    lease::terms::ReturnedLease,
+use crate::engine::{
+    limit::{Limit, after_taking},
+    local_rules::{LocalRules, Step, has_twins},
 };
 
 /// A request that is not decided in one step.
@@ -312,87 +309,4 @@ pub(crate) fn as_counted(limit: &Limit, hold: &Hold) -> Hold {
         }
     };
     counted
-}
-
-// A reset in flight.
-
-/// States that are about to be forgotten. What this process holds and knows of them is taken out already.
-#[derive(Debug)]
-#[must_use = "denials that are decided meanwhile stay in the deny cache if the reply is not processed"]
-pub struct Reset {
-    bound: Arc<LocalRules>,
-    checks: Vec<Check>,
-    returned: Vec<(Check, ReturnedLease)>,
-    was_counted: bool,
-}
-
-impl LocalRules {
-    /// Forgets what this process knows of states that are about to be forgotten. Checks with a cost of 0 are left out.
-    pub fn begin_reset(self: &Arc<Self>, checks: &[Check], now: Tick) -> Reset {
-        let mut reset = Reset {
-            bound: Arc::clone(self),
-            checks: checks.iter().filter(|it| it.cost() > 0).copied().collect(),
-            returned: Vec::new(),
-            was_counted: false,
-        };
-        for check in &reset.checks {
-            self.forget(check);
-            for (_, plan, _) in self.limits().filter(|(rule, ..)| *rule == check.rule()) {
-                let check = check.with_plan(plan).with_cost(0);
-                let returned = self.lease(&check, |lease| {
-                    (lease.left, lease.fresh_at) = (0, 0);
-                    // A query in flight stays so.
-                    let returned = lease.holder.take_out(now);
-                    lease.holder.forget(now);
-                    returned
-                });
-                (reset.returned).extend(returned.flatten().map(|returned| (check, returned)));
-                let order = self.engine.order(now);
-                let unsent = self.usage(&check, |usage| {
-                    let unsent = usage.unsent();
-                    usage.forget(order);
-                    unsent
-                });
-                reset.was_counted |= unsent.unwrap_or(0) > 0;
-            }
-        }
-        reset
-    }
-
-    /// Forgets the denials and the block of a state that is forgotten.
-    fn forget(&self, check: &Check) {
-        self.unlearn(check);
-        (self.engine.keys).with(self.at(check), |entry| entry.block = None);
-    }
-}
-
-impl Reset {
-    /// Leases that go back to the store before the states are forgotten.
-    pub fn returned(&self) -> &[(Check, ReturnedLease)] {
-        &self.returned
-    }
-
-    /// Whether this process had counted units that the store does not know of.
-    pub fn was_counted(&self) -> bool {
-        self.was_counted
-    }
-
-    /// Processes the reply: `is_refused` says, by the index in [`returned`](Self::returned), whether the store certainly did
-    /// not take a lease back.
-    pub fn finish(self, reply: Result<&dyn Fn(usize) -> bool, NoReply>) {
-        let is_back = |index: usize| match reply {
-            Ok(is_refused) => is_refused(index),
-            Err(why) => why != NoReply::NoAnswer,
-        };
-        for (index, (check, returned)) in self.returned.iter().enumerate() {
-            if is_back(index) {
-                self.bound
-                    .lease(check, |lease| lease.holder.on_not_sent(Some(*returned)));
-            }
-        }
-        // Denials that were decided before may have come in between.
-        for check in &self.checks {
-            self.bound.forget(check);
-        }
-    }
 }

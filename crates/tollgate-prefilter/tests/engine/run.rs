@@ -8,7 +8,7 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{
     Begin, Engine, EngineEvent, EngineOptions, FollowUp, LeaseTerms, LocalRules, Next, NoReply,
-    Query, ReturnedLease,
+    Query, Reply, ReturnedLease,
 };
 use tollgate_test_reference::LimitState;
 
@@ -184,10 +184,11 @@ impl<'a> Run<'a> {
                 let it = &self.processes[process];
                 let unreported = || it.engine.usage(now).units_unreported;
                 let before = unreported();
-                let reset = it.bound[bound].begin_reset(&first, now);
-                let returned = reset.returned().iter().map(|(_, it)| *it).collect();
+                let (reset, _) = it.bound[bound].begin_reset(&first, now);
+                let leases = reset.leases.iter();
+                let returned = leases.filter_map(|it| it.query.returned).collect();
                 let content = Content::Reset(returned, before - unreported());
-                self.post(process, bound, content, Waits::Reset(reset), None);
+                self.post(process, bound, content, Waits::Reset(Box::new(reset)), None);
             }
             Event::Maintain(process) => {
                 let bound = self.processes[process].bound.len() - 1;
@@ -415,7 +416,12 @@ impl<'a> Run<'a> {
                 }
                 self.next(message.process, message.bound, message.request, next);
             }
-            (Waits::Reset(reset), _) => reset.finish(Ok(&|_| false)),
+            (Waits::Reset(reset), _) => {
+                let at = self.store_now();
+                let reply = Reply::new(at, Decision::new(at, [], |_| true));
+                let next = reset.finish(Ok(reply), self.now);
+                self.next(message.process, message.bound, None, next);
+            }
             _ => unreachable!("no process waits for it"),
         }
     }
@@ -452,15 +458,9 @@ impl<'a> Run<'a> {
         } else if let Content::Reset(_, unreported) = message.content {
             self.reference.lose_report(unreported);
         }
-        match (waits, why) {
-            (Waits::Query(query), Some(why)) => {
-                let next = query.finish(Err(why), self.now);
-                self.next(process, bound, request, next);
-            }
-            (Waits::Reset(reset), Some(why)) => {
-                reset.finish(Err(why));
-            }
-            _ => {}
+        if let (Waits::Query(query) | Waits::Reset(query), Some(why)) = (waits, why) {
+            let next = query.finish(Err(why), self.now);
+            self.next(process, bound, request, next);
         }
     }
 

@@ -4,7 +4,7 @@ use tollgate_core::{
     Check, Consistency, LeaseShare, MINUTE, Quota, Rule, Tick,
     store::{Fingerprint, Hold, Settlement},
 };
-use tollgate_prefilter::{LeaseItem, Places, Query, Reply, Reset, ReturnedLease};
+use tollgate_prefilter::{LeaseItem, Places, Query, Reply, ReturnedLease};
 
 /// The length of all windows, in µs.
 pub(crate) const LENGTH: Tick = 60_000_000;
@@ -202,7 +202,7 @@ pub(crate) struct Message {
 pub(crate) enum Waits {
     NoProcess,
     Query(Box<Query>),
-    Reset(Reset),
+    Reset(Box<Query>),
 }
 
 pub(crate) enum Content {

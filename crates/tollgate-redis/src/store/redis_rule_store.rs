@@ -18,12 +18,12 @@ use tollgate_core::{
     sync::{Mutex, lock},
     types::Balance,
 };
-use tollgate_prefilter::{Begin, LocalRules};
+use tollgate_prefilter::{Begin, LeaseReply, LocalRules, Next, Reply};
 
 use crate::{
     connection::error::CallError,
     observe::CallFor,
-    script::encoder::Encoder,
+    script::{encoder::Encoder, reply::ScriptReply},
     store::{
         context::StoreContext,
         credits::{change_args, restore_args, run_credits},
@@ -249,32 +249,31 @@ impl RedisRuleStore {
                 ),
             )));
         }
-        let reset = context.local.begin_reset(&checks, context.now());
-        let returned = reset.returned().iter().map(|(check, it)| {
+        let (query, was_counted) = context.local.begin_reset(&checks, context.now());
+        let returned = query.leases.iter().map(|item| {
             // Leases for which there is no room stay here.
             let has_room = call.has_room_to_reset(checks.len(), 1);
-            has_room.then(|| call.close(&context.encoder, check, *it))?
+            has_room.then(|| call.close(&context.encoder, &item.check, item.query.returned?))?
         });
-        let returned: SmallVec<[_; 1]> = returned.collect();
+        let returned: SmallVec<[Option<u16>; 1]> = returned.collect();
         let first = call.checks() as u16;
         let is_added = call.reset_all(&context.encoder, &checks);
         debug_assert!(is_added, "there was room");
         // Below 65 535, as there was room.
         let on_redis = first..call.checks() as u16;
         if call.is_empty() {
-            return Step::Ready(Ok(reset.was_counted()));
+            return Step::Ready(Ok(was_counted));
         }
         let sent = context.store.send_in_time(call, CallFor::Resets);
         let context = Arc::clone(context);
         Step::Wait(Pending::new(async move {
             let reply = sent.await;
-            let was_counted = reset.was_counted();
-            match &reply {
-                Ok(reply) => reset.finish(Ok(&|index| {
-                    let place = returned.get(index).copied().flatten();
-                    place.is_none_or(|place| reply.refusal(place).is_some())
-                })),
-                Err(error) => reset.finish(Err(error.no_reply())),
+            let answer = match &reply {
+                Ok(reply) => Ok(answer_to_reset(reply, &returned)),
+                Err(error) => Err(error.no_reply()),
+            };
+            if let Next::Done(_, follow_up) = query.finish(answer, context.now()) {
+                send_follow_up(&context, follow_up);
             }
             let reply = reply?;
             if let Some(refusal) = reply.first_refusal() {
@@ -297,6 +296,17 @@ impl RedisRuleStore {
             }
         }))
     }
+}
+
+/// What the engine is answered to a reset, before which the leases at these places went back.
+fn answer_to_reset(reply: &ScriptReply, returned: &[Option<u16>]) -> Reply {
+    let mut answer = Reply::new(reply.at, Decision::new(reply.at, [], |_| true));
+    let leases = returned.iter().map(|place| LeaseReply {
+        is_refused: reply.was_refused(*place),
+        grant: Ok(None),
+    });
+    answer.leases = leases.collect();
+    answer
 }
 
 impl Drop for RedisRuleStore {

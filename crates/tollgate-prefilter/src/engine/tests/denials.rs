@@ -1,13 +1,13 @@
 //! The deny cache.
 
 use tollgate_core::{
-    Check, Consistency, MINUTE, Quota, Retry, Rule,
+    Check, Consistency, Decision, MINUTE, Quota, Retry, Rule,
     algorithm::Assessment,
     store::{Hold, Settlement},
 };
 
 use crate::{
-    Next, NoReply, Query,
+    Next, NoReply, Query, Reply,
     engine::tests::subject::{
         BY_KEY, EVENTUAL, Subject, denied, done, fits, key, leased_bucket, one, receipt, tracked,
     },
@@ -113,13 +113,15 @@ fn a_cached_denial_is_forgotten_when_the_process_counts_units_of_the_key() {
 #[test]
 fn a_cached_denial_is_forgotten_when_a_reset_begins_and_when_it_ends() {
     let (subject, _) = admitted_and_denied();
-    let reset = subject.rules.begin_reset(&[one()], subject.now());
+    let (reset, _) = subject.rules.begin_reset(&[one()], subject.now());
     // The server may have done it already.
     let query = subject.query(&large());
     // Or not yet.
     drop(subject.finish(query, denied(60_000_000, 200_000), None));
     assert!(subject.is_local(&large()));
-    reset.finish(Ok(&|_| false));
+    let at = subject.engine.store_now(subject.now());
+    let reply = Reply::new(at, Decision::new(at, [], |_| true));
+    drop(reset.finish(Ok(reply), subject.now()));
     assert!(!subject.is_local(&large()));
 }
 
