@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use smallvec::SmallVec;
 use tollgate_core::{
     Check, Decision, Outcome, Source, Tick, Verdict,
+    algorithm::Taken,
     store::{Checks, Fingerprint, Hold, Settlement},
 };
 
@@ -15,7 +16,7 @@ use crate::{
         limit::{Limit, SWEEP_EVERY, Visit},
         local_rules::LocalRules,
         query::{FollowUp, Kind, LeaseItem, Query},
-        request::{Request, Settlements, as_counted, settle_one},
+        request::{Request, Settlements, as_counted, settle_one, taken_by},
     },
     lease::terms::ReturnedLease,
     sync::Ordering,
@@ -147,6 +148,22 @@ impl LocalRules {
             denied.unwrap_or_else(|| Verdict::unanswered(rule, plan, Outcome::NotDecided))
         });
         Some(self.decision(self.engine.store_now(now), verdicts))
+    }
+
+    /// What was taken for checks by a decision, but for slots; and the check that says where the states lie. Of a request that waits,
+    /// only its places are taken.
+    pub fn taken(&self, checks: &[Check], decision: &Decision) -> SmallVec<[Hold; 4]> {
+        let verdicts = decision.verdicts().iter().zip(checks);
+        let taken = verdicts.filter_map(|(verdict, check)| taken_by(verdict, check, decision.at()));
+        let is_enforced = |hold: &Hold| self.rules.enforces(usize::from(hold.check.rule()));
+        let mut taken: SmallVec<[Hold; 4]> = match decision.queue_places() {
+            [] => taken.filter(is_enforced).collect(),
+            places => places.iter().copied().filter(is_enforced).collect(),
+        };
+        let says = |check: &&Check| Some(check.rule()) == self.places.with;
+        let places = checks.iter().filter(says).map(|it| it.with_cost(0));
+        taken.extend(places.map(|check| Hold::of_store(check, Taken::new(0, 0))));
+        taken
     }
 
     /// Settles units that were taken. Those that this process may spend again stay here.

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Check, Decision, Outcome, Tick,
-    store::{Checks, Hold},
-};
+use tollgate_core::{Check, Decision, Outcome, Tick, store::Checks};
 
 use crate::{
     engine::{
         engine::{Engine, EngineEvent, SentAt},
         local_rules::{LocalRules, has_twins},
-        request::{NoReply, Request, Settlements, taken_by},
+        request::{NoReply, Request, Settlements},
     },
     lease::terms::{Grant, LeaseQuery, LeaseTerms, ReturnedLease},
     sync::{RwLockReadGuard, read},
@@ -161,18 +158,6 @@ impl Query {
     /// On which terms a lease is granted.
     pub fn lease_terms(&self, item: &LeaseItem) -> Option<&LeaseTerms> {
         self.bound.limit(&item.check)?.lease_terms()
-    }
-
-    /// What the store has taken for the checks by its decision, but for slots. Of a request that waits, only its places are taken.
-    pub fn taken(&self, decision: &Decision) -> SmallVec<[Hold; 4]> {
-        let rules = &self.bound.rules;
-        let verdicts = decision.verdicts().iter().zip(&self.checks);
-        let taken = verdicts.filter_map(|(verdict, check)| taken_by(verdict, check, decision.at()));
-        let is_enforced = |hold: &Hold| rules.enforces(usize::from(hold.check.rule()));
-        match decision.queue_places() {
-            [] => taken.filter(is_enforced).collect(),
-            places => places.iter().copied().filter(is_enforced).collect(),
-        }
     }
 
     pub(crate) fn count(&self, event: EngineEvent, count: usize) {

@@ -12,12 +12,11 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Decision, Outcome, Retry, Source, Verdict,
-    algorithm::{Assessment, Taken},
-    store::{Hold, Settlement},
-    wall_clock,
+    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
+    algorithm::Assessment,
+    store::{Checks, Hold, Settlement},
 };
-use tollgate_prefilter::{Counted, FollowUp, LeaseReply, Next, NoReply, Query, Reply};
+use tollgate_prefilter::{Begin, Counted, FollowUp, LeaseReply, Next, NoReply, Query, Reply};
 
 use crate::{
     observe::CallFor,
@@ -42,68 +41,85 @@ pub(super) struct QueryInFlight {
     query: Query,
     sent: SentCall,
     layout: QueryLayout,
-    /// The deadline, with all calls that it takes.
-    by: Instant,
-    /// The slots that are acquired, and those that earlier steps were given.
-    slots: Option<RequestSlots>,
-    /// What Redis has replied to all but the checks, which were sent again; and how often they were.
-    earlier: Option<(Reply, u32)>,
+    request: WaitingRequest,
     /// While units are lost if the reply is not processed.
     _in_flight: Option<Arc<()>>,
 }
 
+/// What stays of a request from one query to the next.
+struct WaitingRequest {
+    /// All of its checks; none where nothing waits for its decision.
+    checks: Checks,
+    /// Whether it takes what they cost.
+    takes: bool,
+    /// For how long it waits for units at most.
+    patience: Tick,
+    /// The deadline, with all calls that it takes.
+    by: Instant,
+    /// The slots that are acquired, and those that earlier steps were given.
+    slots: Option<RequestSlots>,
+    /// How often it was decided anew.
+    times: u32,
+    /// Slots were granted that cannot be used, or their message came too late; or the server's clock is in none of the windows that were
+    /// sent.
+    is_void: bool,
+}
+
 impl QueryInFlight {
-    /// Sends a query. The decision, if nothing had to be sent or nothing could be.
+    /// Sends the first query of a request with these checks; none: no request waits for it. The decision, if nothing had to be sent or
+    /// nothing could be.
     pub(super) fn start(
         context: &Arc<RuleSetContext>,
         query: Query,
+        checks: &[Check],
     ) -> ControlFlow<Decision, Self> {
         let has_slots = context.rules.has_slots() && query.takes();
-        let slots = has_slots.then(|| RequestSlots::new(&context.store));
-        let by = Instant::now() + context.store.deadline;
-        Self::go_on(context, Next::Query(query), by, slots)
+        let request = WaitingRequest {
+            checks: Checks::from_slice(checks),
+            takes: query.takes(),
+            patience: query.patience,
+            by: Instant::now() + context.store.deadline,
+            slots: has_slots.then(|| RequestSlots::new(&context.store)),
+            times: 0,
+            is_void: false,
+        };
+        Self::go_on(context, Next::Query(query), request)
     }
 
     /// Sends what is to be asked next.
     fn go_on(
         context: &Arc<RuleSetContext>,
         mut next: Next,
-        by: Instant,
-        mut slots: Option<RequestSlots>,
+        mut request: WaitingRequest,
     ) -> ControlFlow<Decision, Self> {
         let shared = &context.store;
         loop {
             let mut query = match next {
                 Next::Query(query) => query,
                 Next::Done(decision, follow_up) => {
-                    if let Some(slots) = &mut slots {
-                        slots.hand_over();
-                    }
                     send_follow_up(context, follow_up);
-                    return ControlFlow::Break(decision);
+                    request.conclude(context, decision)?
                 }
             };
             let mut call = shared.new_call();
             let sending = shared.engine.fill(&mut query, context.now());
-            match QueryLayout::new(context, &mut call, &query, slots.as_mut()) {
+            match QueryLayout::new(context, &mut call, &query, request.slots.as_mut()) {
                 Ok(layout) => {
-                    let sent = shared.send(call, what_for(&query), by);
+                    let sent = shared.send(call, what_for(&query), request.by);
                     drop(sending);
                     let is_kept = query.is_about_leases_or_reports();
                     return ControlFlow::Continue(Self {
                         context: Arc::clone(context),
                         sent,
                         layout,
-                        by,
-                        slots,
-                        earlier: None,
+                        request,
                         _in_flight: is_kept.then(|| Arc::clone(&shared.in_flight)),
                         query,
                     });
                 }
                 Err(why) => {
                     drop(sending);
-                    if let Some(slots) = &mut slots {
+                    if let Some(slots) = &mut request.slots {
                         // Those before the check that had no room. The reply to a further step says nothing of them.
                         slots.finish(Err(NoReply::NotSent));
                     }
@@ -115,117 +131,84 @@ impl QueryInFlight {
 
     /// Processes what Redis has answered. The decision, unless there is more to ask.
     fn advance(mut self, reply: Result<ScriptReply, NoReply>) -> ControlFlow<Decision, Self> {
-        let context = Arc::clone(&self.context);
-        let mut is_again = match &mut self.slots {
-            Some(slots) => slots.finish(reply.as_ref().map_err(|why| *why)),
-            None => false,
-        };
+        let context = &self.context;
+        if let Some(slots) = &mut self.request.slots {
+            self.request.is_void |= slots.finish(reply.as_ref().map_err(|why| *why));
+        }
         if let Err(NoReply::NoAnswer) = reply {
             context.note_unseen_keys(&self.layout.checks, false);
         }
         let reply = reply.map(|reply| {
-            is_again |= context.encoder.has_calendars && self.layout.is_outside(&context, &reply);
-            self.layout.decode(&context, &reply, &self.query)
+            self.request.is_void |=
+                context.encoder.has_calendars && self.layout.is_outside(context, &reply);
+            self.layout.decode(context, &reply, &self.query)
         });
-        let (mut reply, times) = match self.earlier.take() {
-            Some((earlier, times)) => (Ok(self.with_decision(earlier, reply)), times),
-            None => (reply, 0),
-        };
-        if is_again && let Ok(decoded) = &mut reply {
-            // Not of a server whose clock jumps, nor of a request that another rule denies.
-            let is_denied = self.query.takes() && decoded.decision.outcome() == Outcome::Deny;
-            if self.slots.is_some() || times == 0 && !is_denied {
-                match self.ask_again(decoded, times) {
-                    true => {
-                        self.earlier = reply.ok().map(|reply| (reply, times + 1));
-                        return ControlFlow::Continue(self);
-                    }
-                    false => self.deny_slots(decoded),
-                }
-            }
-        }
         let next = self.query.finish(reply, context.now());
-        Self::go_on(&context, next, self.by, self.slots)
+        Self::go_on(context, next, self.request)
     }
 
-    /// Slots were granted that cannot be used, or their message came too late; or the server's clock is in none of the windows that were
-    /// sent. What the request has taken goes back, and all of it is decided anew. False if it is not sent again.
-    fn ask_again(&mut self, reply: &Reply, times: u32) -> bool {
-        let context = &self.context;
+    /// Waits for all replies in a task.
+    fn spawn(self) {
+        let context = Arc::clone(&self.context);
+        let decided = Deciding(Some(self));
+        context.store.spawn(async move { _ = decided.await });
+    }
+}
+
+impl WaitingRequest {
+    /// The decision; or the query that decides the request anew, where it is void. What it has taken goes back then.
+    fn conclude(
+        &mut self,
+        context: &Arc<RuleSetContext>,
+        decision: Decision,
+    ) -> ControlFlow<Decision, Query> {
+        let is_denied = decision.outcome() == Outcome::Deny;
+        let may_repeat = match &self.slots {
+            Some(_) => true,
+            // Not of a server whose clock jumps, nor of a request that another rule denies.
+            None => self.times == 0 && !(self.takes && is_denied),
+        };
+        if !std::mem::take(&mut self.is_void) || !may_repeat || self.checks.is_empty() {
+            if let Some(slots) = &mut self.slots {
+                slots.hand_over();
+            }
+            return ControlFlow::Break(decision);
+        }
         if let Some(slots) = &mut self.slots {
             slots.give_back();
         }
-        if self.query.takes() && reply.decision.outcome() != Outcome::Deny {
-            let mut taken = self.query.taken(&reply.decision);
-            if !taken.is_empty() {
-                // Who pays nothing may say where the states of the others lie.
-                let says = |check: &&Check| Some(check.rule()) == context.local.places.with;
-                let places = self.query.checks.iter().filter(says);
-                taken.extend(places.map(|it| Hold::of_store(it.with_cost(0), Taken::new(0, 0))));
-                context.settle(&taken, Settlement::Cancel);
-            }
+        if self.takes && !is_denied {
+            let taken = context.local.taken(&self.checks, &decision);
+            let follow_up = (context.local).settle(&taken, Settlement::Cancel, context.now());
+            send_follow_up(context, follow_up);
         }
-        if self.query.takes() && times >= MOST_TIMES {
-            return false;
+        if self.times >= MOST_TIMES {
+            return ControlFlow::Break(self.deny_slots(context, &decision));
         }
-        let mut call = context.store.new_call();
-        let Some(checks) = add_checks(context, &mut call, &self.query, self.slots.as_mut()) else {
-            return false;
+        self.times += 1;
+        let begin = match self.takes {
+            true => (context.local).begin_within(&self.checks, self.patience, context.now()),
+            false => context.local.peek(&self.checks, context.now()),
         };
-        self.sent = context.store.send(call, what_for(&self.query), self.by);
-        self.layout = QueryLayout {
-            checks,
-            ..QueryLayout::default()
-        };
-        true
+        match begin {
+            Begin::Decided(decision) => ControlFlow::Break(decision),
+            Begin::Query(query) => ControlFlow::Continue(query),
+        }
     }
 
     /// Others were faster again and again: it is denied.
-    fn deny_slots(&mut self, reply: &mut Reply) {
-        if let Some(slots) = &mut self.slots {
-            slots.finish(Err(NoReply::NotSent));
-        }
-        let verdicts = reply
-            .decision
-            .verdicts()
-            .iter()
-            .zip(&self.query.checks)
-            .map(|(verdict, check)| {
-                if !verdict.is_of_slots() {
-                    return *verdict;
-                }
+    fn deny_slots(&self, context: &RuleSetContext, decision: &Decision) -> Decision {
+        let verdicts = decision.verdicts().iter().zip(&self.checks);
+        let verdicts = verdicts.map(|(verdict, check)| match verdict.is_of_slots() {
+            true => {
                 let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
                 Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
-            });
-        let verdicts: SmallVec<[Verdict; 4]> = verdicts.collect();
-        let enforces = |verdict: &Verdict| self.context.rules.enforces(verdict.rule());
-        reply.decision = Decision::new(reply.decision.at(), verdicts, enforces);
-    }
-
-    /// An earlier reply with the decision that was made anew, or without one.
-    fn with_decision(&self, mut earlier: Reply, reply: Result<Reply, NoReply>) -> Reply {
-        match reply {
-            Ok(reply) => (earlier.decision, earlier.shared) = (reply.decision, reply.shared),
-            Err(_) => {
-                let checks = self.query.checks.iter().zip(self.layout.checks.iter());
-                let verdicts = checks.map(|(check, sent)| {
-                    let outcome = sent.map_or(Outcome::NotDecided, |_| Outcome::Failed);
-                    Verdict::unanswered(check.rule(), check.plan(), outcome)
-                });
-                let enforces = |verdict: &Verdict| self.context.rules.enforces(verdict.rule());
-                earlier.decision = Decision::new(earlier.decision.at(), verdicts, enforces);
             }
-        }
-        earlier
-    }
-
-    /// Waits for all replies, for what no request waits for.
-    pub(super) async fn run(self) {
-        let mut next = ControlFlow::Continue(self);
-        while let ControlFlow::Continue(mut in_flight) = next {
-            let reply = (&mut in_flight.sent).await;
-            next = in_flight.advance(reply.map_err(|error| error.no_reply()));
-        }
+            false => *verdict,
+        });
+        Decision::new(decision.at(), verdicts, |verdict| {
+            context.rules.enforces(verdict.rule())
+        })
     }
 }
 
@@ -255,18 +238,21 @@ impl Future for Deciding {
 impl Drop for Deciding {
     /// The reply is processed where units would be lost otherwise, also when no request waits for it any more.
     fn drop(&mut self) {
-        if let Some(mut in_flight) = self.0.take() {
-            let context = Arc::clone(&in_flight.context);
-            // They are given up, and the reply no longer counts for them.
-            in_flight.slots = None;
-            let (query, follow_up) = in_flight.query.abandon(context.now());
-            send_follow_up(&context, follow_up);
-            if let Some(query) = query {
-                in_flight.query = query;
-                context.store.spawn(in_flight.run());
-            } else {
-                context.note_unseen_keys(&in_flight.layout.checks, true);
-            }
+        let is_waited_for = |it: &QueryInFlight| !it.request.checks.is_empty();
+        let Some(mut in_flight) = self.0.take().filter(is_waited_for) else {
+            return;
+        };
+        let context = Arc::clone(&in_flight.context);
+        in_flight.request.checks.clear();
+        // They are given up, and the reply no longer counts for them.
+        in_flight.request.slots = None;
+        let (query, follow_up) = in_flight.query.abandon(context.now());
+        send_follow_up(&context, follow_up);
+        if let Some(query) = query {
+            in_flight.query = query;
+            in_flight.spawn();
+        } else {
+            context.note_unseen_keys(&in_flight.layout.checks, true);
         }
     }
 }
@@ -284,8 +270,8 @@ pub(super) fn send_follow_up(context: &Arc<RuleSetContext>, follow_up: FollowUp)
 /// Sends queries that no request waits for.
 pub(super) fn send_alone(context: &Arc<RuleSetContext>, queries: Vec<Query>) {
     for query in queries {
-        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query) {
-            context.store.spawn(in_flight.run());
+        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query, &[]) {
+            in_flight.spawn();
         }
     }
 }
@@ -301,7 +287,6 @@ fn what_for(query: &Query) -> CallFor {
 // A query of the engine as a call of the script, and the reply of the script as one to the query.
 
 /// Where in a reply the answers to the parts of a query are. `None`: the part was not sent, because the call had no room left.
-#[derive(Default)]
 struct QueryLayout {
     checks: RequestLayout,
     reports: SmallVec<[Option<u16>; 1]>,

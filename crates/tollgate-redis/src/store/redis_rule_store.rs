@@ -101,13 +101,14 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        self.begin(self.context.local.begin(checks, self.context.now()))
+        let begin = self.context.local.begin(checks, self.context.now());
+        self.begin(checks, begin)
     }
 
     fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
         let patience = Tick::try_from(patience.as_micros()).unwrap_or(Tick::MAX);
         let begin = (self.context.local).begin_within(checks, patience, self.context.now());
-        self.begin(begin)
+        self.begin(checks, begin)
     }
 
     fn supports_wait(&self) -> bool {
@@ -115,7 +116,8 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
-        self.begin(self.context.local.peek(checks, self.context.now()))
+        let begin = self.context.local.peek(checks, self.context.now());
+        self.begin(checks, begin)
     }
 
     fn settle(&self, holds: &[Hold], how: Settlement) {
@@ -222,7 +224,7 @@ impl RuleStore for RedisRuleStore {
 }
 
 impl RedisRuleStore {
-    fn begin(&self, begin: Begin) -> Step<Decision> {
+    fn begin(&self, checks: &[Check], begin: Begin) -> Step<Decision> {
         let query = match begin {
             Begin::Decided(decision) => {
                 self.context.store.observer.saved_call();
@@ -230,7 +232,7 @@ impl RedisRuleStore {
             }
             Begin::Query(query) => query,
         };
-        match QueryInFlight::start(&self.context, query) {
+        match QueryInFlight::start(&self.context, query, checks) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding(Some(in_flight)))),
             ControlFlow::Break(decision) => Step::Ready(decision),
         }
