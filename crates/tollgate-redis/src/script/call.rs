@@ -7,7 +7,7 @@ use tollgate_core::{
     Check, Source, Tick,
     store::{Fingerprint, Hold, Settlement},
 };
-use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage, SlotOwner};
+use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage};
 
 use crate::script::{
     args::{CheckKeys, LAST, Operation, ScriptCall},
@@ -74,30 +74,6 @@ impl ScriptCall {
         self.request(rules, checks, take, patience, may_make, |_, _, _| None)
     }
 
-    /// Adds what a reservation has in use of slots, under an owner of its own: those of the check for a term, or none. It stands behind
-    /// the record of the reservation, so it is the last word. Gives the index of its answer; `None` as for [`close`](Self::close).
-    #[must_use = "without it the slots are not the reservation's"]
-    pub(crate) fn tell_reserved(
-        &mut self,
-        rules: &Encoder,
-        check: &Check,
-        with: Option<Fingerprint>,
-        owner: u64,
-        term: Option<Duration>,
-    ) -> Option<u16> {
-        let slots = term.map_or(0, |_| u32::try_from(check.cost()).unwrap_or(u32::MAX));
-        let message = SlotMessage {
-            owner: SlotOwner(owner),
-            seq: 1,
-            lo: slots,
-            hi: slots,
-            want: 0,
-            is_exact: true,
-        };
-        let micros = |term: Duration| term.as_micros().min(u128::from(LAST)) as u64;
-        self.tell_slots(rules, check, with, &message, Some(term.map(micros)))
-    }
-
     /// Adds a message about slots that no request carries. `reserved`: the owner is a reservation, perhaps with a term of its own.
     /// Gives the index of its answer; `None` as for [`close`](Self::close).
     #[must_use = "the answer says whether it was read"]
@@ -107,7 +83,7 @@ impl ScriptCall {
         check: &Check,
         with: Option<Fingerprint>,
         message: &SlotMessage,
-        reserved: Option<Option<Tick>>,
+        reserved: Option<Option<Duration>>,
     ) -> Option<u16> {
         if !self.has_room(1) {
             return None;
@@ -120,7 +96,8 @@ impl ScriptCall {
                 .map(|(rule_args, plan)| (rule_args, *plan))
         })?;
         if let Some(term) = reserved.flatten() {
-            plan[1..9].copy_from_slice(&double(term));
+            let micros = term.as_micros().min(u128::from(LAST)) as u64;
+            plan[1..9].copy_from_slice(&double(micros));
         }
         let (what, place) = (Operation::Take, self.place());
         // It stands alone, and its key may be there already.

@@ -12,6 +12,7 @@ use tollgate_core::{
     },
     types::Reservation,
 };
+use tollgate_prefilter::{SlotMessage, SlotOwner};
 
 use crate::{
     connection::error::CallError,
@@ -206,7 +207,8 @@ fn too_many() -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, message)
 }
 
-/// Says what the record has in use of slots: all of them for the term, or none.
+/// Says what the record has in use of slots, under an owner of its own: all of them for the term, or none. It stands behind the record,
+/// so it is the last word.
 fn tell_slots(
     context: &RuleSetContext,
     call: &mut ScriptCall,
@@ -214,15 +216,18 @@ fn tell_slots(
     term: Option<Duration>,
 ) -> Result<(), StoreError> {
     let with = context.encoder.with(reserved.checks());
-    for slot in &reserved.slots {
-        // The owner ends with its term, so half of the id tells it from others.
-        let told = call.tell_reserved(
-            &context.encoder,
-            &slot.check,
-            with,
-            reserved.id as u64,
-            term,
-        );
+    for Hold { check, .. } in &reserved.slots {
+        let slots = term.map_or(0, |_| u32::try_from(check.cost()).unwrap_or(u32::MAX));
+        let message = SlotMessage {
+            // The owner ends with its term, so half of the id tells it from others.
+            owner: SlotOwner(reserved.id as u64),
+            seq: 1,
+            lo: slots,
+            hi: slots,
+            want: 0,
+            is_exact: true,
+        };
+        let told = call.tell_slots(&context.encoder, check, with, &message, Some(term));
         told.ok_or_else(too_many)?;
     }
     Ok(())
