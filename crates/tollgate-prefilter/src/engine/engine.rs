@@ -225,9 +225,9 @@ impl StoreTime {
     /// The store's clock showed `at` when it replied to a query that was sent at `sent`; the reply came at `now`.
     pub(crate) fn observe(&self, sent: Tick, now: Tick, at: Tick) {
         let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
-        // A slow reply says little; it is better than nothing only while the store's clock is unknown.
-        let is_slow = now.saturating_sub(sent) > SLACK && self.since.load(Ordering::Relaxed) > 0;
-        if !is_slow && ahead.abs_diff(self.ahead.load(Ordering::Relaxed)) > SLACK {
+        // A slow reply says less.
+        let slack = now.saturating_sub(sent).max(SLACK);
+        if ahead.abs_diff(self.ahead.load(Ordering::Relaxed)) > slack {
             self.since.store(now, Ordering::Relaxed);
             self.ahead.store(ahead, Ordering::Relaxed);
         }

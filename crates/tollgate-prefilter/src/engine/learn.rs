@@ -34,6 +34,10 @@ impl Query {
                 return self.without_store(why, now);
             }
         };
+        if let Some(sent) = self.sent {
+            let store_time = &self.bound.engine.store_time;
+            store_time.observe(sent.at, now, reply.at);
+        }
         let lost = NoReply::NoAnswer;
         // Before the decision, which the store has made after them.
         self.on_reports(|index| *reply.reports.get(index).unwrap_or(&Err(lost)), now);
@@ -164,7 +168,6 @@ impl Query {
             return;
         };
         let (bound, engine, has_twins) = (&self.bound, &self.bound.engine, has_twins(&self.checks));
-        engine.store_time.observe(sent.at, now, reply.decision.at());
         let verdicts = self.checks.iter().zip(reply.decision.verdicts());
         for (index, (check, verdict)) in verdicts.enumerate() {
             let is_decided = matches!(verdict.outcome(), Outcome::Allow | Outcome::Deny);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Check, MAX_UNITS, Tick, store::Fingerprint, wall_clock};
+use tollgate_core::{Check, MAX_UNITS, Tick, store::Fingerprint};
 use tollgate_prefilter::SlotMessage;
 
 use crate::{
@@ -54,8 +54,8 @@ const SETTING: usize = 18;
 #[derive(Clone)]
 pub(crate) struct ScriptCall {
     pub(super) command: Command,
-    /// By how many µs the server's clock, if it counts, is ahead of this process's.
-    ahead: i64,
+    /// The time, as well as the caller knows it: for the windows of calendars.
+    now: Tick,
     /// Of the request at hand: the number of its first key.
     pub(super) first_key: usize,
     /// And the client that decides about the hash slot, if it is another than each one's own.
@@ -65,15 +65,15 @@ pub(crate) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// A call by the server's clock.
+    /// A call by the server's clock, which shows the time of this machine.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self::ahead(0)
+        Self::by_server(tollgate_core::Clock::system().now())
     }
 
-    /// A call by the server's clock, which is known to be so many µs ahead of this process's.
-    pub(crate) fn ahead(micros: i64) -> Self {
-        Self::by(&[], micros)
+    /// A call by the server's clock, which shows this time or one near to it.
+    pub(crate) fn by_server(now: Tick) -> Self {
+        Self::by(&[], now)
     }
 
     /// A call by the caller's clock, for servers that refuse `TIME` in scripts. States are kept for `margin`
@@ -81,13 +81,13 @@ impl ScriptCall {
     pub(crate) fn at(now: Tick, margin: Duration) -> Self {
         let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
         let time = [double(now.min(LAST)), double(margin.min(LAST))];
-        Self::by(time.as_flattened(), 0)
+        Self::by(time.as_flattened(), now)
     }
 
-    fn by(time: &[u8], ahead: i64) -> Self {
+    fn by(time: &[u8], now: Tick) -> Self {
         Self {
             command: Command::checks(&DECIDE, time),
-            ahead,
+            now,
             first_key: 0,
             with: None,
             bases: SmallVec::new(),
@@ -160,12 +160,7 @@ impl ScriptCall {
         writer.add_bytes(&double(check.cost().min(MAX_UNITS + 1)));
         writer.add_bytes(quota);
         if let Some(calendar) = rule_args.calendar_of(check.plan()) {
-            // By the clock of the call, which is that of the store or near to it.
-            let time = writer.call.command.args.iter().next();
-            let now = match time.and_then(<[u8]>::first_chunk) {
-                Some(now) => f64::from_le_bytes(*now) as Tick,
-                None => wall_clock().saturating_add_signed(writer.call.ahead),
-            };
+            let now = writer.call.now.min(LAST);
             set_window(writer.identity(), &calendar, now);
         }
         if rule_args.wait.is_some() && !matches!(what, Operation::Reset) {

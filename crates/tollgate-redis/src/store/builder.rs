@@ -2,10 +2,7 @@
 
 use std::{
     ops::RangeInclusive,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU32},
-    },
+    sync::{Arc, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -353,7 +350,6 @@ impl RedisStoreBuilder {
             deadline,
             keyspace,
             instances: AtomicU32::new(0),
-            ahead: AtomicI64::new(0),
             observer,
             clock: self.clock,
             caps: self.caps,

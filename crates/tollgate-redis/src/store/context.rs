@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU32, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -44,8 +44,6 @@ pub(super) struct StoreContext {
     pub(super) observer: Arc<Observer>,
     /// For servers whose scripts may not ask for the time, with how much longer states are kept.
     pub(super) clock: Option<(Clock, Duration)>,
-    /// By how many µs the server's clock is ahead of this machine's, since it was in none of the windows of a calendar that were sent.
-    pub(super) ahead: AtomicI64,
     /// By the names of rules: how many keys this process may create for them.
     pub(super) caps: Vec<(Box<str>, Arc<NewKeyCap>)>,
     /// That of the connections, for what is sent without a request.
@@ -91,7 +89,7 @@ impl StoreContext {
     /// An empty call, by the server's clock or by the caller's.
     pub(super) fn new_call(&self) -> ScriptCall {
         match &self.clock {
-            None => ScriptCall::ahead(self.ahead.load(Ordering::Relaxed)),
+            None => ScriptCall::by_server(self.engine.store_now(self.process_clock.now())),
             Some((clock, margin)) => ScriptCall::at(clock.now(), *margin),
         }
     }

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     ops::ControlFlow,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -139,8 +139,7 @@ impl QueryInFlight {
             context.note_unseen_keys(&self.layout.checks, false);
         }
         let reply = reply.map(|reply| {
-            self.request.is_void |=
-                context.encoder.has_calendars && self.layout.is_outside(context, &reply);
+            self.request.is_void |= context.encoder.has_calendars && self.layout.is_outside(&reply);
             self.layout.decode(context, &reply, &self.query)
         });
         let next = self.query.finish(reply, context.now());
@@ -333,15 +332,9 @@ impl QueryLayout {
     }
 
     /// Whether the server's clock is in none of the windows that the checks have brought. The next call brings those of its time.
-    fn is_outside(&self, context: &RuleSetContext, reply: &ScriptReply) -> bool {
+    fn is_outside(&self, reply: &ScriptReply) -> bool {
         let mut checks = self.checks.sent();
-        let is_outside = checks.any(|(_, sent)| reply.is_outside(sent.place));
-        let mut reports = self.reports.iter().flatten();
-        if is_outside || reports.any(|place| reply.is_outside(*place)) {
-            let ahead = i64::try_from(i128::from(reply.at) - i128::from(wall_clock())).unwrap_or(0);
-            context.store.ahead.store(ahead, Ordering::Relaxed);
-        }
-        is_outside
+        checks.any(|(_, sent)| reply.is_outside(sent.place))
     }
 
     /// What the engine is answered. Counts what was created and what was blocked.
