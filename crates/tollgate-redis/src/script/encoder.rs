@@ -24,8 +24,8 @@ use crate::keys::{
 pub(crate) struct Encoder {
     pub(crate) keyspace: Keyspace,
     rules: Box<[RuleArgs]>,
-    /// The rule whose client decides about the hash slot of a request.
-    with: Option<u16>,
+    /// Where the states of requests lie, in a cluster or on one server.
+    pub(crate) places: Places,
     /// Whether a rule is durable.
     pub(crate) has_durable: bool,
     /// Whether a quota may be one of a calendar.
@@ -37,7 +37,7 @@ pub(crate) struct Encoder {
 impl Encoder {
     #[cfg(test)]
     pub(crate) fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
-        Self::with_slot_term(rules, keyspace, SLOT_TERM)
+        Self::with_slot_term(rules, keyspace, SLOT_TERM, false)
     }
 
     /// Prepares a rule set. An owner of slots is known for `slot_term` that is not heard from.
@@ -49,6 +49,7 @@ impl Encoder {
         rules: &RuleSet,
         keyspace: Keyspace,
         slot_term: Duration,
+        is_cluster: bool,
     ) -> Result<Self, RuleError> {
         let with = match &keyspace.partition {
             Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
@@ -61,13 +62,14 @@ impl Encoder {
             // It is slow the first time, and a request must not wait for it.
             let _ = hash_tag_in(0);
         }
+        let are_several = is_cluster && keyspace.partition != Partition::One;
         Ok(Self {
             keyspace,
+            places: Places { are_several, with },
             has_durable,
             has_calendars: lines.iter().any(|rule| rule.may_have_calendar),
             has_credits: rules.has_credits(),
             rules: lines,
-            with,
         })
     }
 
@@ -127,31 +129,22 @@ impl Encoder {
 
     /// Whether a state of the rule at a place is found by its client alone, as a reset has to.
     pub(crate) fn is_found_alone(&self, rule: u16) -> bool {
-        self.with.is_none_or(|with| with == rule)
+        self.places.with.is_none_or(|with| with == rule)
     }
 
     /// The rule whose client determines the hash slot of these checks, if it is not among them.
     pub(crate) fn lies_with_another(&self, checks: &[Check]) -> Option<&str> {
-        let with = self
-            .with
-            .filter(|with| checks.iter().all(|check| check.rule() != *with))?;
+        let with =
+            (self.places.with).filter(|with| checks.iter().all(|check| check.rule() != *with))?;
         self.rule(with).map(|rule_args| &*rule_args.name)
     }
 
     /// The client that decides about the hash slot of these checks, if it is another than each one's own.
     pub(crate) fn with(&self, mut checks: impl Iterator<Item = Check>) -> Option<Fingerprint> {
-        let with = self.with?;
+        let with = self.places.with?;
         checks
             .find(|check| check.rule() == with)
             .map(|check| check.key())
-    }
-
-    /// Where the states of requests lie, in a cluster or on one server.
-    pub(crate) fn places(&self, is_cluster: bool) -> Places {
-        Places {
-            are_several: is_cluster && self.keyspace.partition != Partition::One,
-            with: self.with,
-        }
     }
 
     /// The names of the balance of a check: of two secrets that by the newer, then that by the older.
@@ -175,7 +168,7 @@ impl Encoder {
     /// Whether the client of this rule determines the hash slot: the rule of the partition, or a threshold of it.
     pub(crate) fn is_with(&self, rule: u16) -> bool {
         let owner = |rule| self.rule(rule).map(|rule_args| &rule_args.name);
-        self.with.is_some_and(|with| owner(with) == owner(rule))
+        (self.places.with).is_some_and(|with| owner(with) == owner(rule))
     }
 
     /// A check's rule and quota, if it has to be sent.

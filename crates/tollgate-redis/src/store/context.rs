@@ -217,15 +217,15 @@ impl Future for SentCall {
 /// meanwhile, and leases that the store has forgotten would be spent after it.
 pub(super) fn process_clock() -> Clock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    return by(since_boot);
+    {
+        // The wall clock at the time of this call, and what passes from then on.
+        let start = Clock::system().now().saturating_sub(micros(since_boot()));
+        Clock::custom(move || start.saturating_add(micros(since_boot())))
+    }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    return Clock::system();
-}
-
-/// The wall clock at the time of this call, and what passes by `reading` from then on.
-fn by(reading: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
-    let start = wall_clock().saturating_sub(micros(reading()));
-    Clock::custom(move || start.saturating_add(micros(reading())))
+    {
+        Clock::system()
+    }
 }
 
 /// The time since the machine was started, with what it slept.

@@ -47,8 +47,8 @@ impl RedisRuleStore {
         rules: Arc<RuleSet>,
     ) -> Result<Self, RuleError> {
         let keyspace = shared.keyspace.clone();
-        let mut encoder = Encoder::with_slot_term(&rules, keyspace, shared.slot_term)?;
         let is_cluster = shared.backend.is_cluster();
+        let mut encoder = Encoder::with_slot_term(&rules, keyspace, shared.slot_term, is_cluster)?;
         refuse_unsupported(&rules, &encoder, is_cluster, |rule| {
             shared.cap(rule).is_some()
         })?;
@@ -57,9 +57,8 @@ impl RedisRuleStore {
             encoder = encoder.with_overflow(rule.name())?;
         }
         let encoder = Arc::new(encoder);
-        let places = encoder.places(is_cluster);
         let exact = |rule: &Rule| shared.exact(rule);
-        let local = LocalRules::new(&shared.engine, Arc::clone(&rules), places, exact);
+        let local = LocalRules::new(&shared.engine, Arc::clone(&rules), encoder.places, exact);
         let effective = |rule, plan| local.effective(rule, plan);
         let counts = shared.observer.bound(&rules, effective);
         let context = Arc::new(RuleSetContext {
