@@ -27,7 +27,7 @@ use crate::{
     script::encoder::SLOT_TERM,
     store::{
         context::{Backend, StoreContext, micros, process_clock},
-        heartbeat::Heart,
+        heartbeat::send_heartbeats,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},
         rule_set_context::InUse,
@@ -373,7 +373,8 @@ impl RedisStoreBuilder {
             }
         }
         if self.heartbeats {
-            tasks.spawn(Heart::new(&shared, &in_use, instance).beat());
+            let (shared, in_use) = (Arc::clone(&shared), Arc::clone(&in_use));
+            tasks.spawn(send_heartbeats(shared, in_use, instance));
         }
         Ok(RedisStore {
             shared,

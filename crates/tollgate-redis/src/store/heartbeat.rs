@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
     num::NonZeroU32,
+    slice,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -38,60 +39,26 @@ const GONE_AFTER: u32 = 3;
 /// The quotas of more rules are not compared: Redis should not be kept busy with it.
 const MOST_RULES: usize = 1_000;
 
-/// What sends heartbeats.
-pub(super) struct Heart {
+/// Sends heartbeats with the quotas of the rule sets in use, until the store ends it.
+pub(super) async fn send_heartbeats(
     shared: Arc<StoreContext>,
     in_use: Arc<InUse>,
     instance: String,
-    began: Instant,
-    /// In milliseconds.
-    gone_after: String,
-    count: InstanceCount,
-    conflicts: QuotaConflicts,
-    /// Those that are reported.
-    strangers: BTreeSet<String>,
-}
-
-impl Heart {
-    /// With the quotas of the rule sets in use.
-    pub(super) fn new(shared: &Arc<StoreContext>, in_use: &Arc<InUse>, instance: String) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            in_use: Arc::clone(in_use),
-            instance,
-            began: Instant::now(),
-            gone_after: (INTERVAL * GONE_AFTER).as_millis().to_string(),
-            count: InstanceCount::new(NonZeroU32::MIN).longest_pause(INTERVAL * LONGEST_PAUSE),
-            conflicts: QuotaConflicts::default(),
-            strangers: BTreeSet::new(),
-        }
-    }
-
-    /// Until the store ends it.
-    pub(super) async fn beat(mut self) {
-        let mut pause = FIRST;
-        loop {
-            sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-            if self.is_counted().await {
-                pause = if pause == FIRST { SECOND } else { INTERVAL };
-                self.compare().await;
-            }
-        }
-    }
-
-    async fn is_counted(&mut self) -> bool {
-        let shared = &self.shared;
-        let key = shared.keyspace.name_of("instances");
-        let args = [&*self.gone_after, "0", &*self.instance];
-        let count = match shared.run_in_background(&MEMBERS, &[&key], &args).await {
-            Some(Value::Integer(count)) => u32::try_from(count).ok(),
+) {
+    let began = Instant::now();
+    let mut count = InstanceCount::new(NonZeroU32::MIN).longest_pause(INTERVAL * LONGEST_PAUSE);
+    let mut differences = Differences::default();
+    let mut pause = FIRST;
+    loop {
+        sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
+        let heard = match say(&shared, "instances", "0", slice::from_ref(&instance)).await {
+            Some(Value::Integer(heard)) => u32::try_from(heard).ok(),
             _ => None,
         };
-        self.count
-            .observe(count.unwrap_or(0), self.began.elapsed().as_micros() as u64);
+        count.observe(heard.unwrap_or(0), began.elapsed().as_micros() as u64);
         // What was last known stays known while Redis fails: that is when it is needed.
-        if count.is_some() {
-            let count = self.count.counted().get();
+        if heard.is_some() {
+            let count = count.counted().get();
             // That of the permits.
             let now = wall_clock();
             for (_, cap) in &shared.caps {
@@ -99,14 +66,33 @@ impl Heart {
             }
             shared.instances.store(count, Ordering::Relaxed);
             shared.observer.instances(count);
+            pause = if pause == FIRST { SECOND } else { INTERVAL };
+            differences.look(&shared, &in_use).await;
         }
-        count.is_some()
     }
+}
 
-    async fn compare(&mut self) {
-        let shared = Arc::clone(&self.shared);
+/// Adds members to a set of those that were heard of lately. Gives how many there are, or which if `what` is 1.
+async fn say(shared: &StoreContext, set: &str, what: &str, members: &[String]) -> Option<Value> {
+    let gone_after = (INTERVAL * GONE_AFTER).as_millis().to_string();
+    let mut args = vec![&*gone_after, what];
+    args.extend(members.iter().map(String::as_str));
+    let key = shared.keyspace.name_of(set);
+    shared.run_in_background(&MEMBERS, &[&key], &args).await
+}
+
+/// What is known of how other instances differ from this one.
+#[derive(Default)]
+struct Differences {
+    quotas: QuotaConflicts,
+    /// Those that are reported.
+    strangers: BTreeSet<String>,
+}
+
+impl Differences {
+    async fn look(&mut self, shared: &StoreContext, in_use: &InUse) {
         let mut own = Quotas::new();
-        for context in self.in_use.all() {
+        for context in in_use.all() {
             for rule in context.rules.given() {
                 if own.len() < MOST_RULES {
                     add_quotas(&mut own, rule);
@@ -119,11 +105,7 @@ impl Heart {
             .flat_map(|(rule, quotas)| quotas.iter().map(|words| member(rule, words)));
         // No rule has this name.
         let members: Vec<_> = members.chain([member("", &tags)]).collect();
-        let mut args = vec![&*self.gone_after, "1"];
-        args.extend(members.iter().map(String::as_str));
-        let key = shared.keyspace.name_of("quotas");
-        let answer = shared.run_in_background(&MEMBERS, &[&key], &args).await;
-        let Some(Value::List(members)) = answer else {
+        let Some(Value::List(members)) = say(shared, "quotas", "1", &members).await else {
             return;
         };
         let mut all = read_quotas(members.iter().filter_map(Value::text));
@@ -133,7 +115,7 @@ impl Heart {
         let new = strangers.difference(&self.strangers);
         shared.observer.key_conflicts(strangers.len(), &tags, new);
         self.strangers = strangers;
-        for (rule, others, lasting) in self.conflicts.compare(&own, &all, Instant::now()) {
+        for (rule, others, lasting) in self.quotas.compare(&own, &all, Instant::now()) {
             shared.observer.quota_conflicts(rule, others, lasting);
         }
     }
