@@ -68,7 +68,7 @@ impl ScriptCall {
     /// A call by the server's clock, which shows the time of this machine.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self::by_server(tollgate_core::Clock::system().now())
+        Self::by_server(tollgate_core::wall_clock())
     }
 
     /// A call by the server's clock, which shows this time or one near to it.

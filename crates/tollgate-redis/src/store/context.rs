@@ -219,7 +219,7 @@ pub(super) fn process_clock() -> Clock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         // The wall clock at the time of this call, and what passes from then on.
-        let start = Clock::system().now().saturating_sub(micros(since_boot()));
+        let start = wall_clock().saturating_sub(micros(since_boot()));
         Clock::custom(move || start.saturating_add(micros(since_boot())))
     }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -12,9 +12,10 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, Retry, Source, Tick, Verdict,
+    Check, Decision, Outcome, Retry, Source, Tick, Verdict,
     algorithm::Assessment,
     store::{Checks, Hold, Settlement},
+    wall_clock,
 };
 use tollgate_prefilter::{Begin, Counted, FollowUp, LeaseReply, Next, NoReply, Query, Reply};
 

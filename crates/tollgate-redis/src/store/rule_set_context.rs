@@ -11,7 +11,7 @@ use std::{
 use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Check, Clock, Decision, Outcome, RuleSet, Tick,
+    Check, Decision, Outcome, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
@@ -209,7 +209,7 @@ impl RuleSetContext {
                 Some(NewKey::Made) => {
                     counts.new_key();
                     if let Some(cap) = self.cap(sent.rule).filter(|_| sent.may_make == Some(true)) {
-                        cap.add(Clock::system().now());
+                        cap.add(wall_clock());
                     }
                 }
                 Some(NewKey::Refused) => counts.new_key_refused(),
