@@ -232,7 +232,7 @@ crate::debug_fields!(VariableQuota, it => quotas: { lock(&it.shared.numbers).quo
 
 // Numbers that are given out once in a process.
 
-/// A number that no rule set, registration or quota of a check had before in this process. It is never 0.
+/// A number that no rule set or quota of a check had before in this process. It is never 0.
 pub(crate) fn next_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

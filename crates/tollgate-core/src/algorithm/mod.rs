@@ -123,4 +123,5 @@ pub use self::{
     sliding_buckets::{SlidingBuckets, SlidingBucketsState},
     sliding_log::{SlidingLog, SlidingLogState},
     sliding_window::{SlidingWindow, SlidingWindowState},
+    window::{WindowCounter, WindowState},
 };

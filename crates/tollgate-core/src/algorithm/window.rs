@@ -11,8 +11,8 @@ use crate::{
 #[cfg(feature = "calendar")]
 use crate::calendar::CalendarWindows;
 
-/// A window made ready: fixed, or sliding by the weight of the one before. Which of them is a type, so that neither pays for what
-/// it does not need.
+/// A window made ready: fixed, or sliding by the weight of the one before. Which of them is a type, so that a fixed window weighs
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowCounter<const SLIDES: bool> {
     limit: u64,
@@ -21,7 +21,7 @@ pub struct WindowCounter<const SLIDES: bool> {
     /// Windows of a calendar are known by their ends. Those that slide have none.
     #[cfg(feature = "calendar")]
     calendar: Option<&'static CalendarWindows>,
-    /// The overlap with the previous window is counted in steps of this many µs, rounded up. It is 1 unless
+    /// Where it slides, the overlap with the previous window is counted in steps of this many µs, rounded up. It is 1 unless
     /// `limit · period` would leave 53 bits.
     resolution: u64,
     /// Steps in a window.
@@ -120,6 +120,11 @@ impl<const SLIDES: bool> WindowCounter<SLIDES> {
             0 => self.end(window),
             _ => self.end(self.after(window, n)),
         }
+    }
+
+    /// The end of the last window in which units of this one weigh that are gone after so many turns: that one slides out later.
+    fn weigh_until(&self, window: u64, turns: u64) -> Tick {
+        self.end_after(window, if SLIDES { turns } else { turns - 1 })
     }
 
     /// The how manieth window after `window` a later one is; `most` if it is beyond that.
@@ -229,8 +234,8 @@ impl<const SLIDES: bool> WindowCounter<SLIDES> {
         let (window, (previous, current)) = (state.window, state.counters());
         let turns = self.turns((current + cost).saturating_sub(self.limit));
         let at = match self.limit.checked_sub(current + cost) {
-            // All come back with the window.
-            _ if !SLIDES => self.end_after(window, turns - 1),
+            // All come back at once.
+            _ if !SLIDES => self.weigh_until(window, turns),
             // Room comes while the previous window slides out.
             Some(room) => self.room_at(previous, room, self.end(window)),
             // Room comes only when this window has become the previous one and slides out.
@@ -282,11 +287,11 @@ impl<const SLIDES: bool> Algorithm for WindowCounter<SLIDES> {
     fn new(quota: &Quota) -> Option<Self> {
         let quota = quota.valid_for(Self::KIND)?;
         let (limit, period) = (quota.limit(), micros(quota.period()));
-        let product = u128::from(limit) * u128::from(period);
-        // At most 10^8 by validation where it slides, where the product does not fit.
-        let resolution = u64::try_from(product >> 53)
-            .unwrap_or(u64::MAX)
-            .saturating_add(1);
+        let resolution = match SLIDES {
+            // The product leaves 53 bits by at most 10^8, by validation.
+            true => ((u128::from(limit) * u128::from(period)) >> 53) as u64 + 1,
+            false => 1,
+        };
         Some(Self {
             limit,
             period,
@@ -358,9 +363,9 @@ impl<const SLIDES: bool> Algorithm for WindowCounter<SLIDES> {
         // Units of a window are forgotten with it, or with the next one where it slides. Those of one that is over are not given
         // back in a later one.
         let (window, (previous, current)) = (state.window, state.counters());
-        if taken.fresh_at == self.end_after(window, u64::from(SLIDES)) {
+        if taken.fresh_at == self.weigh_until(window, 1) {
             *state = WindowState::new(window, previous, current.saturating_sub(cost));
-        } else if taken.fresh_at == self.end(window) {
+        } else if SLIDES && taken.fresh_at == self.end(window) {
             *state = WindowState::new(window, previous.saturating_sub(cost), current);
         }
     }
@@ -401,7 +406,7 @@ impl<const SLIDES: bool> Algorithm for WindowCounter<SLIDES> {
     fn fresh_at(&self, state: &WindowState<SLIDES>) -> Tick {
         let (previous, current) = state.counters();
         if current > 0 {
-            self.end_after(state.window, self.turns(current) - u64::from(!SLIDES))
+            self.weigh_until(state.window, self.turns(current))
         } else if previous > 0 {
             self.end(state.window)
         } else {

@@ -184,16 +184,15 @@ impl MemoryRuleStore {
         let mut order: SmallVec<[((u64, usize), u16); 4]> = order.collect();
         order.sort_unstable();
         order.dedup_by_key(|(position, _)| *position);
-        let under = UnderLocks {
-            store: self,
-            locks: order
-                .iter()
-                .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard))
-                .collect(),
-            // A thread that had to wait for a lock would see what others have done since as the future, and its denial would repair it
-            // into a window that is over.
-            now: self.clock.now(),
-        };
+        let locks = order
+            .iter()
+            .filter_map(|((_, shard), rule)| self.rule(*rule)?.lock(*shard))
+            .collect();
+        // Only then: a thread that had to wait for a lock would see what others have done since as the future, and its denial would
+        // repair it into a window that is over.
+        let now = self.clock.now();
+        let store = self;
+        let under = UnderLocks { store, locks, now };
         let mut steps = Steps::new();
         for (index, (check, position)) in checks.iter().zip(positions).enumerate() {
             let lock = position.and_then(|it| order.binary_search_by_key(&it, |(p, _)| *p).ok());

@@ -51,14 +51,14 @@ impl RuleRegistry {
         }
         let mut live = lock(&self.live);
         let is_replaced = |set: &&Arc<RuleSet>| replaced.iter().any(|old| old.has(set));
-        for other in live.iter().filter(|set| !is_replaced(set)) {
-            for rule in rules.given().iter().filter(|rule| counts(rule)) {
-                let index = other.given_position(rule.name());
-                let same_name = index.map(|index| &other.rules()[index]);
-                let same_name = same_name.filter(|rule| counts(rule));
-                if let Some(difference) = same_name.and_then(|live| difference(live, rule)) {
-                    return Err(rule.error(RuleErrorKind::Conflict, difference));
-                }
+        for rule in rules.given().iter().filter(|rule| counts(rule)) {
+            let mut others = live.iter().filter(|set| !is_replaced(set));
+            let conflict = others.find_map(|other| {
+                let same_name = &other.given()[other.given_position(rule.name())?];
+                counts(same_name).then(|| difference(same_name, rule))?
+            });
+            if let Some(difference) = conflict {
+                return Err(rule.error(RuleErrorKind::Conflict, difference));
             }
         }
         live.push(Arc::clone(rules));

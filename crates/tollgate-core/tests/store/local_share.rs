@@ -197,6 +197,22 @@ fn a_share_begins_once_in_an_outage_and_anew_in_the_next() {
 }
 
 #[test]
+fn a_store_that_fails_now_and_then_opens_no_new_share_each_time() {
+    for quota in every_algorithm(10) {
+        let world = World::new();
+        let limiter = world.quota(quota);
+        let mut alone = 0;
+        for n in 0..100 {
+            world.store.switch(n % 10 == 0);
+            let decision = acquire(&limiter, "a", 1);
+            let by_share = decision.verdicts()[0].source() == Source::Fallback;
+            alone += u64::from(by_share && decision.is_allowed());
+        }
+        assert!(alone <= 10, "{quota:?}: {alone}");
+    }
+}
+
+#[test]
 fn a_reset_also_forgets_the_last_seen_state() {
     let world = World::new();
     let limiter = world.quota(Quota::sliding_log(10, LONG));
