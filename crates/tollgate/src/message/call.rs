@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, request};
+use http::{HeaderMap, Response, header, request};
 use tollgate_core::{Decision, Key, Reason, store::Checks};
 
 use crate::{
@@ -28,7 +28,6 @@ pub(super) struct Call {
     pub(super) checks: Checks,
     /// The keys that the copy of the head does not have.
     found: Vec<(u16, Key)>,
-    /// For denials: without extensions.
     head: request::Parts,
     /// The decision that denied a message, if any.
     denied: OnceLock<Decision>,
@@ -39,11 +38,13 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn new(config: Arc<Config>, mut known: KnownChecks, head: &Head<'_>) -> Arc<Self> {
         config.rules.keys_of(head, &mut known);
+        // A rule that tells of denials is among those with keys.
+        let is_told = !known.found.is_empty();
         Arc::new(Self {
             config,
             checks: known.checks,
             found: known.found,
-            head: head.to_parts(head.headers.clone()),
+            head: for_denial(head, is_told),
             denied: OnceLock::new(),
             waker: Mutex::default(),
         })
@@ -106,3 +107,17 @@ impl Call {
 }
 
 tollgate_core::debug_fields!(Call, it => denied: it.denied().is_some());
+
+/// The parts of a head that a gRPC denial depends on, or all of its fields, where an application is told of it.
+fn for_denial(head: &Head<'_>, is_told: bool) -> request::Parts {
+    if is_told {
+        return head.to_parts(head.headers.clone());
+    }
+    let mut headers = HeaderMap::new();
+    for name in [header::CONTENT_TYPE, header::ACCEPT] {
+        if let Some(value) = head.headers.get(&name) {
+            headers.insert(name, value.clone());
+        }
+    }
+    head.to_parts(headers)
+}
