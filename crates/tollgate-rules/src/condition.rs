@@ -217,7 +217,7 @@ impl Condition {
 
     /// Lets a rule apply where it holds, and where that is not known: a key that is sent twice gets past no deny list.
     pub(crate) fn select(&self, mut rule: RequestRule) -> RequestRule {
-        // Of these the index of a layer knows.
+        // Of paths and words the index of a layer knows.
         if let Some(path) = &self.path {
             rule = rule.when(path_matches(path.clone()));
         }

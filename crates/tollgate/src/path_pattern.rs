@@ -196,7 +196,7 @@ impl Part {
 /// The name of a parameter, whose closing brace is the last character. `None`: other routers write patterns and marks next to one.
 fn name(parameter: &str) -> Option<&str> {
     let name = parameter.strip_suffix('}')?;
-    let is_other = name.contains(['{', '}', '*', ':', '?', '<', '(', ' ']);
+    let is_other = name.contains(['/', '{', '}', '*', ':', '?', '<', '(', ' ']);
     (!name.is_empty() && !is_other && !name.ends_with("...")).then_some(name)
 }
 
@@ -338,6 +338,7 @@ mod tests {
             ("/files/{rest...}", "/files/{*rest}"),
             ("/files/{**rest}", "/files/{*rest}"),
             ("/a/{*rest}/b", "last segment"),
+            ("/a/{*rest/b}", "last segment"),
             ("/a/b{*rest}", "last segment"),
             ("/{a}{b}", "end of a segment"),
             ("/{}", "a name in braces"),

@@ -15,20 +15,21 @@ pub(super) type Grant = Result<u64, Box<Decision>>;
 /// Requests up to this many messages; at least one.
 pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
     let timer = Timer::start();
-    let (costs, limiter) = (costs(call, messages), &call.config.rules.limiter);
-    let asks = call.config.settings.message_wait.is_none() && !must_peek(call, messages);
-    match asks.then(|| limiter.attempt(&costs).decide()) {
-        // The usual answer needs no future.
-        Some(Step::Ready(decision)) if decision.is_allowed() => {
-            Step::Ready(conclude(call, &costs, messages, decision, timer))
-        }
-        reply => {
-            let call = Arc::clone(call);
-            Step::Wait(Pending::new(async move {
-                fitting(&call, messages, reply, timer).await
-            }))
-        }
+    let mut reply = None;
+    if call.config.settings.message_wait.is_none() && !must_peek(call, messages) {
+        let costs = costs(call, messages);
+        reply = match call.config.rules.limiter.attempt(&costs).decide() {
+            // The usual answer needs no future.
+            Step::Ready(decision) if decision.is_allowed() => {
+                return Step::Ready(conclude(call, &costs, messages, decision, timer));
+            }
+            reply => Some(reply),
+        };
     }
+    let call = Arc::clone(call);
+    Step::Wait(Pending::new(async move {
+        fitting(&call, messages, reply, timer).await
+    }))
 }
 
 /// Requests fewer messages until they fit. The decision about a single message is the one reported: a client that retries

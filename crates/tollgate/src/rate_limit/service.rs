@@ -109,8 +109,8 @@ enum Instead {
     Later(Pending<(Progress, KnownChecks)>),
 }
 
-/// Decides a request by its head. `None`: it goes on to the service, and `admitted` has its checks and its decision. They are written
-/// where they stay, because they are large to move.
+/// Decides a request by its head. `None`: it goes on to the service, and `admitted` has its checks and its decision. The checks
+/// are written where they stay, because they are large to move.
 #[inline]
 fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Option<Instead> {
     let timer = Timer::start();
