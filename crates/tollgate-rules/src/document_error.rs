@@ -11,7 +11,8 @@ use crate::{
 /// A document that is not a rule set: all that is wrong with it, and what would be right.
 ///
 /// Displayed, each mistake has the file, the line, the column, the line of the document, and a marker under the wrong part. It goes
-/// to logs, so a line with the key of an override is not shown; where the syntax is wrong, no line from the first override on.
+/// to logs, so a line with the key of an override is not shown; where the syntax is wrong, no line from the first override on, or from
+/// the first list or table with an unknown name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DocumentError {
     mistakes: Vec<Mistake>,
@@ -198,16 +199,22 @@ impl HiddenLines {
         }
     }
 
-    /// Adds the parts of what has no keys: a line of it may have an override as well.
+    /// Adds the parts of what has no keys: a line of it may have an override as well. Overrides that are written behind a table of TOML
+    /// are a field of that, and one whose header is missing is a part of it.
     fn show(&mut self, node: &Node) {
         self.parts.push((node.span.start, false));
         node.items().iter().for_each(|node| self.show(node));
+        let has_rule = node.get("rule").is_some();
         for (name, node) in node.fields() {
             self.parts.push((name.span.start, false));
-            // Overrides that are written behind a table of TOML are a field of that.
-            let mut entries = node.items().iter().chain([node]);
-            let is_override = |it: &Node| it.get("rule").is_some() || it.get("key").is_some();
-            match name.text == "overrides" || entries.any(is_override) {
+            let is_hidden = match &*name.text {
+                "overrides" => true,
+                "key" => has_rule,
+                known if is_field(known) => false,
+                _ if node.get("rule").or(node.get("key")).is_some() => true,
+                _ => node.items().iter().any(|it| !it.fields().is_empty()),
+            };
+            match is_hidden {
                 true => self.add(node, false),
                 false => self.show(node),
             }
@@ -236,7 +243,8 @@ fn without_comment(line: &str, format: Format) -> &str {
     }
 }
 
-/// Whether a table that no document has begins in a line, which may have been meant for overrides. `depth`: how deep in braces and brackets the line begins.
+/// Whether a table that no document has begins in a line, which may have been meant for overrides. `depth`: how deep in braces and
+/// brackets the line begins.
 fn has_unknown_table(line: &str, format: Format, depth: &mut usize) -> bool {
     let is_unknown =
         |begin: &str| name_at(begin).is_some_and(|name| !table_of("").fields.contains(&name));
@@ -245,8 +253,11 @@ fn has_unknown_table(line: &str, format: Format, depth: &mut usize) -> bool {
         // A field of whichever table stands before it.
         Format::Toml => {
             let (name, value) = line.split_once('=').unwrap_or_default();
-            let is_table = value.trim_start().starts_with(['[', '{']);
-            is_table && name_at(name).is_some_and(|name| !is_field(name))
+            let table = value.trim_start().strip_prefix(['[', '{']);
+            // The names of lists are free.
+            let is_list = |field: &str| table_of("list").fields.contains(&field);
+            table.is_some_and(|begin| !name_at(begin).is_some_and(is_list))
+                && name_at(name).is_some_and(|name| !is_field(name))
         }
         Format::Yaml => !line.starts_with([' ', '\t']) && is_unknown(line),
         Format::Json => line.split_inclusive(['{', '[', ',', '}', ']']).any(|part| {
@@ -395,6 +406,20 @@ mod tests {
                 Format::Toml,
                 "[shed]\nthresholds = ['api']\noverides = [{ rule = 'a', kye = 'acme' }]\n",
             ),
+            // All of it is misspelt, or its header is missing.
+            (
+                Format::Toml,
+                "[[rules]]\nname = 'api'\noverides = [{ rul = 'a', kye = 'acme' }]\n",
+            ),
+            (
+                Format::Toml,
+                "[[rules]]\nname = 'api'\nrule = 'a'\nkey = [\n'acme']\n[lists]\na = { file = 'api' }\n",
+            ),
+            // A key of something else.
+            (
+                Format::Toml,
+                "[[rules]]\nplans = { key = 'api' }\nwhen = { descriptor = [{ key = 'api', value = 'a' }] }\n",
+            ),
             // Wrong syntax.
             (
                 Format::Toml,
@@ -443,6 +468,10 @@ mod tests {
                 Format::Toml,
                 "# Limits per API key: 100 a minute\n[[rules]] # api: no overrides, no key = 1\nby = \"client_ip\" # api, client a\n\
                  when = { client_in = 'api' }\npath = \"/api/{key}\"\nname = \"api\" \"\n",
+            ),
+            (
+                Format::Toml,
+                "[lists]\na = { file = 'api' }\nname = \"api\" \"\n",
             ),
             (
                 Format::Yaml,
