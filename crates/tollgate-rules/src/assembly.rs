@@ -242,7 +242,7 @@ impl<'a> Assembly<'a> {
             for rule in fields.items("rules") {
                 self.add_rule(part.text, rule);
             }
-            all.push(fields);
+            all.push(["groups", "overrides", "switches"].map(|list| fields.items(list)));
         }
         let is_fine = self.parts.iter().all(|part| part.problems.is_empty());
         if let Some(first) = self.parts.first().filter(|_| is_fine)
@@ -251,15 +251,15 @@ impl<'a> Assembly<'a> {
             let message = "there is no rule; add one with name, limit and by";
             first.problems.add(0..0, message);
         }
-        for fields in &all {
-            for group in fields.items("groups") {
+        for [groups, overrides, switches] in all {
+            for group in groups {
                 self.add_group(group);
             }
-            for (kind, list) in [
-                (EntryKind::Override, "overrides"),
-                (EntryKind::Switch, "switches"),
+            for (kind, entries) in [
+                (EntryKind::Override, overrides),
+                (EntryKind::Switch, switches),
             ] {
-                for entry in fields.items(list) {
+                for entry in entries {
                     let named = |rule: Item<'_>| self.named(rule);
                     if let Some(entry) = self.document.read_entry(kind, entry, named) {
                         self.document.add(entry, None);
