@@ -444,7 +444,11 @@ fn pushed_text(text: &RuleText, bindings: &Bindings) -> Result<String, DocumentE
             value => fields.extend(value.map(|value| (*name, value))),
         }
     }
-    fields.retain(|(_, value)| !matches!(value, Value::List(nodes) if nodes.is_empty()));
+    fields.retain(|(_, value)| match value {
+        Value::List(nodes) => !nodes.is_empty(),
+        Value::Table(fields) => !fields.is_empty(),
+        _ => true,
+    });
     Ok(table(fields).json_text())
 }
 
@@ -478,6 +482,7 @@ mod tests {
         let text = "\
 version = 1
 client_ip = { header = 'x-forwarded-for', hops = 1 }
+lists = {}
 rules = [
   { name = 'b', limit = '1/s', by = 'header:x-api-key', when = { path = '/a' } },
   { name = 'a', limit = '1/s', by = 'header:x-api-key' },
