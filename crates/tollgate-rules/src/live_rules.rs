@@ -388,7 +388,8 @@ impl LiveRules {
 /// Follows a source for as long as its rules are there.
 async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
     loop {
-        let Some(status) = shared.upgrade().map(|shared| shared.status()) else {
+        // A change that takes a while may be before it.
+        let Some(Ok(status)) = run(&shared, RulesInForce::status).await else {
             return;
         };
         source.on_status(&status);
@@ -428,10 +429,11 @@ async fn expire(shared: Weak<RulesInForce>, mut changed: watch::Receiver<u64>) {
             }
         };
         // Without rules there is no change, which is seen above.
-        let _ = match expires {
-            Some(expires) => timeout(expires.min(LONGEST), changed.changed()).await.ok(),
-            None => Some(changed.changed().await),
-        };
+        if let Some(expires) = expires {
+            let _ = timeout(expires.min(LONGEST), changed.changed()).await;
+        } else {
+            let _ = changed.changed().await;
+        }
     }
 }
 

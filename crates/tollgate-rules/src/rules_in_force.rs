@@ -49,6 +49,8 @@ pub(crate) struct State {
     last_local: u64,
     /// Both together.
     pub(crate) document: RuleDocument,
+    /// The hash of the text's contents.
+    hash: u64,
     /// The hash of the contents that were rejected last, if they could be read.
     rejected_hash: Option<u64>,
     /// The hash of the source's contents that were in force last: this process may have replaced them since.
@@ -107,6 +109,7 @@ impl RulesInForce {
             ..AuditRecord::new(AuditKind::Accepted, text.author(), lines)
         });
         show_metrics(&status, now);
+        let hash = text.hash();
         Ok(Self {
             bindings,
             sinks,
@@ -115,8 +118,9 @@ impl RulesInForce {
                 local: OperatorEntries::default(),
                 last_local: 0,
                 document,
+                hash,
                 rejected_hash: None,
-                hash_of_source: (!is_fallback).then(|| text.hash()),
+                hash_of_source: (!is_fallback).then_some(hash),
                 followers: Followers::default(),
                 since: now,
                 computed: now,
@@ -157,13 +161,15 @@ impl RulesInForce {
 
     /// Takes what a source gave. What is wrong with it is reported.
     pub(crate) fn take(&self, found: Result<RuleText, SourceError>) {
-        let _ = match found.map_err(|wrong| wrong.downcast::<DocumentError>()) {
+        let _ = match found {
             Ok(text) => self.apply(text, Giver::Source),
-            Err(Ok(wrong)) => {
-                let author = Author::new("the source of the rules");
-                self.change(|state| state.reject(author, None, *wrong))
-            }
-            Err(Err(failure)) => return self.source_failed(&failure.to_string()),
+            Err(wrong) => match wrong.downcast::<DocumentError>() {
+                Ok(wrong) => {
+                    let author = Author::new("the source of the rules");
+                    self.change(|state| state.reject(author, None, *wrong))
+                }
+                Err(failure) => return self.source_failed(&failure.to_string()),
+            },
         };
     }
 
@@ -285,7 +291,7 @@ impl State {
         self.status.source_error = None;
         let (author, hash, of_source) = (text.author(), text.hash(), text.revision());
         // It was put right again, or pushed again.
-        let is_in_force = hash == self.text.hash() && of_source >= self.status.of_source;
+        let is_in_force = hash == self.hash && of_source >= self.status.of_source;
         // It is no other document than the source's last, and a text of this process has replaced that.
         let is_replaced = !is_in_force
             && giver == Giver::Source
@@ -308,6 +314,7 @@ impl State {
                 Some(lines) => self.status.lost.extend(lines),
                 None => self.status.lost.clear(),
             }
+            self.hash = hash;
             self.status.revision = of_source.unwrap_or(before + 1);
             self.since = now;
             let record = self.record(AuditKind::Accepted, author, before, lines);
