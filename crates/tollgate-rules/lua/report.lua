@@ -1,19 +1,19 @@
--- tollgate-rules: a process says which document it has in force, and hears which one is stored.
+-- tollgate-rules: a process says which stored document it had in force last, and hears which one is stored.
 --
 -- KEYS[1]  a hash: the document, with its revision and what signs it
 -- KEYS[2]  a sorted set: when each of the latest revisions was pushed, in ms, by revision
--- KEYS[3]  a sorted set: processes, by the revision that they have in force
+-- KEYS[3]  a sorted set: processes, by the revision that they had in force last
 -- KEYS[4]  a hash: what each process says
 -- KEYS[5]  a sorted set: processes, by the time at which they were last heard, in ms
 -- ARGV[1]  the process; empty: it only listens
--- ARGV[2]  the revision that it has in force
+-- ARGV[2]  the stored revision that it had in force last: a text of its own may have replaced that
 -- ARGV[3]  what it says beside that
 -- ARGV[4]  the ms after which a process that was not heard is gone
 -- ARGV[5]  the signature of the document that it has seen last
 -- ARGV[6]  how many processes that lag are named at most
 -- Returns  the time in ms; the revision that is stored, or 0; the time of its push; its fields, if it is another document than
---          the one that was seen; the highest revision in force; how many processes there are, how many lag, how many have a newer
---          document in force, and of those that lag the longest: name, revision, time since they lag, what they say
+--          the one that was seen; the highest that one had in force; how many processes there are, how many lag, how many have a newer
+--          one, and of those that lag the longest: name, revision, time since they lag, what they say
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local now, past = string.format('%.0f', ms), string.format('%.0f', ms - ARGV[4])

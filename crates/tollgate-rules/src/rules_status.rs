@@ -110,22 +110,22 @@ pub struct FleetStatus {
     pub revision: u64,
     /// How many processes were heard lately, this one included.
     pub processes: u64,
-    /// How many of them have an older document in force.
+    /// How many of them had an older document of the source in force last, whatever has replaced it in the process since.
     pub lagging: u64,
-    /// How many of them have a newer document in force, and keep it: the source was emptied, or restored from a backup. The next push
+    /// How many of them had a newer one in force last, and keep it: the source was emptied, or restored from a backup. The next push
     /// gets a number above theirs.
     pub ahead: u64,
     /// Those that lag, the oldest documents first. Where many lag, 20 of them.
     pub lagging_processes: Vec<LaggingProcess>,
 }
 
-/// A process that has an older document in force than the source has.
+/// A process that had an older document of the source in force last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaggingProcess {
     /// The name of the process.
     pub name: String,
-    /// The revision that it has in force.
+    /// The source's revision that it had in force last.
     pub revision: u64,
     /// How long ago the first newer document came.
     pub lagging_for: Duration,

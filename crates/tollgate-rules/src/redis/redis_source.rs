@@ -58,7 +58,7 @@ impl RedisRules {
         Ok(self.exchange(&Report::default()).await?.fleet)
     }
 
-    /// Tells what a process has in force, and asks what is stored.
+    /// Tells which stored revision a process had in force last, and asks what is stored.
     pub(crate) async fn exchange(&self, report: &Report) -> Result<Stored, PushError> {
         let parts = ["", ":pushed", ":in_force", ":said", ":last_seen"];
         let mut call = self.script(REPORT, &parts);
