@@ -78,10 +78,10 @@ impl KeyLabel {
         let is_known = known + open * width == parts.len();
         let (mut rest, mut texts) = (&parts[..], Vec::new());
         for (index, own) in self.widths.iter().enumerate() {
-            let of_part;
-            (of_part, rest) = rest
+            let (of_part, behind) = rest
                 .split_at_checked(own.unwrap_or(width))
                 .unwrap_or_default();
+            rest = behind;
             if !is_known || self.part.is_none_or(|part| part == index) {
                 // Of a named value, the value.
                 let shown = of_part.iter().skip(usize::from(*own == Some(2)));

@@ -297,14 +297,14 @@ impl<'a> Item<'a> {
 
     /// A quota whose text has this prefix put in front of it.
     fn quota_behind(self, prefix: &str, text: &str) -> Option<Quota> {
-        format!("{prefix}{text}").parse::<Quota>().map_or_else(
-            |error| {
-                let [start, end] = [error.span().start, error.span().end]
-                    .map(|at| at.saturating_sub(prefix.len()));
-                self.refuse_part(start..end, error.message())
-            },
-            Some,
-        )
+        match format!("{prefix}{text}").parse::<Quota>() {
+            Ok(quota) => Some(quota),
+            Err(error) => {
+                let back = |at: usize| at.saturating_sub(prefix.len());
+                let part = back(error.span().start)..back(error.span().end);
+                self.refuse_part(part, error.message())
+            }
+        }
     }
 
     /// A span of time: `50ms`, `1h30min`.

@@ -193,19 +193,15 @@ impl RuleKey {
                 part.name
             ));
         }
-        let by = named.join(", ");
-        let mistake = match named.len() {
-            0 => Some(format!(
-                "rule {rule:?} counts all requests together, and has no keys to override"
-            )),
-            parts if parts == texts.len() => None,
-            1 => Some(format!("rule {rule:?} counts by {by}: write one text")),
-            _ => Some(format!(
-                "rule {rule:?} counts by {by}: write a list of as many texts"
-            )),
-        };
-        if let Some(mistake) = mistake {
-            return item.refuse(mistake);
+        if named.len() != texts.len() || named.is_empty() {
+            let by = named.join(", ");
+            return item.refuse(match named.len() {
+                0 => format!(
+                    "rule {rule:?} counts all requests together, and has no keys to override"
+                ),
+                1 => format!("rule {rule:?} counts by {by}: write one text"),
+                _ => format!("rule {rule:?} counts by {by}: write a list of as many texts"),
+            });
         }
         let mut key = KeyBuf::new();
         for part in &self.parts {
