@@ -34,7 +34,8 @@ const LONGEST: usize = 200;
 pub(crate) struct Batch {
     entries: Outbox<Usage>,
     known: HashSet<u128>,
-    /// Those to Postgres that wait for the next entries. One whose transaction has not ended well is closed.
+    /// Those to Postgres that wait for the next entries. One whose transaction has not ended well is closed: it may be in the middle of a
+    /// `COPY`.
     idle: Vec<PgConnection>,
     pub(crate) movements: Outbox<(Usage, MovementKind)>,
     /// Everything from before then is written.
@@ -91,7 +92,7 @@ impl Batch {
                 first += entries.len() as i64;
                 match &database.postgres {
                     Some(options) => {
-                        transactions.spawn(chunk.insert_arrays(self.idle.pop(), options.clone()))
+                        transactions.spawn(chunk.copy(self.idle.pop(), options.clone()))
                     }
                     None => transactions.spawn(chunk.insert(database.pool.clone())),
                 };
@@ -161,8 +162,8 @@ impl Chunk {
         Ok(None)
     }
 
-    /// In Postgres. It takes arrays as fast as a `COPY`. The first entry that is there ends the statement, and then all of them are there.
-    async fn insert_arrays(
+    /// In Postgres. The first entry that is there ends the `COPY`, and then all of them are there.
+    async fn copy(
         self,
         mut idle: Option<PgConnection>,
         options: PgConnectOptions,
@@ -187,28 +188,17 @@ impl Chunk {
             }
             query.execute(&mut *transaction).await?;
         }
-        let sql = format!(
-            "INSERT INTO tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
-            SELECT $1, $2 + i - 1, CASE WHEN now.at < window_end + {CLOSES_AFTER} THEN 'usage' ELSE 'correction' END,
-                rule, account, window_begin, window_end, units, now.at
-            FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[]) WITH ORDINALITY
-                AS r (rule, account, window_begin, window_end, units, i), (SELECT {} AS at) AS now",
-            Dialect::Postgres.now()
-        );
-        let (usages, accounts): (Vec<_>, Vec<_>) =
-            self.entries.iter().map(|(it, of)| (it, &**of)).unzip();
-        let column = |number: fn(&&Usage) -> i64| usages.iter().map(number).collect::<Vec<_>>();
-        let rules: Vec<_> = usages.iter().map(|it| &*it.rule).collect();
-        // A time is below 2^53.
-        let query = sqlx::query(&sql)
-            .bind(self.writer)
-            .bind(self.first)
-            .bind(rules)
-            .bind(accounts)
-            .bind(column(|it| it.window.begin as i64))
-            .bind(column(|it| it.window.end as i64))
-            .bind(column(|it| it.units));
-        match query.execute(&mut *transaction).await {
+        let sql = format!("SELECT {}", Dialect::Postgres.now());
+        let at = sqlx::query_scalar(&sql)
+            .fetch_one(&mut *transaction)
+            .await?;
+        // Not a statement with parameters: where Postgres logs those that are slow, it logs these too, and so everybody's accounts. What a
+        // binary COPY sends is in no log.
+        let sql = "COPY tollgate_entries (writer, n, kind, rule, account, window_begin, window_end, units, at)
+            FROM STDIN (FORMAT binary)";
+        let mut copy = transaction.copy_in_raw(sql).await?;
+        copy.send(self.binary(at)).await?;
+        match copy.finish().await {
             Ok(_) => transaction.commit().await?,
             Err(sqlx::Error::Database(wrong))
                 if wrong.constraint() == Some("tollgate_entries_pkey") =>
@@ -218,6 +208,41 @@ impl Chunk {
             Err(wrong) => return Err(wrong),
         }
         Ok(Some(connection))
+    }
+
+    /// The entries as a `COPY` reads them, written then.
+    fn binary(&self, at: i64) -> Vec<u8> {
+        let mut bytes = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+        for (n, (usage, account)) in (self.first..).zip(&self.entries) {
+            // A time is below 2^53.
+            let (begin, end) = (usage.window.begin as i64, usage.window.end as i64);
+            let kind = match at < end + CLOSES_AFTER as i64 {
+                true => "usage",
+                false => "correction",
+            };
+            let number = i64::to_be_bytes;
+            let (writer, n, units) = (number(self.writer), number(n), number(usage.units));
+            let (begin, end, at) = (number(begin), number(end), number(at));
+            let (rule, account) = (usage.rule.as_bytes(), account.as_bytes());
+            let fields: [&[u8]; 9] = [
+                &writer,
+                &n,
+                kind.as_bytes(),
+                rule,
+                account,
+                &begin,
+                &end,
+                &units,
+                &at,
+            ];
+            bytes.extend((fields.len() as i16).to_be_bytes());
+            for field in fields {
+                bytes.extend((field.len() as i32).to_be_bytes());
+                bytes.extend(field);
+            }
+        }
+        bytes.extend((-1_i16).to_be_bytes());
+        bytes
     }
 }
 
