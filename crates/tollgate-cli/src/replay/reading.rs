@@ -203,7 +203,7 @@ const DISORDER: Tick = 10 * SECOND;
 const LONG: Tick = 60 * SECOND;
 const LONGEST_WAIT: Tick = 600 * SECOND;
 /// How many lines are held back at most.
-const MOST: usize = 1 << 19;
+const MOST: usize = if cfg!(test) { 2 } else { 1 << 19 };
 
 /// A line, at the time of its request.
 #[derive(Debug)]
@@ -216,9 +216,9 @@ pub(crate) struct Logged {
 /// Lines that are held back.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// By the second of their ends, and by file.
+    /// Those with whole seconds, by second and file.
     groups: BTreeMap<(Tick, usize), Vec<Logged>>,
-    /// By the second of their requests, whose times are known.
+    /// Those whose requests' times are known, by second.
     seconds: BTreeMap<Tick, Vec<Logged>>,
     held: usize,
     longest: Tick,
@@ -240,8 +240,20 @@ impl Timeline {
     pub(crate) fn push(&mut self, logged: Logged) {
         self.held += 1;
         self.longest = self.longest.max(logged.answered.took).min(LONGEST_WAIT);
+        if !logged.answered.time.is_whole_second {
+            return self.settle(logged);
+        }
         let second = (logged.place.at / SECOND, logged.place.file);
         self.groups.entry(second).or_default().push(logged);
+    }
+
+    /// Puts it to the second of its request.
+    fn settle(&mut self, mut logged: Logged) {
+        let at = logged.place.at.saturating_sub(logged.answered.took);
+        self.late += u64::from(at < self.released);
+        logged.place.at = at.max(self.released);
+        let second = logged.place.at / SECOND;
+        self.seconds.entry(second).or_default().push(logged);
     }
 
     /// Gives out what no later line can come before, where all files have come to `front`.
@@ -262,24 +274,14 @@ impl Timeline {
         }
     }
 
-    /// Finds when the requests came whose lines are of before that second. Lines with whole seconds are spread evenly over theirs.
+    /// Spreads the lines of each second before that one evenly over it.
     fn settle_before(&mut self, second: Tick) {
         let later = self.groups.split_off(&(second, 0));
         for ((second, _), group) in std::mem::replace(&mut self.groups, later) {
-            let is_whole = |logged: &Logged| logged.answered.time.is_whole_second;
-            let lines = group.iter().filter(|it| is_whole(it)).count() as Tick;
-            let mut index = 0;
-            for mut logged in group {
-                let mut end = logged.place.at;
-                if is_whole(&logged) {
-                    end = second * SECOND + index * SECOND / lines;
-                    index += 1;
-                }
-                let at = end.saturating_sub(logged.answered.took);
-                self.late += u64::from(at < self.released);
-                logged.place.at = at.max(self.released);
-                let second = logged.place.at / SECOND;
-                self.seconds.entry(second).or_default().push(logged);
+            let lines = group.len() as Tick;
+            for (index, mut logged) in group.into_iter().enumerate() {
+                logged.place.at = second * SECOND + index as Tick * SECOND / lines;
+                self.settle(logged);
             }
         }
     }
@@ -292,5 +294,35 @@ impl Timeline {
             self.released = lines.last().map_or(self.released, |last| last.place.at);
             out.append(&mut lines);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::line_format::LogTime;
+
+    #[test]
+    fn over_the_bound_requests_go_by_all_exact_times_that_are_known() {
+        let (mut timeline, mut out) = (Timeline::new(true), Vec::new());
+        for (number, seconds) in [(100, 0), (101, 9), (102, 0)] {
+            let (file, at, took) = (0, number * SECOND, seconds * SECOND);
+            let mut time = LogTime::parse(b"1.5").expect("a time");
+            time.at = at;
+            timeline.push(Logged {
+                place: Place { at, file, number },
+                answered: Answered {
+                    time,
+                    took,
+                    status: StatusCode::OK,
+                },
+                line: Box::default(),
+            });
+        }
+        timeline.release(102 * SECOND, &mut out);
+        assert_eq!(out.len(), 1);
+        timeline.release(Tick::MAX, &mut out);
+        let numbers: Vec<_> = out.iter().map(|logged| logged.place.number).collect();
+        assert_eq!((&*numbers, timeline.late), (&[101, 100, 102][..], 0));
     }
 }
