@@ -182,6 +182,11 @@ mod tests {
         }]
     }
 
+    fn cooldown(asked: u32, jitter: u32) -> Option<Cooldown> {
+        let [asked, jitter] = [asked, jitter].map(|it| it * SECOND);
+        Some(Cooldown { asked, jitter })
+    }
+
     /// A partition with this budget.
     fn after(left: u64, seconds: u64) -> Partition {
         let partition = Partition::new();
@@ -209,6 +214,22 @@ mod tests {
         probe.on_response(&budget(5, 10), None);
         let more: Vec<_> = std::iter::from_fn(|| partition.take().ok()).collect();
         assert_eq!(more.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cooldown_does_not_end_in_a_burst() {
+        let partition = Partition::new();
+        let rejected = partition.take().unwrap();
+        rejected.on_response(&[], cooldown(7, 0));
+        tokio::time::advance(7 * SECOND).await;
+        let probe = partition.take().unwrap();
+        assert!(partition.take().is_err());
+        probe.on_response(&[], cooldown(3, 0));
+        let until = Instant::now() + 3 * SECOND;
+        assert_eq!(partition.closed_until(), Some(until));
+        tokio::time::advance(3 * SECOND).await;
+        partition.take().unwrap().on_response(&[], None);
+        let _open = [partition.take().unwrap(), partition.take().unwrap()];
     }
 
     #[tokio::test(start_paused = true)]
@@ -293,12 +314,6 @@ mod tests {
         let partition = Partition::new();
         let start = Instant::now();
         let [first, second, third, fourth] = [(); 4].map(|()| partition.take().unwrap());
-        let cooldown = |asked, jitter| {
-            Some(Cooldown {
-                asked: asked * SECOND,
-                jitter: jitter * SECOND,
-            })
-        };
         first.on_response(&[], cooldown(50, 3));
         assert_eq!(partition.closed_until(), Some(start + 53 * SECOND));
         second.on_response(&[], cooldown(52, 5));
