@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request::Parts};
-use prost::decode_length_delimiter;
+use prost::encoding::decode_varint;
 use tollgate::{
     Quota,
     decision::{Outcome, Retry, Verdict},
@@ -48,20 +48,20 @@ pub(crate) fn check_numbers(message: &[u8]) -> Result<(), String> {
 }
 
 /// The texts and messages in a message that have this number, up to what cannot be decoded.
-fn fields(mut message: &[u8], number: usize) -> impl Iterator<Item = &[u8]> {
+fn fields(mut message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
     iter::from_fn(move || {
         loop {
-            let key = decode_length_delimiter(&mut message).ok()?;
+            let key = decode_varint(&mut message).ok()?;
             let length = match key & 7 {
-                0 => decode_length_delimiter(&mut message).map(|_| 0).ok()?,
+                0 => decode_varint(&mut message).map(|_| 0).ok()?,
                 1 => 8,
-                2 => decode_length_delimiter(&mut message).ok()?,
+                2 => decode_varint(&mut message).ok()?,
                 // What is in a group counts as well: Envoy has none.
                 3 | 4 => 0,
                 5 => 4,
                 _ => return None,
             };
-            let (field, behind) = message.split_at_checked(length)?;
+            let (field, behind) = message.split_at_checked(length.try_into().ok()?)?;
             message = behind;
             if key == (number << 3 | 2) {
                 return Some(field);
