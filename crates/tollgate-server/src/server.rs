@@ -72,12 +72,16 @@ impl Server {
         // So that all that is wrong is said at once.
         Self::check(&settings)?;
         let bindings = bindings(settings.redis.as_ref())?;
-        let store = match &settings.redis {
-            Some(redis) => Some(builder(redis)?.0.connect().map_err(Mistakes::one)?),
-            None => None,
-        };
-        let pushed = pushed(settings.redis.as_ref())?;
+        let (mut store, mut pushed) = (None, None);
+        if let Some(redis) = &settings.redis {
+            let (builder, trusted) = builder(redis)?;
+            store = Some(builder.connect().map_err(Mistakes::one)?);
+            if redis.rules {
+                pushed = Some(rules_in(redis, trusted)?);
+            }
+        }
         let rules = match (&pushed, settings.rules.as_deref()) {
+            // The settings have been looked at.
             (None, file) => LiveRules::watch(file.unwrap_or(Path::new("")), bindings.clone()),
             (Some(pushed), file) => {
                 let mut rules = LiveRules::builder(bindings.clone());
@@ -306,17 +310,13 @@ fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
     })
 }
 
-/// The rules in Redis, where the settings say that they are those.
-fn pushed(redis: Option<&RedisSettings>) -> Result<Option<RedisRules>, Mistakes> {
-    let Some(redis) = redis.filter(|redis| redis.rules) else {
-        return Ok(None);
-    };
+fn rules_in(redis: &RedisSettings, trusted: Option<Certificates>) -> Result<RedisRules, Mistakes> {
     let (address, secret) = (redis.address()?, redis.secret()?);
-    let pushed = match builder(redis)?.1 {
+    let rules = match trusted {
         None => RedisRules::new(&*address, &redis.namespace, &secret),
         Some(trusted) => RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted),
     };
-    pushed.map(Some).map_err(Mistakes::one)
+    rules.map_err(Mistakes::one)
 }
 
 /// The store, and whom an encrypted connection to it trusts.
