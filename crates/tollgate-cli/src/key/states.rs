@@ -184,7 +184,7 @@ pub(crate) struct Said<'a, 'd> {
     /// As the service's log and its top keys show the client.
     pub(crate) key: KeyPrefix,
     pub(crate) verdict: &'d Verdict,
-    /// What is left, whatever a request costs.
+    /// What is left: the verdict of a look that costs nothing, or the same one again.
     pub(crate) left: &'d Verdict,
     /// The time of the decision by the clock of Redis.
     pub(crate) at: Tick,
