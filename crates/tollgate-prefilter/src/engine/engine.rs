@@ -91,6 +91,12 @@ impl Engine {
         self.store_time.at(now)
     }
 
+    /// The same, once the store has replied.
+    pub fn heard_store_now(&self, now: Tick) -> Option<Tick> {
+        let is_heard = self.store_time.since.load(Ordering::Relaxed) > 0;
+        is_heard.then(|| self.store_now(now))
+    }
+
     /// How often each [event](EngineEvent) has happened so far, in their order.
     pub fn counts(&self) -> [u64; 11] {
         let counts = self.counts.each_ref();
@@ -211,13 +217,13 @@ pub enum EngineEvent {
 
 // The time by the store's clock, as far as this process knows it.
 
-/// By how much the store's clock is ahead of this process's, to about a tenth of a second.
+/// By how much the store's clock is ahead of this process's, to about a tenth of a second and what the quickest reply has taken.
 ///
-/// It changes only when it is off by more than that, so that a time that was converted with it can be converted back.
+/// It changes only when it is off by more than a tenth of a second, so that a time that was converted with it can be converted back.
 #[derive(Debug, Default)]
 pub(crate) struct StoreTime {
     ahead: AtomicI64,
-    /// Since when, by this process's clock.
+    /// Since when, by this process's clock; 0 before the first reply.
     since: AtomicU64,
 }
 
@@ -225,12 +231,13 @@ impl StoreTime {
     /// The store's clock showed `at` when it replied to a query that was sent at `sent`; the reply came at `now`.
     pub(crate) fn observe(&self, sent: Tick, now: Tick, at: Tick) {
         let ahead = i64::try_from(i128::from(at) - i128::from(sent)).unwrap_or(0);
-        // A slow reply says less.
-        let slack = now.saturating_sub(sent).max(SLACK);
+        // A slow reply says less: the store may have looked at its clock at any time until it came.
+        let slack = now.saturating_sub(sent).saturating_add(SLACK);
         if ahead.abs_diff(self.ahead.load(Ordering::Relaxed)) > slack {
             self.since.store(now, Ordering::Relaxed);
             self.ahead.store(ahead, Ordering::Relaxed);
         }
+        self.since.fetch_max(1, Ordering::Relaxed);
     }
 
     /// The time by the store's clock.
@@ -262,6 +269,16 @@ mod tests {
         assert_eq!(at, 10_000_000);
         time.observe(3_000_000, 3_000_500, 11_000_900);
         assert_eq!(time.local(at), 2_000_000);
+    }
+
+    #[test]
+    fn a_slow_reply_moves_no_clock_that_is_right() {
+        let time = StoreTime::default();
+        assert_eq!(time.since.load(Ordering::Relaxed), 0);
+        time.observe(1_000_000, 1_800_000, 1_804_900);
+        assert_eq!(time.at(2_000_000), 2_000_000);
+        assert_eq!(time.local(900_000), 900_000);
+        assert_eq!(time.since.load(Ordering::Relaxed), 1);
     }
 
     #[test]
