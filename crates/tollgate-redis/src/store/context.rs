@@ -86,10 +86,14 @@ impl StoreContext {
         }
     }
 
-    /// An empty call, by the server's clock or by the caller's.
-    pub(super) fn new_call(&self) -> ScriptCall {
+    /// An empty call, by the server's clock or by the caller's. It is `now` by the clock of this process.
+    pub(super) fn new_call(&self, now: Tick) -> ScriptCall {
         match &self.clock {
-            None => ScriptCall::by_server(self.engine.store_now(self.process_clock.now())),
+            None => {
+                // The wall clock may have been set since the clock of this process began with it.
+                let heard = self.engine.heard_store_now(now);
+                ScriptCall::by_server(heard.unwrap_or_else(wall_clock))
+            }
             Some((clock, margin)) => ScriptCall::at(clock.now(), *margin),
         }
     }

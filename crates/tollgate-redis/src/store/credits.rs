@@ -27,7 +27,7 @@ pub(super) fn run_credits(
     mut args: Vec<u8>,
 ) -> Step<Result<Balance, StoreError>> {
     let keys = context.encoder.balance_names(check);
-    let call = context.store.new_call();
+    let call = context.store.new_call(context.now());
     let is_change = args[0] != 0;
     args[1] = u8::from(context.encoder.keyspace.keys.moves());
     let args = [call.args().next().unwrap_or_default(), &args];

@@ -49,7 +49,9 @@ pub(super) struct QueryInFlight {
 
 /// What stays of a request from one query to the next.
 struct WaitingRequest {
-    /// All of its checks; none where nothing waits for its decision.
+    /// Whether somebody waits for its decision.
+    is_waited_for: bool,
+    /// All of its checks, where it may become void.
     checks: Checks,
     /// Whether it takes what they cost.
     takes: bool,
@@ -75,8 +77,10 @@ impl QueryInFlight {
         checks: &[Check],
     ) -> ControlFlow<Decision, Self> {
         let has_slots = context.rules.has_slots() && query.takes();
+        let may_become_void = has_slots || context.encoder.has_calendars;
         let request = WaitingRequest {
-            checks: Checks::from_slice(checks),
+            is_waited_for: !checks.is_empty(),
+            checks: Checks::from_slice(if may_become_void { checks } else { &[] }),
             takes: query.takes(),
             patience: query.patience,
             by: Instant::now() + context.store.deadline,
@@ -102,8 +106,9 @@ impl QueryInFlight {
                     request.conclude(context, decision)?
                 }
             };
-            let mut call = shared.new_call();
-            let sending = shared.engine.fill(&mut query, context.now());
+            let now = context.now();
+            let mut call = shared.new_call(now);
+            let sending = shared.engine.fill(&mut query, now);
             match QueryLayout::new(context, &mut call, &query, request.slots.as_mut()) {
                 Ok(layout) => {
                     let sent = shared.send(call, what_for(&query), request.by);
@@ -168,7 +173,7 @@ impl WaitingRequest {
             // Not of a server whose clock jumps, nor of a request that another rule denies.
             None => self.times == 0 && !(self.takes && is_denied),
         };
-        if !std::mem::take(&mut self.is_void) || !may_repeat || self.checks.is_empty() {
+        if !std::mem::take(&mut self.is_void) || !may_repeat || !self.is_waited_for {
             if let Some(slots) = &mut self.slots {
                 slots.hand_over();
             }
@@ -238,12 +243,11 @@ impl Future for Deciding {
 impl Drop for Deciding {
     /// The reply is processed where units would be lost otherwise, also when no request waits for it any more.
     fn drop(&mut self) {
-        let is_waited_for = |it: &QueryInFlight| !it.request.checks.is_empty();
-        let Some(mut in_flight) = self.0.take().filter(is_waited_for) else {
+        let Some(mut in_flight) = self.0.take().filter(|it| it.request.is_waited_for) else {
             return;
         };
         let context = Arc::clone(&in_flight.context);
-        in_flight.request.checks.clear();
+        in_flight.request.is_waited_for = false;
         // They are given up, and the reply no longer counts for them.
         in_flight.request.slots = None;
         let (query, follow_up) = in_flight.query.abandon(context.now());

@@ -239,7 +239,8 @@ impl RedisRuleStore {
 
     fn reset_in_one_step(&self, checks: Checks) -> Step<Result<bool, StoreError>> {
         let context = &self.context;
-        let mut call = context.store.new_call();
+        let now = context.now();
+        let mut call = context.store.new_call(now);
         // Before anything is taken out of this process.
         if !call.has_room_to_reset(checks.len(), 0) {
             return Step::Ready(Err(StoreError::new(
@@ -250,7 +251,7 @@ impl RedisRuleStore {
                 ),
             )));
         }
-        let (query, was_counted) = context.local.begin_reset(&checks, context.now());
+        let (query, was_counted) = context.local.begin_reset(&checks, now);
         let returned = query.leases.iter().map(|item| {
             // Leases for which there is no room stay here.
             let has_room = call.has_room_to_reset(checks.len(), 1);

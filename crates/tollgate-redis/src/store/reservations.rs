@@ -32,7 +32,7 @@ impl ReservationStore for RedisRuleStore {
         term: Duration,
     ) -> Step<Result<Reservation, StoreError>> {
         let context = &self.context;
-        let mut call = context.store.new_call();
+        let mut call = context.store.new_call(context.now());
         let written = book(context, &mut reserved).and_then(|()| {
             tell_slots(context, &mut call, &reserved, Some(term))?;
             text(context, &reserved)
@@ -77,7 +77,7 @@ impl ReservationStore for RedisRuleStore {
     }
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
-        let mut call = self.context.store.new_call();
+        let mut call = self.context.store.new_call(self.context.now());
         if let Err(refused) = tell_slots(&self.context, &mut call, reserved, Some(term)) {
             return Step::Ready(Err(refused));
         }
@@ -118,7 +118,7 @@ fn settle_record(
     step: &str,
 ) -> Step<Result<(), StoreError>> {
     let context = Arc::clone(context);
-    let mut call = context.store.new_call();
+    let mut call = context.store.new_call(context.now());
     let settled = settlements
         .iter()
         .map(|it| call.settle_all(&context.encoder, &it.holds, it.how));

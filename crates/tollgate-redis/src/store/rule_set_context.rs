@@ -101,7 +101,7 @@ impl RuleSetContext {
     }
 
     fn settle_in_one_step(self: &Arc<Self>, holds: &[Hold], how: Settlement) {
-        let mut call = self.store.new_call();
+        let mut call = self.store.new_call(self.now());
         let Some(settled) = call.settle_all(&self.encoder, holds, how) else {
             if let Settlement::Charge(units) = how {
                 for hold in holds {

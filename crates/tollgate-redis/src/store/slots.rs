@@ -163,7 +163,7 @@ pub(crate) fn send_due_slots(shared: &Arc<StoreContext>) -> Option<Duration> {
         if messages.is_empty() {
             break;
         }
-        send(shared, messages);
+        send(shared, messages, now);
     }
     let due_at = shared.engine.slots().rest()?;
     let pause = due_at.saturating_sub(shared.process_clock.now());
@@ -171,7 +171,7 @@ pub(crate) fn send_due_slots(shared: &Arc<StoreContext>) -> Option<Duration> {
 }
 
 /// Sends messages: in one call, or in a cluster in one for each of its hash slots.
-fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMessage)>) {
+fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMessage)>, now: Tick) {
     let are_several = shared.backend.is_cluster() && shared.keyspace.partition != Partition::One;
     let mut by_place: BTreeMap<Option<Fingerprint>, Vec<_>> = BTreeMap::new();
     for message in messages {
@@ -180,7 +180,7 @@ fn send(shared: &Arc<StoreContext>, messages: Vec<(SlotKey, SlotTarget, SlotMess
         by_place.entry(place).or_default().push(message);
     }
     for messages in by_place.into_values() {
-        let mut call = shared.new_call();
+        let mut call = shared.new_call(now);
         let outcomes = messages.into_iter().map(|(key, target, message)| {
             // It is what acquired them.
             let encoder = target.encoder.downcast_ref::<Encoder>();
