@@ -169,7 +169,7 @@ fn kind_of(code: &str) -> CallErrorKind {
 /// Why there is no connection, or why one has ended.
 pub(crate) type ConnectError = Failure<ConnectErrorKind>;
 
-/// What has failed on the way to a connection.
+/// What has failed on the way to a connection, or has ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ConnectErrorKind {
     /// The name of the host was not found.
@@ -189,7 +189,7 @@ pub(crate) enum ConnectErrorKind {
     NotMaster,
     /// Sentinels, or the servers of a cluster, did not say which server it is.
     Unresolved,
-    /// The server does not serve at present, or its reply cannot be understood.
+    /// The server does not serve at present, its reply cannot be understood, or this process does not need it any more.
     Server,
 }
 

@@ -67,10 +67,10 @@ impl SentinelQuery {
         let asked = (self.connector).connect(place, login, &query, self.patience);
         let named = asked
             .await
-            .and_then(|connected| match connected.answers.first() {
-                Some(Err(line)) => Err(ConnectError::of_server("SENTINEL", line)),
-                Some(Ok(answer)) => self.read(answer),
-                None => self.read(&Value::Nil),
+            .and_then(|connected| match &connected.answers[..] {
+                [Ok(answer)] => self.read(answer),
+                [Err(line)] => Err(ConnectError::of_server("SENTINEL", line)),
+                _ => Err(ConnectError::unresolved("it was not asked")),
             });
         named.map_err(|error| error.at(format_args!("sentinel {place}")))
     }

@@ -178,12 +178,15 @@ impl TopologyRefresh {
             let login = used.as_ref().map_or(&address.login, |used| &used.login);
             let asked = (self.connector).connect(place, login, &QUESTIONS, self.patience);
             let answers = asked.await?.answers;
+            let [info, hash_slots] = &answers[..] else {
+                return Err(ConnectError::unresolved("it was not asked"));
+            };
             // A server that keeps this to itself is believed.
-            let is_in_touch = !matches!(&answers[..], [Ok(Value::Text(info)), ..] if info.starts_with(b"cluster_state:fail"));
-            let table = match answers.last() {
-                Some(Err(line)) => return Err(ConnectError::of_server("CLUSTER SLOTS", line)),
-                Some(Ok(hash_slots)) => Table::read(hash_slots, place, options),
-                None => None,
+            let is_in_touch =
+                !matches!(info, Ok(Value::Text(info)) if info.starts_with(b"cluster_state:fail"));
+            let table = match hash_slots {
+                Ok(hash_slots) => Table::read(hash_slots, place, options),
+                Err(line) => return Err(ConnectError::of_server("CLUSTER SLOTS", line)),
             };
             table.map(|table| (table, is_in_touch)).ok_or_else(|| {
                 ConnectError::unresolved("it knows of no hash slots that anybody has")
