@@ -14,23 +14,25 @@ if purpose == 'refund' then
     local alg, width0, _, buckets0, used = unpack('<BddI4d', raw)
     local is_log = third == 0
     if alg ~= (is_log and 20 or 21) or not (used >= 0 and used <= 2^53 and width0 >= 1 and width0 <= 2^53) then return -3 end
+    local width, buckets = width0, buckets0
     -- The numbers of the first and the last entry that may hold these units.
     local oldest, last
     if is_log then
+      width, buckets = 1, width0 - 1
       -- Entries keep their instants under every quota. Only a conversion from a shorter window moves them, to an instant
       -- that is not recorded.
-      oldest, width0, buckets0 = fresh_at > first and fresh_at - first or 0, 1, width0 - 1
+      oldest = fresh_at > first and fresh_at - first or 0
       last = oldest
     elseif width0 == first and buckets0 == third then
-      oldest = (fresh_at - fresh_at % width0) / width0 - buckets0 - 1
+      oldest = (fresh_at - fresh_at % width) / width - buckets - 1
       if oldest < 0 then oldest = 0 end
       last = oldest
     else
       -- The conversion carried units that still counted into the sub-bucket in which they were taken, or a later one.
-      oldest, last = (at - at % width0) / width0, 2^53
-      local number, newest = (now - now % width0) / width0, unpack('<d', raw, #raw - 11)
+      oldest, last = (at - at % width) / width, 2^53
+      local number, newest = (now - now % width) / width, unpack('<d', raw, #raw - 11)
       if newest > number then number = newest end
-      if now >= fresh_at or oldest < number - buckets0 then return -1 end
+      if now >= fresh_at or oldest < number - buckets then return -1 end
     end
     local from = #raw + 1
     while from > 30 and unpack('<d', raw, from - 12) >= oldest do from = from - 12 end
@@ -48,7 +50,7 @@ if purpose == 'refund' then
     while place > 0 and unpack('<I4', entries, place + 8) == 0 do place = place - 12 end
     if place < 0 then return -1, '', 0 end
     local newest = unpack('<d', entries, place)
-    return -1, sub(raw, 1, 21) .. pack('<d', used - gone) .. entries, (newest + buckets0 + 1) * width0 - now
+    return -1, sub(raw, 1, 21) .. pack('<d', used - gone) .. entries, (newest + buckets + 1) * width - now
   end
 end
 

@@ -1,5 +1,5 @@
--- Windows that count: fixed (18), as in `algorithm/fixed_window.rs` of tollgate-core, and sliding, of two weighted counters (19), as in
--- `algorithm/sliding_window.rs`. A fixed window is one whose previous window weighs nothing.
+-- Windows that count, as in `algorithm/window.rs` of tollgate-core: fixed (18), and sliding, of two weighted counters (19). A fixed
+-- window is one whose previous window weighs nothing.
 --
 -- Quota: period in µs, limit, and of a sliding window the resolution in µs: the overlap with the previous window is a multiple of it.
 -- State: the number of the window, of a sliding one the units of the previous window, and the units taken in it (16 bytes). A state

@@ -78,7 +78,7 @@ fn text(key: &KeyBuf) -> String {
     text
 }
 
-/// The kinds of parts, in the order of their numbers.
+/// The kinds of parts, in the order of their numbers. There is no authority any more: it keeps those behind it in place.
 const KINDS: [&str; 17] = [
     "shared",
     "constant",
