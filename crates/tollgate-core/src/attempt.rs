@@ -149,7 +149,7 @@ impl<'a> Attempt<'a> {
     /// back.
     #[inline]
     pub fn with_room(mut self, has_room: impl FnOnce() -> bool) -> Self {
-        // Of rules that do not wait nobody asks.
+        // Rules that do not wait need no room.
         if self.limiter.has_waits() {
             self.has_room = has_room();
         }

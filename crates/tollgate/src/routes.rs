@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::head::Head;
 
-/// The paths outside of which a condition is false: what an [index](crate::rate_limit) over the rules of a layer goes by. Default: any
-/// path. Cheap to clone.
+/// The paths outside of which a condition is false, by which an [index](crate::rate_limit) finds the rules of a request. The default is
+/// any path. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(pub(crate) Option<Arc<[PathShape]>>);
 

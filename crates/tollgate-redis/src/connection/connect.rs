@@ -148,7 +148,7 @@ impl Connector {
                 ("SELECT", Err(line)) => {
                     return Err(ConnectError::of_server(&command.join(" "), &line));
                 }
-                // They matter to nobody.
+                // Their answers decide nothing.
                 ("SELECT" | "CLIENT", _) => {}
                 (_, answer) => answers.push(answer),
             }
