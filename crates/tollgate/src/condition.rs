@@ -86,7 +86,11 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
     }
     // All paths are below the empty one, and none below one that does not begin with a slash.
     let routes = match prefix.strip_prefix('/') {
-        Some(path) => Routes::of_path(PathShape::literal(PathOf::Uri, path, true)),
+        Some(path) => Routes::of_path(PathShape {
+            of: PathOf::Uri,
+            segments: path.split('/').map(|it| Some(it.into())).collect(),
+            is_open: true,
+        }),
         None => Routes::default(),
     };
     let holds = move |head: &Head<'_>| {
@@ -160,24 +164,6 @@ pub fn in_list(
     let (mistake, list) = (by.validate().err(), list.clone());
     let holds = move |head: &Head<'_>| list.has(&by, head) == Some(true);
     KnownCondition::new(Routes::default(), mistake, holds).into_fn()
-}
-
-/// The request matched this route of axum's router: `/items/{id}`.
-///
-/// Add the layer where the route is known: `route_layer`, a method router's `layer`, or `Router::layer`. It is `false` if no
-/// route matched, as in a fallback. A text that is no route, as [`PathPattern`] says, is an error of the layer.
-#[cfg(feature = "axum")]
-pub fn route_is(route: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
-    let route = route.into();
-    let mistake = PathPattern::new(&route)
-        .err()
-        .map(|wrong| wrong.to_string());
-    let routes = match route.strip_prefix('/') {
-        Some(path) => Routes::of_path(PathShape::literal(PathOf::Route, path, false)),
-        None => Routes::default(),
-    };
-    let holds = move |head: &Head<'_>| PathOf::Route.path(head).is_some_and(|path| *path == *route);
-    KnownCondition::new(routes, mistake, holds).into_fn()
 }
 
 /// Either condition is `true`.
@@ -331,8 +317,6 @@ mod tests {
                 rule().on_store_error_when(method_in([]), tollgate_core::OnStoreError::Deny),
                 "no method",
             ),
-            #[cfg(feature = "axum")]
-            (rule().when(route_is("/users/:id")), "as /users/{id}"),
         ] {
             let error = RateLimitLayer::new(MemoryStore::new(), [rule])
                 .expect_err(words)

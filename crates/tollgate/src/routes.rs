@@ -18,9 +18,6 @@ pub(crate) enum PathOf {
     Whole,
     /// The [words](Words) that describe the request in its place.
     Words,
-    /// The route that has matched.
-    #[cfg(feature = "axum")]
-    Route,
 }
 
 /// The paths that have these segments, the parts between slashes.
@@ -52,29 +49,13 @@ impl Routes {
     }
 }
 
-impl PathShape {
-    /// The path behind its first slash, and with `is_open` all below it.
-    pub(crate) fn literal(of: PathOf, path: &str, is_open: bool) -> Self {
-        Self {
-            of,
-            segments: path.split('/').map(|it| Some(it.into())).collect(),
-            is_open,
-        }
-    }
-}
-
 impl PathOf {
-    /// `None` where there is none, and of words.
+    /// `None` of words.
     pub(crate) fn path<'h>(self, head: &Head<'h>) -> Option<Cow<'h, str>> {
         match self {
             Self::Words => None,
             Self::Uri => Some(head.uri.path().into()),
             Self::Whole => Some(whole_path(head)),
-            #[cfg(feature = "axum")]
-            Self::Route => {
-                let route = head.extensions.get::<axum::extract::MatchedPath>();
-                route.map(|route| route.as_str().into())
-            }
         }
     }
 }
