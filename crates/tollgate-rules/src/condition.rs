@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Method};
 use tollgate::{
     Head, RequestRule,
     condition::{method_in, path_under},
-    siblings::{PathPattern, path_matches, words_are},
+    siblings::{KnownCondition, PathPattern, path_matches, words_are},
 };
 
 use crate::{
@@ -33,11 +33,9 @@ pub(crate) struct Condition {
     pub(crate) path: Option<PathPattern>,
     /// One of these, unless there is none. GET includes HEAD.
     pub(crate) methods: Vec<Method>,
-    /// The words that describe its requests: the domain of Envoy's filter and the entries of a descriptor; `None` is any word.
-    pub(crate) words: Option<Vec<Option<String>>>,
-    /// The three above, as one.
-    routes: Vec<Arc<Holds>>,
-    /// All of them hold as well.
+    /// What only a request says, the path and the methods included. Of paths and words the index of a layer knows.
+    of_requests: Vec<KnownCondition>,
+    /// What may be known of a client as well.
     others: Vec<Arc<Holds>>,
 }
 
@@ -55,8 +53,12 @@ impl Condition {
             let pattern = PathPattern::new(path.text("a path as \"/search/{*rest}\"")?);
             pattern.map_err(|wrong| path.wrong(wrong.to_string())).ok()
         });
+        if let Some(path) = condition.path.clone() {
+            condition.add(path_matches(path));
+        }
         if let Some(methods) = fields.get("methods") {
             condition.methods = read_methods(methods);
+            condition.add(method_in(condition.methods.clone()));
         }
         if let Some((name, equals)) = fields.read("header", |header| read_header(header, "x-beta"))
         {
@@ -103,7 +105,7 @@ impl Condition {
             .text("domain", "the domain of Envoy's filter as text")
             .map(str::to_owned);
         if let Some(pattern) = fields.read("descriptor", DescriptorPattern::read) {
-            condition.words = Some(pattern.words(domain));
+            condition.add(words_are(pattern.words(domain)));
             if pattern.has_stars() {
                 condition.add(move |head| pattern.fits(head));
             }
@@ -132,20 +134,11 @@ impl Condition {
                 all_of(any.iter().map(fails)).map(|none_holds| !none_holds)
             });
         }
-        let path = condition.path.clone();
-        let methods = Some(condition.methods.clone()).filter(|all| !all.is_empty());
-        let words = condition.words.clone();
-        let routes = [
-            path.map(|path| of_head(path_matches(path))),
-            methods.map(|methods| of_head(method_in(methods))),
-            words.map(|words| of_head(words_are(words))),
-        ];
-        condition.routes = routes.into_iter().flatten().collect();
         condition
     }
 
     fn add(&mut self, holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) {
-        self.others.push(of_head(holds));
+        self.of_requests.push(KnownCondition::of(holds));
     }
 
     /// The same, with what is known of a client alone.
@@ -217,15 +210,8 @@ impl Condition {
 
     /// Lets a rule apply where it holds, and where that is not known: a key that is sent twice gets past no deny list.
     pub(crate) fn select(&self, mut rule: RequestRule) -> RequestRule {
-        // Of paths and words the index of a layer knows.
-        if let Some(path) = &self.path {
-            rule = rule.when(path_matches(path.clone()));
-        }
-        if !self.methods.is_empty() {
-            rule = rule.when(method_in(self.methods.clone()));
-        }
-        if let Some(words) = &self.words {
-            rule = rule.when(words_are(words.clone()));
+        for holds in self.of_requests.clone() {
+            rule = rule.when(holds.into_fn());
         }
         for holds in self.others.clone() {
             rule = rule.when(move |head| holds(&Subject::Request(head)) != Some(false));
@@ -241,8 +227,11 @@ impl Condition {
 
     /// Whether it holds, if that is known.
     pub(crate) fn holds(&self, subject: &Subject<'_>) -> Option<bool> {
-        let all = self.routes.iter().chain(&self.others);
-        all_of(all.map(|holds| holds(subject)))
+        let of_request = self.of_requests.iter().map(|condition| match subject {
+            Subject::Request(head) => Some(condition.holds(head)),
+            Subject::Client(_) => None,
+        });
+        all_of(of_request.chain(self.others.iter().map(|holds| holds(subject))))
     }
 
     /// Which of two conditions is more specific; the greater one is: by the path, then by whether it names methods, then by whether it
@@ -269,14 +258,6 @@ impl Condition {
         };
         shares_paths && shares_method
     }
-}
-
-/// What only a request says.
-fn of_head(holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Arc<Holds> {
-    Arc::new(move |subject| match subject {
-        Subject::Request(head) => Some(holds(head)),
-        Subject::Client(_) => None,
-    })
 }
 
 /// Whether all hold. What is not known does not matter next to one that fails.

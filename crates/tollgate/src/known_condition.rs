@@ -18,7 +18,8 @@ pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 /// Users see conditions as closures, so that [`when`](crate::RequestRule::when) takes theirs as well. One of ours
 /// [becomes](Self::into_fn) a closure of a type that only this file has, and by that [`of`](Self::of) finds it again.
 #[derive(Clone)]
-pub(crate) struct KnownCondition {
+#[must_use]
+pub struct KnownCondition {
     pub(crate) routes: Routes,
     pub(crate) holds: Arc<Predicate>,
     /// Why it can never hold: an error of the layer whose rule has it.
@@ -50,7 +51,7 @@ impl KnownCondition {
     }
 
     /// The condition of a closure: of one of ours, what is known; any other may be true anywhere.
-    pub(crate) fn of<F>(condition: F) -> Self
+    pub fn of<F>(condition: F) -> Self
     where
         F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
@@ -64,8 +65,14 @@ impl KnownCondition {
         found.unwrap_or_else(|| Self::new(Routes::default(), None::<String>, condition))
     }
 
+    /// Whether it is true of a request.
+    #[must_use]
+    pub fn holds(&self, head: &Head<'_>) -> bool {
+        (self.holds)(head)
+    }
+
     /// The condition as a closure.
-    pub(crate) fn into_fn(self) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+    pub fn into_fn(self) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
         let known: KnownFn = Box::new(move |head: &Head<'_>| match head.extensions.get() {
             None => (self.holds)(head),
             Some(Probe(found)) => {
@@ -76,6 +83,8 @@ impl KnownCondition {
         known
     }
 }
+
+tollgate_core::debug_fields!(KnownCondition, it => routes: it.routes);
 
 /// The request is described by exactly these [words](Words); `None` is any word. In a layer of many rules, the index finds those of a
 /// request by its words, too.

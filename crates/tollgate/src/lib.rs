@@ -261,7 +261,7 @@ pub mod siblings {
     pub use crate::{
         key::trust::network,
         key_list::end_lists_by,
-        known_condition::{path_matches, words_are},
+        known_condition::{KnownCondition, path_matches, words_are},
         path_pattern::PathPattern,
         rate_limit::{Inspection, PartsDecision, RequestPart, RuleEffect, grpc_timeout},
         routes::Words,
