@@ -100,6 +100,12 @@ impl RuleError {
         self.kind
     }
 
+    /// What is wrong, without the name of the rule.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The name of the rule, where it is about one.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {

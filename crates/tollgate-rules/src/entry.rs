@@ -8,7 +8,7 @@ use crate::{
     node::Value,
     operator_entries::OperatorEntry,
     reader::Item,
-    rule_entry::{Client, Override, RuleEntry, without_name},
+    rule_entry::{Client, Override, RuleEntry},
     rule_settings::Mode,
     term::{Term, time},
 };
@@ -112,7 +112,8 @@ fn mistake(rule: &RuleEntry, quota: Quota) -> Option<String> {
         return None;
     }
     let with_plan = rule.numbers(1_000).plan("override", quota);
-    let message = without_name(&RuleSet::new([with_plan]).err()?.to_string());
+    let wrong = RuleSet::new([with_plan]).err()?;
+    let message = wrong.message();
     Some(message.replace("plan \"override\" ", "the override "))
 }
 

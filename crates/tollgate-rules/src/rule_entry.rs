@@ -301,8 +301,7 @@ impl RuleEntry {
         };
         // As a document writes it.
         let grow = "[MINUTE, 10 * MINUTE, HOUR]";
-        let message =
-            without_name(&wrong.to_string()).replace(grow, "[\"1min\", \"10min\", \"1h\"]");
+        let message = (wrong.message()).replace(grow, "[\"1min\", \"10min\", \"1h\"]");
         let is_about = |plan: &&Plan<'_>| message.starts_with(&format!("plan {:?}", plan.name));
         if let Some(plan) = plans.iter().find(is_about) {
             plan.item.wrong(message);
@@ -439,17 +438,6 @@ fn renamed(
         named = named.block(block.clone());
     }
     named
-}
-
-/// An error of the core, whose rule is known by its place.
-pub(crate) fn without_name(message: &str) -> String {
-    match message
-        .strip_prefix("rule \"")
-        .and_then(|rest| rest.split_once("\": "))
-    {
-        Some((_, message)) => message.to_owned(),
-        None => message.to_owned(),
-    }
 }
 
 /// Notes what only the layer can do.
