@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use http::HeaderName;
 use jiff::Timestamp;
-use tollgate_core::{Quota, Tick, store::did_you_mean};
+use tollgate_core::{Quota, Tick, store::did_you_mean, types::ParseQuotaError};
 
 use crate::{
     bindings::{Bindings, Side},
@@ -283,35 +283,23 @@ impl<'a> Item<'a> {
     /// A quota as text, whose algorithm or calendar is that of `own` where it names none.
     pub(crate) fn quota(self, own: Option<&Quota>) -> Option<Quota> {
         let text = self.text("a limit as \"100/min\" or \"gcra 100/min burst 20\"")?;
-        let names_one = text
-            .trim_start()
-            .starts_with(|c: char| c.is_alphabetic() || c == '_');
-        let prefix = match own.filter(|own| !names_one && own.has_state()) {
-            Some(own) if own.calendar_of().is_some() => "calendar ".to_owned(),
-            Some(own) if !is_of_calendar(text) => format!("{} ", own.algorithm()),
-            _ => String::new(),
-        };
-        let quota = self.quota_behind(&prefix, text)?;
-        Some(as_in(own, quota, text))
+        let read = own.map_or_else(|| text.parse(), |own| own.parse_beside(text));
+        let refuse = |wrong: ParseQuotaError| self.refuse_part(wrong.span(), wrong.message());
+        read.map_or_else(refuse, Some)
     }
 
-    /// A quota whose text has this prefix put in front of it.
-    fn quota_behind(self, prefix: &str, text: &str) -> Option<Quota> {
+    /// A span of time: `50ms`, `1h30min`.
+    pub(crate) fn duration(self) -> Option<Duration> {
+        let text = self.text("a time as \"50ms\", \"10s\" or \"1h30min\"")?;
+        let prefix = "fixed_window 1/";
         match format!("{prefix}{text}").parse::<Quota>() {
-            Ok(quota) => Some(quota),
+            Ok(quota) => Some(quota.period()),
             Err(error) => {
                 let back = |at: usize| at.saturating_sub(prefix.len());
                 let part = back(error.span().start)..back(error.span().end);
                 self.refuse_part(part, error.message())
             }
         }
-    }
-
-    /// A span of time: `50ms`, `1h30min`.
-    pub(crate) fn duration(self) -> Option<Duration> {
-        let text = self.text("a time as \"50ms\", \"10s\" or \"1h30min\"")?;
-        let quota = self.quota_behind("fixed_window 1/", text)?;
-        Some(quota.period())
     }
 
     /// Hundredths, as `5` or `"5%"`, in thousandths.
@@ -368,38 +356,6 @@ pub(crate) fn read_alone<T>(
         Some(read) => Ok(read),
         None => Err(problems.messages()),
     }
-}
-
-/// A quota with what its text leaves to that of its rule: the number of sub-buckets, or the zone and the first day.
-fn as_in(own: Option<&Quota>, quota: Quota, text: &str) -> Quota {
-    let Some(own) = own.filter(|own| own.algorithm() == quota.algorithm()) else {
-        return quota;
-    };
-    match (own.calendar_of(), quota.calendar_of()) {
-        (Some(own), Some(of_text)) if own.unit() == of_text.unit() => {
-            match text.trim_start().starts_with(|c: char| c.is_ascii_digit()) && !names_days(text) {
-                true => Quota::in_calendar(quota.limit(), own),
-                false => quota,
-            }
-        }
-        _ if own.bucket_count() > 0 => quota.buckets(own.bucket_count()),
-        _ => quota,
-    }
-}
-
-/// Whether the text of a quota of a calendar has a zone or a first day, behind its unit.
-fn names_days(text: &str) -> bool {
-    let unit = text.split_once('/').map_or("", |(_, unit)| unit);
-    unit.split_whitespace().nth(1).is_some()
-}
-
-/// Whether a text without an algorithm is of a calendar, right or wrong: then it reads the same with that word in front.
-fn is_of_calendar(text: &str) -> bool {
-    let read = |text: &str| {
-        text.parse::<Quota>()
-            .map_err(|wrong| wrong.message().to_owned())
-    };
-    read(text) == read(&format!("calendar {text}"))
 }
 
 impl<'a> Fields<'a> {

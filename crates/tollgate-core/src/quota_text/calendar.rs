@@ -1,7 +1,7 @@
 //! Quotas of a calendar as text: `10000000/month Europe/Zurich from 15`.
 
 use crate::{
-    calendar::{CalendarUnit, Weekday},
+    calendar::{Calendar, CalendarUnit, Weekday},
     quota::Quota,
     quota_text::{
         period::UNITS,
@@ -24,8 +24,12 @@ pub(super) fn is_calendar(rate: &Word<'_>, settings: &[Word<'_>]) -> bool {
         && (by_unit || settings.any(|word| word.text == "from" || is_zone(word)))
 }
 
-/// `n/unit [zone] [from day]`.
-pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuotaError> {
+/// `n/unit [zone] [from day]`. Without zone and day they are those of `own`, if that has the same unit.
+pub(super) fn calendar(
+    words: &[Word<'_>],
+    text: &str,
+    own: Option<Calendar>,
+) -> Result<Quota, ParseQuotaError> {
     let end = text.trim_end().len();
     let Some((rate, mut settings)) = words.split_first() else {
         let message =
@@ -45,7 +49,10 @@ pub(super) fn calendar(words: &[Word<'_>], text: &str) -> Result<Quota, ParseQuo
             CalendarUnit::ALL.map(|(_, name, _)| name),
         ));
     };
-    let mut quota = Quota::calendar(limit, calendar);
+    let mut quota = match own.filter(|own| settings.is_empty() && own.unit() == calendar) {
+        Some(own) => Quota::in_calendar(limit, own),
+        None => Quota::calendar(limit, calendar),
+    };
     let (mut zone, mut from) = (None, None);
     while let Some((word, rest)) = settings.split_first() {
         settings = rest;

@@ -63,17 +63,49 @@ impl FromStr for Quota {
     type Err = ParseQuotaError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
-        parse(text).map_err(|wrong| wrong.in_text(text))
+        parse(text, None).map_err(|wrong| wrong.in_text(text))
     }
 }
 
-fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
-    let words = words(text);
+impl Quota {
+    /// The same of a quota beside this one, as a plan is beside a rule's own: it has the algorithm of this one, or the calendar with its
+    /// zone and first day, where the text names none, and as many sub-buckets.
+    ///
+    /// ```
+    /// use tollgate_core::{DAY, Quota};
+    ///
+    /// let own = Quota::sliding_buckets(100, DAY).buckets(24);
+    /// assert_eq!(own.parse_beside("500/d"), Ok(Quota::sliding_buckets(500, DAY).buckets(24)));
+    /// assert_eq!(own.parse_beside("gcra 500/d"), Ok(Quota::gcra(500, DAY)));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ParseQuotaError`] has the wrong part and says what would be right.
+    pub fn parse_beside(&self, text: &str) -> Result<Self, ParseQuotaError> {
+        parse(text, Some(self)).map_err(|wrong| wrong.in_text(text))
+    }
+}
+
+fn parse(text: &str, own: Option<&Quota>) -> Result<Quota, ParseQuotaError> {
+    let (words, own) = (words(text), own.filter(|own| own.has_state()));
+    let is_name = |word: &Word<'_>| {
+        let mut letters = word.text.chars();
+        letters
+            .next()
+            .is_some_and(|c| c.is_alphabetic() || c == '_')
+    };
+    #[cfg(feature = "calendar")]
+    let of_own = own.and_then(Quota::calendar_of);
     #[cfg(feature = "calendar")]
     match &words[..] {
-        [first, rest @ ..] if first.text == "calendar" => return calendar::calendar(rest, text),
-        [rate, settings @ ..] if calendar::is_calendar(rate, settings) => {
-            return calendar::calendar(&words, text);
+        [first, rest @ ..] if first.text == "calendar" => {
+            return calendar::calendar(rest, text, None);
+        }
+        [rate, settings @ ..]
+            if calendar::is_calendar(rate, settings) || of_own.is_some() && !is_name(rate) =>
+        {
+            return calendar::calendar(&words, text, of_own);
         }
         _ => {}
     }
@@ -84,14 +116,11 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
                 format!("it is empty; {EXAMPLE}"),
             ));
         }
-        Some((first, rest))
-            if first
-                .text
-                .starts_with(|c: char| c.is_alphabetic() || c == '_') =>
-        {
-            (algorithm(first)?, rest)
-        }
-        Some(_) => (AlgorithmKind::Gcra, &words[..]),
+        Some((first, rest)) if is_name(first) => (algorithm(first)?, rest),
+        Some(_) => (
+            own.map_or(AlgorithmKind::Gcra, Quota::algorithm),
+            &words[..],
+        ),
     };
     match algorithm {
         AlgorithmKind::Unlimited => return with_setting(Quota::unlimited(), rest, text),
@@ -110,7 +139,14 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
         AlgorithmKind::Concurrent => Quota::concurrent(slots(head)?),
         _ => match units_per_period(head, settings)? {
             (0, _) if settings.is_empty() => return Ok(Quota::none()),
-            (limit, period) => Quota::new(algorithm, limit, period),
+            (limit, period) => {
+                let buckets = own.map_or(0, Quota::bucket_count);
+                let bare = Quota::new(algorithm, limit, period);
+                match algorithm == AlgorithmKind::SlidingBuckets && buckets > 0 {
+                    true => bare.buckets(buckets),
+                    false => bare,
+                }
+            }
         },
     };
     let quota = with_setting(bare, settings, text)?;
