@@ -25,20 +25,16 @@ const PUSH: &str = include_str!("../../lua/push.lua");
 /// How often a change is tried again while others change something.
 const ATTEMPTS: usize = 10;
 
+/// A document as it is stored, and what it says.
+type WithText = (String, RuleDocument);
+
 /// What a change is made to.
 struct Seen {
     stored: Stored,
-    /// As it was pushed, with its text. `None`: there is none. Or why the bindings cannot read it; if it is not signed with the secret,
-    /// nothing that stands beside it is known either.
-    before: Result<Option<(String, RuleDocument)>, DocumentError>,
+    /// As it was pushed. `None`: there is none. Or why the bindings cannot read it; if it is not signed with the secret, nothing that
+    /// stands beside it is known either.
+    before: Result<Option<WithText>, DocumentError>,
     pushed: Option<Pushed>,
-    set: OperatorEntries,
-}
-
-/// What is to be stored: a document with its text, and what operators set beside it.
-struct After {
-    text: String,
-    document: RuleDocument,
     set: OperatorEntries,
 }
 
@@ -203,11 +199,7 @@ impl RedisRules {
                 lost: lost.filter(|_| !is_alone),
             };
             set.pushed = Some(pushed).filter(|it| it.lost.is_some() || !set.all.is_empty());
-            Ok(Some(After {
-                text: text.clone(),
-                document: document.clone(),
-                set,
-            }))
+            Ok(Some(((text.clone(), document.clone()), set)))
         };
         self.change(bindings, author, push).await
     }
@@ -221,12 +213,9 @@ impl RedisRules {
     ) -> Result<u64, PushError> {
         let change = |seen: &Seen| {
             let refused = |message: &str| PushError::new(PushErrorKind::Document, message);
-            let before = seen
-                .before
-                .as_ref()
-                .map_err(|wrong| refused(&wrong.to_string()))?
-                .clone();
+            let before = seen.before.clone();
             let (text, document) = before
+                .map_err(|wrong| refused(&wrong.to_string()))?
                 .ok_or_else(|| refused("there are no rules in Redis yet; push a document first"))?;
             // With this change processes would go back to the document of that revision.
             let Stored {
@@ -248,11 +237,7 @@ impl RedisRules {
             }
             set.pushed = seen.pushed.clone();
             set.pushed.iter_mut().for_each(|pushed| pushed.lost = None);
-            Ok(Some(After {
-                text,
-                document,
-                set,
-            }))
+            Ok(Some(((text, document), set)))
         };
         self.change(bindings, author, change).await
     }
@@ -275,21 +260,23 @@ impl RedisRules {
         changed
     }
 
-    /// Stores what `change` makes of what is stored, and anew where others change something at the same time. `None`: nothing is to change.
+    /// Stores what `change` makes of what is stored, a document and what operators set beside it, and anew where others change something
+    /// at the same time. `None`: nothing is to change.
     async fn change(
         &self,
         bindings: &Bindings,
         author: &Author,
-        mut change: impl FnMut(&Seen) -> Result<Option<After>, PushError>,
+        mut change: impl FnMut(&Seen) -> Result<Option<(WithText, OperatorEntries)>, PushError>,
     ) -> Result<u64, PushError> {
         for _ in 0..ATTEMPTS {
             let mut seen = self.read(bindings).await?;
             // That they ended is no part of this change.
             seen.set.drop_expired(seen.stored.now);
-            let Some(after) = change(&seen)? else {
+            let Some(((text, document), set)) = change(&seen)? else {
                 return Ok(seen.stored.revision);
             };
-            if let Some(revision) = self.store(&seen, after, author).await? {
+            let stored = self.store(&seen, text, document.beside(&set), &set, author);
+            if let Some(revision) = stored.await? {
                 return Ok(revision);
             }
         }
@@ -325,19 +312,22 @@ impl RedisRules {
         Ok(seen)
     }
 
-    /// Stores a document with what operators set beside it. `None`: something else is stored by now than what was seen.
+    /// Stores the text of a document, and what operators set beside it. `after` is both together. `None`: something else is stored by now
+    /// than what was seen.
     async fn store(
         &self,
         seen: &Seen,
-        after: After,
+        text: String,
+        after: RuleDocument,
+        set: &OperatorEntries,
         author: &Author,
     ) -> Result<Option<u64>, PushError> {
         // Above the numbers of all that is set.
-        let numbers = after.set.all.iter().map(|entry| entry.id);
+        let numbers = set.all.iter().map(|entry| entry.id);
         let revision = numbers.fold(seen.stored.highest + 1, u64::max);
         let document = StoredDocument {
-            text: after.text,
-            beside: after.set.text(),
+            text,
+            beside: set.text(),
             author: author.clone(),
             signature: String::new(),
         };
@@ -347,12 +337,8 @@ impl RedisRules {
             .key
             .sign(namespace, revision, &document)
             .to_string();
-        let before = match &seen.before {
-            Ok(Some((_, before))) => before.clone(),
-            _ => RuleDocument::default(),
-        };
-        let (before, after) = (before.beside(&seen.set), after.document.beside(&after.set));
-        let changes = document_changes(&before, &after).join("\n");
+        let (_, before) = seen.before.clone().ok().flatten().unwrap_or_default();
+        let changes = document_changes(&before.beside(&seen.set), &after).join("\n");
         let mut push = self.script(PUSH, &["", ":pushed", ":audit"]);
         push.arg(seen.stored.revision)
             .arg(revision)

@@ -27,6 +27,7 @@ const NAMED: usize = 20;
 pub(crate) struct Report {
     pub(crate) process: String,
     pub(crate) revision: u64,
+    /// Why it has rejected a newer one, or nothing.
     pub(crate) says: String,
     /// The number of the document that it has seen last.
     pub(crate) signature: String,
@@ -153,8 +154,6 @@ pub struct RedisSource {
     subscription: Option<Subscription>,
     /// Look now, and do not wait for a publication.
     is_due: bool,
-    /// The service rejected the document that was seen last.
-    is_rejected: bool,
     fleet: Fleet,
 }
 
@@ -167,7 +166,6 @@ impl RedisRules {
             report: Report::default(),
             subscription: None,
             is_due: true,
-            is_rejected: false,
             fleet: Fleet::default(),
         }
     }
@@ -237,8 +235,8 @@ impl Source for RedisSource {
         loop {
             let is_report = self.is_due;
             self.wait().await;
-            if self.is_rejected && !is_report {
-                // What was in the way may be gone: another limiter had one of its names, say.
+            if !self.report.says.is_empty() && !is_report {
+                // The document that was seen last is rejected, and what was in the way may be gone: another limiter had one of its names, say.
                 self.report.signature.clear();
             }
             match self.look().await {
@@ -268,7 +266,6 @@ impl Source for RedisSource {
         // Not one that this process counts: the next change in Redis gets a number above all that are told.
         self.report.revision = status.of_source.unwrap_or(0);
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        self.is_rejected = status.last_rejection.is_some();
         let says = status.last_rejection.as_deref().map(first);
         self.report.says = says.unwrap_or_default();
     }
