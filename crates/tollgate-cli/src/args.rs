@@ -102,10 +102,13 @@ impl RedisArgs {
 
     /// The rules in Redis.
     pub(crate) fn rules(&self, secret: &Secret) -> Result<RedisRules, Failure> {
-        Ok(match self.certificates()? {
-            None => RedisRules::new(&*self.redis, &self.namespace, secret)?,
-            Some(it) => RedisRules::with_tls(&*self.redis, &self.namespace, secret, it)?,
-        })
+        let trusted = self.certificates()?;
+        Ok(RedisRules::with_tls(
+            &*self.redis,
+            &self.namespace,
+            secret,
+            trusted,
+        )?)
     }
 
     /// The states in Redis, by one partition.

@@ -77,7 +77,9 @@ impl Server {
             let (builder, trusted) = builder(redis)?;
             store = Some(builder.connect().map_err(Mistakes::one)?);
             if redis.rules {
-                pushed = Some(rules_in(redis, trusted)?);
+                let (address, secret) = (redis.address()?, redis.secret()?);
+                let rules = RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted);
+                pushed = Some(rules.map_err(Mistakes::one)?);
             }
         }
         let rules = match (&pushed, settings.rules.as_deref()) {
@@ -308,15 +310,6 @@ fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
         Some(redis) if redis.rules => bindings.secret(&redis.secret()?),
         _ => bindings,
     })
-}
-
-fn rules_in(redis: &RedisSettings, trusted: Option<Certificates>) -> Result<RedisRules, Mistakes> {
-    let (address, secret) = (redis.address()?, redis.secret()?);
-    let rules = match trusted {
-        None => RedisRules::new(&*address, &redis.namespace, &secret),
-        Some(trusted) => RedisRules::with_tls(&*address, &redis.namespace, &secret, trusted),
-    };
-    rules.map_err(Mistakes::one)
 }
 
 /// The store, and whom an encrypted connection to it trusts.

@@ -58,7 +58,8 @@ impl RedisRules {
     }
 
     /// The same through encrypted connections, as `rediss://` asks for: whom to trust, with which certificate of one's own. The
-    /// cryptography is that of the process, which is chosen when it starts: `rustls::crypto::CryptoProvider::install_default`.
+    /// cryptography is that of the process, which is chosen when it starts: `rustls::crypto::CryptoProvider::install_default`. With
+    /// `None` it is as [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -69,8 +70,11 @@ impl RedisRules {
         address: impl TryInto<Address, Error: Into<SetupError>>,
         namespace: &str,
         secret: &Secret,
-        certificates: Certificates,
+        certificates: impl Into<Option<Certificates>>,
     ) -> Result<Self, PushError> {
+        let Some(certificates) = certificates.into() else {
+            return Self::new(address, namespace, secret);
+        };
         let address = read_address(address)?;
         if !address.is_encrypted {
             let message =
