@@ -139,20 +139,26 @@ impl RedisArgs {
         })
     }
 
-    /// Writes what was done to a client into the audit. Keys without a secret have none.
+    /// Writes what was done to a client into the audit, or warns: it is done, whatever becomes of the record. Keys without a secret have
+    /// none.
     pub(crate) async fn record(
         &self,
         kind: AuditKind,
         client: &Explanation,
         what: &str,
         author: &Author,
-    ) -> Result<(), Failure> {
-        let Some(secret) = self.secret.find()? else {
-            return Ok(());
+    ) {
+        let record = async {
+            if let Some(secret) = self.secret.find()? {
+                let redis = self.rules(&secret)?;
+                let record = redis.record(kind, &client.rule, client.key_hash, what, author);
+                record.await?;
+            }
+            Ok::<_, Failure>(())
         };
-        let redis = self.rules(&secret)?;
-        let record = redis.record(kind, &client.rule, client.key_hash, what, author);
-        Ok(record.await?)
+        if let Err(wrong) = record.await {
+            report::warn(&format!("the audit has no record of it: {}", wrong.message));
+        }
     }
 }
 

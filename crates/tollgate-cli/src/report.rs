@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     fmt::Display,
+    io::{self, Write as _},
     iter,
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -249,6 +250,11 @@ pub(crate) fn lines(text: &str) -> String {
     text.chars()
         .map(|c| if keep(c) { c } else { '\u{fffd}' })
         .collect()
+}
+
+/// Says what went wrong beside what was asked for, to the standard error: a script that asks for JSON has to see it as well.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "warning: {}", lines(text));
 }
 
 /// How many columns a text takes that is shown.

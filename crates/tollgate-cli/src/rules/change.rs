@@ -1,7 +1,6 @@
 //! `tollgate rules override`, `switch`, `end` and `clear`: what operators set in all processes.
 
 use std::{
-    io::{self, Write as _},
     path::PathBuf,
     time::{Duration, SystemTime},
 };
@@ -318,13 +317,11 @@ impl SharedRules<'_> {
     pub(super) async fn followers(&self) -> (String, Option<u64>) {
         match self.redis.fleet().await.map(|fleet| fleet.processes) {
             Ok(0) => {
-                // A script that asks for JSON has to see it as well.
                 let namespace = report::line(&self.args.namespace, 70);
-                let _ = writeln!(
-                    io::stderr(),
-                    "warning: no process follows the rules of {namespace} in Redis, so nothing has changed for clients yet; a \
-                     service that has its rules from a file alone needs the change in that file"
-                );
+                report::warn(&format!(
+                    "no process follows the rules of {namespace} in Redis, so nothing has changed for clients yet; a service that has \
+                     its rules from a file alone needs the change in that file"
+                ));
                 ("no process follows the rules yet".to_owned(), Some(0))
             }
             Ok(number) => (
