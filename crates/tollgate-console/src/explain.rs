@@ -158,21 +158,9 @@ fn words(effect: &RuleEffect) -> String {
 }
 
 fn notes(rule: &Explanation) -> Vec<String> {
-    let mut notes: Vec<String> = rule
-        .switches
-        .iter()
-        .map(|switch| format!("switched, {switch}"))
-        .collect();
+    let mut notes = rule.notes();
     if rule.counts() && rule.origin != QuotaOrigin::Rule {
         notes.push(format!("limit from {}", rule.origin));
-    }
-    if rule.counts() && rule.is_shared() {
-        notes.push("no key: it counts against the bucket that all such requests share".to_owned());
-    }
-    if let Some(condition) = rule.counts_if.as_deref().filter(|_| rule.counts()) {
-        notes.push(format!(
-            "gives the units back unless the response is {condition}"
-        ));
     }
     if matches!(rule.outcome, Explained::NotInRollout) {
         notes.push(rule.outcome.to_string());

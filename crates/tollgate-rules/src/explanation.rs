@@ -48,6 +48,8 @@ pub struct Explanation {
     pub quota: Quota,
     /// Where that quota comes from.
     pub origin: QuotaOrigin,
+    /// The rule as the document says it, in JSON.
+    pub written: String,
     /// Which responses count, as the document says in `count_if`; `None`: all.
     pub counts_if: Option<String>,
     /// The switches that apply to the rule, in words.
@@ -117,6 +119,24 @@ impl Explanation {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.key.as_ref() == Some(&Key::shared())
+    }
+
+    /// What else there is to know of it, in words: whose bucket it is, which responses count, and what is switched.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.counts() && self.is_shared() {
+            let whose = "the request has no key, and counts against the bucket that all such requests share";
+            notes.push(whose.to_owned());
+        }
+        if let Some(condition) = self.counts_if.as_ref().filter(|_| self.counts()) {
+            notes.push(format!(
+                "gives the units back unless the response is {condition}"
+            ));
+        }
+        let switched = self.switches.iter();
+        notes.extend(switched.map(|switch| format!("switched, {switch}")));
+        notes
     }
 
     /// Counts by a quota that gets a plan of its own.
@@ -327,6 +347,7 @@ impl<'a> Explaining<'a> {
                 plan: None,
                 quota: *numbers.quota(),
                 origin: QuotaOrigin::Rule,
+                written: rule.written.clone(),
                 counts_if: rule.counts_if.clone(),
                 switches: switches
                     .map(|switch| format!("{}{}", switch.effect, switch.term))

@@ -1,7 +1,5 @@
 //! `tollgate key reset`: lets a client start anew; `block` and `unblock`: nothing passes for one client, in all processes.
 
-use std::collections::BTreeMap;
-
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate_redis::Partition;
@@ -14,7 +12,6 @@ use crate::{
     args::{BecauseArgs, KeyArgs, RedisArgs, UntilArgs, YesArgs},
     key::states::{ClientArgs, NamedClient, States, is_asked, uncounted},
     report::{self, Failure, Report, Table},
-    rule_args::SharedRules,
     rules::{ChangeArgs, ends, is_set, limit_of},
 };
 
@@ -79,13 +76,12 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     let (blocked, change) = (&args.blocked, &args.blocked.change);
     let before = change.before().await?;
     let document = &before.stored.document;
-    let routes = routes(&before.shared).await?;
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     for explained in blocked.explained(document)? {
         let entry = limit_of(&explained.rule, &blocked.client.key, "none");
         let (entry, changes) = change.preview(entry, &args.until, document, before.stored.now)?;
         lines.extend(changes);
-        lines.extend(routes.get(&explained.rule).cloned());
+        lines.push(routes(&explained)?);
         entries.push(entry);
     }
     // All at once: none of the rules still lets the client pass.
@@ -101,23 +97,16 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Which requests each rule counts, as the stored document says it.
-async fn routes(shared: &SharedRules<'_>) -> Result<BTreeMap<String, String>, Failure> {
-    let stored = shared.redis.document().await?;
-    let (_, text) = stored.unwrap_or((0, "{}".to_owned()));
-    let document: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
-    let rules = document["rules"].as_array().into_iter().flatten();
-    let said = rules.filter_map(|rule| {
-        let name = rule["name"].as_str()?;
-        let routes = match [&rule["when"], &rule["unless"]] {
-            [Value::Null, Value::Null] => "every request of the routes behind its layer".to_owned(),
-            [when, Value::Null] => format!("requests with {when}"),
-            [Value::Null, unless] => format!("requests without {unless}"),
-            [when, unless] => format!("requests with {when} and without {unless}"),
-        };
-        Some((name.to_owned(), format!("{name} counts {routes}")))
-    });
-    Ok(said.collect())
+/// Which requests a rule counts, as the document says it.
+fn routes(rule: &Explanation) -> Result<String, Failure> {
+    let written: Value = serde_json::from_str(&rule.written).map_err(Failure::failed)?;
+    let routes = match [&written["when"], &written["unless"]] {
+        [Value::Null, Value::Null] => "every request of the routes behind its layer".to_owned(),
+        [when, Value::Null] => format!("requests with {when}"),
+        [Value::Null, unless] => format!("requests without {unless}"),
+        [when, unless] => format!("requests with {when} and without {unless}"),
+    };
+    Ok(format!("{} counts {routes}", rule.rule))
 }
 
 pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {

@@ -213,22 +213,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Report, Failure> {
 fn notes(explained: &[Explanation]) -> String {
     let mut notes = String::new();
     for rule in explained {
-        let mut note = |text: &str| notes += &format!("\n{}: {text}", rule.rule);
-        if rule.counts() && rule.is_shared() {
-            note(
-                "the request has no key, and counts against the bucket that all such requests share",
-            );
-        } else if let Some(hash) = rule.key_hash.filter(|_| rule.counts()) {
-            note(&format!("the client is {hash:032x}"));
-        }
-        if let Some(condition) = rule.counts_if.as_ref().filter(|_| rule.counts()) {
-            let condition = report::line(condition, 300);
-            note(&format!(
-                "gives the units back unless the response is {condition}"
-            ));
-        }
-        for switch in &rule.switches {
-            note(&format!("switched, {}", report::line(switch, 300)));
+        let hash = rule.key_hash.filter(|_| rule.counts() && !rule.is_shared());
+        let client = hash.map(|hash| format!("the client is {hash:032x}"));
+        for note in client.into_iter().chain(rule.notes()) {
+            notes += &format!("\n{}: {}", rule.rule, report::line(&note, 400));
         }
     }
     match explained.iter().any(Explanation::counts) {
