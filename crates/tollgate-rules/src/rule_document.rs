@@ -103,8 +103,16 @@ impl RuleDocument {
     /// The rules at a time in microseconds since the Unix epoch.
     #[must_use]
     pub fn rules_at(&self, now: Tick) -> Vec<RequestRule> {
-        let rules = 0..self.rules.len();
-        rules.flat_map(|index| self.rules_of(index, now)).collect()
+        self.named_rules_at(now).map(|(_, rule)| rule).collect()
+    }
+
+    /// The same, each with the name of the rule in the document: of one, a rollout and switches make several, with names of their own.
+    pub fn named_rules_at(&self, now: Tick) -> impl Iterator<Item = (&str, RequestRule)> {
+        let named = self.names().enumerate();
+        named.flat_map(move |(index, name)| {
+            let made = self.rules_of(index, now).into_iter();
+            made.map(move |rule| (name, rule))
+        })
     }
 
     /// When an override or a switch expires next, in microseconds since the Unix epoch: the rules differ from then on.

@@ -71,6 +71,12 @@ impl RequestRule {
         &self.settings
     }
 
+    /// Its name and numbers. For the crates of tollgate.
+    #[doc(hidden)]
+    pub fn numbers(&self) -> &tollgate_core::Rule {
+        &self.settings.rule
+    }
+
     /// A shadow of the rule under another name, with another limit. Plans keep theirs.
     pub(crate) fn as_shadow(&self, name: &str, quota: Quota) -> Self {
         let rule = &self.settings.rule;

@@ -2,9 +2,8 @@
 
 mod line_format;
 mod reading;
-mod replay_args;
 mod replay_command;
 mod replay_report;
 mod trial;
 
-pub(crate) use self::{replay_args::ReplayArgs, replay_command::run};
+pub(crate) use self::replay_command::{ReplayArgs, run};

@@ -12,7 +12,6 @@ use tollgate_core::Tick;
 use crate::{
     replay::{
         reading::{LogFile, Reading},
-        replay_args::ReplayArgs,
         trial::{RuleResult, Trial, TrialResult},
     },
     report::{self, Report, Table},
@@ -20,7 +19,8 @@ use crate::{
 
 /// What a report is made from.
 pub(crate) struct Reporting<'a> {
-    pub(crate) args: &'a ReplayArgs,
+    /// How many clients are listed.
+    pub(crate) most: usize,
     pub(crate) files: &'a [LogFile],
     /// Those of the results, without those of lower limits.
     pub(crate) trials: &'a [Trial],
@@ -54,7 +54,7 @@ impl Reporting<'_> {
             ("rules", self.rule_table(results)),
             ("clients", self.client_table(results)),
         ];
-        if self.args.lower {
+        if !lower.is_empty() {
             tables.push(("lower", lower_table(result, lower)));
         }
         for (name, table) in tables {
@@ -135,7 +135,7 @@ impl Reporting<'_> {
         for (index, result) in results.iter().enumerate() {
             let mut clients: Vec<_> = result.clients.iter().collect();
             clients.sort_by_key(|(_, client)| (u64::MAX - client.times, client.first));
-            for ((rule, _), client) in clients.into_iter().take(self.args.most) {
+            for ((rule, _), client) in clients.into_iter().take(self.most) {
                 let hash = client.hash.map(|hash| format!("{hash:032x}"));
                 let file = &self.files[client.first.file].name;
                 table.row([

@@ -114,7 +114,7 @@ impl Trial {
             .clock(&clock)
             .bytes_per_rule(BYTES_PER_RULE);
         // Where a request would wait, there is no place: it is denied.
-        let layer = RateLimitLayer::new(store.build(), self.rules(0, &heard)?)?.max_waiting(0, 0);
+        let layer = RateLimitLayer::new(store.build(), self.rules(0, &heard))?.max_waiting(0, 0);
         // No answer takes its time.
         layer.end_slow_denials();
         let (reached, answer) = (Cell::new(false), Cell::new((StatusCode::OK, 0)));
@@ -151,7 +151,7 @@ impl Trial {
                 end_lists_by(place.at);
                 if expires <= place.at {
                     result.count(&layer.limiter());
-                    layer.handle().replace(self.rules(place.at, &heard)?)?;
+                    layer.handle().replace(self.rules(place.at, &heard))?;
                     expires = self.document.expires_after(place.at).unwrap_or(Tick::MAX);
                 }
                 lock(&heard).place = place;
@@ -181,27 +181,22 @@ impl Trial {
     }
 
     /// The rules at a time, with what hears of their denials.
-    fn rules(&self, at: Tick, heard: &Arc<Mutex<Heard>>) -> Result<Vec<RequestRule>, RuleError> {
-        let all = self.document.rules_at(at);
-        let named = RateLimitLayer::new(MemoryStore::new(), all.clone())?.limiter();
-        let names = named.rules().given().iter().map(|rule| rule.name());
-        let kept = all.into_iter().zip(names).filter(|(_, name)| {
-            !self
-                .left_out
-                .contains_key(of_document(&self.document, name))
-        });
-        let rules = kept.map(|(rule, name)| {
+    fn rules(&self, at: Tick, heard: &Arc<Mutex<Heard>>) -> Vec<RequestRule> {
+        let all = self.document.named_rules_at(at);
+        let kept = all.filter(|(of_document, _)| !self.left_out.contains_key(*of_document));
+        let rules = kept.map(|(of_document, rule)| {
             let (heard, document) = (Arc::clone(heard), Arc::clone(&self.document));
-            let name = name.to_owned();
+            let names = [of_document, rule.numbers().name()].map(str::to_owned);
             rule.on_denied(move |head, key, _| {
                 let mut heard = lock(&heard);
                 let first = heard.place;
+                let [of_document, name] = &names;
                 let client = heard
                     .clients
                     .entry((name.clone(), key.clone()))
                     .or_insert_with(|| {
                         let mut explained = document.explain(head).into_iter();
-                        let hash = explained.find(|it| it.rule == of_document(&document, &name));
+                        let hash = explained.find(|it| it.rule == *of_document);
                         DeniedClient {
                             times: 0,
                             first,
@@ -211,17 +206,8 @@ impl Trial {
                 client.times += 1;
             })
         });
-        Ok(rules.collect())
+        rules.collect()
     }
-}
-
-/// The rule of a document by the name of one of its rules: a rollout has a second one for the others, and a switch leaves one that blocks.
-fn of_document<'a>(document: &RuleDocument, name: &'a str) -> &'a str {
-    let plain = name.strip_suffix(":shadow").unwrap_or(name);
-    // A rule may also be called so.
-    let mut names = [name, plain, plain.strip_suffix(":blocked").unwrap_or(plain)].into_iter();
-    let named = names.find(|name| document.names().any(|known| known == *name));
-    named.unwrap_or(name)
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
