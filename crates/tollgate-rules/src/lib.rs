@@ -92,7 +92,6 @@ mod document_tables;
 mod entry;
 mod envoy_import;
 mod explanation;
-mod followers;
 mod format;
 pub mod guide;
 mod key_label;

@@ -10,7 +10,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::watch,
-    task::spawn_blocking,
+    task::{JoinError, spawn_blocking},
     time::{sleep, timeout},
 };
 use tollgate::{RateLimitLayer, RuleError, Store, message::MessageLimitLayer, shed::ShedLayer};
@@ -74,7 +74,6 @@ pub struct LiveRulesBuilder {
     bindings: Bindings,
     fallback: Option<RuleText>,
     sinks: AuditSinks,
-    start_within: Duration,
 }
 
 impl LiveRules {
@@ -119,7 +118,6 @@ impl LiveRules {
             bindings,
             fallback: None,
             sinks: AuditSinks::default(),
-            start_within: START_WITHIN,
         }
     }
 }
@@ -155,12 +153,6 @@ impl LiveRulesBuilder {
     /// ```
     pub fn fallback(mut self, text: RuleText) -> Self {
         self.fallback = Some(text);
-        self
-    }
-
-    /// How long the first document is waited for. Default: 10 s.
-    pub fn start_within(mut self, patience: Duration) -> Self {
-        self.start_within = patience;
         self
     }
 
@@ -205,11 +197,10 @@ impl LiveRulesBuilder {
     /// As there; with a [fallback](Self::fallback), all that is wrong with it.
     pub async fn follow(self, mut source: impl Source) -> Result<LiveRules, DocumentError> {
         let runtime = runtime("the source of the rules")?;
-        let first = match timeout(self.start_within, source.next()).await {
+        let first = match timeout(START_WITHIN, source.next()).await {
             Ok(first) => first,
             Err(_) => Err(format!(
-                "it gave no document within {:?}; give it longer, or rules to start with, by `LiveRules::builder`",
-                self.start_within
+                "it gave no document within {START_WITHIN:?}; give rules to start with, by `LiveRules::builder`"
             )
             .into()),
         };
@@ -389,15 +380,16 @@ impl LiveRules {
 async fn follow(shared: Weak<RulesInForce>, mut source: impl Source) {
     loop {
         // A change that takes a while may be before it.
-        let Some(Ok(status)) = run(&shared, RulesInForce::status).await else {
+        let Ok(Some(status)) = run(&shared, RulesInForce::status).await else {
             return;
         };
         source.on_status(&status);
         let found = source.next().await;
         let failed = found.is_err();
-        let Some(taken) = run(&shared, move |shared| shared.take(found)).await else {
+        let taken = run(&shared, move |shared| shared.take(found)).await;
+        if let Ok(None) = taken {
             return;
-        };
+        }
         if taken.is_err()
             && let Some(shared) = shared.upgrade()
         {
@@ -418,9 +410,9 @@ async fn expire(shared: Weak<RulesInForce>, mut changed: watch::Receiver<u64>) {
         // A change from here on may bring an earlier end.
         changed.mark_unchanged();
         let expires = match run(&shared, RulesInForce::expire).await {
-            None => return,
-            Some(Ok(expires)) => expires,
-            Some(Err(Panicked)) => {
+            Ok(None) => return,
+            Ok(Some(expires)) => expires,
+            Err(_) => {
                 tracing::error!(
                     target: "tollgate",
                     "what has expired stays in force for now: it panicked while it was ended"
@@ -437,19 +429,20 @@ async fn expire(shared: Weak<RulesInForce>, mut changed: watch::Receiver<u64>) {
     }
 }
 
-/// Code of the service panicked.
-struct Panicked;
-
-/// Does what may take a while, with code of the service. `None`: the rules are gone, or the runtime ends.
+/// Does what may take a while, with code of the service, which may panic. `None`: the rules are gone, or the runtime ends.
 async fn run<T: Send + 'static>(
     shared: &Weak<RulesInForce>,
     work: impl FnOnce(&RulesInForce) -> T + Send + 'static,
-) -> Option<Result<T, Panicked>> {
+) -> Result<Option<T>, JoinError> {
     let shared = shared.clone();
-    match spawn_blocking(move || shared.upgrade().map(|shared| work(&shared))).await {
-        Ok(done) => done.map(Ok),
-        Err(wrong) => wrong.is_panic().then_some(Err(Panicked)),
-    }
+    let done = spawn_blocking(move || shared.upgrade().map(|shared| work(&shared))).await;
+    done.or_else(|wrong| {
+        if wrong.is_panic() {
+            Err(wrong)
+        } else {
+            Ok(None)
+        }
+    })
 }
 
 tollgate_core::debug_fields!(LiveRules, it => status: it.status());
