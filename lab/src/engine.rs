@@ -7,8 +7,7 @@ use tollgate_core::{
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, Engine, EngineOptions, FollowUp, LeaseItem, LocalRules, Next, NoReply, Places, Query,
-    Reply,
+    Begin, Engine, FollowUp, LeaseItem, LocalRules, Next, NoReply, Places, Query, Reply, SlotTerms,
 };
 
 use crate::consistency::{Consistency, INTERVAL, Terms};
@@ -68,11 +67,8 @@ impl Local {
                 max_unreported: terms.report.as_ref()?.max_unreported,
             },
         };
-        let options = EngineOptions {
-            deny_cache: consistency != Consistency::Exact,
-            ..EngineOptions::default()
-        };
-        let engine = Engine::new(options);
+        let learns = consistency != Consistency::Exact;
+        let engine = Engine::new(Engine::KEYS, learns, SlotTerms::new(15_000_000));
         let limit = Rule::new("limit", terms.quota).consistency(counted);
         let other = Rule::new("other", Quota::gcra(1, MINUTE));
         let rules = Arc::new(RuleSet::new([limit, other]).ok()?);

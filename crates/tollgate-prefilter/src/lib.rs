@@ -40,7 +40,7 @@ mod table;
 pub use self::{
     engine::{
         begin::Begin,
-        engine::{Engine, EngineEvent, EngineOptions, EngineUsage},
+        engine::{Engine, EngineEvent, EngineUsage},
         limit::Effective,
         local_rules::{LocalRules, Places},
         process_slots::ProcessSlots,

@@ -14,8 +14,8 @@ use tollgate_core::{
     store::{Fingerprint, Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, Counted, Engine, EngineEvent, EngineOptions, FollowUp, LeaseQuery, LeaseReply,
-    LeaseTerms, LocalRules, Next, Places, Query, Reply,
+    Begin, Counted, Engine, EngineEvent, FollowUp, LeaseQuery, LeaseReply, LeaseTerms, LocalRules,
+    Next, Places, Query, Reply, SlotTerms,
 };
 use tollgate_test_reference::{WindowGrantor, WindowState};
 
@@ -59,12 +59,7 @@ struct Process {
 impl Process {
     /// It has a lease of the key, or counts it locally. Four units were admitted.
     fn new(consistency: Consistency) -> Arc<Self> {
-        let options = EngineOptions {
-            keys: 1,
-            deny_cache: false,
-            ..EngineOptions::default()
-        };
-        let engine = Engine::new(options);
+        let engine = Engine::new(1, false, SlotTerms::new(15_000_000));
         let rules = RuleSet::new([Rule::new("rule", quota()).consistency(consistency)]);
         let rules = LocalRules::new(
             &engine,

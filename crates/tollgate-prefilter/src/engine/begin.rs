@@ -19,7 +19,6 @@ use crate::{
         request::{Request, Settlements, as_counted, settle_one, taken_by},
     },
     lease::terms::ReturnedLease,
-    sync::Ordering,
 };
 
 /// The result of [`LocalRules::begin`]: the request is decided, or the store has to be queried. No variant will be added, because a
@@ -241,25 +240,15 @@ impl LocalRules {
     #[must_use = "units are missing until the queries are sent"]
     pub fn poll_maintenance(self: &Arc<Self>, now: Tick) -> Vec<Query> {
         let mut queries = self.reports(now, |_| true);
-        let leased = || self.limits().filter(|(.., limit)| limit.is_leased());
-        let swept = self.swept.load(Ordering::Relaxed);
-        if now.saturating_sub(swept) >= SWEEP_EVERY {
-            self.swept.store(now, Ordering::Relaxed);
-            leased().for_each(|(.., limit)| limit.begin_visits());
-            self.is_sweeping.store(true, Ordering::Relaxed);
-        }
-        if self.is_looking_through_leases() {
-            queries.extend(self.idle_leases(now));
-            let is_more = leased().any(|(.., limit)| limit.has_visits());
-            self.is_sweeping.store(is_more, Ordering::Relaxed);
-        }
+        queries.extend(self.idle_leases(now));
         queries
     }
 
     /// Whether the last [poll](Self::poll_maintenance) has left leases to look at. It looks at some thousands, so that requests do not
     /// wait for all of them.
-    pub fn is_looking_through_leases(&self) -> bool {
-        self.is_sweeping.load(Ordering::Relaxed)
+    pub fn is_looking_through_leases(&self, now: Tick) -> bool {
+        let mut limits = self.limits();
+        limits.any(|(.., limit)| limit.is_leased() && limit.has_visits(now))
     }
 
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves
@@ -312,32 +301,34 @@ impl LocalRules {
         let mut left = Self::MAX_REPORTS;
         self.queries(which, |limit, due| {
             if let Some(terms) = limit.report_terms() {
-                self.engine.visit(limit, None, |key, entry| {
-                    let counted = entry.usage(limit)?;
-                    if due.len() == left {
-                        return Some(Visit::Stop);
-                    }
-                    due.extend(counted.is_due(by, terms).then_some((key, None)));
-                    Some(Visit::keep(counted.unreported() > 0))
-                });
+                self.engine
+                    .visit(limit, Tick::MAX, usize::MAX, |key, entry| {
+                        let counted = entry.usage(limit)?;
+                        if due.len() == left {
+                            return Some(Visit::Stop);
+                        }
+                        due.extend(counted.is_due(by, terms).then_some((key, None)));
+                        Some(Visit::again_if(counted.unreported() > 0, 0))
+                    });
             }
             left -= due.len();
         })
     }
 
-    /// Leases that are not needed, of some of those that are left to look at.
+    /// Leases that are not needed, of some of those that were not looked at for a second.
     fn idle_leases(self: &Arc<Self>, now: Tick) -> Vec<Query> {
         let mut most = MAX_VISITS;
         self.queries(Limit::is_leased, |limit, due| {
             // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
             let window = limit.lease_terms().and_then(|terms| terms.window);
             let weighs = window.map_or(0, |window| 2 * window);
-            most -= self.engine.visit(limit, Some(most), |key, entry| {
+            most -= self.engine.visit(limit, now, most, |key, entry| {
                 let holder = &mut entry.lease(limit)?.holder;
                 let returned = holder.sweep(now);
                 due.extend(returned.map(|_| (key, returned)));
                 let until = holder.until().map(|until| until.saturating_add(weighs));
-                Some(Visit::keep(until.is_some_and(|until| now < until)))
+                let stays = until.is_some_and(|until| now < until);
+                Some(Visit::again_if(stays, now + SWEEP_EVERY))
             });
         })
     }
@@ -346,11 +337,12 @@ impl LocalRules {
     fn all_leases(self: &Arc<Self>, now: Tick, which: impl Fn(&Limit) -> bool) -> Vec<Query> {
         let which = |limit: &Limit| limit.is_leased() && which(limit);
         self.queries(which, |limit, due| {
-            self.engine.visit(limit, None, |key, entry| {
-                let returned = entry.lease(limit)?.holder.take_out(now);
-                due.extend(returned.map(|_| (key, returned)));
-                Some(Visit::Drop)
-            });
+            self.engine
+                .visit(limit, Tick::MAX, usize::MAX, |key, entry| {
+                    let returned = entry.lease(limit)?.holder.take_out(now);
+                    due.extend(returned.map(|_| (key, returned)));
+                    Some(Visit::Drop)
+                });
         })
     }
 
@@ -392,15 +384,16 @@ impl LocalRules {
 }
 
 impl Engine {
-    /// Visits up to `most` of the listed keys of a limit that this round has not visited yet; `None`: all of them, in a new round.
-    /// Returns how many it has visited. Keys whose entry has nothing of this limit leave the list.
+    /// Visits up to `most` of the listed keys of a limit that are to be visited by a time, and gives how many. Keys whose entry has
+    /// nothing of this limit leave the list.
     fn visit(
         &self,
         limit: &Limit,
-        most: Option<usize>,
+        by: Tick,
+        most: usize,
         mut look: impl FnMut(Fingerprint, &mut Entry) -> Option<Visit>,
     ) -> usize {
-        limit.visit(most, |key| {
+        limit.visit(by, most, |key| {
             let visit = self.keys.with(limit.at(key), |entry| {
                 let visit = look(key, entry)?;
                 entry.is_listed = visit != Visit::Drop;
@@ -413,7 +406,7 @@ impl Engine {
     /// Counts all units under a limit that are in no report as lost, and returns how many.
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
-        self.visit(limit, None, |_, entry| {
+        self.visit(limit, Tick::MAX, usize::MAX, |_, entry| {
             let counted = entry.usage(limit)?;
             let units = counted.report(0);
             lost += counted.lost(units);

@@ -40,28 +40,6 @@ pub struct Engine {
 /// So many that few keys share one.
 const CELLS: usize = 1_024;
 
-/// How an [`Engine`] works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineOptions {
-    /// Whether denials are remembered. Default: yes.
-    pub deny_cache: bool,
-    /// The most keys in the table. The store decides each request of a key that finds no room, and its requests get no slots. The deny
-    /// cache has room for a quarter as many. Default: 262 144.
-    pub keys: usize,
-    /// How long the store knows the slots of this process. Default: 15 s.
-    pub slot_terms: SlotTerms,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            deny_cache: true,
-            keys: 1 << 18,
-            slot_terms: SlotTerms::new(15_000_000),
-        }
-    }
-}
-
 /// When a query was sent: by the clock, and by a time that no other query or reply has, so that their order is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SentAt {
@@ -70,15 +48,20 @@ pub(crate) struct SentAt {
 }
 
 impl Engine {
-    /// An engine without rules.
-    pub fn new(options: EngineOptions) -> Arc<Self> {
+    /// The keys for which a table usually has room.
+    pub const KEYS: usize = 1 << 18;
+
+    /// An engine without rules, with room for so many keys. The store decides each request of a key that finds none, and its requests get
+    /// no slots. If it `learns` denials, there is room for those of a quarter as many. `slot_terms`: how long the store knows the slots of
+    /// this process.
+    pub fn new(keys: usize, learns: bool, slot_terms: SlotTerms) -> Arc<Self> {
         Arc::new(Self {
-            keys: KeyTable::new(options.keys, options.deny_cache),
+            keys: KeyTable::new(keys, learns),
             store_time: StoreTime::default(),
             last: AtomicU64::new(0),
             counts: Default::default(),
             came_back: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
-            slots: Mutex::new(SlotQueue::new(options.slot_terms)),
+            slots: Mutex::new(SlotQueue::new(slot_terms)),
             sending: RwLock::new(()),
             limits: Mutex::new(HashMap::new()),
             next_id: AtomicU32::new(1),

@@ -155,7 +155,7 @@ impl Query {
         });
         // What is left of a lease of the window before goes back, if it still weighs.
         if let Some(left) = left.flatten()
-            && limit.windows.is_some_and(|windows| windows.slide())
+            && limit.windows.is_some_and(|windows| windows.slide)
         {
             let back = Self::maintenance(bound, [(*check, Some(left))]);
             self.returned.push(back);

@@ -28,8 +28,9 @@ pub(crate) struct Limit {
     /// If it is leased, and is not a bucket.
     pub(crate) windows: Option<Windows>,
     pub(crate) denials: Denials,
-    /// Keys with a lease or with unreported units, which may have to be sent.
-    listed: Mutex<Listed>,
+    /// Keys with a lease or with unreported units, which may have to be sent, and from when on each is to be visited. One that waits behind
+    /// another is visited no later than that.
+    listed: Mutex<VecDeque<(Tick, Fingerprint)>>,
     has_listed: AtomicBool,
     /// Held by who goes through them: meanwhile keys are missing that stay.
     visiting: Mutex<()>,
@@ -72,7 +73,13 @@ impl Limit {
         Self {
             id,
             rule: number_of(rule),
-            windows: Windows::new(&terms.quota, &terms.effective),
+            windows: match &terms.effective {
+                Effective::Leased(leases) => leases.window.map(|length| Windows {
+                    length,
+                    slide: terms.quota.algorithm() == AlgorithmKind::SlidingWindow,
+                }),
+                _ => None,
+            },
             denials: match &terms.block {
                 Some(block) if !block.counts_settled() => Denials::None,
                 _ => Denials::new(&terms.quota, terms.has_plans, terms.wait, terms.has_debt),
@@ -137,56 +144,44 @@ impl Limit {
 
     /// Something may have to be sent of a key from now on.
     pub(crate) fn list(&self, key: Fingerprint) {
-        let mut listed = lock(&self.listed);
-        listed.keys.push_back(key);
+        lock(&self.listed).push_back((0, key));
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
-    /// All listed keys are to be visited anew. Those that are left from before come first.
-    pub(crate) fn begin_visits(&self) {
-        let mut listed = lock(&self.listed);
-        listed.unvisited = listed.keys.len();
+    /// Whether a key is to be visited by now.
+    pub(crate) fn has_visits(&self, now: Tick) -> bool {
+        lock(&self.listed).front().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// Whether keys are left to visit.
-    pub(crate) fn has_visits(&self) -> bool {
-        lock(&self.listed).unvisited > 0
-    }
-
-    /// Visits up to `most` of the keys that are left, or all anew, and gives how many. Those for which `visit` returns `Visit::Keep` are
-    /// visited again next time.
+    /// Visits up to `most` of the keys that are to be visited by a time, and gives how many.
     pub(crate) fn visit(
         &self,
-        most: Option<usize>,
+        by: Tick,
+        most: usize,
         mut visit: impl FnMut(Fingerprint) -> Visit,
     ) -> usize {
         let _visiting = lock(&self.visiting);
-        if most.is_none() {
-            self.begin_visits();
-        }
         let (mut kept, mut visited) = (Vec::new(), 0);
-        let unvisited = lock(&self.listed).unvisited;
-        while visited < most.unwrap_or(usize::MAX).min(unvisited) {
+        while visited < most {
             let next = {
                 let mut listed = lock(&self.listed);
-                listed.unvisited = listed.unvisited.saturating_sub(1);
-                listed.keys.pop_front()
+                let is_due = listed.front().is_some_and(|(at, _)| *at <= by);
+                is_due.then(|| listed.pop_front()).flatten()
             };
-            let Some(key) = next else { break };
+            let Some((at, key)) = next else { break };
             match visit(key) {
-                Visit::Keep => kept.push(key),
+                Visit::Again(after) => kept.push((after, key)),
                 Visit::Drop => {}
                 Visit::Stop => {
-                    lock(&self.listed).keys.push_front(key);
+                    lock(&self.listed).push_front((at, key));
                     break;
                 }
             }
             visited += 1;
         }
         let mut listed = lock(&self.listed);
-        listed.keys.extend(kept);
-        self.has_listed
-            .store(!listed.keys.is_empty(), Ordering::Relaxed);
+        listed.extend(kept);
+        self.has_listed.store(!listed.is_empty(), Ordering::Relaxed);
         visited
     }
 }
@@ -202,68 +197,51 @@ pub(crate) fn number_of(rule: &str) -> u32 {
     })
 }
 
-/// Keys with something that may have to be sent. The first ones are yet to be visited.
-#[derive(Debug, Default)]
-struct Listed {
-    keys: VecDeque<Fingerprint>,
-    /// No more than there are keys.
-    unvisited: usize,
-}
-
 /// What becomes of a key that was visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    Keep,
+    /// It is visited again after this time.
+    Again(Tick),
     Drop,
     /// It was not looked at, and neither are those behind it.
     Stop,
 }
 
 impl Visit {
-    pub(crate) fn keep(stays: bool) -> Self {
-        if stays { Self::Keep } else { Self::Drop }
+    pub(crate) fn again_if(stays: bool, after: Tick) -> Self {
+        if stays {
+            Self::Again(after)
+        } else {
+            Self::Drop
+        }
     }
 }
 
 // The windows of a quota that is granted, by the store's clock.
 
-/// How long a window is, and in how many of them its units weigh.
+/// How long a window is, and whether its units weigh in the one after it too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     length: Tick,
-    weighs: u64,
+    pub(crate) slide: bool,
 }
 
 impl Windows {
-    /// `None`: the quota is not granted, or is a bucket.
-    pub(crate) fn new(quota: &Quota, effective: &Effective) -> Option<Self> {
-        let Effective::Leased(terms) = effective else {
-            return None;
-        };
-        let length = terms.window.filter(|length| *length > 0)?;
-        let weighs = match quota.algorithm() {
-            // For the window after it too.
-            AlgorithmKind::SlidingWindow => 2,
-            _ => 1,
-        };
-        Some(Self { length, weighs })
-    }
-
     /// Until when the units weigh that are counted in the window of this number.
     pub(crate) fn counts_until(self, window: u64) -> Tick {
-        let after = window.saturating_add(self.weighs);
+        let after = window.saturating_add(self.weighs());
         after.saturating_mul(self.length)
     }
 
-    /// Whether units of a window weigh in the next one too.
-    pub(crate) fn slide(self) -> bool {
-        self.weighs > 1
+    /// In how many windows units weigh.
+    fn weighs(self) -> u64 {
+        1 + u64::from(self.slide)
     }
 
     /// The number of the window whose units weigh until this time, which is known to half a window.
     pub(crate) fn that_counts_until(self, until: Tick) -> Option<u64> {
         let after = until.saturating_add(self.length / 2) / self.length;
-        after.checked_sub(self.weighs)
+        after.checked_sub(self.weighs())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     },
     local_usage::LocalUsage,
     slots::StateSlots,
-    sync::{AtomicBool, AtomicU64, Ordering},
+    sync::{AtomicBool, Ordering},
     table::TableKey,
 };
 
@@ -34,9 +34,6 @@ pub struct LocalRules {
     /// How often something may be due, in µs; `None`: only the deny cache decides locally.
     pub(crate) pause: Option<Tick>,
     is_retired: AtomicBool,
-    /// When leases were last checked for those that are not needed, and whether some are left to look at.
-    pub(crate) swept: AtomicU64,
-    pub(crate) is_sweeping: AtomicBool,
 }
 
 /// The limits of a rule, by plan.
@@ -73,8 +70,6 @@ impl LocalRules {
             limits,
             places,
             is_retired: AtomicBool::new(false),
-            swept: AtomicU64::new(0),
-            is_sweeping: AtomicBool::new(false),
         })
     }
 

@@ -7,8 +7,8 @@ use tollgate_core::{
     store::{Hold, Settlement},
 };
 use tollgate_prefilter::{
-    Begin, Engine, EngineEvent, EngineOptions, FollowUp, LeaseTerms, LocalRules, Next, NoReply,
-    Query, Reply, ReturnedLease,
+    Begin, Engine, EngineEvent, FollowUp, LeaseTerms, LocalRules, Next, NoReply, Query, Reply,
+    ReturnedLease, SlotTerms,
 };
 use tollgate_test_reference::LimitState;
 
@@ -553,11 +553,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(world: &World, rules: &Arc<RuleSet>) -> Self {
-        let options = EngineOptions {
-            keys: 1,
-            ..EngineOptions::default()
-        };
-        let engine = Engine::new(options);
+        let engine = Engine::new(1, true, SlotTerms::new(15_000_000));
         let bound = LocalRules::new(&engine, Arc::clone(rules), world.places(), |_| None);
         Self {
             engine,

@@ -10,7 +10,7 @@ use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
 use tollgate_core::{Clock, store::RuleRegistry};
-use tollgate_prefilter::{Engine, EngineOptions, SlotTerms};
+use tollgate_prefilter::{Engine, SlotTerms};
 
 #[cfg(feature = "metrics")]
 use crate::store::gauges::{self, Ruler};
@@ -336,11 +336,7 @@ impl RedisStoreBuilder {
         options.namespace = self.namespace;
         options.instance.clone_from(&instance);
         let backend = Backend::start(address, options, &observer)?;
-        let options = EngineOptions {
-            deny_cache: self.learns,
-            slot_terms: SlotTerms::new(micros(self.slot_term)).of_store(micros(deadline)),
-            ..EngineOptions::default()
-        };
+        let slot_terms = SlotTerms::new(micros(self.slot_term)).of_store(micros(deadline));
         let process_clock = match &self.clock {
             Some((clock, _)) => clock.clone(),
             None => process_clock(),
@@ -354,7 +350,7 @@ impl RedisStoreBuilder {
             clock: self.clock,
             caps: self.caps,
             runtime,
-            engine: Engine::new(options),
+            engine: Engine::new(Engine::KEYS, self.learns, slot_terms),
             process_clock,
             in_flight: Arc::default(),
             slot_term: self.slot_term,

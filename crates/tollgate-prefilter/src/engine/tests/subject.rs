@@ -10,8 +10,8 @@ use tollgate_core::{
 };
 
 use crate::{
-    Begin, Counted, Engine, EngineOptions, FollowUp, Grant, LeaseReply, LocalRules, Next, Places,
-    Query, Reply,
+    Begin, Counted, Engine, FollowUp, Grant, LeaseReply, LocalRules, Next, Places, Query, Reply,
+    SlotTerms,
 };
 
 pub(super) const KEY: Fingerprint = key(7);
@@ -62,7 +62,7 @@ impl Subject {
     }
 
     pub(super) fn on(places: Places, rules: impl IntoIterator<Item = Rule>) -> Self {
-        let engine = Engine::new(EngineOptions::default());
+        let engine = Engine::new(Engine::KEYS, true, SlotTerms::new(15_000_000));
         Self {
             rules: LocalRules::new(&engine, rule_set(rules), places, |_| None),
             engine,

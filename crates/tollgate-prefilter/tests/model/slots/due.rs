@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Check, Tick, store::Fingerprint};
 use tollgate_prefilter::{
-    Engine, EngineEvent, EngineOptions, NoReply, SlotHolder, SlotKey, SlotMessage, SlotOutcome,
-    SlotOwner, SlotTarget, SlotTerms,
+    Engine, EngineEvent, NoReply, SlotHolder, SlotKey, SlotMessage, SlotOutcome, SlotOwner,
+    SlotTarget, SlotTerms,
 };
 use tollgate_test_reference::{SlotGrantor, SlotState};
 
@@ -111,10 +111,7 @@ fn a_grant_that_came_too_late_goes_back_at_once() {
 }
 
 fn engine() -> Arc<Engine> {
-    Engine::new(EngineOptions {
-        slot_terms: terms(),
-        ..EngineOptions::default()
-    })
+    Engine::new(Engine::KEYS, true, terms())
 }
 
 fn key(bits: u128) -> SlotKey {
@@ -296,10 +293,7 @@ fn requests_that_were_outlived_are_counted_when_a_renewal_says_so_and_once() {
 
 #[test]
 fn a_key_whose_slots_are_in_use_is_never_evicted_and_without_room_none_are_acquired() {
-    let engine = Engine::new(EngineOptions {
-        keys: 32,
-        ..EngineOptions::default()
-    });
+    let engine = Engine::new(32, true, terms());
     let mut state = SlotState::default();
     let number = start(&engine, &mut state, 1, NOW);
     let sent = |bits| acquire(&engine, &key(bits), 1, NOW);
