@@ -39,13 +39,13 @@ mod tests;
 /// Dropping it closes the connection and answers every call: what was not written did not run, the rest may have.
 pub(super) struct Driver {
     stream: Stream,
-    backlog: Backlog,
-    silence: Duration,
+    shared: Arc<NodeState>,
     out: Vec<u8>,
-    /// How much of `out` is written.
+    /// How much of `out` is written, and up to where it is written first.
     written: usize,
-    /// Up to where `out` is written first.
     first: usize,
+    /// Bytes that were written to the socket since the connection began.
+    bytes_written: u64,
     input: BytesMut,
     /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
     timer: Pin<Box<Sleep>>,
@@ -55,6 +55,20 @@ pub(super) struct Driver {
     last_received: Instant,
     /// Whether the server answered a call, so that it is worth to come back soon.
     pub(super) was_of_use: bool,
+    /// Commands without an answer, in the order in which their answers come.
+    sent: VecDeque<SentCommand>,
+    /// How many calls they carry.
+    unanswered: usize,
+    /// The first deadline of these calls, or a time before it.
+    earliest: Option<Instant>,
+    alone: RulesAlone,
+    /// Why the calls that are left will not be answered.
+    lost: Option<ConnectError>,
+    /// For how many calls the server works, and for how many it fails, since the breaker was last told.
+    answered: u32,
+    failed: u32,
+    /// Always empty; kept for its memory.
+    taken: VecDeque<QueuedCommand>,
 }
 
 /// How many bytes there is room for at each read.
@@ -65,28 +79,36 @@ impl Driver {
         let now = Instant::now();
         Self {
             stream,
-            silence: shared.options.silence(),
-            backlog: Backlog::new(shared),
+            shared,
             out: Vec::new(),
             written: 0,
             first: 0,
+            bytes_written: 0,
             input: BytesMut::new(),
             timer: Box::pin(sleep_until(now)),
             armed: None,
             last_received: now,
             was_of_use: false,
+            sent: VecDeque::new(),
+            unanswered: 0,
+            earliest: None,
+            alone: RulesAlone::default(),
+            lost: None,
+            answered: 0,
+            failed: 0,
+            taken: VecDeque::new(),
         }
     }
 
     /// Whether there has been no call on the connection for so long.
     pub(super) fn is_idle_for(&self, least: Duration) -> bool {
-        let is_idle = !self.backlog.is_owed() && self.backlog.shared.queue.len() == 0;
+        let is_idle = !self.is_owed() && self.shared.queue.len() == 0;
         is_idle && self.last_received.elapsed() >= least
     }
 
     /// The error of the calls that are left when this is dropped.
     pub(super) fn lose(&mut self, lost: ConnectError) {
-        self.backlog.lost.get_or_insert(lost);
+        self.lost.get_or_insert(lost);
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectError> {
@@ -95,8 +117,8 @@ impl Driver {
         end?;
         loop {
             self.write(cx)?;
-            let waiting = self.backlog.shared.queue.poll_first(cx);
-            if waiting.is_some() && self.is_written() && self.backlog.room() > 0 {
+            let waiting = self.shared.queue.poll_first(cx);
+            if waiting.is_some() && self.is_written() && self.room() > 0 {
                 // It has come since nothing was left to write. There may have been no waker that it could take.
                 continue;
             }
@@ -111,9 +133,9 @@ impl Driver {
 
     /// Tells the breaker what calls have shown of the server.
     fn record(&mut self) {
-        let Results { answered, failed } = mem::take(&mut self.backlog.results);
+        let (answered, failed) = (mem::take(&mut self.answered), mem::take(&mut self.failed));
         self.was_of_use |= answered > 0;
-        self.backlog.shared.breaker.record(answered, failed);
+        self.shared.breaker.record(answered, failed);
     }
 
     fn is_written(&self) -> bool {
@@ -141,7 +163,7 @@ impl Driver {
             match decode(&self.input) {
                 Ok(Some((reply, length))) => {
                     self.input.advance(length);
-                    end = end.and(self.backlog.answer(reply, self.last_received));
+                    end = end.and(self.answer(reply, self.last_received));
                 }
                 Ok(None) => return end,
                 Err(malformed) => return end.and(Err(ConnectError::server(malformed))),
@@ -156,8 +178,8 @@ impl Driver {
             if self.is_written() {
                 self.out.clear();
                 self.written = 0;
-                let was_owed = self.backlog.is_owed();
-                self.backlog.fill(&mut self.out);
+                let was_owed = self.is_owed();
+                self.fill();
                 if self.out.is_empty() {
                     // What is encrypted may be written and not have left. A socket has nothing to flush.
                     return match Pin::new(&mut self.stream).poll_flush(cx) {
@@ -170,9 +192,9 @@ impl Driver {
                     self.last_received = Instant::now();
                     // What is written together is also answered together. A server that has nothing to do begins with one
                     // command, and its answers are read while it is at the next ones.
-                    let end = self.backlog.sent.front().map_or(0, |first| first.end);
+                    let end = self.sent.front().map_or(0, |first| first.end);
                     // A buffer is filled in memory.
-                    self.first = end.saturating_sub(self.backlog.written) as usize;
+                    self.first = end.saturating_sub(self.bytes_written) as usize;
                 }
             }
             let end = if self.written < self.first {
@@ -186,7 +208,7 @@ impl Driver {
                 Poll::Ready(written) => {
                     let length = closed_if_zero(written)?;
                     self.written += length;
-                    self.backlog.written += length as u64;
+                    self.bytes_written += length as u64;
                 }
             }
         }
@@ -194,8 +216,8 @@ impl Driver {
 
     /// Sets the timer, unless it is set to an earlier time anyway. `waiting` is the first deadline of what waits.
     fn arm(&mut self, waiting: Option<Instant>) {
-        let silent = (self.backlog.is_owed()).then(|| self.last_received + self.silence);
-        let deadlines = waiting.into_iter().chain(self.backlog.earliest);
+        let silent = self.is_owed().then(|| self.silent_at());
+        let deadlines = waiting.into_iter().chain(self.earliest);
         let next = deadlines.chain(silent).min();
         if let Some(at) = next.filter(|at| self.armed.is_none_or(|armed| *at < armed)) {
             self.timer.as_mut().reset(at);
@@ -205,8 +227,8 @@ impl Driver {
 
     fn expire(&mut self) -> Result<(), ConnectError> {
         let now = Instant::now();
-        let is_stuck = self.backlog.expire(now);
-        let is_silent = self.backlog.is_owed() && now >= self.last_received + self.silence;
+        let is_stuck = self.answer_expired(now);
+        let is_silent = self.is_owed() && now >= self.silent_at();
         if is_silent || is_stuck {
             // What the server has not read yet it should not run later.
             self.stream.forget_on_drop();
@@ -248,25 +270,6 @@ impl Future for Driver {
 }
 
 // Which calls were sent, and what becomes of each.
-
-/// The calls of one connection. Dropping it answers every one of them.
-struct Backlog {
-    shared: Arc<NodeState>,
-    /// Commands without an answer, in the order in which their answers come.
-    sent: VecDeque<SentCommand>,
-    /// How many calls they carry.
-    unanswered: usize,
-    /// The first deadline of these calls, or a time before it.
-    earliest: Option<Instant>,
-    /// Bytes that were written to the socket since the connection began.
-    written: u64,
-    alone: RulesAlone,
-    /// Why the calls that are left will not be answered.
-    lost: Option<ConnectError>,
-    results: Results,
-    /// Always empty; kept for its memory.
-    taken: VecDeque<QueuedCommand>,
-}
 
 /// Calls that were written, or will be, as one command.
 struct SentCommand {
@@ -312,40 +315,22 @@ const BATCH_TIME: Duration = Duration::from_micros(250);
 /// The numbers that the script returns for each check.
 const NUMBERS: usize = 3;
 
-/// What calls have shown of the server since the breaker was last told.
-#[derive(Default)]
-struct Results {
-    /// For how many calls it works.
-    answered: u32,
-    /// For how many it fails.
-    failed: u32,
-}
-
-impl Backlog {
-    fn new(shared: Arc<NodeState>) -> Self {
-        Self {
-            shared,
-            sent: VecDeque::new(),
-            unanswered: 0,
-            earliest: None,
-            written: 0,
-            alone: RulesAlone::default(),
-            lost: None,
-            results: Results::default(),
-            taken: VecDeque::new(),
-        }
-    }
-
+impl Driver {
     /// Whether the server owes an answer.
     fn is_owed(&self) -> bool {
         !self.sent.is_empty()
+    }
+
+    /// When it has been silent for too long.
+    fn silent_at(&self) -> Instant {
+        self.last_received + self.shared.options.silence()
     }
 
     /// Appends what waits to the empty `out`, those that were asked before among them; as many calls as there is room for. Those that go
     /// with one another become one command.
     ///
     /// Calls whose deadline has passed, while this process stood still, are answered instead.
-    fn fill(&mut self, out: &mut Vec<u8>) {
+    fn fill(&mut self) {
         // Outside of the lock of the queue they are answered.
         let (expired, now) = self.shared.queue.take(self.room(), &mut self.taken);
         self.not_asked(expired);
@@ -384,17 +369,17 @@ impl Backlog {
             }
             if first.asking {
                 // No call waits for its reply; the reply to the next call shows what became of it.
-                push_asking(out);
-                self.push_sent(0, out.len(), None);
+                push_asking(&mut self.out);
+                self.push_sent(0, None);
             }
             let commands = self.taken.range(..count).map(|call| &*call.command);
-            Command::write_all(commands, with_body, out);
-            self.push_sent(count, out.len(), now);
+            Command::write_all(commands, with_body, &mut self.out);
+            self.push_sent(count, now);
         }
     }
 
-    /// The first of the calls that were taken were added, as one command, to a buffer that now has `length` bytes, none of them written.
-    fn push_sent(&mut self, calls: usize, length: usize, at: Option<Instant>) {
+    /// The first of the calls that were taken were added, as one command, to `out`, of which nothing is written.
+    fn push_sent(&mut self, calls: usize, at: Option<Instant>) {
         let calls: SmallVec<[_; 1]> = self.taken.drain(..calls).collect();
         let deadlines = calls.iter().map(|call| call.deadline);
         self.earliest = self.earliest.into_iter().chain(deadlines).min();
@@ -403,8 +388,8 @@ impl Backlog {
         let before = self.sent.back().map_or(0, |last| last.end);
         self.sent.push_back(SentCommand {
             calls,
-            begin: before.max(self.written),
-            end: self.written + length as u64,
+            begin: before.max(self.bytes_written),
+            end: self.bytes_written + self.out.len() as u64,
             at,
         });
     }
@@ -458,7 +443,7 @@ impl Backlog {
     fn hand_out(&mut self, mut calls: SmallVec<[QueuedCommand; 1]>, reply: Value) {
         if let [call] = &mut calls[..] {
             // A call that was sent alone gets whatever reply there is.
-            self.results.answered += u32::from(call.answer(Ok(reply)));
+            self.answered += u32::from(call.answer(Ok(reply)));
             return;
         }
         // The time, and then what the script says to each check, in order; otherwise another script has run.
@@ -483,14 +468,14 @@ impl Backlog {
             };
             begin = end;
             // Too late is what it was counted as already.
-            self.results.answered += u32::from(call.answer(answer));
+            self.answered += u32::from(call.answer(answer));
         }
     }
 
     /// Answers calls that were not sent before their deadline.
     fn not_asked(&mut self, calls: impl IntoIterator<Item = QueuedCommand>) {
         for mut call in calls {
-            self.results.failed += 1;
+            self.failed += 1;
             call.fail(
                 CallErrorKind::NotSent,
                 "Redis was not free to be asked in time",
@@ -541,14 +526,14 @@ impl Backlog {
                 Err(ConnectError::server(format!("the server answered {code}")))
             }
             _ => {
-                self.results.failed += failed;
+                self.failed += failed;
                 Ok(())
             }
         }
     }
 
     /// Answers the calls whose deadline has passed. Whether one of them has not left as a whole: then it is not waited for any longer.
-    fn expire(&mut self, now: Instant) -> bool {
+    fn answer_expired(&mut self, now: Instant) -> bool {
         let expired = self.shared.queue.take_expired(now);
         self.not_asked(expired);
         self.earliest = None;
@@ -556,10 +541,10 @@ impl Backlog {
             for call in command.calls.iter_mut().filter(|call| !call.is_answered()) {
                 if call.deadline > now {
                     self.earliest = self.earliest.into_iter().chain([call.deadline]).min();
-                } else if command.end > self.written {
+                } else if command.end > self.bytes_written {
                     return true;
                 } else {
-                    self.results.failed += 1;
+                    self.failed += 1;
                     call.fail(CallErrorKind::NoAnswer, "Redis did not answer in time");
                 }
             }
@@ -568,7 +553,7 @@ impl Backlog {
     }
 }
 
-impl Drop for Backlog {
+impl Drop for Driver {
     fn drop(&mut self) {
         let lost = self.lost.take().unwrap_or_else(ConnectError::unneeded);
         let not_sent = CallError::new(
@@ -581,7 +566,7 @@ impl Drop for Backlog {
             format!("the connection to Redis was lost before it answered: {lost}"),
         );
         for command in self.sent.drain(..) {
-            let error = match command.begin < self.written {
+            let error = match command.begin < self.bytes_written {
                 true => &unknown,
                 false => &not_sent,
             };
