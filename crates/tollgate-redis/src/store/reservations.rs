@@ -35,15 +35,13 @@ impl ReservationStore for RedisRuleStore {
         let mut call = context.store.new_call(context.now());
         let written = book(context, &mut reserved).and_then(|()| {
             tell_slots(context, &mut call, &reserved, Some(term))?;
-            text(context, &reserved)
+            let text = text(context, &reserved)?;
+            let opened = send(context, call, &reserved, &format!("+{}", term.as_millis()));
+            let record = OpenedRecord(Some((Arc::clone(context), reserved)));
+            Ok((text, opened, record))
         });
-        let text = match written {
-            Ok(text) => text,
-            Err(refused) => return Step::Ready(Err(refused)),
-        };
-        let opened = send(context, call, &reserved, &format!("+{}", term.as_millis()));
-        let record = OpenedRecord(Some((Arc::clone(context), reserved)));
         Step::Wait(Pending::new(async move {
+            let (text, opened, record) = written?;
             let opened = opened.await;
             let kind = opened.as_ref().map_err(StoreError::kind);
             if !matches!(
@@ -78,12 +76,10 @@ impl ReservationStore for RedisRuleStore {
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
         let mut call = self.context.store.new_call(self.context.now());
-        if let Err(refused) = tell_slots(&self.context, &mut call, reserved, Some(term)) {
-            return Step::Ready(Err(refused));
-        }
+        let told = tell_slots(&self.context, &mut call, reserved, Some(term));
         let step = format!("={}", term.as_millis());
-        let answer = send(&self.context, call, reserved, &step);
-        Step::Wait(Pending::new(async move { answer.await.map(drop) }))
+        let answer = told.map(|()| send(&self.context, call, reserved, &step));
+        Step::Wait(Pending::new(async move { answer?.await.map(drop) }))
     }
 }
 
@@ -123,17 +119,13 @@ fn settle_record(
         .iter()
         .map(|it| call.settle_all(&context.encoder, &it.holds, it.how));
     let settled: Option<Vec<_>> = settled.collect();
-    let told = settled.ok_or_else(too_many).and_then(|settled| {
+    let sent = settled.ok_or_else(too_many).and_then(|settled| {
         tell_slots(&context, &mut call, reserved, None)?;
-        Ok(settled)
+        Ok((settled, send(&context, call, reserved, step)))
     });
-    let settled = match told {
-        Ok(settled) => settled,
-        Err(refused) => return Step::Ready(Err(refused)),
-    };
-    let answer = send(&context, call, reserved, step);
     let settlements = settlements.to_vec();
     Step::Wait(Pending::new(async move {
+        let (settled, answer) = sent?;
         let reply = answer.await;
         for (settled, settlement) in settled.iter().zip(&settlements) {
             // More may be left by now, whatever the answer was.
