@@ -83,7 +83,7 @@ impl Local {
         let key = fingerprint(key);
         let checks = [Check::new(0, key, cost), Check::new(1, key, 1)];
         let checks = if is_denied { &checks[..] } else { &checks[..1] };
-        match self.rules.begin(checks, now) {
+        match self.rules.begin(checks, u64::MAX, now) {
             Begin::Decided(decision) => Step::Decided(decision),
             Begin::Query(query) => Step::Query(Box::new(Message::new(&self.engine, query, now))),
         }

@@ -87,7 +87,7 @@ impl Server {
             verdicts.push(Verdict::new(0, 0, answer, Source::Store));
             grant = granted;
         }
-        let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+        let mut reply = Reply::new(Decision::new(now, verdicts, |_| true));
         reply.shared = shared.collect();
         let leases = leases.iter().map(|_| LeaseReply {
             is_refused: false,

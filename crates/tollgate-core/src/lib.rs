@@ -183,13 +183,13 @@ pub use self::{
     live_limiter::LiveLimiter,
     memory::store::MemoryStore,
     network::Network,
-    quota::{MAX_PERIOD, MAX_UNITS, Quota},
+    quota::{MAX_PERIOD, MAX_UNITS, Quota, refill_time},
     rule::{Mode, Rule},
     rule_set::RuleSet,
     step::{Pending, Step},
     store::rule_store::Store,
     ticket::Ticket,
-    time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick, wall_clock},
+    time::{Clock, DAY, HOUR, MINUTE, ManualClock, SECOND, Tick, micros, wall_clock},
 };
 
 pub mod layer {

@@ -99,6 +99,20 @@ impl LeakyBucketOf {
     }
 }
 
+/// The time in which units come back, of which `rate` do so in `period`, in microseconds, rounded up. For the crates of tollgate.
+#[doc(hidden)]
+#[inline]
+#[must_use]
+pub fn refill_time(units: u64, rate: u64, period: u64) -> u64 {
+    match units.checked_mul(period) {
+        Some(product) => product.div_ceil(rate.max(1)),
+        None => {
+            let wide = u128::from(units) * u128::from(period);
+            u64::try_from(wide.div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
+        }
+    }
+}
+
 impl Quota {
     pub(crate) const fn new(algorithm: AlgorithmKind, limit: u64, period: Duration) -> Self {
         Self {
@@ -370,17 +384,8 @@ impl Quota {
 
     /// The time in which a bucket refills `units`, in microseconds, rounded up. `None` for other algorithms.
     pub(crate) fn refill_micros(&self, units: u64) -> Option<u64> {
-        if !self.algorithm.is_bucket() {
-            return None;
-        }
-        let (period, rate) = (micros(self.period), self.limit.max(1));
-        Some(match units.checked_mul(period) {
-            Some(product) => product.div_ceil(rate),
-            None => {
-                let wide = (u128::from(units) * u128::from(period)).div_ceil(u128::from(rate));
-                u64::try_from(wide).unwrap_or(u64::MAX)
-            }
-        })
+        let is_bucket = self.algorithm.is_bucket();
+        is_bucket.then(|| refill_time(units, self.limit, micros(self.period)))
     }
 
     /// Whether this is [`unlimited`](Self::unlimited).

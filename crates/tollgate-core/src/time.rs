@@ -277,8 +277,10 @@ pub(crate) fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Whole microseconds, rounded down, at most `u64::MAX`.
-pub(crate) fn micros(duration: Duration) -> u64 {
+/// Whole microseconds, rounded down, at most `u64::MAX`. For the crates of tollgate.
+#[doc(hidden)]
+#[must_use]
+pub fn micros(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000);
     seconds.saturating_add(u64::from(duration.subsec_micros()))
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tollgate_core::{
     AlgorithmKind, Check, Quota, Retry, Source, Tick, Verdict,
     algorithm::{Algorithm, Assessment, DenyBound, Gcra},
+    micros,
 };
 
 use crate::table::DenialWords;
@@ -119,9 +120,7 @@ impl Denials {
         cost: u64,
         verdict: &Verdict,
     ) -> Option<DenialWords> {
-        let after = |wait: Duration| {
-            sent.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
-        };
+        let after = |wait| sent.saturating_add(micros(wait));
         let (until, rest) = match (self, verdict.retry()) {
             (Self::Bucket { quota, .. }, retry) => {
                 let retry = match retry {
@@ -233,8 +232,7 @@ impl KeyBlock {
             cost: 0,
         };
         if let Retry::After(wait) = verdict.retry() {
-            let wait = Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX);
-            (block.cost, block.denied_until) = (cost, now.saturating_add(wait));
+            (block.cost, block.denied_until) = (cost, now.saturating_add(micros(wait)));
         }
         Some(block)
     }

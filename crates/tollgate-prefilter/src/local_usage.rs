@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Quota, Retry, Tick, algorithm::Assessment};
-
-use crate::lease::terms::time_of;
+use tollgate_core::{
+    AlgorithmKind, Quota, Retry, Tick, algorithm::Assessment, micros, refill_time,
+};
 
 /// Counts local usage of what the store last said is left.
 ///
@@ -225,20 +225,16 @@ impl ReportTerms {
             return Err(TOO_MANY);
         }
         Ok(Self {
-            interval: u64::try_from(interval.as_micros()).unwrap_or(u64::MAX),
+            interval: micros(interval),
             max_unreported,
-            refill: quota.algorithm().is_bucket().then(|| {
-                let period = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-                (quota.rate(), period)
-            }),
+            refill: (quota.algorithm().is_bucket()).then(|| (quota.rate(), micros(quota.period()))),
         })
     }
 
     /// How many µs later a state is fresh if `units` more are used, rounded up: the time in which a bucket refills
     /// by them. 0 of a window, whose end stays where it is.
     pub(crate) fn puts_off(&self, units: u64) -> Tick {
-        let of_bucket = |(rate, period)| time_of(units, rate, period);
-        self.refill.map_or(0, of_bucket)
+        (self.refill).map_or(0, |(rate, period)| refill_time(units, rate, period))
     }
 }
 

@@ -312,8 +312,6 @@ pub struct SlotMessage {
 pub struct SlotReply {
     /// What became of the slots wanted.
     pub outcome: SlotOutcome,
-    /// The slots that are free now.
-    pub free: u32,
     /// How long the store knows the owner unless it hears from it again, in µs.
     pub left: Tick,
     /// Whether the store did not know the owner: it is new, or its term has ended, or the store has lost its states.

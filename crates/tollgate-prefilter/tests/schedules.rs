@@ -90,7 +90,7 @@ impl Process {
     /// A receipt for the units, if they were admitted.
     fn request(&self, cost: u64) -> Option<Hold> {
         let check = Check::new(0, KEY, cost);
-        let decision = match self.rules.begin(&[check], self.now) {
+        let decision = match self.rules.begin(&[check], u64::MAX, self.now) {
             Begin::Decided(decision) => decision,
             Begin::Query(query) => self.send(query),
         };
@@ -178,7 +178,7 @@ impl Process {
             is_refused: false,
             grant: Ok(grant),
         };
-        let mut reply = Reply::new(NOW, Decision::new(NOW, verdicts, |_| true));
+        let mut reply = Reply::new(Decision::new(NOW, verdicts, |_| true));
         reply.reports = reports.into();
         reply.leases = vec![lease; query.leases.len()].into();
         reply

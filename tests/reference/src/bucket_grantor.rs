@@ -6,7 +6,7 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
-use crate::overdraft::Overdraft;
+use crate::{lease_size::LeaseSize, overdraft::Overdraft};
 
 /// Grants leases of a token bucket, a GCRA or a leaky bucket.
 ///
@@ -28,6 +28,8 @@ pub struct BucketGrantor {
     quota: Gcra,
     overdraft: Overdraft,
     terms: LeaseTerms,
+    /// How large leases are.
+    pub size: LeaseSize,
 }
 
 /// What the store keeps of a key: the arrival time, and what is on lease. The default is fresh.
@@ -78,6 +80,7 @@ impl BucketGrantor {
             quota: bucket,
             overdraft: Overdraft::new(quota, bucket),
             terms,
+            size: LeaseSize::default(),
         })
     }
 
@@ -235,7 +238,7 @@ impl BucketGrantor {
         let level = answer.remaining;
         if answer.fits {
             let room = self.terms.reserve.saturating_sub(state.leases.total());
-            let units = self.terms.grant(query.tracked, level, room);
+            let units = self.size.units(query.tracked, level, room);
             if units > 0 {
                 // What is on lease already is of the same, for the state was settled; or of a later one, if the clock went back.
                 let generation = (now / self.terms.tracked_life).max(state.leases.generation);
@@ -262,7 +265,7 @@ impl BucketGrantor {
         let terms = self.terms.schedule?;
         let after = self.overdraft.time(&state.arrival, now);
         let units = terms.units(query.scheduled, after);
-        let is_empty = self.terms.grant(u64::MAX, level, u64::MAX) == 0;
+        let is_empty = self.size.units(u64::MAX, level, u64::MAX) == 0;
         if units == 0 || !is_empty || level > terms.below {
             return None;
         }

@@ -54,7 +54,7 @@ impl LimitState {
         }
         let terms = terms.unwrap_or(LeaseTerms {
             window: u64::try_from(quota.period().as_micros()).ok(),
-            ..lease_terms(0, 1, 4, 2)
+            ..lease_terms(0, 1)
         });
         let fixed = WindowLimit::new(quota, &terms).map(Self::Fixed);
         fixed.or_else(|| WindowLimit::new(quota, &terms).map(Self::Sliding))

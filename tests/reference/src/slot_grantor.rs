@@ -85,10 +85,8 @@ impl SlotGrantor {
         if let Some(known) = owners.find(|it| it.owner == message.owner && end_of(it, now) > now)
             && message.seq <= known.seq
         {
-            let used = self.used(state, now);
             return SlotReply {
                 outcome: SlotOutcome::Stale,
-                free: self.free(used),
                 left: end_of(known, now) - now,
                 is_new: false,
             };
@@ -118,7 +116,7 @@ impl SlotGrantor {
             record.term = self.term;
         }
         let want = u64::from(message.want);
-        let mut used = self.used(state, now) + u64::from(record.count);
+        let used = self.used(state, now) + u64::from(record.count);
         let fits = used + want <= limit;
         if fits && want > 0 {
             // It also grows over a time in which the store kept nothing of the key.
@@ -127,7 +125,6 @@ impl SlotGrantor {
         let is_granted = want == 0 || (fits && !is_denied);
         if is_granted {
             record.count += message.want;
-            used += want;
         }
         // Also one without slots: it keeps out messages that arrive late.
         state.owners.push(record);
@@ -136,15 +133,9 @@ impl SlotGrantor {
                 true => SlotOutcome::Granted { fence: state.fence },
                 false => SlotOutcome::Denied,
             },
-            free: self.free(used),
             left: record.expires_at - now,
             is_new: known.is_none(),
         }
-    }
-
-    fn free(&self, used: u64) -> u32 {
-        // At most the limit.
-        u64::from(self.limit).saturating_sub(used) as u32
     }
 }
 

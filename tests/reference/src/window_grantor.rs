@@ -6,6 +6,8 @@ use tollgate_core::{
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 
+use crate::lease_size::LeaseSize;
+
 /// Grants leases of a fixed window, or of a sliding window of two counters.
 ///
 /// A lease is counted in the window in which it is granted, and ends with it. So its units count where they are spent, and nothing
@@ -23,6 +25,8 @@ use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
 pub struct WindowGrantor<A> {
     pub(crate) quota: A,
     terms: LeaseTerms,
+    /// How large leases are.
+    pub size: LeaseSize,
     window: Tick,
 }
 
@@ -45,6 +49,7 @@ impl<A: Algorithm> WindowGrantor<A> {
             quota,
             window: terms.window.filter(|window| *window > 0)?,
             terms: *terms,
+            size: LeaseSize::default(),
         })
     }
 
@@ -69,7 +74,7 @@ impl<A: Algorithm> WindowGrantor<A> {
             return (answer, None);
         }
         let room = self.terms.reserve.saturating_sub(state.granted);
-        let units = self.terms.grant(query.tracked, answer.remaining, room);
+        let units = self.size.units(query.tracked, answer.remaining, room);
         // A state of the future counts in its own window: what is granted would be spent before.
         if units == 0 || self.quota.is_ahead(&state.counts, now) {
             return (answer, None);

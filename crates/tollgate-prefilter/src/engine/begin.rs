@@ -45,15 +45,11 @@ impl LocalRules {
     /// Units that this process may spend come first: they are taken already, whatever the store would say. Then the deny cache
     /// decides, and then the store. A denial by the cache ends the decision: the other rules are not decided. It is looked for first where
     /// there are several checks, so that nothing is reserved in vain.
+    ///
+    /// It waits for no longer than `patience` µs, also where its rules would let it [wait](tollgate_core::Rule::wait) longer. The query
+    /// [has](Query::patience) how long it waits at most.
     #[inline]
-    pub fn begin(self: &Arc<Self>, checks: &[Check], now: Tick) -> Begin {
-        self.begin_within(checks, Tick::MAX, now)
-    }
-
-    /// The same for a request that waits for no longer than `patience` µs, also where its rules would let it
-    /// [wait](tollgate_core::Rule::wait) longer. The query [has](Query::patience) how long it waits at most.
-    #[inline]
-    pub fn begin_within(self: &Arc<Self>, checks: &[Check], patience: Tick, now: Tick) -> Begin {
+    pub fn begin(self: &Arc<Self>, checks: &[Check], patience: Tick, now: Tick) -> Begin {
         let patience = self.patience(checks, patience);
         let [check] = checks else {
             return self.begin_several(checks, patience, now);
@@ -87,12 +83,8 @@ impl LocalRules {
             return Begin::Decided(decision);
         }
         let patience = self.patience(checks, Tick::MAX);
-        self.query(
-            Kind::Peek,
-            Request::new(self, checks, now),
-            checks,
-            patience,
-        )
+        let request = Request::new(self, checks, now);
+        self.query(Kind::Peek, request, checks, patience)
     }
 
     /// The query for what is not decided of a request.

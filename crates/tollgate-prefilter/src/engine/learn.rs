@@ -34,9 +34,9 @@ impl Query {
                 return self.without_store(why, now);
             }
         };
+        let at = reply.decision.at();
         if let Some(sent) = self.sent {
-            let store_time = &self.bound.engine.store_time;
-            store_time.observe(sent.at, now, reply.at);
+            (self.bound.engine.store_time).observe(sent.at, now, at);
         }
         let lost = NoReply::NoAnswer;
         // Before the decision, which the store has made after them.
@@ -49,7 +49,7 @@ impl Query {
         self.learn_verdicts(&reply, now);
         for (index, item) in leases.iter().enumerate() {
             let grant = reply.leases.get(index).map_or(Err(lost), |it| it.grant);
-            self.on_lease(item, grant, reply.at, now);
+            self.on_lease(item, grant, at, now);
         }
         self.adjusted(reply.decision, now)
     }

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use tollgate_core::{
     AlgorithmKind, Block, Consistency, Quota, Retry, Rule, Tick,
     algorithm::{Algorithm, FixedWindow, Gcra, SlidingBuckets, SlidingLog, SlidingWindow},
+    micros,
     store::Fingerprint,
 };
 
@@ -311,14 +312,13 @@ pub(crate) fn wait(limit: &Limit, at: Tick, (cost, left): (u64, u64), due: Optio
     let Retry::After(wait) = retry else {
         return retry;
     };
-    let wait = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
     let later = match (&limit.terms.effective, Gcra::new(quota)) {
         (Effective::Leased(terms), Some(_)) => out_of_a_bucket(terms, quota.limit(), cost),
         // Windows begin by the store's clock.
         (_, None) => SLACK,
         _ => 0,
     };
-    Retry::after_micros(wait.saturating_add(later))
+    Retry::after_micros(micros(wait).saturating_add(later))
 }
 
 /// For how long leases of other processes may keep units of a bucket from coming back.

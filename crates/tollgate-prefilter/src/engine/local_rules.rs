@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Check, Decision, Outcome, Retry, Rule, RuleSet, Source, Tick, Verdict, algorithm::Assessment,
-    store::Fingerprint,
+    micros, store::Fingerprint,
 };
 
 use crate::{
@@ -135,16 +135,11 @@ impl LocalRules {
                 let waits = self.rules.enforces(index) && !rule.has_slots() && quota.has_state();
                 rule.at_most_wait().filter(|_| waits)
             });
-        let waits = waits.map(|wait| Tick::try_from(wait.as_micros()).unwrap_or(Tick::MAX));
-        waits.fold(patience, Tick::min)
+        waits.map(micros).fold(patience, Tick::min)
     }
 
     /// A decision at this time by the store's clock.
-    pub(crate) fn decision(
-        &self,
-        at: Tick,
-        verdicts: impl IntoIterator<Item = Verdict>,
-    ) -> Decision {
+    pub fn decision(&self, at: Tick, verdicts: impl IntoIterator<Item = Verdict>) -> Decision {
         Decision::new(at, verdicts, |verdict| self.rules.enforces(verdict.rule()))
     }
 
@@ -284,8 +279,7 @@ impl LocalRules {
     /// Does something with the lease of a check's key.
     pub(crate) fn lease<R>(&self, check: &Check, act: impl FnOnce(&mut Lease) -> R) -> Option<R> {
         let limit = self.limit(check).filter(|it| it.lease_terms().is_some())?;
-        let act = |entry: &mut Entry| entry.lease(limit).map(act);
-        self.engine.with(limit, check.key(), act)
+        (self.engine).with(limit, check.key(), |entry| entry.lease(limit).map(act))
     }
 
     /// Does something with the local usage of a check's key.
@@ -295,8 +289,7 @@ impl LocalRules {
         act: impl FnOnce(&mut LocalUsage) -> R,
     ) -> Option<R> {
         let limit = self.limit(check).filter(|it| it.report_terms().is_some())?;
-        let act = |entry: &mut Entry| entry.usage(limit).map(act);
-        self.engine.with(limit, check.key(), act)
+        (self.engine).with(limit, check.key(), |entry| entry.usage(limit).map(act))
     }
 
     /// Does something with what is known of the block of a check's key, if its rule blocks keys.
@@ -306,8 +299,9 @@ impl LocalRules {
         act: impl FnOnce(&KeyBlock) -> Option<R>,
     ) -> Option<R> {
         let limit = self.limit(check).filter(|it| it.blocks())?;
-        let act = |entry: &mut Entry| act(entry.block.as_deref()?);
-        self.engine.keys.with(limit.at(check.key()), act)?
+        (self.engine.keys).with(limit.at(check.key()), |entry| {
+            act(entry.block.as_deref()?)
+        })?
     }
 
     /// Reserves what a check costs of what this process may spend.

@@ -285,9 +285,7 @@ tollgate_core::debug_fields!(Query, it =>
 /// The store's reply to a [`Query`](crate::Query).
 #[derive(Debug)]
 pub struct Reply {
-    /// The time of the reply by the store's clock.
-    pub at: Tick,
-    /// The decision about [`Query::checks`](crate::Query::checks).
+    /// The decision about [`Query::checks`](crate::Query::checks), at the time of the reply by the store's clock.
     pub decision: Decision,
     /// The checks, by index, whose state belongs to other clients as well. Their denials are not cached.
     pub shared: SmallVec<[usize; 2]>,
@@ -299,9 +297,8 @@ pub struct Reply {
 
 impl Reply {
     /// A reply to a query without reports and leases, and whose states belong to no other clients.
-    pub fn new(at: Tick, decision: Decision) -> Self {
+    pub fn new(decision: Decision) -> Self {
         Self {
-            at,
             decision,
             shared: SmallVec::new(),
             reports: SmallVec::new(),

@@ -95,7 +95,8 @@ impl LeaseHolder {
         if self.is_querying || cost == 0 {
             return LeaseQuery::default();
         }
-        self.sizer.on_query_after(self.demand.age(now));
+        let pause = now.saturating_sub(self.demand.since);
+        self.sizer.on_query_after(pause);
         self.demand.average(now);
         let tracked = self.demand.within(terms.tracked_life);
         let tracked = if tracked >= PAYS { tracked } else { 0 };
@@ -372,11 +373,6 @@ impl Demand {
         let rate = (old * u128::from(MEMORY) + rate * passed) / (u128::from(MEMORY) + passed);
         self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
         (self.since, self.units) = (now, 0);
-    }
-
-    /// For how long nothing was averaged, in µs.
-    pub(crate) fn age(&self, now: Tick) -> Tick {
-        now.saturating_sub(self.since)
     }
 
     /// The units that requests will likely need within this time, in µs.

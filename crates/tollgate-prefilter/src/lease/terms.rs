@@ -1,6 +1,6 @@
 //! The terms of a quota's leases, and what a process and a store say about them.
 
-use tollgate_core::{AlgorithmKind, Quota, Tick};
+use tollgate_core::{AlgorithmKind, Quota, Tick, micros, refill_time};
 
 /// How much of a quota may be on lease, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +11,6 @@ pub struct LeaseTerms {
     pub tracked_life: Tick,
     /// The length in µs of the windows with which leases end, where the quota counts in windows.
     pub window: Option<Tick>,
-    /// A lease is at most this part of what is left, and of what may still be on lease: leases become small as either runs out, and
-    /// near the limit every unit is requested from the store. A fourth.
-    pub share: u64,
-    /// A smaller one is not granted: a lease of one unit spares no call.
-    pub least: u64,
     /// On what terms units are granted that the bucket does not have yet, if they are.
     pub schedule: Option<ScheduleTerms>,
 }
@@ -33,7 +28,7 @@ const SMALL: &str =
 /// Limits below this gain nothing.
 const LEAST_LIMIT: u64 = 20;
 
-/// A lease or scheduled lease is at most a fourth of what there is.
+/// A scheduled lease is at most a fourth of what there is, as a tracked one.
 const SHARE: u64 = 4;
 
 /// A smaller reserve is too small for a lease of a useful size.
@@ -54,14 +49,13 @@ impl LeaseTerms {
             // Windows of a calendar differ in length. Their number is their last microsecond.
             _ if quota.calendar_of().is_some() => Some(1),
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
-                Some(micros(quota.period().as_micros()))
+                Some(micros(quota.period()))
             }
             _ => return Err(ALGORITHM),
         };
         let limit = quota.limit();
         // A limit is below 2^50.
-        let reserve = limit * u64::from(share_permille.min(1_000)) / 1_000;
-        let reserve = reserve.min(MOST_RESERVE);
+        let reserve = (limit * u64::from(share_permille.min(1_000)) / 1_000).min(MOST_RESERVE);
         if limit < LEAST_LIMIT || reserve < LEAST_RESERVE {
             return Err(SMALL);
         }
@@ -69,20 +63,11 @@ impl LeaseTerms {
             reserve,
             tracked_life: TRACKED_LIFE,
             window,
-            share: SHARE,
-            least: 2,
             schedule: match window {
                 None => ScheduleTerms::new(quota, reserve),
                 Some(_) => None,
             },
         })
-    }
-
-    /// The size of a lease if `wanted` units are requested, `level` are left and `room` may still be on lease; 0: none.
-    pub fn grant(&self, wanted: u64, level: u64, room: u64) -> u64 {
-        let share = self.share.max(1);
-        let units = wanted.min(level / share).min(room.div_ceil(share));
-        if units < self.least.max(1) { 0 } else { units }
     }
 }
 
@@ -129,9 +114,9 @@ const PAYS: u64 = 8;
 impl ScheduleTerms {
     /// The terms of a bucket with this reserve for tracked leases. `None` if no scheduled lease would be worth it.
     pub(crate) fn new(quota: &Quota, reserve: u64) -> Option<Self> {
-        let (rate, period) = (quota.rate(), micros(quota.period().as_micros()));
+        let (rate, period) = (quota.rate(), micros(quota.period()));
         let room = quota.limit().saturating_sub(reserve);
-        let horizon = (time_of(room, rate, period) / PART).min(LONGEST);
+        let horizon = (refill_time(room, rate, period) / PART).min(LONGEST);
         // As long again, or nearly, for what comes at its end.
         let mut terms = Self::by_hand(rate, period, room, horizon, horizon / 4 * 7)?;
         terms.share = SHARE;
@@ -164,21 +149,8 @@ impl ScheduleTerms {
 
     /// The time in µs in which these units come back.
     pub fn span(&self, units: u64) -> Tick {
-        time_of(units, self.rate, self.period)
+        refill_time(units, self.rate, self.period)
     }
-}
-
-/// The time in which these units come back, in µs, rounded up.
-#[inline]
-pub(crate) fn time_of(units: u64, rate: u64, period: Tick) -> Tick {
-    if let Some(product) = units.checked_mul(period) {
-        return product.div_ceil(rate.max(1));
-    }
-    micros((u128::from(units) * u128::from(period)).div_ceil(u128::from(rate.max(1))))
-}
-
-fn micros(wide: u128) -> u64 {
-    u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 // What a store grants, and what a process says about leases in a query.
@@ -315,20 +287,6 @@ mod tests {
     use tollgate_core::{MINUTE, Quota, SECOND};
 
     use super::*;
-
-    #[test]
-    fn leases_become_small_as_either_runs_out() {
-        let terms = LeaseTerms {
-            reserve: 100,
-            ..LeaseTerms::new(&Quota::gcra(1_000, SECOND), 100).expect("it is granted")
-        };
-        assert_eq!(terms.grant(1_000, 1_000, 100), 25);
-        assert_eq!(terms.grant(1_000, 40, 100), 10);
-        assert_eq!(terms.grant(7, 1_000, 100), 7);
-        assert_eq!(terms.grant(1, 1_000, 100), 0);
-        assert_eq!(terms.grant(1_000, 7, 100), 0);
-        assert_eq!(terms.grant(1_000, 1_000, 4), 0);
-    }
 
     #[test]
     fn no_more_is_on_lease_than_a_store_can_count() {

@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
         let checks = self.world.checks(cost);
         let bound = self.processes[process].bound.len() - 1;
         let began = self.store_now();
-        let begin = self.processes[process].bound[bound].begin(&checks, self.now);
+        let begin = self.processes[process].bound[bound].begin(&checks, Tick::MAX, self.now);
         let request = self.requests.len();
         self.requests.push(Request {
             process,
@@ -418,7 +418,7 @@ impl<'a> Run<'a> {
             }
             (Waits::Reset(reset), _) => {
                 let at = self.store_now();
-                let reply = Reply::new(at, Decision::new(at, [], |_| true));
+                let reply = Reply::new(Decision::new(at, [], |_| true));
                 let next = reset.finish(Ok(reply), self.now);
                 self.next(message.process, message.bound, None, next);
             }

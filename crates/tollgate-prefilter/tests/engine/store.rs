@@ -80,7 +80,7 @@ pub(crate) fn carry_out(
         is_refused: false,
         grant: Ok(grant),
     });
-    let mut reply = Reply::new(now, Decision::new(now, verdicts, |_| true));
+    let mut reply = Reply::new(Decision::new(now, verdicts, |_| true));
     (reply.reports, reply.leases) = (reports.into(), leases.collect());
     (reply, taken, granted)
 }

@@ -7,7 +7,7 @@ use tollgate_core::{
     algorithm::{Algorithm, Gcra},
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
-use tollgate_test_reference::{BucketGrantor, BucketState};
+use tollgate_test_reference::{BucketGrantor, BucketState, LeaseSize};
 
 use crate::{alive::Bytes, fault::Fault, world::ModelStore};
 
@@ -28,12 +28,18 @@ pub(crate) struct Fixed {
     burst: i64,
 }
 
+pub(crate) fn size(share: u64, least: u64) -> LeaseSize {
+    LeaseSize { share, least }
+}
+
 impl Bucket {
-    pub(crate) fn new(burst: u64, terms: LeaseTerms) -> Self {
+    pub(crate) fn new(burst: u64, terms: LeaseTerms, size: LeaseSize) -> Self {
         let quota = Quota::token_bucket(burst).refill(1, Duration::from_micros(1));
+        let mut grantor = BucketGrantor::new(&quota, terms).expect("a bucket");
+        grantor.size = size;
         let fixed = Fixed {
             quota: Gcra::new(&quota).expect("a bucket"),
-            grantor: BucketGrantor::new(&quota, terms).expect("a bucket"),
+            grantor,
             terms,
             burst: burst as i64,
         };

@@ -3,7 +3,7 @@
 use tollgate_test_reference::lease_terms;
 
 use crate::{
-    bucket::Bucket,
+    bucket::{Bucket, size},
     fault::Fault,
     system::{holds, holds_for, is_caught},
     world::World,
@@ -17,11 +17,11 @@ const STEPS: usize = 16;
 
 /// Two processes and tracked leases.
 fn tracked(burst: u64, reserve: u64) -> World<Bucket> {
-    let terms = lease_terms(reserve, LIFE, 1, 1);
+    let terms = lease_terms(reserve, LIFE);
     World {
         costs: &[1, 2],
         wants: &[0, 1, 9],
-        ..World::new(Bucket::new(burst, terms), terms)
+        ..World::new(Bucket::new(burst, terms, size(1, 1)), terms)
     }
 }
 
@@ -37,9 +37,9 @@ fn straying() -> World<Bucket> {
 
 /// Leases of two units and more.
 fn larger() -> World<Bucket> {
-    let terms = lease_terms(4, LIFE, 2, 2);
+    let terms = lease_terms(4, LIFE);
     World {
-        store: Bucket::new(6, terms),
+        store: Bucket::new(6, terms, size(2, 2)),
         terms,
         queries: &[0, 1],
         wants: &[0, 9],

@@ -4,7 +4,7 @@ use tollgate_prefilter::{LeaseTerms, ScheduleTerms};
 use tollgate_test_reference::lease_terms;
 
 use crate::{
-    bucket::Bucket,
+    bucket::{Bucket, size},
     fault::Fault,
     system::{holds, holds_for, is_caught},
     world::World,
@@ -18,13 +18,13 @@ fn schedule(burst: u64, horizon: u64, life: u64) -> World<Bucket> {
     let schedule = ScheduleTerms::by_hand(1, 1, burst - 1, horizon, life);
     let terms = LeaseTerms {
         schedule: Some(schedule.expect("it does not fill up")),
-        ..lease_terms(1, 3, 2, 1)
+        ..lease_terms(1, 3)
     };
     World {
         queries: &[0, 1],
         wants: &[0],
         ahead: &[0, 1, 9],
-        ..World::new(Bucket::new(burst, terms), terms)
+        ..World::new(Bucket::new(burst, terms, size(2, 1)), terms)
     }
 }
 
@@ -100,7 +100,7 @@ fn units_that_are_due_at_once_let_too_much_pass() {
     let life = schedule.map_or(0, |schedule| schedule.life);
     world.terms = LeaseTerms {
         schedule,
-        ..lease_terms(1, life, 4, 2)
+        ..lease_terms(1, life)
     };
     is_caught(world);
 }
@@ -114,12 +114,11 @@ fn scheduled_leases_that_do_not_wait_for_those_before_let_too_much_pass() {
 fn scheduled_leases_at_any_level_let_too_much_pass() {
     let mut world = short();
     let terms = LeaseTerms {
-        share: 9,
         schedule: ScheduleTerms::by_hand(1, 1, 100, 2, 3),
         ..world.terms
     };
     // Those of the grantor, which are others than hold together.
-    world.store = Bucket::new(5, terms);
+    world.store = Bucket::new(5, terms, size(9, 1));
     is_caught(world);
 }
 

@@ -9,7 +9,7 @@ use tollgate_core::{
     },
 };
 use tollgate_prefilter::{Grant, LeaseQuery, LeaseTerms, ReturnedLease};
-use tollgate_test_reference::{WindowGrantor, WindowState};
+use tollgate_test_reference::{LeaseSize, WindowGrantor, WindowState};
 
 use crate::{alive::Bytes, fault::Fault, world::ModelStore};
 
@@ -90,8 +90,10 @@ struct Fixed<A> {
 impl<A: Windowed> Fixed<A> {
     fn new(limit: u64, length: Tick, terms: &LeaseTerms) -> Self {
         let quota = A::new(&A::quota(limit, Duration::from_micros(length))).expect("a window");
+        let mut grantor = WindowGrantor::new(quota.clone(), terms).expect("a window");
+        grantor.size = LeaseSize { share: 1, least: 1 };
         Self {
-            grantor: WindowGrantor::new(quota.clone(), terms).expect("a window"),
+            grantor,
             quota,
             terms: *terms,
             length,

@@ -25,7 +25,7 @@ const STRAY_STEPS: usize = 18;
 fn windows<A: Windowed>() -> World<Window<A>> {
     let terms = LeaseTerms {
         window: Some(LENGTH),
-        ..lease_terms(2, LENGTH, 1, 1)
+        ..lease_terms(2, LENGTH)
     };
     World {
         costs: &[1, 2],

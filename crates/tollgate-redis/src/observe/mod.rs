@@ -6,4 +6,4 @@ mod observer;
 #[cfg(feature = "tracing")]
 mod standing;
 
-pub(crate) use self::observer::{CallFor, Observer, RuleCounts};
+pub(crate) use self::observer::{CallFor, Observer};

@@ -3,6 +3,7 @@
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
 use std::{
+    collections::HashMap,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use std::{
 use metrics::{counter, gauge};
 use tokio::time::Instant;
 use tollgate_core::{
-    RuleSet,
+    Rule, RuleSet,
     sync::{Mutex, lock},
 };
 use tollgate_prefilter::Effective;
@@ -31,8 +32,8 @@ use crate::observe::standing::{Standings, Transition};
 /// of the set-up now and then; never a key or a password. Without the features its calls are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    /// Those that are bound.
-    rules: Mutex<Vec<Arc<RuleCounts>>>,
+    /// Units of requests that waited and gave up, and that others were behind, by the names of the rules that are bound.
+    lapsed_units: Mutex<HashMap<Arc<str>, Arc<AtomicU64>>>,
     #[cfg(feature = "tracing")]
     standings: Standings,
     /// What has happened in the engine, as the metrics have it already.
@@ -60,15 +61,16 @@ impl Observer {
         self.handles.get_or_init(Handles::new)
     }
 
-    /// Rules are bound, and counted so: each quota of each rule. Gives what is counted of each rule.
+    /// Rules are bound, and counted so: each quota of each rule. Gives where the units of each rule that lapse are counted, in all rule sets
+    /// that have it.
     pub(crate) fn bound(
         &self,
         rules: &RuleSet,
         effective: impl Fn(usize, usize) -> Option<Effective>,
-    ) -> Box<[Arc<RuleCounts>]> {
-        let mut all = lock(&self.rules);
+    ) -> Box<[Arc<AtomicU64>]> {
+        let mut all = lock(&self.lapsed_units);
         // Those of names that are gone; the metrics have what they counted.
-        all.retain(|counts| Arc::strong_count(counts) > 1);
+        all.retain(|_, units| Arc::strong_count(units) > 1);
         let bound = rules.rules().iter().enumerate().map(|(place, rule)| {
             for plan in 0..rule.quotas() {
                 if let Some(Effective::Exact(Some(why))) = effective(place, plan) {
@@ -76,15 +78,7 @@ impl Observer {
                     log!(warn: rule, plan, why, "the rule is counted exactly: its quota does not support the configured consistency");
                 }
             }
-            let known = all.iter().find(|counts| *counts.rule == *rule.name());
-            known.map(Arc::clone).unwrap_or_else(|| {
-                let counts = Arc::new(RuleCounts {
-                    rule: Arc::clone(rule.shared_name()),
-                    lapsed_units: AtomicU64::new(0),
-                });
-                all.push(Arc::clone(&counts));
-                counts
-            })
+            Arc::clone(all.entry(Arc::clone(rule.shared_name())).or_default())
         });
         bound.collect()
     }
@@ -128,6 +122,18 @@ impl Observer {
     pub(crate) fn settlement_lost(&self) {
         #[cfg(feature = "metrics")]
         self.handles().settlements_lost.increment(1);
+    }
+
+    /// A check has created a key. The call took a round trip, so that the handle is looked up.
+    pub(crate) fn new_key(&self, rule: &Rule) {
+        #[cfg(feature = "metrics")]
+        counter!(names::NEW_KEYS, "rule" => Arc::clone(rule.shared_name())).increment(1);
+    }
+
+    /// A client beyond the cap on new keys went to the bucket that all such share.
+    pub(crate) fn new_key_refused(&self, rule: &Rule) {
+        #[cfg(feature = "metrics")]
+        counter!(names::NEW_KEYS_REFUSED, "rule" => Arc::clone(rule.shared_name())).increment(1);
     }
 
     /// `count` instances share the store now.
@@ -264,30 +270,6 @@ impl Observer {
     }
 }
 
-// What is counted of one rule. Labels are names of rules and fixed words.
-
-/// The counts of one rule, in all rule sets that have it.
-#[derive(Debug)]
-pub(crate) struct RuleCounts {
-    rule: Arc<str>,
-    /// Units of requests that waited and gave up, and that others were behind.
-    pub(crate) lapsed_units: AtomicU64,
-}
-
-impl RuleCounts {
-    /// A check has created a key. The call took a round trip, so that the handle is looked up.
-    pub(crate) fn new_key(&self) {
-        #[cfg(feature = "metrics")]
-        counter!(names::NEW_KEYS, "rule" => Arc::clone(&self.rule)).increment(1);
-    }
-
-    /// A client beyond the cap on new keys went to the bucket that all such share.
-    pub(crate) fn new_key_refused(&self) {
-        #[cfg(feature = "metrics")]
-        counter!(names::NEW_KEYS_REFUSED, "rule" => Arc::clone(&self.rule)).increment(1);
-    }
-}
-
 /// What a call is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFor {
@@ -303,7 +285,7 @@ pub(crate) enum CallFor {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{MINUTE, Quota, Rule};
+    use tollgate_core::{MINUTE, Quota};
 
     use super::*;
 
@@ -318,11 +300,10 @@ mod tests {
         for n in 0..1_000 {
             bind(&format!("gone-{n}"));
         }
-        let names: Vec<_> = lock(&observer.rules)
-            .iter()
-            .map(|counts| counts.rule.to_string())
-            .collect();
-        assert_eq!(names, ["live", "gone-999"]);
+        let lapsed_units = lock(&observer.lapsed_units);
+        let mut names: Vec<_> = lapsed_units.keys().map(|rule| &**rule).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["gone-999", "live"]);
         drop(live);
     }
 }

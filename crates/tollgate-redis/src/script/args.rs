@@ -42,18 +42,16 @@ const REPORTS_NEW: u8 = 32;
 const BLOCKS: u8 = 64;
 
 /// Bits of the byte that says what follows a check: another check of its request; its own id, behind its numbers.
-const MORE: u8 = 1;
+pub(super) const MORE: u8 = 1;
 const HAS_ID: u8 = 2;
 /// The bytes of a check up to the end of its quota.
 const CHECK: usize = 13 + IDENTITY;
 
-/// The bytes of a block's setting before its times.
-const SETTING: usize = 18;
-
 /// A call of the script: its keys and arguments, in order. One call may carry many requests.
 #[derive(Clone)]
 pub(crate) struct ScriptCall {
-    pub(super) command: Command,
+    /// As it is sent.
+    pub(crate) command: Command,
     /// The time, as well as the caller knows it: for the windows of calendars.
     now: Tick,
     /// Of the request at hand: the number of its first key.
@@ -108,11 +106,6 @@ impl ScriptCall {
         self.command.key_places.is_none()
     }
 
-    /// As it is sent.
-    pub(crate) fn into_command(self) -> Command {
-        self.command
-    }
-
     /// The keys, in order.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
@@ -127,11 +120,6 @@ impl ScriptCall {
     /// The answers to the checks that were added: two to one of a rule that blocks keys.
     pub(crate) fn checks(&self) -> usize {
         self.command.answers
-    }
-
-    /// Marks the check that begins at a position: another check of its request follows.
-    pub(super) fn more_follow(&mut self, begins: usize) {
-        self.command.args.bytes[begins + 2] |= MORE;
     }
 
     /// Begins a check on these keys.
@@ -343,15 +331,13 @@ impl CheckWriter<'_> {
 
     /// Adds the setting of its rule if that blocks keys, with how many settled requests count.
     pub(super) fn add_block(&mut self, settled: u16) {
-        let Some(setting) = &self.rule_args.block else {
+        let Some((setting, behind)) = &self.rule_args.block else {
             return;
         };
-        let times = (setting.len() - SETTING) / size_of::<f64>();
         self.bytes()[0] += BLOCKS;
         self.add_bytes(setting);
         self.add_bytes(&settled.to_le_bytes());
-        // A block has 32 times at most.
-        self.add_bytes(&[u8::from(self.rule_args.counts_denials()), times as u8]);
+        self.add_bytes(behind);
         self.call.command.answers += 1;
     }
 

@@ -10,7 +10,7 @@ use tollgate_core::{
 use tollgate_prefilter::{LeaseQuery, LeaseTerms, ReturnedLease, SlotMessage};
 
 use crate::script::{
-    args::{CheckKeys, LAST, Operation, ScriptCall},
+    args::{CheckKeys, LAST, MORE, Operation, ScriptCall},
     encoder::{Encoder, RuleArgs, THRESHOLD, double},
 };
 
@@ -90,11 +90,7 @@ impl ScriptCall {
         }
         // A quota that was brought along may be forgotten by now. What runs counts under any.
         let of_check = rules.args_of(check);
-        let (rule_args, mut plan) = of_check.or_else(|| {
-            rules
-                .any_args(check.rule())
-                .map(|(rule_args, plan)| (rule_args, *plan))
-        })?;
+        let (rule_args, mut plan) = of_check.or_else(|| rules.any_args(check.rule()))?;
         if let Some(term) = reserved.flatten() {
             let micros = term.as_micros().min(u128::from(LAST)) as u64;
             plan[1..9].copy_from_slice(&double(micros));
@@ -246,7 +242,7 @@ impl ScriptCall {
             let CheckKeys { key, other, .. } = self.find(rules, rule_args, &check, None);
             for key in [key, other].into_iter().filter(|key| *key > 0) {
                 let keys = CheckKeys::of(key);
-                let writer = self.begin(rules, what, rule_args, quota, &check, keys);
+                let writer = self.begin(rules, what, rule_args, &quota, &check, keys);
                 writer.end(false);
             }
         }
@@ -326,7 +322,7 @@ impl ScriptCall {
     /// and that creates new keys only if `may_make` allows it.
     ///
     /// `may_make` is called with the rule's index, once for each state of a rule that has a cap on new keys
-    /// ([`Encoder::with_overflow`]). If it returns false and there is no state yet, the check is decided against the overflow
+    /// ([`Encoder::with_caps`]). If it returns false and there is no state yet, the check is decided against the overflow
     /// bucket that all such clients share. [`ScriptReply::new_keys`](crate::script::reply::ScriptReply::new_keys) has the outcome.
     ///
     /// `message` is called for each state of slots, with the check that takes them, who says where the state lies, and the place of the
@@ -376,7 +372,7 @@ impl ScriptCall {
             // Those that are folded have no id in common.
             let id = (all.count() == 1).then(|| rules.id_of(rule_args, check));
             if let Some(before) = before {
-                self.more_follow(before);
+                self.command.args.bytes[before + 2] |= MORE;
             }
             // A cost of 0 creates no key.
             let cap = rule_args.overflow.filter(|_| takes && units > 0);
@@ -446,11 +442,6 @@ pub(crate) struct SentCheck {
 }
 
 impl RequestLayout {
-    /// Whether no check was sent, because no rule of the request has a limit.
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.0.iter().all(Option::is_none)
-    }
-
     /// What was sent of each check.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&SentCheck>> {
         self.0.iter().map(Option::as_ref)

@@ -3,13 +3,14 @@
 //! The constant parts, the names of the rules and the bytes of their quotas, are encoded once. A
 //! [`ScriptCall`](crate::script::args::ScriptCall) is then filled with requests.
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use tollgate_core::{
     AlgorithmKind, Block, Check, KeyBuf, Mode, PartKind, Quota, Rule, RuleError, RuleErrorKind,
     RuleSet, Tick,
     algorithm::{Algorithm as _, Gcra, SlidingWindow},
     calendar::Calendar,
+    micros,
     store::Fingerprint,
 };
 use tollgate_prefilter::Places;
@@ -37,19 +38,22 @@ pub(crate) struct Encoder {
 impl Encoder {
     #[cfg(test)]
     pub(crate) fn new(rules: &RuleSet, keyspace: Keyspace) -> Result<Self, RuleError> {
-        Self::with_slot_term(rules, keyspace, SLOT_TERM, false)
+        Self::with_caps(rules, keyspace, SLOT_TERM, false, |_| false)
     }
 
-    /// Prepares a rule set. An owner of slots is known for `slot_term` that is not heard from.
+    /// Prepares a rule set. An owner of slots is known for `slot_term` that is not heard from. `is_capped`: whether a rule has a cap on new
+    /// states. A check that must not make one is decided against one bucket of the rule that all such share. See
+    /// [`ScriptCall::request`](crate::script::args::ScriptCall::request).
     ///
     /// # Errors
     ///
-    /// A partition by a rule that there is not, or that is not enforced.
-    pub(crate) fn with_slot_term(
+    /// A partition by a rule that there is not, or that is not enforced; a cap on a threshold, which has no state of its own.
+    pub(crate) fn with_caps(
         rules: &RuleSet,
         keyspace: Keyspace,
         slot_term: Duration,
         is_cluster: bool,
+        is_capped: impl Fn(&Rule) -> bool,
     ) -> Result<Self, RuleError> {
         let with = match &keyspace.partition {
             Partition::ByRule(name) => Some(rule_that_partitions(rules, name)?),
@@ -57,50 +61,33 @@ impl Encoder {
         };
         let lines = (0..rules.rules().len()).map(|place| RuleArgs::new(rules, place, slot_term));
         let lines: Box<[_]> = lines.collect();
-        let has_durable = lines.iter().any(|rule| rule.durable);
-        if has_durable && keyspace.partition != Partition::One {
+        if keyspace.partition != Partition::One {
             // It is slow the first time, and a request must not wait for it.
             let _ = hash_tag_in(0);
         }
         let are_several = is_cluster && keyspace.partition != Partition::One;
-        Ok(Self {
+        let mut encoder = Self {
             keyspace,
             places: Places { are_several, with },
-            has_durable,
+            has_durable: lines.iter().any(|rule| rule.durable),
             has_calendars: lines.iter().any(|rule| rule.may_have_calendar),
             has_credits: rules.has_credits(),
             rules: lines,
-        })
-    }
-
-    /// The same with a cap on the new states of the rule with this name: a check that must not make one is decided
-    /// against one bucket of the rule that all such share. See [`ScriptCall::request`](crate::script::args::ScriptCall::request).
-    ///
-    /// # Errors
-    ///
-    /// There is no rule of this name, or it is a threshold, which has no state of its own.
-    pub(crate) fn with_overflow(mut self, rule: &str) -> Result<Self, RuleError> {
-        let place = self
-            .rules
-            .iter()
-            .position(|rule_args| rule_args.role != THRESHOLD && *rule_args.name == *rule)
-            .ok_or_else(|| {
-                RuleError::new(
-                    RuleErrorKind::Store,
-                    rule,
-                    "a cap on new keys needs a rule of this name that has states of its own",
-                )
-            })?;
+        };
         // A part of its own, so that it is not the bucket of requests without a key.
         let mut key = KeyBuf::new();
         key.push(PartKind::SHARED, b"overflow");
-        if self.keyspace.partition != Partition::One {
-            // It is slow the first time, and a request must not wait for it.
-            let _ = hash_tag_in(0);
+        let capped = rules.rules().iter().enumerate();
+        for (place, rule) in capped.filter(|(_, rule)| is_capped(rule)) {
+            if encoder.rules[place].role == THRESHOLD {
+                let why = "a cap on new keys needs a rule of this name that has states of its own";
+                return Err(RuleError::new(RuleErrorKind::Store, rule.name(), why));
+            }
+            // A rule set has fewer than 65 536 rules.
+            let overflow = encoder.fingerprint(place as u16, &key);
+            encoder.rules[place].overflow = Some(overflow);
         }
-        // A rule set has fewer than 65 536 rules.
-        self.rules[place].overflow = Some(self.fingerprint(place as u16, &key));
-        Ok(self)
+        Ok(encoder)
     }
 
     /// What stands for a key, for the rule at a place.
@@ -148,7 +135,7 @@ impl Encoder {
     }
 
     /// The names of the balance of a check: of two secrets that by the newer, then that by the older.
-    pub(crate) fn balance_names(&self, check: &Check) -> Vec<Vec<u8>> {
+    pub(crate) fn balance_names(&self, check: &Check) -> Vec<Bytes> {
         let Some(rule) = self.rule(check.rule()) else {
             return Vec::new();
         };
@@ -156,13 +143,9 @@ impl Encoder {
         let write = |name: Name| {
             let mut bytes = Bytes::new();
             (self.keyspace).write_name(&mut bytes, &rule.name, BALANCES, &name, None);
-            bytes.to_vec()
+            bytes
         };
-        [Some(newer), older]
-            .into_iter()
-            .flatten()
-            .map(write)
-            .collect()
+        iter::once(newer).chain(older).map(write).collect()
     }
 
     /// Whether the client of this rule determines the hash slot: the rule of the partition, or a threshold of it.
@@ -211,9 +194,9 @@ impl Encoder {
     }
 
     /// The rule at a place and one of its quotas, if any has a limit.
-    pub(crate) fn any_args(&self, rule: u16) -> Option<(&RuleArgs, &[u8; IDENTITY])> {
+    pub(crate) fn any_args(&self, rule: u16) -> Option<(&RuleArgs, [u8; IDENTITY])> {
         let rule_args = self.rule(rule)?;
-        Some((rule_args, rule_args.plans.iter().flatten().next()?))
+        Some((rule_args, *rule_args.plans.iter().flatten().next()?))
     }
 }
 
@@ -274,8 +257,8 @@ pub(crate) struct RuleArgs {
     pub(crate) has_credits: bool,
     /// Whether any of its quotas may be one of a calendar.
     pub(crate) may_have_calendar: bool,
-    /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted.
-    pub(crate) block: Option<Box<[u8]>>,
+    /// When it blocks keys: the setting as `blocks.lua` reads it, up to what the caller has counted and behind that.
+    pub(crate) block: Option<(Box<[u8]>, [u8; 2])>,
     /// Where repeated requests cost nothing: for how long ids are known, and how many may repeat one, `<dB`.
     pub(crate) ids: Option<[u8; 9]>,
 }
@@ -323,8 +306,7 @@ impl RuleArgs {
             has_credits: rule.has_credits() && role == ENFORCED && !off,
             block: rule.block_setting().map(block_setting),
             ids: rule.idempotent_for().map(|(period, repeats)| {
-                let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
-                let [a, b, c, d, e, f, g, h] = double(micros);
+                let [a, b, c, d, e, f, g, h] = double(micros(period));
                 [a, b, c, d, e, f, g, h, repeats]
             }),
         }
@@ -333,12 +315,6 @@ impl RuleArgs {
     /// How many units a key may owe.
     pub(crate) fn debt(&self) -> u64 {
         self.rule.debt_of()
-    }
-
-    /// Whether denials count towards a block.
-    pub(crate) fn counts_denials(&self) -> bool {
-        let block = self.rule.block_setting();
-        block.is_some_and(|block| !block.counts_settled())
     }
 
     /// Whether it is about slots.
@@ -362,15 +338,16 @@ impl RuleArgs {
     }
 }
 
-/// The setting of a block, `<I2dd` and `<d` for each time.
-fn block_setting(block: &Block) -> Box<[u8]> {
-    let micros = |time: Duration| double(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+/// The setting of a block: `<I2dd` and `<d` for each time, and `<BB`.
+fn block_setting(block: &Block) -> (Box<[u8]>, [u8; 2]) {
     // A block is after 1 000 denials at most.
     let mut setting = (block.denials() as u16).to_le_bytes().to_vec();
-    setting.extend(micros(block.period()));
-    setting.extend(micros(block.forgotten_after()));
-    setting.extend(block.times().iter().flat_map(|time| micros(*time)));
-    setting.into()
+    setting.extend(double(micros(block.period())));
+    setting.extend(double(micros(block.forgotten_after())));
+    setting.extend(block.times().iter().flat_map(|time| double(micros(*time))));
+    // And has 32 times at most.
+    let behind = [u8::from(!block.counts_settled()), block.times().len() as u8];
+    (setting.into(), behind)
 }
 
 /// The letter of balances, whatever the algorithm.

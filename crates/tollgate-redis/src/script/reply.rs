@@ -64,8 +64,6 @@ pub(crate) struct BlockReply {
 /// Whether a check made a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewKey {
-    /// It existed, or the check creates none.
-    No,
     /// It was created.
     Made,
     /// It did not exist, and the check was decided against the overflow bucket.
@@ -75,20 +73,18 @@ pub(crate) enum NewKey {
 impl ScriptReply {
     /// The integers of a reply to a call of `checks` checks. `None` if they are not one: another script answered.
     pub(crate) fn new(checks: usize, integers: impl IntoIterator<Item = i64>) -> Option<Self> {
-        let integers: SmallVec<_> = integers.into_iter().collect();
-        let at = u64::try_from(*integers.first()?).ok()?;
-        (integers.len() == 1 + checks * NUMBERS).then_some(Self { at, integers })
+        let integers: SmallVec<[i64; 4]> = integers.into_iter().collect();
+        let time = *integers.first()?;
+        // Where nothing is asked but a record, the script says zeroes.
+        let is_whole = time >= 0 && integers.len() == 1 + checks.max(1) * NUMBERS;
+        let at = time.unsigned_abs();
+        let reply = Self { at, integers };
+        (is_whole || reply.is_without_record()).then_some(reply)
     }
 
-    /// The reply to a call behind the record of a reservation, where there is none.
-    pub(crate) fn without_record() -> Self {
-        let (at, integers) = (0, SmallVec::new());
-        Self { at, integers }
-    }
-
-    /// Whether there was no record, so that nothing was done.
+    /// Whether there was no record of the reservation, so that nothing was done.
     pub(crate) fn is_without_record(&self) -> bool {
-        self.integers.is_empty()
+        self.integers[..] == [-1]
     }
 
     /// The block that denies the check at a place, if one does.
@@ -271,11 +267,11 @@ impl ScriptReply {
     ) -> Option<NewKey> {
         let [retry, remaining, reset_after] = self.of(sent.place).filter(|it| it[0] != FAILED)?;
         if sent.may_make.is_some() {
-            return Some(match () {
-                () if remaining < 0 && remaining > IN_DEBT => NewKey::Refused,
-                () if reset_after < 0 => NewKey::Made,
-                () => NewKey::No,
-            });
+            return match () {
+                () if remaining < 0 && remaining > IN_DEBT => Some(NewKey::Refused),
+                () if reset_after < 0 => Some(NewKey::Made),
+                () => None,
+            };
         }
         let rule = &rules.rules()[usize::from(check.rule())];
         let was_taken = match rule.mode() {
@@ -346,14 +342,10 @@ impl ScriptReply {
 
     /// Whether what has this place certainly did nothing: it was not sent, or the server has refused it.
     pub(crate) fn was_refused(&self, place: Option<u16>) -> bool {
-        place.is_none_or(|place| self.refusal(place).is_some() || self.is_outside(place))
-    }
-
-    /// Why the server refused the check at a place, if it did: the line of an error. Then nothing was done for it, and the others of
-    /// the call were decided.
-    pub(crate) fn refusal(&self, place: u16) -> Option<&'static str> {
-        let [retry, number, _] = self.of(place)?;
-        (retry == FAILED).then(|| refusal_line(number))?
+        place.is_none_or(|place| match self.of(place) {
+            Some([FAILED, number, _]) => number == OUTSIDE || refusal_line(number).is_some(),
+            _ => false,
+        })
     }
 
     /// Whether nothing was done for the check at a place because the [time](Self::at) lies outside of the windows that it has brought.
@@ -361,7 +353,8 @@ impl ScriptReply {
         matches!(self.of(place), Some([FAILED, OUTSIDE, _]))
     }
 
-    /// The first refusal of any check of the call.
+    /// Why the server refused the first check of the call that it refused, if it did: the line of an error. Nothing was done for that one,
+    /// and the others were decided.
     pub(crate) fn first_refusal(&self) -> Option<&'static str> {
         let answers = self.integers.get(1..)?.chunks_exact(NUMBERS);
         let mut failed = answers.filter(|answer| answer[0] == FAILED);
@@ -370,7 +363,7 @@ impl ScriptReply {
 
     /// The answer to a message about slots; `None`: it failed.
     pub(crate) fn slots(&self, place: u16, message: &SlotMessage) -> Option<SlotReply> {
-        let [retry, free, left] = self.of(place)?;
+        let [retry, _, left] = self.of(place)?;
         let outcome = match retry {
             FAILED => return None,
             STALE => SlotOutcome::Stale,
@@ -383,8 +376,6 @@ impl ScriptReply {
         };
         Some(SlotReply {
             outcome,
-            // There are fewer than 2^32.
-            free: u32::try_from(free.max(0)).unwrap_or(u32::MAX),
             left: u64::try_from(without_mark(left)).ok()?,
             is_new: left < 0,
         })

@@ -9,7 +9,7 @@ use std::{
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls;
-use tollgate_core::{Clock, store::RuleRegistry};
+use tollgate_core::{Clock, micros, store::RuleRegistry};
 use tollgate_prefilter::{Engine, SlotTerms};
 
 #[cfg(feature = "metrics")]
@@ -26,7 +26,7 @@ use crate::{
     observe::Observer,
     script::encoder::SLOT_TERM,
     store::{
-        context::{Backend, StoreContext, micros, process_clock},
+        context::{Backend, StoreContext, process_clock},
         heartbeat::send_heartbeats,
         new_key_cap::NewKeyCap,
         redis_store::{RedisStore, first_write},

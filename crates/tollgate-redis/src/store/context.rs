@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{runtime::Handle, sync::Notify, time::Instant};
-use tollgate_core::{Clock, Consistency, Rule, Tick, wall_clock};
+use tollgate_core::{Clock, Consistency, Rule, Tick, micros, wall_clock};
 use tollgate_prefilter::Engine;
 
 use crate::{
@@ -119,7 +119,7 @@ impl StoreContext {
             ))
         } else {
             self.observer.sent(what_for);
-            self.backend.send(call.into_command(), by)
+            self.backend.send(call.command, by)
         };
         SentCall {
             context: Arc::clone(self),
@@ -193,17 +193,9 @@ impl Future for SentCall {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
         let reply = answer.and_then(|answer| match answer {
-            Value::Integers(integers) if self.is_behind_record && integers[..] == [-1] => {
-                Ok(ScriptReply::without_record())
-            }
-            // Of a record without slots nothing else is asked, and the script says its time, and zeroes.
-            Value::Integers(integers) if self.is_behind_record && self.checks == 0 => {
-                ScriptReply::new(0, integers.into_iter().take(1))
-                    .ok_or_else(CallError::misunderstood)
-            }
-            Value::Integers(integers) => {
-                ScriptReply::new(self.checks, integers).ok_or_else(CallError::misunderstood)
-            }
+            Value::Integers(integers) => ScriptReply::new(self.checks, integers)
+                .filter(|reply| self.is_behind_record || !reply.is_without_record())
+                .ok_or_else(CallError::misunderstood),
             _ => Err(CallError::misunderstood()),
         });
         let refusal = match &reply {
@@ -243,10 +235,6 @@ fn since_boot() -> Duration {
         time.tv_sec.unsigned_abs(),
         time.tv_nsec.unsigned_abs() as u32,
     )
-}
-
-pub(super) fn micros(span: Duration) -> Tick {
-    Tick::try_from(span.as_micros()).unwrap_or(Tick::MAX)
 }
 
 // One server, or a cluster of them.
@@ -306,15 +294,15 @@ impl Backend {
 
     /// Why not every request goes to the server: there is no connection, or a breaker keeps requests from it.
     pub(super) fn trouble(&self) -> Option<String> {
-        let troubles = self.of_servers(Node::trouble);
+        let mut troubles = self.of_servers(Node::trouble).into_iter();
         match self {
-            Self::One(_) => troubles.into_iter().find_map(|(_, trouble)| trouble),
-            Self::Cluster(cluster) if troubles.is_empty() => {
+            Self::One(_) => troubles.find_map(|(_, trouble)| trouble),
+            Self::Cluster(cluster) if troubles.len() == 0 => {
                 Some(cluster.map().unassigned.to_string())
             }
-            Self::Cluster(_) => troubles
-                .into_iter()
-                .find_map(|(name, trouble)| Some(format!("{name}: {}", trouble?))),
+            Self::Cluster(_) => {
+                troubles.find_map(|(name, trouble)| Some(format!("{name}: {}", trouble?)))
+            }
         }
     }
 

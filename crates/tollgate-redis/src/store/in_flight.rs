@@ -192,7 +192,7 @@ impl WaitingRequest {
         }
         self.times += 1;
         let begin = match self.takes {
-            true => (context.local).begin_within(&self.checks, self.patience, context.now()),
+            true => (context.local).begin(&self.checks, self.patience, context.now()),
             false => context.local.peek(&self.checks, context.now()),
         };
         match begin {
@@ -211,9 +211,7 @@ impl WaitingRequest {
             }
             false => *verdict,
         });
-        Decision::new(decision.at(), verdicts, |verdict| {
-            context.rules.enforces(verdict.rule())
-        })
+        context.local.decision(decision.at(), verdicts)
     }
 }
 
@@ -312,15 +310,14 @@ impl QueryLayout {
             call.close(encoder, &item.check, returned)
         });
         let returned = returned.collect();
-        let reports = query
-            .reports
-            .iter()
-            .map(|check| call.debit(encoder, check))
-            .collect();
+        let debit = |check| call.debit(encoder, check);
+        let reports = query.reports.iter().map(debit).collect();
         let checks = add_checks(context, call, query, slots);
         // More checks than a call carries.
         let checks = checks.ok_or(NoReply::NotSent)?;
-        if checks.is_nothing() && !query.checks.is_empty() || call.is_empty() {
+        // No rule of the request has a limit.
+        let is_nothing = !query.checks.is_empty() && checks.sent().next().is_none();
+        if is_nothing || call.is_empty() {
             return Err(NoReply::NothingToSend);
         }
         let grants = query.leases.iter().map(|item| {
@@ -345,22 +342,22 @@ impl QueryLayout {
     /// What the engine is answered. Counts what was created and what was blocked.
     fn decode(&self, context: &RuleSetContext, reply: &ScriptReply, query: &Query) -> Reply {
         let decision = reply.decision(&self.checks, &query.checks, &context.rules);
-        if query.takes() {
-            context.note_new_keys(reply, &self.checks, &query.checks, &decision);
-        }
-        let mut decoded = Reply::new(reply.at, decision);
+        let is_denied = decision.outcome() == Outcome::Deny;
+        let mut decoded = Reply::new(decision);
         for (index, (check, sent)) in query.checks.iter().zip(self.checks.iter()).enumerate() {
-            let is_refused = |sent| {
-                let new_key = reply.new_key(sent, check, &context.rules, false);
-                new_key == Some(NewKey::Refused)
-            };
+            let new_key =
+                sent.and_then(|sent| reply.new_key(sent, check, &context.rules, is_denied));
             // The same client has a state with each client of the rule that decides about the hash slot.
             if !context.encoder.is_found_alone(check.rule())
-                || sent.is_some_and(|it| is_refused(it) || reply.is_of_another_quota(it))
+                || new_key == Some(NewKey::Refused)
+                || sent.is_some_and(|sent| reply.is_of_another_quota(sent))
             {
                 decoded.shared.push(index);
             }
             if let Some(sent) = sent.filter(|sent| sent.is_first) {
+                if let Some(new_key) = new_key.filter(|_| query.takes()) {
+                    context.note_new_key(sent, new_key);
+                }
                 report_block(&context.rules, check, reply.block_of(sent));
             }
         }
@@ -371,14 +368,11 @@ impl QueryLayout {
                 context.note_reported(report, *left);
             }
         }
-        let leases = self
-            .returned
-            .iter()
-            .zip(&self.grants)
-            .map(|(returned, grant)| LeaseReply {
-                is_refused: reply.was_refused(*returned),
-                grant: grant.map_or(Ok(None), |place| reply.grant(place)),
-            });
+        let places = self.returned.iter().zip(&self.grants);
+        let leases = places.map(|(returned, grant)| LeaseReply {
+            is_refused: reply.was_refused(*returned),
+            grant: grant.map_or(Ok(None), |place| reply.grant(place)),
+        });
         decoded.leases = leases.collect();
         decoded
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
     Check, Clock, Decision, KeyBuf, Pending, Rule, RuleError, RuleSet, Step, StoreError,
-    StoreErrorKind, Tick,
+    StoreErrorKind, micros,
     store::{
         ChargeFallback, Checks, CreditChange, CreditState, Fingerprint, Hold, PaidHook,
         ReservationStore, RuleStore, Settlement, wake,
@@ -48,22 +48,19 @@ impl RedisRuleStore {
     ) -> Result<Self, RuleError> {
         let keyspace = shared.keyspace.clone();
         let is_cluster = shared.backend.is_cluster();
-        let mut encoder = Encoder::with_slot_term(&rules, keyspace, shared.slot_term, is_cluster)?;
-        refuse_unsupported(&rules, &encoder, is_cluster, |rule| {
-            shared.cap(rule).is_some()
-        })?;
-        let caps: Box<[_]> = rules.rules().iter().map(|rule| shared.cap(rule)).collect();
-        for (rule, _) in rules.rules().iter().zip(&caps).filter(|it| it.1.is_some()) {
-            encoder = encoder.with_overflow(rule.name())?;
-        }
+        let is_capped = |rule: &Rule| shared.cap(rule).is_some();
+        let encoder =
+            Encoder::with_caps(&rules, keyspace, shared.slot_term, is_cluster, is_capped)?;
+        refuse_unsupported(&rules, &encoder)?;
+        let caps = rules.rules().iter().map(|rule| shared.cap(rule)).collect();
         let encoder = Arc::new(encoder);
         let exact = |rule: &Rule| shared.exact(rule);
         let local = LocalRules::new(&shared.engine, Arc::clone(&rules), encoder.places, exact);
         let effective = |rule, plan| local.effective(rule, plan);
-        let counts = shared.observer.bound(&rules, effective);
+        let lapsed_units = shared.observer.bound(&rules, effective);
         let context = Arc::new(RuleSetContext {
             local,
-            counts,
+            lapsed_units,
             store: shared,
             rules,
             encoder,
@@ -100,13 +97,12 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        let begin = self.context.local.begin(checks, self.context.now());
-        self.begin(checks, begin)
+        self.acquire_within(checks, Duration::MAX)
     }
 
     fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
-        let patience = Tick::try_from(patience.as_micros()).unwrap_or(Tick::MAX);
-        let begin = (self.context.local).begin_within(checks, patience, self.context.now());
+        let (local, now) = (&self.context.local, self.context.now());
+        let begin = local.begin(checks, micros(patience), now);
         self.begin(checks, begin)
     }
 
@@ -134,8 +130,8 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {
-        let counts = self.context.counts_of(rule);
-        counts.map_or(0, |counts| counts.lapsed_units.load(Ordering::Relaxed))
+        let lapsed = self.context.lapsed_units.get(usize::from(rule));
+        lapsed.map_or(0, |units| units.load(Ordering::Relaxed))
     }
 
     fn release_reserved(&self, id: u128, hold: &Hold) {
@@ -199,14 +195,8 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
-        let steps = self
-            .context
-            .local
-            .places
-            .steps(checks, checks.iter().copied());
-        if steps.len() <= 1 {
-            return self.reset_in_one_step(Checks::from_slice(checks));
-        }
+        let places = self.context.local.places;
+        let steps = places.steps(checks, checks.iter().copied());
         // The check that decides about a hash slot is in it.
         let steps = steps.map(|checks| self.reset_in_one_step(checks.into_iter().collect()));
         let steps: SmallVec<[Step<_>; 2]> = steps.collect();
@@ -302,7 +292,7 @@ impl RedisRuleStore {
 
 /// What the engine is answered to a reset, before which the leases at these places went back.
 fn answer_to_reset(reply: &ScriptReply, returned: &[Option<u16>]) -> Reply {
-    let mut answer = Reply::new(reply.at, Decision::new(reply.at, [], |_| true));
+    let mut answer = Reply::new(Decision::new(reply.at, [], |_| true));
     let leases = returned.iter().map(|place| LeaseReply {
         is_refused: reply.was_refused(*place),
         grant: Ok(None),

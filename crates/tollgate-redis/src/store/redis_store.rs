@@ -212,13 +212,13 @@ pub(super) mod tests {
             RedisRuleStore::new(shared, None, Arc::new(rules)).expect("a store for the rule");
         let check = Check::new(0, Fingerprint::from_bits(7), 5);
         let now = bound.context.now();
-        let Begin::Query(mut query) = bound.context.local.begin(&[check], now) else {
+        let Begin::Query(mut query) = bound.context.local.begin(&[check], u64::MAX, now) else {
             panic!("nothing is known of the key");
         };
         drop(store.shared.engine.fill(&mut query, now));
         let answer = Assessment::new(true, 50, 1_000_000, Retry::Now);
         let verdict = Verdict::new(0, 0, answer, Source::Store);
-        let reply = Reply::new(now, Decision::new(now, [verdict], |_| true));
+        let reply = Reply::new(Decision::new(now, [verdict], |_| true));
         let Next::Done(_, follow_up) = query.finish(Ok(reply), now) else {
             panic!("there is one rule");
         };

@@ -4,14 +4,17 @@ use std::{
     collections::HashMap,
     future::Future,
     pin::Pin,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Waker},
 };
 
 use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Check, Decision, Outcome, RuleSet, Tick,
+    Check, RuleSet, Tick,
     observe::block_began,
     store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
@@ -20,9 +23,9 @@ use tollgate_core::{
 use tollgate_prefilter::{LocalRules, NoReply};
 
 use crate::{
-    observe::{CallFor, RuleCounts},
+    observe::CallFor,
     script::{
-        call::{RequestLayout, SettledCheck, SettledReply},
+        call::{RequestLayout, SentCheck, SettledCheck, SettledReply},
         encoder::Encoder,
         reply::{BlockReply, NewKey, ScriptReply},
     },
@@ -47,8 +50,8 @@ pub(super) struct RuleSetContext {
     pub(super) caps: Box<[Option<Arc<NewKeyCap>>]>,
     /// What this process decides locally.
     pub(super) local: Arc<LocalRules>,
-    /// What is counted of each rule.
-    pub(super) counts: Box<[Arc<RuleCounts>]>,
+    /// By rule: the units that have lapsed.
+    pub(super) lapsed_units: Box<[Arc<AtomicU64>]>,
     /// What a ledger knows of durable rules, and how many requests ask with it.
     pub(super) bases: Mutex<HashMap<(u16, Fingerprint), (u64, u32)>>,
     /// Who hears what balances pay.
@@ -135,14 +138,9 @@ impl RuleSetContext {
     }
 
     fn lapse(&self, check: &Check, units: u64) {
-        if let Some(counts) = self.counts_of(check.rule()) {
-            counts.lapsed_units.fetch_add(units, Ordering::Relaxed);
+        if let Some(lapsed) = self.lapsed_units.get(usize::from(check.rule())) {
+            lapsed.fetch_add(units, Ordering::Relaxed);
         }
-    }
-
-    /// What is counted of a rule.
-    pub(super) fn counts_of(&self, rule: u16) -> Option<&RuleCounts> {
-        self.counts.get(usize::from(rule)).map(|counts| &**counts)
     }
 
     /// Counts what a settlement has let lapse, and tells operators of blocks that it has begun.
@@ -191,30 +189,20 @@ impl RuleSetContext {
         self.caps.get(usize::from(rule))?.as_deref()
     }
 
-    /// Counts the keys that a request has created.
-    pub(super) fn note_new_keys(
-        &self,
-        reply: &ScriptReply,
-        layout: &RequestLayout,
-        checks: &[Check],
-        decision: &Decision,
-    ) {
-        let is_denied = decision.outcome() == Outcome::Deny;
-        for (index, sent) in layout.sent() {
-            let new_key = reply.new_key(sent, &checks[index], &self.rules, is_denied);
-            let Some(counts) = self.counts_of(sent.rule) else {
-                continue;
-            };
-            match new_key {
-                Some(NewKey::Made) => {
-                    counts.new_key();
-                    if let Some(cap) = self.cap(sent.rule).filter(|_| sent.may_make == Some(true)) {
-                        cap.add(wall_clock());
-                    }
+    /// Counts the key that a check has created, or was not to create.
+    pub(super) fn note_new_key(&self, sent: &SentCheck, new_key: NewKey) {
+        let (observer, rule) = (
+            &self.store.observer,
+            &self.rules.rules()[usize::from(sent.rule)],
+        );
+        match new_key {
+            NewKey::Made => {
+                observer.new_key(rule);
+                if let Some(cap) = self.cap(sent.rule).filter(|_| sent.may_make == Some(true)) {
+                    cap.add(wall_clock());
                 }
-                Some(NewKey::Refused) => counts.new_key_refused(),
-                Some(NewKey::No) | None => {}
             }
+            NewKey::Refused => observer.new_key_refused(rule),
         }
     }
 
@@ -235,11 +223,8 @@ impl RuleSetContext {
         let limit = rule.quota_of(usize::from(report.plan())).limit();
         // Usage beyond the limit leaves nothing either.
         let is_new = left > 0 && left.checked_add(report.cost()) == Some(limit);
-        if cfg!(feature = "metrics")
-            && is_new
-            && let Some(counts) = self.counts_of(report.rule())
-        {
-            counts.new_key();
+        if is_new {
+            self.store.observer.new_key(rule);
         }
     }
 }

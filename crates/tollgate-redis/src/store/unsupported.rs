@@ -1,24 +1,22 @@
 //! Rules that Redis cannot count as they are.
 
 use tollgate_core::{Consistency, Mode, Quota, Rule, RuleError, RuleErrorKind, RuleSet};
+use tollgate_prefilter::Places;
 
-use crate::{keys::keyspace::Partition, script::encoder::Encoder};
+use crate::script::encoder::Encoder;
 
 /// The most slots of a rule: counts of a process have 32 bits.
 const MOST_SLOTS: u64 = 1_000_000_000;
 
-/// Refuses rules that Redis cannot count. `is_capped`: whether a rule has a cap on new keys.
+/// Refuses rules that Redis cannot count.
 ///
 /// # Errors
 ///
 /// The first of them, and what would be right.
-pub(super) fn refuse_unsupported(
-    rules: &RuleSet,
-    encoder: &Encoder,
-    is_cluster: bool,
-    is_capped: impl Fn(&Rule) -> bool,
-) -> Result<(), RuleError> {
+pub(super) fn refuse_unsupported(rules: &RuleSet, encoder: &Encoder) -> Result<(), RuleError> {
     for (index, rule) in (0..).zip(rules.given()) {
+        // Whether there is a cap on new keys.
+        let is_capped = encoder.rule(index).is_some_and(|it| it.overflow.is_some());
         let quotas = (0..rule.quotas()).map(|plan| rule.quota_of(plan));
         let limited = quotas.filter(|quota| !quota.is_unlimited());
         let most = limited.map(Quota::limit).max().unwrap_or(0);
@@ -29,12 +27,12 @@ pub(super) fn refuse_unsupported(
         let refusals = [
             (has_too_many, &*too_many),
             (
-                rule.has_slots() && is_capped(rule),
+                rule.has_slots() && is_capped,
                 "slots of new clients cannot go to an overflow bucket, because each belongs to a request that runs; leave \
                  cap_new_keys out, and limit new clients by a rate in a rule of its own",
             ),
             (
-                rule.is_durable() && is_capped(rule),
+                rule.is_durable() && is_capped,
                 "clients in an overflow bucket have no accounts of their own; leave cap_new_keys out, or durable()",
             ),
             // A balance is found by its rule and key alone.
@@ -46,9 +44,8 @@ pub(super) fn refuse_unsupported(
         ];
         refuse_first(RuleErrorKind::Store, rule, &refusals)?;
     }
-    refuse_waits(rules, encoder, is_cluster)?;
-    let keyspace = &encoder.keyspace;
-    if is_cluster && keyspace.partition != Partition::One && keyspace.keys.is_rotating() {
+    refuse_waits(rules, encoder)?;
+    if encoder.places.are_several && encoder.keyspace.keys.is_rotating() {
         return Err(RuleError::general(
             RuleErrorKind::Store,
             "a change of secrets moves states to other hash slots, which a cluster cannot do in one step; \
@@ -59,7 +56,7 @@ pub(super) fn refuse_unsupported(
 }
 
 /// Refuses a rule whose requests could not wait in the order of Redis.
-fn refuse_waits(rules: &RuleSet, encoder: &Encoder, is_cluster: bool) -> Result<(), RuleError> {
+fn refuse_waits(rules: &RuleSet, encoder: &Encoder) -> Result<(), RuleError> {
     let on = || {
         rules
             .given()
@@ -69,13 +66,9 @@ fn refuse_waits(rules: &RuleSet, encoder: &Encoder, is_cluster: bool) -> Result<
     let has_slots = on().any(Rule::has_slots);
     let all_wait = || on().all(|rule| rule.at_most_wait().is_some());
     // States in several hash slots are decided one after the other, and have no instant in common.
-    let is_one_step = on().count() == 1
-        || match encoder.keyspace.partition {
-            Partition::One => true,
-            Partition::Key => !is_cluster,
-            // What does not wait is decided at the start, when the others do not say any more where its states lie.
-            Partition::ByRule(_) => !is_cluster && all_wait(),
-        };
+    let Places { are_several, with } = encoder.places;
+    // What does not wait is decided at the start, when the others do not say any more where its states lie.
+    let is_one_step = on().count() == 1 || !are_several && (with.is_none() || all_wait());
     for rule in on().filter(|rule| rule.at_most_wait().is_some() && !rule.has_slots()) {
         let refusals = [
             (
@@ -116,7 +109,10 @@ mod tests {
     use tollgate_core::{LeaseShare, MINUTE, SECOND};
 
     use super::*;
-    use crate::keys::keyspace::Keyspace;
+    use crate::{
+        keys::keyspace::{Keyspace, Partition},
+        script::encoder::SLOT_TERM,
+    };
 
     fn refusal(
         rules: impl IntoIterator<Item = Rule>,
@@ -125,8 +121,8 @@ mod tests {
     ) -> Option<String> {
         let rules = RuleSet::new(rules).expect("valid rules");
         let keyspace = Keyspace::new("tg", partition).expect("letters");
-        let encoder = Encoder::new(&rules, keyspace).expect("few plans");
-        let refused = refuse_waits(&rules, &encoder, is_cluster).err()?;
+        let encoder = Encoder::with_caps(&rules, keyspace, SLOT_TERM, is_cluster, |_| false);
+        let refused = refuse_waits(&rules, &encoder.expect("few plans")).err()?;
         assert_eq!(refused.kind(), RuleErrorKind::Wait);
         assert_eq!(refused.rule(), Some("queue"));
         Some(refused.to_string())
@@ -148,12 +144,14 @@ mod tests {
         let slots = Rule::new("slots", Quota::concurrent(3)).plan("staff", Quota::unlimited());
         let rules = RuleSet::new([slots]).expect("a valid rule");
         let keyspace = Keyspace::new("tg", Partition::Key).expect("letters");
-        let encoder = Encoder::new(&rules, keyspace).expect("few plans");
+        let refused = |is_capped: bool| {
+            let keyspace = keyspace.clone();
+            let encoder = Encoder::with_caps(&rules, keyspace, SLOT_TERM, false, |_| is_capped);
+            refuse_unsupported(&rules, &encoder.expect("few plans"))
+        };
         // What has no limit is not counted.
-        assert!(refuse_unsupported(&rules, &encoder, false, |_| false).is_ok());
-        let refused = refuse_unsupported(&rules, &encoder, false, |_| true)
-            .expect_err("they are capped")
-            .to_string();
+        assert!(refused(false).is_ok());
+        let refused = refused(true).expect_err("they are capped").to_string();
         assert!(refused.contains("leave cap_new_keys out"), "{refused}");
     }
 

@@ -120,7 +120,7 @@ fn a_cached_denial_is_forgotten_when_a_reset_begins_and_when_it_ends() {
     drop(subject.finish(query, denied(60_000_000, 200_000), None));
     assert!(subject.is_local(&large()));
     let at = subject.engine.store_now(subject.now());
-    let reply = Reply::new(at, Decision::new(at, [], |_| true));
+    let reply = Reply::new(Decision::new(at, [], |_| true));
     drop(reset.finish(Ok(reply), subject.now()));
     assert!(!subject.is_local(&large()));
 }

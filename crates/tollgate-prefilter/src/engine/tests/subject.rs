@@ -79,7 +79,7 @@ impl Subject {
     }
 
     pub(super) fn begin(&self, checks: &[Check]) -> Begin {
-        self.rules.begin(checks, self.now())
+        self.rules.begin(checks, Tick::MAX, self.now())
     }
 
     /// The decision of a request that the process decides locally.
@@ -123,7 +123,7 @@ impl Subject {
             is_refused: false,
             grant: Ok(grant),
         };
-        let mut reply = Reply::new(at, Decision::new(at, verdicts, |_| true));
+        let mut reply = Reply::new(Decision::new(at, verdicts, |_| true));
         reply.reports = query.reports.iter().map(|_| counted).collect();
         reply.leases = query.leases.iter().map(|_| lease).collect();
         reply

@@ -32,8 +32,9 @@ fn a_request_that_waits_gives_back_what_this_process_has_spent_for_it() {
     assert_eq!(query.checks[..], [checks[1]]);
     assert_eq!(subject.engine.usage(subject.now()).units_on_lease, 9);
     let mut reply = subject.reply(&query, fits(0, 1_000_000), None);
-    let taken = Taken::new(reply.at, reply.at + 3_000_000);
-    let place = Hold::in_queue(checks[1], taken, GcraState::new(reply.at + 2_000_000, 0, 0));
+    let at = reply.decision.at();
+    let taken = Taken::new(at, at + 3_000_000);
+    let place = Hold::in_queue(checks[1], taken, GcraState::new(at + 2_000_000, 0, 0));
     reply.decision = reply.decision.delayed(2 * SECOND, [place]);
     let done = done(query.finish(Ok(reply), subject.now()));
     assert_eq!(done.decision.outcome(), Outcome::Allow);
@@ -53,7 +54,7 @@ fn a_query_waits_as_long_as_the_least_patient_of_its_request() {
     let patience = |rules: &[u16], cost, patience| {
         let checks = rules.iter().map(|rule| Check::new(*rule, KEY, cost));
         let checks: Vec<_> = checks.collect();
-        match subject.rules.begin_within(&checks, patience, subject.now()) {
+        match subject.rules.begin(&checks, patience, subject.now()) {
             Begin::Query(query) => query.patience,
             Begin::Decided(decision) => panic!("the store decides it: {decision:?}"),
         }

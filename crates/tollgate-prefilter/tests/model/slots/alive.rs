@@ -232,7 +232,6 @@ fn answered(mut holder: SlotHolder, now: Tick, terms: &SlotTerms) -> SlotHolder 
 fn reply(outcome: SlotOutcome) -> SlotReply {
     SlotReply {
         outcome,
-        free: 0,
         left: TERM,
         is_new: false,
     }

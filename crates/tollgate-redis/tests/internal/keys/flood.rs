@@ -5,7 +5,11 @@ use std::{collections::HashSet, sync::Arc};
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{args::ScriptCall, encoder::Encoder, reply::NewKey},
+    script::{
+        args::ScriptCall,
+        encoder::{Encoder, SLOT_TERM},
+        reply::NewKey,
+    },
 };
 use tollgate_core::{
     Check, DAY, HOUR, Key, KeyBuf, ManualClock, MemoryStore, PartKind, Quota, Rule, RuleSet,
@@ -20,11 +24,7 @@ use crate::internal_tests::keys::{MARGIN, NOW, secret, server::Server};
 fn encoder(rules: &RuleSet, keys: Keys) -> Encoder {
     let keyspace = Keyspace::new("shop", Partition::One).expect("letters");
     let keyspace = keyspace.with_keys(keys);
-    let mut encoder = Encoder::new(rules, keyspace).expect("few plans");
-    for rule in rules.given() {
-        encoder = encoder.with_overflow(rule.name()).expect("it is there");
-    }
-    encoder
+    Encoder::with_caps(rules, keyspace, SLOT_TERM, false, |_| true).expect("few plans")
 }
 
 fn client(number: u64) -> KeyBuf {
@@ -125,10 +125,10 @@ fn who_has_no_leave_is_counted_in_the_bucket_of_the_rule_as_in_memory() {
                 let new_key = reply.new_key(capped, &on_server[index], &rules, false);
                 assert_eq!((capped.rule, capped.may_make), (*rule, Some(*may_make)));
                 let is_known = known.contains(&(*rule, *who));
-                match new_key.expect("it has not failed") {
-                    NewKey::Made => assert!(*may_make && known.insert((*rule, *who))),
-                    NewKey::Refused => assert!(!may_make && !is_known),
-                    NewKey::No => assert!(is_known || *may_make),
+                match new_key {
+                    Some(NewKey::Made) => assert!(*may_make && known.insert((*rule, *who))),
+                    Some(NewKey::Refused) => assert!(!may_make && !is_known),
+                    None => assert!(is_known || *may_make),
                 }
             }
         }

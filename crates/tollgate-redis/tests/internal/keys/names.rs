@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::{
     Keys,
     keys::keyspace::{Keyspace, Partition},
-    script::{args::ScriptCall, encoder::Encoder},
+    script::{
+        args::ScriptCall,
+        encoder::{Encoder, SLOT_TERM},
+    },
 };
 use tollgate_core::{Check, KeyBuf, MINUTE, Outcome, PartKind, Quota, Rule, RuleSet};
 
@@ -61,7 +64,9 @@ fn a_value_that_is_not_ours_under_either_name_fails_the_check_and_stays() {
         .expect("another");
     for keys in [first, second] {
         let (rules, encoder) = encoder("shop", keys);
-        let overflowing = encoder.with_overflow("api").expect("it is there");
+        let keyspace = encoder.keyspace.clone();
+        let overflowing = Encoder::with_caps(&rules, keyspace, SLOT_TERM, false, |_| true);
+        let overflowing = overflowing.expect("few plans");
         let checks = [Check::new(0, overflowing.fingerprint(0, &address()), 1)];
         let mut call = ScriptCall::at(NOW, MARGIN);
         let layout = call.acquire_within(&overflowing, &checks, u64::MAX, |_| false);

@@ -8,12 +8,17 @@ use std::{
 use crate::{
     Keys, Secret,
     keys::keyspace::{Keyspace, Partition},
-    script::{args::ScriptCall, call::RequestLayout, encoder::Encoder, reply::ScriptReply},
+    script::{
+        args::ScriptCall,
+        call::RequestLayout,
+        encoder::{Encoder, SLOT_TERM},
+        reply::ScriptReply,
+    },
     store::credits::{CHANGE, change_args},
 };
 use redis::Value;
 use tollgate_core::{
-    Check, Decision, MAX_UNITS, ManualClock, MemoryStore, Mode, Outcome, RuleSet, Store as _,
+    Check, Decision, MAX_UNITS, ManualClock, MemoryStore, Mode, Outcome, Rule, RuleSet, Store as _,
     algorithm::Taken,
     store::{CreditChange, Fingerprint, Hold, RuleStore, Settlement},
     types::Balance,
@@ -266,7 +271,7 @@ impl<'a> History<'a> {
                     bound.peek(&checks)
                 };
                 let decision = decision.ready().expect("memory answers at once");
-                if let (false, Some(reply)) = (layout.is_nothing(), reply) {
+                if let (false, Some(reply)) = (layout.sent().next().is_none(), reply) {
                     let by_script = reply.decision(&layout, &checks, bound.rules());
                     let by_memory = decision.clone();
                     Expected {
@@ -400,7 +405,8 @@ impl<'a> History<'a> {
         let names = encoder.balance_names(&check);
         let count = names.len().to_string();
         let mut words = vec![&b"EVAL"[..], CHANGE.body.as_bytes(), count.as_bytes()];
-        words.extend(names.iter().chain(&args).map(Vec::as_slice));
+        words.extend(names.iter().map(|name| &name[..]));
+        words.extend(args.iter().map(Vec::as_slice));
         let answer = self.server.command(&words).integers();
         if self.time == Time::Real {
             self.clock.set(answer[0] as u64);
@@ -654,13 +660,10 @@ impl Encoders {
             _ => vec![Keys::hashed(old)],
         };
         let encoder = |keys: &Keys, capped| {
-            let encoder = Encoder::new(rules, keyspace.clone().with_keys(keys.clone()));
-            let encoder = encoder.expect("few plans");
-            if capped {
-                encoder.with_overflow("rule-0").expect("it is there")
-            } else {
-                encoder
-            }
+            let keyspace = keyspace.clone().with_keys(keys.clone());
+            let is_capped = |rule: &Rule| capped && rule.name() == "rule-0";
+            let encoder = Encoder::with_caps(rules, keyspace, SLOT_TERM, false, is_capped);
+            encoder.expect("few plans")
         };
         // With a cap there is always leave to make a key.
         let capped = seed.is_multiple_of(5);

@@ -183,8 +183,10 @@ fn rule_set(limit: u32, term: u64) -> Encoder {
     ]);
     let keyspace = Keyspace::new("tg", Partition::One).expect("letters");
     let term = Duration::from_micros(term);
-    Encoder::with_slot_term(&rules.expect("valid rules"), keyspace, term, false)
-        .expect("no partition")
+    Encoder::with_caps(&rules.expect("valid rules"), keyspace, term, false, |_| {
+        false
+    })
+    .expect("no partition")
 }
 
 /// A request with a message, or one that only looks; by the server's clock where no time is given.

@@ -15,7 +15,7 @@ use crate::{
         keys::{Keys, Secret},
         keyspace::{Keyspace, Partition},
     },
-    script::encoder::Encoder,
+    script::encoder::{Encoder, SLOT_TERM},
 };
 
 type Operation = fn(&mut ScriptCall, &Encoder) -> bool;
@@ -76,12 +76,12 @@ fn a_call_knows_the_rules_of_every_operation() {
     let encoder = encoder();
     let mut first = ScriptCall::new();
     assert!(OPERATIONS[0](&mut first, &encoder));
-    let rules = first.into_command().rules;
+    let rules = first.command.rules;
     assert_eq!(rules.count_ones(), 1);
     for (place, operation) in OPERATIONS.into_iter().enumerate() {
         let mut call = ScriptCall::new();
         assert!(operation(&mut call, &encoder), "{place}");
-        assert_eq!(call.into_command().rules, rules, "{place}");
+        assert_eq!(call.command.rules, rules, "{place}");
     }
 }
 
@@ -118,18 +118,20 @@ fn calls_that_travel_together_are_what_one_call_of_all_their_requests_is() {
     let secret = |byte| Secret::from_bytes([byte; 32]).expect("32 bytes");
     let keys = Keys::hashed(secret(1)).next(secret(2)).expect("another");
     let keyspace = Keyspace::new("tg", Partition::One).expect("letters");
-    let encoder = Encoder::new(&rules, keyspace.with_keys(keys)).expect("no plans");
-    let encoder = encoder.with_overflow("window").expect("a rule");
+    let is_capped = |rule: &Rule| rule.name() == "window";
+    let keyspace = keyspace.with_keys(keys);
+    let encoder = Encoder::with_caps(&rules, keyspace, SLOT_TERM, false, is_capped);
+    let encoder = encoder.expect("no plans");
     let clients = [1, 11, 21];
     let commands = clients.map(|client| {
         let mut call = ScriptCall::new();
         requests(&mut call, &encoder, client);
-        call.into_command()
+        call.command
     });
     let mut all = ScriptCall::new();
     for client in clients {
         requests(&mut all, &encoder, client);
     }
     let together = Command::written(&commands);
-    assert_eq!(together, Command::written(&[all.into_command()]));
+    assert_eq!(together, Command::written(&[all.command]));
 }
