@@ -167,6 +167,22 @@ impl Rule {
         self
     }
 
+    /// The same numbers under another name, on a state of its own: without a block, and without what is for single clients. For the crates
+    /// of tollgate.
+    #[doc(hidden)]
+    pub fn twin(&self, name: impl Into<Arc<str>>) -> Self {
+        let own = &self.settings;
+        Self::new(name, own.quota).with(|twin| {
+            twin.plans.clone_from(&own.plans);
+            twin.cost = own.cost;
+            twin.consistency = own.consistency;
+            twin.on_store_error = own.on_store_error;
+            twin.wait = own.wait;
+            (twin.idempotent, twin.free_repeats) = (own.idempotent, own.free_repeats);
+            twin.unit.clone_from(&own.unit);
+        })
+    }
+
     /// Adds a plan: another quota under the same name, chosen per request. It has to be of the same algorithm, or
     /// [`unlimited`](Quota::unlimited). A window, a log and sub-buckets have to have the same period, and as many sub-buckets:
     /// units that are charged for an hour must not be forgotten after a minute. A bucket may have any rate and burst.

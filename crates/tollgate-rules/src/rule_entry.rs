@@ -377,14 +377,19 @@ impl RuleEntry {
 
     /// Its numbers for the clients that are not in its rollout yet, on a state of their own.
     pub(crate) fn shadow(&self, numbers: &tollgate_core::Rule) -> tollgate_core::Rule {
-        renamed(numbers, &shadow_name(&self.name), |quota| quota)
+        let shadow = numbers.twin(shadow_name(&self.name));
+        match numbers.block_setting() {
+            Some(block) => shadow.block(block.clone()),
+            None => shadow,
+        }
     }
 
     /// The numbers of the rule that blocks whom this one blocks, while a switch for all rules takes this one out of force.
     pub(crate) fn blocking(&self, numbers: &tollgate_core::Rule) -> Option<tollgate_core::Rule> {
         let blocks = (1..numbers.quotas()).any(|plan| numbers.quota_of(plan).is_none());
         let is_checked = (blocks || self.quota.is_some()) && !self.key.is_of_handler();
-        is_checked.then(|| renamed(numbers, &blocking_name(&self.name), only_none))
+        // Where nothing has a limit there is nothing to count, and so no growing block.
+        is_checked.then(|| (numbers.twin(blocking_name(&self.name))).map_quotas(only_none))
     }
 }
 
@@ -407,37 +412,6 @@ fn blocking_name(name: &str) -> String {
         }
         _ => format!("{name}:blocked"),
     }
-}
-
-/// The same numbers under another name, on a state of its own.
-fn renamed(
-    rule: &tollgate_core::Rule,
-    name: &str,
-    quota: impl Fn(Quota) -> Quota,
-) -> tollgate_core::Rule {
-    let mut named = tollgate_core::Rule::new(name, quota(*rule.quota()))
-        .cost(rule.fixed_cost())
-        .consistency(rule.consistency_of())
-        .on_store_error(rule.store_error_answer());
-    if let Some(at_most) = rule.at_most_wait() {
-        named = named.wait(at_most);
-    }
-    if let Some((period, repeats)) = rule.idempotent_for() {
-        named = named.idempotent(period).free_repeats(repeats);
-    }
-    if let Some(unit) = rule.unit_name() {
-        named = named.unit(unit);
-    }
-    for plan in 1..rule.quotas() {
-        let plan_name = rule.plan_name(plan).unwrap_or_default();
-        named = named.plan(plan_name, quota(*rule.quota_of(plan)));
-    }
-    // Where nothing has a limit there is nothing to count.
-    let is_limited = (0..named.quotas()).any(|plan| named.quota_of(plan).has_state());
-    if let Some(block) = rule.block_setting().filter(|_| is_limited) {
-        named = named.block(block.clone());
-    }
-    named
 }
 
 /// Notes what only the layer can do.
