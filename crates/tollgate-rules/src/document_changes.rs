@@ -14,7 +14,7 @@ use crate::{
     entry::{Effect, names},
     format::Format,
     node::{Node, Problems},
-    operator_entries::{EntryKind, OperatorEntries, OperatorEntry},
+    operator_entries::{EntryKind, NamedBy, OperatorEntries, OperatorEntry},
     rule_document::RuleDocument,
     rule_entry::{Client, Override, RuleEntry},
     schema::table_of,
@@ -143,13 +143,16 @@ impl EntryStatus {
 
     /// What is written in an entry that the rules cannot read.
     fn unfit(entry: &OperatorEntry, problem: &str) -> Self {
-        let hash = entry.node.get("key").and_then(|key| key.text_of("hash"));
+        let client = match &entry.client {
+            Some(NamedBy::Hash(hash)) => u128::from_str_radix(hash, 16).ok(),
+            _ => None,
+        };
         Self {
-            rules: entry.rules(),
-            client: hash.and_then(|hash| u128::from_str_radix(hash, 16).ok()),
-            limit: entry.text_of("limit").unwrap_or_default(),
+            rules: entry.rule.clone(),
+            client,
+            limit: entry.limit.clone(),
             problem: Some(problem.to_owned()),
-            ..Self::new(entry.kind, &entry.term(), Some(entry))
+            ..Self::new(entry.kind(), &entry.term, Some(entry))
         }
     }
 }

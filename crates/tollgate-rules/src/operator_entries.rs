@@ -9,14 +9,12 @@ use tollgate_core::Tick;
 use crate::{
     audit::Author,
     format::Format,
-    node::{Name, Node, Value, table},
-    reader::read_alone,
+    node::{Node, Value, table},
     term::Term,
 };
 
 /// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryKind {
     /// A client's own limit.
@@ -49,10 +47,13 @@ impl EntryKind {
 #[must_use = "it is in force when it is given to a handle"]
 #[derive(Clone, Serialize, Deserialize)]
 pub struct OperatorEntry {
-    pub(crate) kind: EntryKind,
+    /// The rule of an override; that of a switch, or `*`.
+    pub(crate) rule: String,
+    /// Of an override. A switch has none.
+    pub(crate) client: Option<NamedBy>,
     /// As a document writes it.
-    #[serde(with = "tree")]
-    pub(crate) node: Node,
+    pub(crate) limit: String,
+    pub(crate) term: Term,
     /// Of a change in Redis its revision; of one in a process a number of its own. 0: it is not set yet.
     pub(crate) id: u64,
     #[serde(skip)]
@@ -64,6 +65,34 @@ pub struct OperatorEntry {
     pub(crate) counted_by: Option<String>,
 }
 
+/// How an entry names its client.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NamedBy {
+    /// The parts of its key.
+    Key(Vec<String>),
+    /// The hash of that, in hexadecimal digits.
+    Hash(String),
+}
+
+impl NamedBy {
+    pub(crate) fn hash(hash: u128) -> Self {
+        Self::Hash(format!("{hash:032x}"))
+    }
+
+    /// As a document writes it.
+    pub(crate) fn value(&self) -> Value {
+        let text = |text: &String| Value::Text(text.clone());
+        match self {
+            Self::Hash(hash) => table([("hash", text(hash))]).value,
+            Self::Key(parts) => match &parts[..] {
+                [only] => text(only),
+                parts => Value::List(parts.iter().map(|part| Node::new(text(part))).collect()),
+            },
+        }
+    }
+}
+
 impl OperatorEntry {
     /// The limit of the client with this key under a rule, as a document writes both: `"none"` blocks it, `"unlimited"` is a limit
     /// too, and so is `"200%"` of the rule's own.
@@ -72,33 +101,27 @@ impl OperatorEntry {
         key: impl Into<String>,
         limit: impl Into<String>,
     ) -> Self {
-        Self::limit_of(rule, Value::Text(key.into()), limit)
+        let client = Some(NamedBy::Key(vec![key.into()]));
+        Self::new(rule, client, limit)
     }
 
     /// The same of a client that is known by its [hash](crate::operators::Explanation::key_hash) alone.
     pub fn limit_of_hash(rule: impl Into<String>, hash: u128, limit: impl Into<String>) -> Self {
-        Self::limit_of(rule, hash_value(hash), limit)
-    }
-
-    fn limit_of(rule: impl Into<String>, key: Value, limit: impl Into<String>) -> Self {
-        let (rule, limit) = (Value::Text(rule.into()), Value::Text(limit.into()));
-        let fields = [("rule", rule), ("key", key), ("limit", limit)];
-        Self::new(EntryKind::Override, table(fields))
+        let client = Some(NamedBy::hash(hash));
+        Self::new(rule, client, limit)
     }
 
     /// Switches the rule with this name, or all with `"*"`: `"off"`, `"shadow"`, or to a part of its limits as `"50%"`.
     pub fn switch(rule: impl Into<String>, to: impl Into<String>) -> Self {
-        let (rules, limit) = (Value::Text(rule.into()), Value::Text(to.into()));
-        Self::new(
-            EntryKind::Switch,
-            table([("rules", rules), ("limit", limit)]),
-        )
+        Self::new(rule, None, to)
     }
 
-    pub(crate) fn new(kind: EntryKind, node: Node) -> Self {
+    fn new(rule: impl Into<String>, client: Option<NamedBy>, limit: impl Into<String>) -> Self {
         Self {
-            kind,
-            node,
+            rule: rule.into(),
+            client,
+            limit: limit.into(),
+            term: Term::EVER,
             id: 0,
             is_local: false,
             by: Author::new(""),
@@ -109,48 +132,57 @@ impl OperatorEntry {
 
     /// The next part of a client's key, where the rule counts by several.
     pub fn and_key(mut self, part: impl Into<String>) -> Self {
-        if let Some(key) = self.field_mut("key") {
-            let part = Node::new(Value::Text(part.into()));
-            match key {
-                Value::List(parts) => parts.push(part),
-                first => *first = Value::List(vec![Node::new(first.clone()), part]),
-            }
+        if let Some(NamedBy::Key(parts)) = &mut self.client {
+            parts.push(part.into());
         }
         self
     }
 
     /// When it ends. Default: never.
-    pub fn until(self, time: SystemTime) -> Self {
-        match Timestamp::try_from(time) {
-            Ok(end) => self.with("until", end.to_string()),
-            // A time that the calendar does not have is as good as never.
-            Err(_) => self,
-        }
+    pub fn until(mut self, time: SystemTime) -> Self {
+        // Before 1970 it is over. A time that the calendar does not have is as good as never.
+        self.term.until = Timestamp::try_from(time).map_or(Tick::MAX, |end| {
+            Tick::try_from(end.as_microsecond()).unwrap_or(0)
+        });
+        self
     }
 
     /// Why.
-    pub fn because(self, reason: impl Into<String>) -> Self {
-        self.with("reason", reason.into())
-    }
-
-    fn with(mut self, name: &str, value: String) -> Self {
-        if let Value::Table(fields) = &mut self.node.value {
-            fields.retain(|(other, _)| other.text != name);
-            fields.push((Name::new(name), Node::new(Value::Text(value))));
-        }
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        let reason = Some(reason.into()).filter(|reason| !reason.is_empty());
+        self.term.reason = reason.map(Into::into);
         self
     }
 
     /// Whether it is an override or a switch.
     #[must_use]
     pub fn kind(&self) -> EntryKind {
-        self.kind
+        match self.client {
+            Some(_) => EntryKind::Override,
+            None => EntryKind::Switch,
+        }
+    }
+
+    /// As a document writes it.
+    pub(crate) fn node(&self) -> Node {
+        let text = |text: &str| Some(Value::Text(text.to_owned()));
+        let rule = ["rule", "rules"][self.kind() as usize];
+        let end = self.term.timestamp().map(|end| end.to_string());
+        let fields = [
+            (rule, text(&self.rule)),
+            ("key", self.client.as_ref().map(NamedBy::value)),
+            ("limit", text(&self.limit)),
+            ("until", end.as_deref().and_then(text)),
+            ("reason", self.term.reason.as_deref().and_then(text)),
+        ];
+        let said = fields.into_iter();
+        table(said.filter_map(|(name, value)| Some((name, value?))))
     }
 
     /// The lines to add to a document, with the key as it was given.
     #[must_use]
     pub fn text(&self, format: Format) -> String {
-        let (list, node) = (["overrides", "switches"][self.kind as usize], &self.node);
+        let (list, node) = (["overrides", "switches"][self.kind() as usize], self.node());
         // What JSON writes of a text or a list is TOML and YAML as well.
         match format {
             Format::Toml => {
@@ -177,77 +209,30 @@ impl OperatorEntry {
     /// Names the client by its hash, for which there is a secret.
     #[cfg(feature = "redis")]
     pub(crate) fn hash_key(&mut self, hash: u128, counted_by: String) {
-        if let Some(key) = self.field_mut("key") {
-            *key = hash_value(hash);
-        }
+        self.client = Some(NamedBy::hash(hash));
         self.counted_by = Some(counted_by);
     }
 
-    fn field_mut(&mut self, name: &str) -> Option<&mut Value> {
-        let Value::Table(fields) = &mut self.node.value else {
-            return None;
-        };
-        let mut fields = fields.iter_mut();
-        let found = fields.find(|(field, _)| field.text == name);
-        found.map(|(_, node)| &mut node.value)
-    }
-
     /// Whether one takes the place of the other.
-    pub(crate) fn is_for_same(&self, other: &Self) -> bool {
-        let names = |entry: &Self| ["rule", "rules", "key"].map(|name| entry.text_of(name));
-        self.kind == other.kind && names(self) == names(other)
+    fn is_for_same(&self, other: &Self) -> bool {
+        (&self.rule, &self.client) == (&other.rule, &other.client)
     }
-
-    /// A field as a text; a list or a table on one line.
-    pub(crate) fn text_of(&self, name: &str) -> Option<String> {
-        match &self.node.get(name)?.value {
-            Value::Text(text) => Some(text.clone()),
-            other => Some(other.to_string()),
-        }
-    }
-
-    /// The rule of an override; those of a switch.
-    pub(crate) fn rules(&self) -> String {
-        let rules = self.text_of("rule").or_else(|| self.text_of("rules"));
-        rules.unwrap_or_default()
-    }
-
-    /// When it ends; `Tick::MAX`: never, or this is no time. Before 1970 it is over.
-    pub(crate) fn end(&self) -> Tick {
-        let until = self.node.get("until");
-        let end = until.and_then(|until| read_alone(until, |item| item.time()).ok());
-        end.unwrap_or(Tick::MAX)
-    }
-
-    pub(crate) fn term(&self) -> Term {
-        let reason = self.text_of("reason").filter(|reason| !reason.is_empty());
-        Term {
-            until: self.end(),
-            reason: reason.map(Into::into),
-        }
-    }
-}
-
-/// How documents name a client by its hash.
-pub(crate) fn hash_value(hash: u128) -> Value {
-    table([("hash", Value::Text(format!("{hash:032x}")))]).value
 }
 
 /// In a line, without the key.
 impl fmt::Display for OperatorEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rules, term, by) = (self.rules(), self.term(), self.by.actor());
-        let limit = self.text_of("limit").unwrap_or_default();
-        let client = match self.kind {
-            EntryKind::Override => " for one key",
-            EntryKind::Switch => "",
+        let (rule, limit, term, by) = (&self.rule, &self.limit, &self.term, self.by.actor());
+        let client = match self.client {
+            Some(_) => " for one key",
+            None => "",
         };
-        write!(f, "{rules}: {limit}{client}{term}, set by {by}")
+        write!(f, "{rule}: {limit}{client}{term}, set by {by}")
     }
 }
 
 // Without the key.
-tollgate_core::debug_fields!(OperatorEntry, it => kind: it.kind, id: it.id);
+tollgate_core::debug_fields!(OperatorEntry, it => kind: it.kind(), id: it.id);
 
 /// How many an operator may set. What is meant to last is better in the document.
 const MOST: usize = 1_000;
@@ -307,7 +292,7 @@ impl OperatorEntries {
 
     /// Drops those whose time was over.
     pub(crate) fn drop_expired(&mut self, now: Tick) {
-        self.all.retain(|entry| entry.end() > now);
+        self.all.retain(|entry| entry.term.until > now);
     }
 
     /// If Redis has lost some of those from before, which is what the push says: a line for each that has ended by that, or is there
@@ -324,7 +309,7 @@ impl OperatorEntries {
                 .all
                 .iter()
                 .filter(|entry| !is_in(entry))
-                .filter(|entry| entry.end() > now);
+                .filter(|entry| entry.term.until > now);
             lines.extend(gone.map(|entry| format!("{what}: {entry}")));
         }
         Some(lines)
@@ -335,7 +320,7 @@ impl OperatorEntries {
         if self.all.is_empty() && self.pushed.is_none() {
             return String::new();
         }
-        // Its tables have texts as names, and a node is JSON.
+        // Its tables have texts as names.
         serde_json::to_string(self).expect("it is JSON")
     }
 
@@ -351,26 +336,5 @@ impl OperatorEntries {
         }
         let newer = "what operators set is of a newer version of tollgate; update this program";
         serde_json::from_str(text).map_err(|_| newer)
-    }
-}
-
-/// A tree as a part of a text in JSON.
-mod tree {
-    use serde::{Deserialize, Deserializer, Serialize as _, Serializer, ser::Error as _};
-    use serde_json::value::RawValue;
-
-    use crate::{
-        format::Format,
-        node::{Node, Problems},
-    };
-
-    pub(super) fn serialize<S: Serializer>(node: &Node, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw = RawValue::from_string(node.value.to_string());
-        raw.map_err(S::Error::custom)?.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Node, D::Error> {
-        let raw = Box::<RawValue>::deserialize(from)?;
-        Ok(Format::Json.parse(raw.get(), &Problems::default()))
     }
 }

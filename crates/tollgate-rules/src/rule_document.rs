@@ -225,7 +225,7 @@ impl RuleDocument {
         set: &OperatorEntry,
         is_new: bool,
     ) -> Result<FittingEntry, String> {
-        read_alone(&set.node, |item| {
+        read_alone(&set.node(), |item| {
             let named = |rule: Item<'_>| {
                 let name = rule.text("the name of a rule")?;
                 let found = by_name.get(name).copied();
@@ -234,7 +234,7 @@ impl RuleDocument {
                     false => rule.refuse(format!("there is no rule {name:?} any more")),
                 })
             };
-            let entry = self.read_entry(set.kind, item, named)?;
+            let entry = self.read_entry(set.kind(), item, named)?;
             if let (FittingEntry::Override(of_client), Some(before)) = (&entry, &set.counted_by) {
                 let rule = &self.rules[of_client.rule];
                 let (name, now) = (&rule.name, rule.key.form());
@@ -256,9 +256,9 @@ impl RuleDocument {
     /// It does not go with the document, or has ended.
     pub(crate) fn read_new(&self, set: &OperatorEntry, now: Tick) -> Result<FittingEntry, String> {
         let read = self.read(&self.by_name(), set, true)?;
-        match set.end() > now {
+        match set.term.until > now {
             true => Ok(read),
-            false => Err(format!("it would have ended already{}", set.term())),
+            false => Err(format!("it would have ended already{}", set.term)),
         }
     }
 

@@ -165,7 +165,9 @@ impl RuleText {
     pub(crate) fn hash(&self) -> u64 {
         // Without the push: a document that was pushed again is the same.
         let set = self.beside.all.iter();
-        let set: Vec<_> = set.map(|entry| (entry.id, entry.node.content())).collect();
+        let set: Vec<_> = set
+            .map(|entry| (entry.id, entry.node().content()))
+            .collect();
         hash_of((&self.texts, set))
     }
 }

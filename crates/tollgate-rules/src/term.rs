@@ -6,6 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tollgate_core::{Tick, wall_clock};
 
 /// Microseconds since the Unix epoch.
@@ -19,7 +20,7 @@ pub(crate) fn time(at: Tick) -> SystemTime {
 }
 
 /// Until when an entry is in force, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Term {
     /// `Tick::MAX`: for ever.
     pub(crate) until: Tick,
@@ -27,18 +28,26 @@ pub(crate) struct Term {
 }
 
 impl Term {
+    pub(crate) const EVER: Self = Self {
+        until: Tick::MAX,
+        reason: None,
+    };
+
     /// Until when; `None`: for ever.
     pub(crate) fn end(&self) -> Option<SystemTime> {
         (self.until < Tick::MAX).then(|| time(self.until))
+    }
+
+    /// The same. For ever is no time of the calendar.
+    pub(crate) fn timestamp(&self) -> Option<Timestamp> {
+        let micros = i64::try_from(self.until).ok()?;
+        Timestamp::from_microsecond(micros).ok()
     }
 }
 
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // For ever is no time of the calendar.
-        if let Ok(micros) = i64::try_from(self.until)
-            && let Ok(until) = Timestamp::from_microsecond(micros)
-        {
+        if let Some(until) = self.timestamp() {
             write!(f, " until {until}")?;
         }
         match &self.reason {

@@ -8,7 +8,7 @@ use crate::{
     document_error::DocumentError,
     format::Format,
     node::{Node, Value, table},
-    operator_entries::{OperatorEntries, OperatorEntry, Pushed, hash_value},
+    operator_entries::{NamedBy, OperatorEntries, OperatorEntry, Pushed},
     redis::{
         push_error::{PushError, PushErrorKind},
         redis_rules::{AUDIT, RedisRules},
@@ -450,7 +450,7 @@ fn hashed(mut nodes: Vec<Node>, document: &RuleDocument) -> Result<Vec<Node>, Do
                 let hash = document
                     .hash_of_client(entry)
                     .ok_or_else(|| DocumentError::of_whole("the rules", NO_SECRET))?;
-                key.value = hash_value(hash);
+                key.value = NamedBy::hash(hash).value();
             }
         }
     }
