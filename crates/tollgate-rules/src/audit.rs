@@ -106,13 +106,7 @@ impl AuditKind {
     /// In one word: `accepted`, `rejected`, `expired`, `reset`, `credits`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Reset => "reset",
-            Self::Credits => "credits",
-        }
+        ["accepted", "rejected", "expired", "reset", "credits"][self as usize]
     }
 }
 
