@@ -5,7 +5,7 @@
 use crate::{
     check::Check,
     key::Fingerprint,
-    sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock_briefly, try_lock},
+    sync::{AtomicU64, BriefGuard, BriefMutex, Ordering, lock_briefly, try_lock},
     time::Tick,
     variable_quota::CheckQuota,
 };
@@ -21,7 +21,7 @@ pub(crate) struct JournalCells(Box<[Cell]>);
 struct Cell {
     /// Of which key and rule it is; 0 if of none. It changes under the lock.
     tag: [AtomicU64; 2],
-    sum: Mutex<CellSum>,
+    sum: BriefMutex<CellSum>,
 }
 
 /// What a key has used in its present window.
@@ -58,7 +58,7 @@ impl Cell {
 
     fn add(
         &self,
-        mut sum: MutexGuard<'_, CellSum>,
+        mut sum: BriefGuard<'_, CellSum>,
         tag: [u64; 2],
         check: &Check,
         at: Tick,
@@ -104,7 +104,7 @@ impl JournalCells {
         let count = (accounts / 2).clamp(LEAST, MOST).next_power_of_two();
         let cells = (0..count).map(|_| Cell {
             tag: [AtomicU64::new(0), AtomicU64::new(0)],
-            sum: Mutex::new(CellSum::NONE),
+            sum: BriefMutex::new(CellSum::NONE),
         });
         Self(cells.collect())
     }

@@ -79,7 +79,8 @@ pub struct KeyBuf {
     spilled: Vec<u8>,
 }
 
-const INLINE: usize = 96;
+const INLINE: usize = 6 * WORD;
+const WORD: usize = 16;
 /// A length that does not fit in a byte is written as this byte and eight more.
 const LONG: u8 = 0xff;
 
@@ -99,6 +100,9 @@ impl KeyBuf {
     #[inline(always)]
     pub fn push(&mut self, kind: PartKind, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
+        if self.len == 0 && part.len() <= INLINE - 2 {
+            return self.begin(kind, part);
+        }
         let end = self.len + 2 + part.len();
         match self.inline.get_mut(self.len..end) {
             Some([kind_of, len, to @ ..]) => {
@@ -109,6 +113,31 @@ impl KeyBuf {
                 self.len = end;
             }
             _ => self.push_spilled(kind, part),
+        }
+    }
+
+    /// The first part, which most keys have alone, written in whole [words](Self::words): a word that is read shortly after it was
+    /// written in pieces is waited for, longer than a check computes.
+    #[inline]
+    fn begin(&mut self, kind: PartKind, part: &[u8]) {
+        self.len = 2 + part.len();
+        let first = part
+            .first_chunk()
+            .map_or_else(|| short_word(part), |it| u128::from_le_bytes(*it));
+        let head = u128::from(kind.0) | (part.len() as u128) << 8;
+        let mut word = head | first << 16;
+        let mut at = WORD - 2;
+        for to in self.inline.as_chunks_mut().0 {
+            *to = word.to_le_bytes();
+            let Some(rest) = part.get(at..).filter(|rest| !rest.is_empty()) else {
+                return;
+            };
+            word = match (rest.first_chunk(), part.last_chunk::<WORD>()) {
+                (Some(whole), _) => u128::from_le_bytes(*whole),
+                (None, Some(last)) => u128::from_le_bytes(*last) >> (8 * (WORD - rest.len())),
+                (None, None) => short_word(rest),
+            };
+            at += WORD;
         }
     }
 
@@ -197,18 +226,21 @@ impl KeyBuf {
         self.len = 0;
     }
 
-    /// The encoded parts in words of 16 bytes. The last one overlaps that before: it tells keys of one length apart.
+    /// The encoded parts in words of 16 bytes, the last one with zeros behind.
     #[inline]
     pub(crate) fn words(&self, mut each: impl FnMut(u128)) {
-        let bytes = self.as_bytes();
-        let Some(last) = bytes.last_chunk() else {
-            return each(short_word(bytes));
-        };
-        let (words, _) = bytes[..bytes.len() - 1].as_chunks();
+        let (words, rest) = self.as_bytes().as_chunks::<WORD>();
         for word in words {
             each(u128::from_le_bytes(*word));
         }
-        each(u128::from_le_bytes(*last));
+        if !rest.is_empty() {
+            let on_stack = self.inline.as_chunks().0.get(words.len());
+            each(match on_stack.filter(|_| self.len <= INLINE) {
+                // Read as it was written; what is behind the key is of one before.
+                Some(word) => u128::from_le_bytes(*word) & u128::MAX >> (8 * (WORD - rest.len())),
+                None => short_word(rest),
+            });
+        }
     }
 
     /// The encoded parts.
@@ -219,16 +251,16 @@ impl KeyBuf {
     }
 }
 
-/// A word of fewer than 16 bytes.
+/// A word of fewer than 16 bytes, with zeros behind.
+#[inline]
 fn short_word(bytes: &[u8]) -> u128 {
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(first), Some(last)) => {
-            u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << 64
-        }
-        _ => bytes
-            .iter()
-            .fold(0, |word, byte| word << 8 | u128::from(*byte)),
+    let ends = (bytes.first_chunk(), bytes.last_chunk());
+    if let (Some(first), Some(last)) = ends {
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        return u128::from(first) | u128::from(last) << (8 * (bytes.len() - 8));
     }
+    let little = bytes.iter().rev();
+    little.fold(0, |word, byte| word << 8 | u128::from(*byte))
 }
 
 /// Copies between slices of one length. Most parts have 4 to 32 bytes (addresses, names, tokens), and are copied as two
@@ -426,6 +458,33 @@ mod tests {
                 assert_eq!(whole, appended);
                 appended.truncate(before.len());
                 assert_eq!(before, appended);
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_those_of_the_bytes_whatever_was_there_before() {
+        let words = |key: &KeyBuf| {
+            let mut words = Vec::new();
+            key.words(|word| words.push(word.to_le_bytes()));
+            words
+        };
+        let mut key = KeyBuf::new();
+        for len in (0..100).chain((0..100).rev()) {
+            for second in [None, Some(0), Some(3), Some(60)] {
+                key.clear();
+                let bytes: Vec<u8> = (1..=255).cycle().skip(len).take(len).collect();
+                key.push(PartKind::HEADER, &bytes);
+                let before = key.len();
+                if let Some(second) = second {
+                    key.push(PartKind::VALUE, vec![0xff; second]);
+                }
+                for _ in 0..2 {
+                    let mut expected = key.as_bytes().to_vec();
+                    expected.resize(key.len().next_multiple_of(WORD), 0);
+                    assert_eq!(words(&key).concat(), expected, "{len} {second:?}");
+                    key.truncate(before);
+                }
             }
         }
     }

@@ -4,12 +4,13 @@
 #[cfg(not(tollgate_shuttle))]
 pub use {
     parking_lot::{Mutex, MutexGuard},
+    spin::mutex::{SpinMutex as BriefMutex, SpinMutexGuard as BriefGuard},
     std::sync::atomic::{AtomicU64, Ordering},
 };
 
 #[cfg(tollgate_shuttle)]
 pub use shuttle::sync::{
-    Mutex, MutexGuard,
+    Mutex, Mutex as BriefMutex, MutexGuard, MutexGuard as BriefGuard,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -21,44 +22,61 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a mutex guards, unless another thread has it.
 #[cfg(not(tollgate_shuttle))]
-pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub fn try_lock<T>(mutex: &BriefMutex<T>) -> Option<BriefGuard<'_, T>> {
     mutex.try_lock()
 }
 
 /// [`lock`] for what is held for some nanoseconds, and by one thread after the other.
+///
+/// A thread releases it by a plain store. A lock on which others may sleep takes a second locked instruction for that, a tenth of a
+/// check. So nobody is woken: a thread that does not get it looks again, and sleeps between two looks if the one that holds it does
+/// not run at present.
 #[cfg(not(tollgate_shuttle))]
-pub fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+#[inline]
+pub fn lock_briefly<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {
     match mutex.try_lock() {
         Some(guard) => guard,
         None => back_off(mutex),
     }
 }
 
-/// The pauses before the second attempt, some hundred nanoseconds. They double with each.
+/// The pauses before the second attempt, some hundred nanoseconds. They double with each of the first attempts.
 #[cfg(not(tollgate_shuttle))]
 const PAUSES: u32 = 32;
 #[cfg(not(tollgate_shuttle))]
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS_AWAKE: u32 = 4;
+/// The attempts after which a thread no longer offers its processor to others, and sleeps.
+#[cfg(not(tollgate_shuttle))]
+const ATTEMPTS: u32 = 12;
+#[cfg(not(tollgate_shuttle))]
+const NAP: std::time::Duration = std::time::Duration::from_micros(50);
 
 /// Looks away for longer than the lock is held: each attempt takes the cache line away from the thread that works. That one
 /// goes through several times meanwhile, with everything at hand, and both get more done than if they alternated.
 #[cfg(not(tollgate_shuttle))]
 #[cold]
 #[inline(never)]
-fn back_off<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for attempt in 0..ATTEMPTS {
-        for _ in 0..PAUSES << attempt {
-            std::hint::spin_loop();
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the thread that has the lock does not run: it gets the processor"
+)]
+fn back_off<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {
+    let mut attempt = 0;
+    loop {
+        match attempt {
+            ..ATTEMPTS_AWAKE => (0..PAUSES << attempt).for_each(|_| std::hint::spin_loop()),
+            ATTEMPTS_AWAKE..ATTEMPTS => std::thread::yield_now(),
+            _ => std::thread::sleep(NAP),
         }
         if let Some(guard) = mutex.try_lock() {
             return guard;
         }
+        attempt = ATTEMPTS.min(attempt + 1);
     }
-    mutex.lock()
 }
 
 #[cfg(tollgate_shuttle)]
-pub fn lock_briefly<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_briefly<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {
     lock(mutex)
 }
 
@@ -70,6 +88,34 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(tollgate_shuttle)]
-pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub fn try_lock<T>(mutex: &BriefMutex<T>) -> Option<BriefGuard<'_, T>> {
     mutex.try_lock().ok()
+}
+
+#[cfg(all(test, not(tollgate_shuttle)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "others sleep meanwhile")]
+    fn threads_take_turns_also_where_the_one_with_the_lock_does_not_run() {
+        let count = BriefMutex::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for n in 0..2_000 {
+                        let mut count = lock_briefly(&count);
+                        *count += 1;
+                        // Long enough that the others sleep.
+                        if n % 500 == 0 {
+                            thread::sleep(10 * NAP);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock_briefly(&count), 16_000);
+    }
 }

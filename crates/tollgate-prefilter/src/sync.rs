@@ -12,7 +12,9 @@ pub(crate) use shuttle::sync::{
     RwLock, RwLockReadGuard,
     atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize},
 };
-pub(crate) use tollgate_core::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, lock_briefly};
+pub(crate) use tollgate_core::sync::{
+    AtomicU64, BriefGuard, BriefMutex, Mutex, MutexGuard, Ordering, lock, lock_briefly,
+};
 
 /// [`lock`], shared with other readers.
 pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {

@@ -11,7 +11,7 @@ use tollgate_core::{
     store::{Fingerprint, SeqCells},
 };
 
-use crate::sync::{Mutex, MutexGuard, lock_briefly};
+use crate::sync::{BriefGuard, BriefMutex, lock_briefly};
 
 /// Where what is kept of a key is: the state of a rule that it counts against.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,7 @@ pub(crate) struct KeyTable<T> {
 
 /// A lock on a line of its own, with all that it takes to know which entry to look at.
 #[repr(align(64))]
-struct LockedSet<T>(Mutex<Set<T>>);
+struct LockedSet<T>(BriefMutex<Set<T>>);
 
 struct Set<T> {
     /// A byte of each entry's key.
@@ -114,7 +114,9 @@ impl<T: Default> KeyTable<T> {
         Self {
             secret: fastrand::u64(..) | 1,
             shift: u64::BITS - 1 - sets.trailing_zeros(),
-            sets: (0..sets).map(|_| LockedSet(Mutex::new(empty()))).collect(),
+            sets: (0..sets)
+                .map(|_| LockedSet(BriefMutex::new(empty())))
+                .collect(),
             denials: keeps_denials.then(|| SeqCells::new(sets, DENIALS)),
         }
     }
@@ -128,7 +130,7 @@ impl<T: Default> KeyTable<T> {
     }
 
     #[inline]
-    fn set(&self, at: TableKey) -> MutexGuard<'_, Set<T>> {
+    fn set(&self, at: TableKey) -> BriefGuard<'_, Set<T>> {
         lock_briefly(&self.sets[self.index(at)].0)
     }
 

@@ -18,7 +18,7 @@ use crate::{
         table::{Place, Table},
     },
     store::seq_cells::SeqLine,
-    sync::{AtomicU64, MutexGuard, lock_briefly},
+    sync::{AtomicU64, BriefGuard, lock_briefly},
     time::Tick,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Counted {
 pub(super) struct Locked<'a, A: Algorithm> {
     table: &'a Table<A>,
     place: &'a Place<A>,
-    pub(super) shard: MutexGuard<'a, Shard<A>>,
+    pub(super) shard: BriefGuard<'a, Shard<A>>,
 }
 
 /// A key of a locked shard, under a quota and at a time.

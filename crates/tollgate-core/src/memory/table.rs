@@ -5,7 +5,7 @@ use crate::{
     key::Fingerprint,
     memory::shard::Shard,
     store::{rule_store::Usage, seq_cells::SeqLine},
-    sync::{Mutex, lock},
+    sync::{BriefMutex, lock_briefly},
     time::Tick,
 };
 use std::{
@@ -40,7 +40,7 @@ pub(super) struct Unused {
 /// Where keys are: a shard, and what is known of denials. On lines of its own, so that neighbours do not slow each other down.
 #[repr(align(128))]
 pub(super) struct Place<A: Algorithm> {
-    pub(super) shard: Mutex<Shard<A>>,
+    pub(super) shard: BriefMutex<Shard<A>>,
     /// Bounds, by the key and the quota, to be read without the lock. A cell is written under it.
     denials: [SeqLine<2>; DENIAL_LINES],
 }
@@ -62,7 +62,7 @@ impl<A: Algorithm> Table<A> {
             id: ID.fetch_add(1, Ordering::Relaxed),
             shards: (0..shards)
                 .map(|_| Place {
-                    shard: Mutex::new(Shard::new(bytes / shards)),
+                    shard: BriefMutex::new(Shard::new(bytes / shards)),
                     denials: std::array::from_fn(|_| SeqLine::empty()),
                 })
                 .collect(),
@@ -97,7 +97,7 @@ impl<A: Algorithm> Table<A> {
         // In fractions of a key, because most shards are estimated from a sample.
         let mut parts = 0;
         for place in &self.shards {
-            let mut shard = lock(&place.shard);
+            let mut shard = lock_briefly(&place.shard);
             shard.sweep(SWEEP, now);
             shard.sweep_sides(now);
             let (live, seen) = shard.sample(SAMPLE, now);
@@ -128,7 +128,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
     fn unused(&self, now: Tick) -> Option<Unused> {
         let (mut fresh_at, mut bytes) = (0, size_of_val(&*self.shards));
         for place in &self.shards {
-            let mut shard = lock(&place.shard);
+            let mut shard = lock_briefly(&place.shard);
             shard.sweep(usize::MAX, now);
             fresh_at = shard.fresh_after().max(fresh_at);
             bytes += shard.all_bytes();

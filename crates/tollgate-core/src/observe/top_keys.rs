@@ -10,7 +10,7 @@ use crate::{
         space_saving::{Details, SpaceSaving},
     },
     rule::NameFn,
-    sync::{Mutex, lock, try_lock},
+    sync::{BriefMutex, lock_briefly, try_lock},
     time::Tick,
 };
 
@@ -38,7 +38,7 @@ pub struct TopKey {
 
 /// The top keys of a rule. A request never waits for the list: where another has it, it is not noted.
 #[derive(Default)]
-pub(super) struct TopKeys(Mutex<RecentKeys>);
+pub(super) struct TopKeys(BriefMutex<RecentKeys>);
 
 /// What a list covers before the next one begins. Two are kept.
 const PERIOD: Tick = Duration::from_secs(150).as_micros() as Tick;
@@ -149,7 +149,7 @@ impl TopKeys {
     /// Its memory: fixed, except for the labels.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let recent = lock(&self.0);
+        let recent = lock_briefly(&self.0);
         let lists = [&recent.current, &recent.previous].into_iter();
         let labels = lists
             .flat_map(SpaceSaving::entries)
@@ -159,7 +159,7 @@ impl TopKeys {
 
     /// The heaviest keys, the heaviest first.
     pub(super) fn top(&self, most: usize) -> Vec<TopKey> {
-        let recent = lock(&self.0).clone();
+        let recent = lock_briefly(&self.0).clone();
         let lists = [&recent.current, &recent.previous];
         let mut sums: HashMap<u64, (u64, Details)> = HashMap::new();
         for (key, count, details) in lists.into_iter().flat_map(SpaceSaving::entries) {
