@@ -231,21 +231,12 @@ impl Verdict {
         self
     }
 
-    /// The same verdict about slots, which have no reset time.
+    /// The same verdict about slots, which have no reset time; with their [number](Self::slot_number), if they were taken.
     #[inline]
     #[must_use]
-    pub fn of_slots(mut self) -> Self {
+    pub fn of_slots(mut self, number: Option<u64>) -> Self {
         self.flags |= SLOTS;
-        self.reset_after = 0;
-        self
-    }
-
-    /// The same verdict about slots that were taken, with their [number](Self::slot_number).
-    #[inline]
-    #[must_use]
-    pub fn with_slot_number(mut self, number: u64) -> Self {
-        self = self.of_slots();
-        self.reset_after = number;
+        self.reset_after = number.unwrap_or(0);
         self
     }
 
@@ -498,7 +489,7 @@ impl Decision {
     pub fn without_key() -> Self {
         Self {
             outcome: Outcome::Deny,
-            reason: Some(Reason::NoKey),
+            reason: Some(why),
             retry: CompactRetry::UNKNOWN,
             ..Self::unlimited(0)
         }

@@ -22,7 +22,7 @@ fn a_decision_concludes_from_the_verdicts_of_enforced_rules() {
     let after = |seconds| Retry::After(Duration::from_secs(seconds));
     let fits = counted(0, true, after(9));
     let denied = counted(1, false, after(5));
-    let slots = counted(2, false, Retry::Unknown).of_slots();
+    let slots = counted(2, false, Retry::Unknown).of_slots(None);
     let never = counted(3, false, Retry::Never);
     let failed = unanswered(4, Outcome::Failed);
     let mut closed = failed;
@@ -89,10 +89,10 @@ fn slots_have_a_number_where_they_were_taken_and_no_time() {
     let verdict = counted(0, true, Retry::Now);
     assert_eq!(verdict.slot_number(), None);
     assert_eq!(verdict.reset_after_ticks(), 50);
-    assert_eq!(verdict.of_slots().slot_number(), None);
-    let taken = verdict.with_slot_number(8);
+    assert_eq!(verdict.of_slots(None).slot_number(), None);
+    let taken = verdict.of_slots(Some(8));
     assert_eq!(taken.slot_number(), Some(8));
-    for slots in [verdict.of_slots(), taken] {
+    for slots in [verdict.of_slots(None), taken] {
         assert!(slots.is_of_slots());
         assert_eq!(slots.reset_after(), Duration::ZERO);
         assert_eq!(slots.reset_after_ticks(), 0);

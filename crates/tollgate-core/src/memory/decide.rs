@@ -148,10 +148,9 @@ impl MemoryRuleStore {
             } else if leader.is_repeat {
                 verdict = verdict.as_repeat();
             }
-            match (rules[usize::from(rule)].has_slots(), leader.slot_number) {
-                (true, Some(number)) => verdict.with_slot_number(number),
-                (true, None) => verdict.of_slots(),
-                _ => verdict,
+            match rules[usize::from(rule)].has_slots() {
+                true => verdict.of_slots(leader.slot_number),
+                false => verdict,
             }
         });
         let mut decision =

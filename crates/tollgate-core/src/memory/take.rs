@@ -92,7 +92,7 @@ impl MemoryRuleStore {
         let taken = locked.take_fitting(check, plan, now, slots, |answer| {
             let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
             then(match A::HOLDS_SLOTS {
-                true => verdict.with_slot_number(number),
+                true => verdict.of_slots(Some(number)),
                 false => verdict,
             })
         })?;

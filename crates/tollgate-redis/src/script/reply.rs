@@ -241,10 +241,7 @@ impl ScriptReply {
             answer = Assessment::new(false, answer.remaining, 0, Retry::Unknown);
         }
         let verdict = Verdict::new(check.rule(), check.plan(), answer, Source::Store);
-        Some(match number {
-            Some(number) => verdict.with_slot_number(number),
-            None => verdict.of_slots(),
-        })
+        Some(verdict.of_slots(number))
     }
 
     /// Whether a check was denied by a state that another quota has written.

@@ -207,7 +207,7 @@ impl WaitingRequest {
         let verdicts = verdicts.map(|(verdict, check)| match verdict.is_of_slots() {
             true => {
                 let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
-                Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots()
+                Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots(None)
             }
             false => *verdict,
         });

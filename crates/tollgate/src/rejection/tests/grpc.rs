@@ -168,7 +168,7 @@ fn a_status_says_why_there_is_no_slot_and_no_wait() {
             "WAIT_EXPIRED",
         ),
     ] {
-        let decision = scene.decide([denied(0, 0, Retry::Unknown).of_slots()]);
+        let decision = scene.decide([denied(0, 0, Retry::Unknown).of_slots(None)]);
         let decision = decision.denied_for(reason);
         let response = respond(&scene, &scene.denial(&decision));
         let expected = details(None, vec![at_once()], word);

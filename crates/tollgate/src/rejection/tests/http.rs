@@ -180,7 +180,7 @@ fn a_program_and_a_person_read_why_there_is_no_slot_and_no_wait() {
             " The time to wait is over.",
         ),
     ] {
-        let decision = scene.decide([denied(0, 0, Retry::Unknown).of_slots()]);
+        let decision = scene.decide([denied(0, 0, Retry::Unknown).of_slots(None)]);
         let decision = decision.denied_for(reason);
         let denial = scene.denial(&decision);
         let detail = format!("{at_once}{sentence}");
