@@ -246,7 +246,7 @@ impl Coordinator {
 
     /// Asks the store, and does what comes after it.
     fn ask_and_conclude(self: &Arc<Self>, checks: &[Check], ask: Ask) -> Step<Decision> {
-        let mut answer = self.ask(checks, ask);
+        let mut answer = self.ask(checks, ask, &[]);
         match (&mut answer, &self.durable) {
             _ if matches!(ask, Ask::Peek) => {}
             (Step::Ready(decision), None) => self.conclude(checks, decision),
@@ -265,14 +265,15 @@ impl Coordinator {
     }
 
     #[inline]
-    fn ask(&self, checks: &[Check], ask: Ask) -> Step<Decision> {
+    fn ask(&self, checks: &[Check], ask: Ask, bases: &[(Check, u64)]) -> Step<Decision> {
         match ask {
-            Ask::Acquire => self.store.acquire(checks),
             Ask::Peek => self.store.peek(checks),
-            Ask::Within(_) if !self.way.has_waits => self.store.acquire(checks),
-            Ask::Within(patience) => self.store.acquire_within(checks, patience),
+            Ask::Acquire if bases.is_empty() => self.store.acquire(checks),
+            Ask::Within(_) if bases.is_empty() && !self.way.has_waits => self.store.acquire(checks),
+            Ask::Acquire => self.store.acquire_within(checks, Duration::MAX, bases),
+            Ask::Within(patience) => self.store.acquire_within(checks, patience, bases),
             #[cfg(feature = "tokio")]
-            Ask::By(deadline) => match self.store.acquire_within(checks, Duration::ZERO) {
+            Ask::By(deadline) => match self.store.acquire_within(checks, Duration::ZERO, bases) {
                 Step::Wait(pending) => {
                     let checks = Checks::from_slice(checks);
                     Step::Wait(Pending::new(async move {

@@ -256,7 +256,7 @@ impl Verdict {
 
     /// The same verdict of a store that has lost its states since the present window of a [durable](crate::Rule::durable) rule began, and
     /// has nothing of the key: it has failed to decide, and took nothing. The limiter asks a ledger what was used, and the store
-    /// [anew](crate::store::RuleStore::set_base).
+    /// [anew](crate::store::RuleStore::acquire_within).
     #[must_use]
     pub fn forgotten(mut self) -> Self {
         self.outcome = Outcome::Failed;

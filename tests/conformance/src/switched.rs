@@ -117,7 +117,7 @@ impl Bound {
         }
         match patience {
             Some(Duration::MAX) => self.memory.acquire(checks),
-            Some(patience) => self.memory.acquire_within(checks, patience),
+            Some(patience) => self.memory.acquire_within(checks, patience, &[]),
             None => self.memory.peek(checks),
         }
     }
@@ -159,7 +159,12 @@ impl RuleStore for Bound {
         self.take(checks, Duration::MAX)
     }
 
-    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+    fn acquire_within(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+        _: &[(Check, u64)],
+    ) -> Step<Decision> {
         self.take(checks, patience)
     }
 

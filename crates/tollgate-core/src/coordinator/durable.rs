@@ -165,14 +165,13 @@ impl Coordinator {
             },
             slots: decision.take_slots(),
         };
-        let bases = self.bases(durable, checks, &decision, lacks_balance).await;
-        if bases.is_none() {
+        let Some(bases) = self.bases(durable, checks, &decision, lacks_balance).await else {
             taken.units.clear();
             decision.set_slots(taken.slots.take());
             return decision;
-        }
+        };
         drop(taken);
-        let mut decision = self.ask(checks, ask).await;
+        let mut decision = self.ask(checks, ask, &bases).await;
         self.hold_slots(checks, &mut decision);
         decision
     }
@@ -184,9 +183,9 @@ impl Coordinator {
         checks: &[Check],
         decision: &Decision,
         lacks_balance: bool,
-    ) -> Option<Bases<'_>> {
+    ) -> Option<SmallVec<[(Check, u64); 2]>> {
         let (store, now) = (&*self.store, self.now());
-        let (mut bases, mut is_restored) = (Bases(store, SmallVec::new()), false);
+        let (mut bases, mut is_restored) = (SmallVec::new(), false);
         for (check, verdict) in checks.iter().zip(decision.verdicts()) {
             let lacks_it = lacks_balance && verdict.outcome() == Outcome::Deny;
             if !verdict.is_forgotten() && !lacks_it {
@@ -198,8 +197,7 @@ impl Coordinator {
             let base = durable.base(check, now, within, None).await?;
             let restored = durable.restore_balance(store, check, &base, now).await;
             is_restored |= restored.unwrap_or(false);
-            store.set_base(check, Some(base.used));
-            bases.1.push(*check);
+            bases.push((*check, base.used));
         }
         (is_restored || !lacks_balance).then_some(bases)
     }
@@ -236,17 +234,6 @@ impl Drop for TakenBefore<'_> {
     fn drop(&mut self) {
         if !self.units.is_empty() {
             self.store.settle(&self.units, Settlement::Cancel);
-        }
-    }
-}
-
-/// What the ledger has said of these checks, for as long as their request is asked again.
-struct Bases<'a>(&'a dyn RuleStore, SmallVec<[Check; 2]>);
-
-impl Drop for Bases<'_> {
-    fn drop(&mut self) {
-        for check in &self.1 {
-            self.0.set_base(check, None);
         }
     }
 }

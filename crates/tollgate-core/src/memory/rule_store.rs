@@ -239,7 +239,12 @@ impl RuleStore for MemoryRuleStore {
         }
     }
 
-    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+    fn acquire_within(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+        _: &[(Check, u64)],
+    ) -> Step<Decision> {
         Step::Ready(self.decide_under_locks(checks, true, micros(patience)))
     }
 

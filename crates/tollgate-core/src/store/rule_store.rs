@@ -131,8 +131,16 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
 
     /// The same for a request that waits for no longer than `patience`, also where its rules would let it
     /// [wait](crate::Rule::wait) longer. Default: [`acquire`](Self::acquire), for stores where none waits.
-    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
-        let _ = patience;
+    ///
+    /// `bases` are what keys have used of [durable](crate::Rule::durable) rules in their present windows, by the ledger: the store begins
+    /// with it where it has nothing of the key, instead of answering that it has [forgotten](crate::Verdict::forgotten).
+    fn acquire_within(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+        bases: &[(Check, u64)],
+    ) -> Step<Decision> {
+        let _ = (patience, bases);
         self.acquire(checks)
     }
 
@@ -157,13 +165,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// Default: nothing, for stores that cannot fail.
     fn set_charge_fallback(&self, charge: ChargeFallback) {
         let _ = charge;
-    }
-
-    /// What a key has used of a [durable](crate::Rule::durable) rule in its present window, by the ledger: the store begins with it where it
-    /// has nothing of the key, instead of answering that it has [forgotten](crate::Verdict::forgotten). That ends with a call with
-    /// `None`, one for each. Default: nothing, for stores that never answer so.
-    fn set_base(&self, check: &Check, used: Option<u64>) {
-        let _ = (check, used);
     }
 
     /// Forgets what the keys of these checks have used, and says whether anything was kept of them. What other processes hold

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tollgate_core::{Check, MAX_UNITS, Tick, store::Fingerprint};
 use tollgate_prefilter::SlotMessage;
 
@@ -58,8 +57,8 @@ pub(crate) struct ScriptCall {
     pub(super) first_key: usize,
     /// And the client that decides about the hash slot, if it is another than each one's own.
     pub(super) with: Option<Fingerprint>,
-    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by the checks of the next request, by their index.
-    pub(crate) bases: SmallVec<[Option<u64>; 4]>,
+    /// What is known to be used of [durable](tollgate_core::Rule::durable) rules by keys of the next request.
+    pub(crate) bases: Vec<(Check, u64)>,
 }
 
 impl ScriptCall {
@@ -88,7 +87,7 @@ impl ScriptCall {
             now,
             first_key: 0,
             with: None,
-            bases: SmallVec::new(),
+            bases: Vec::new(),
         }
     }
 

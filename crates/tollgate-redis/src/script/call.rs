@@ -396,8 +396,8 @@ impl ScriptCall {
                 writer.add_id(id, terms);
             }
             if rule_args.durable && takes {
-                let base = bases.get(index).copied().flatten();
-                writer.add_durable(Some(base), rule_args.debt() > 0);
+                let base = bases.iter().find(|(of, _)| same(of));
+                writer.add_durable(Some(base.map(|it| it.1)), rule_args.debt() > 0);
             }
             if let Some(wait) = rule_args.wait {
                 writer.add(&[patience, double(0), double(wait)]);

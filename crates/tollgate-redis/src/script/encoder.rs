@@ -27,8 +27,6 @@ pub(crate) struct Encoder {
     rules: Box<[RuleArgs]>,
     /// Where the states of requests lie, in a cluster or on one server.
     pub(crate) places: Places,
-    /// Whether a rule is durable.
-    pub(crate) has_durable: bool,
     /// Whether a quota may be one of a calendar.
     pub(crate) has_calendars: bool,
     /// Whether any rule takes credits.
@@ -69,7 +67,6 @@ impl Encoder {
         let mut encoder = Self {
             keyspace,
             places: Places { are_several, with },
-            has_durable: lines.iter().any(|rule| rule.durable),
             has_calendars: lines.iter().any(|rule| rule.may_have_calendar),
             has_credits: rules.has_credits(),
             rules: lines,

@@ -57,6 +57,8 @@ struct WaitingRequest {
     takes: bool,
     /// For how long it waits for units at most.
     patience: Tick,
+    /// What a ledger knows of the keys of its durable rules.
+    bases: Vec<(Check, u64)>,
     /// The deadline, with all calls that it takes.
     by: Instant,
     /// The slots that are acquired, and those that earlier steps were given.
@@ -75,6 +77,7 @@ impl QueryInFlight {
         context: &Arc<RuleSetContext>,
         query: Query,
         checks: &[Check],
+        bases: &[(Check, u64)],
     ) -> ControlFlow<Decision, Self> {
         let has_slots = context.rules.has_slots() && query.takes();
         let may_become_void = has_slots || context.encoder.has_calendars;
@@ -83,6 +86,7 @@ impl QueryInFlight {
             checks: Checks::from_slice(if may_become_void { checks } else { &[] }),
             takes: query.takes(),
             patience: query.patience,
+            bases: bases.to_vec(),
             by: Instant::now() + context.store.deadline,
             slots: has_slots.then(|| RequestSlots::new(&context.store)),
             times: 0,
@@ -109,6 +113,7 @@ impl QueryInFlight {
             let now = context.now();
             let mut call = shared.new_call(now);
             let sending = shared.engine.fill(&mut query, now);
+            call.bases.clone_from(&request.bases);
             match QueryLayout::new(context, &mut call, &query, request.slots.as_mut()) {
                 Ok(layout) => {
                     let sent = shared.send(call, what_for(&query), request.by);
@@ -272,7 +277,7 @@ pub(super) fn send_follow_up(context: &Arc<RuleSetContext>, follow_up: FollowUp)
 /// Sends queries that no request waits for.
 pub(super) fn send_alone(context: &Arc<RuleSetContext>, queries: Vec<Query>) {
     for query in queries {
-        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query, &[]) {
+        if let ControlFlow::Continue(in_flight) = QueryInFlight::start(context, query, &[], &[]) {
             in_flight.spawn();
         }
     }
@@ -388,9 +393,6 @@ fn add_checks(
     let (encoder, checks) = (&context.encoder, &query.checks);
     if checks.is_empty() {
         return Some(RequestLayout::default());
-    }
-    if encoder.has_durable && query.takes() {
-        call.bases = context.bases_of(checks);
     }
     let may_make = |rule| {
         let cap = context.cap(rule);

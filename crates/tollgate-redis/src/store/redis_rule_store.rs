@@ -65,7 +65,6 @@ impl RedisRuleStore {
             rules,
             encoder,
             caps,
-            bases: Default::default(),
             paid: Arc::default(),
             charge_fallback: Default::default(),
             looks_at: Mutex::new(Instant::now()),
@@ -97,22 +96,23 @@ impl RuleStore for RedisRuleStore {
     }
 
     fn acquire(&self, checks: &[Check]) -> Step<Decision> {
-        self.acquire_within(checks, Duration::MAX)
+        self.acquire_within(checks, Duration::MAX, &[])
     }
 
-    fn acquire_within(&self, checks: &[Check], patience: Duration) -> Step<Decision> {
+    fn acquire_within(
+        &self,
+        checks: &[Check],
+        patience: Duration,
+        bases: &[(Check, u64)],
+    ) -> Step<Decision> {
         let (local, now) = (&self.context.local, self.context.now());
         let begin = local.begin(checks, micros(patience), now);
-        self.begin(checks, begin)
-    }
-
-    fn supports_wait(&self) -> bool {
-        true
+        self.begin(checks, begin, bases)
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
         let begin = self.context.local.peek(checks, self.context.now());
-        self.begin(checks, begin)
+        self.begin(checks, begin, &[])
     }
 
     fn settle(&self, holds: &[Hold], how: Settlement) {
@@ -123,10 +123,6 @@ impl RuleStore for RedisRuleStore {
 
     fn set_charge_fallback(&self, charge: ChargeFallback) {
         *lock(&self.context.charge_fallback) = Some(charge);
-    }
-
-    fn set_base(&self, check: &Check, used: Option<u64>) {
-        self.context.set_base(check, used);
     }
 
     fn lapsed_units(&self, rule: u16) -> u64 {
@@ -213,7 +209,7 @@ impl RuleStore for RedisRuleStore {
 }
 
 impl RedisRuleStore {
-    fn begin(&self, checks: &[Check], begin: Begin) -> Step<Decision> {
+    fn begin(&self, checks: &[Check], begin: Begin, bases: &[(Check, u64)]) -> Step<Decision> {
         let query = match begin {
             Begin::Decided(decision) => {
                 self.context.store.observer.saved_call();
@@ -221,7 +217,7 @@ impl RedisRuleStore {
             }
             Begin::Query(query) => query,
         };
-        match QueryInFlight::start(&self.context, query, checks) {
+        match QueryInFlight::start(&self.context, query, checks, bases) {
             ControlFlow::Continue(in_flight) => Step::Wait(Pending::new(Deciding(Some(in_flight)))),
             ControlFlow::Break(decision) => Step::Ready(decision),
         }

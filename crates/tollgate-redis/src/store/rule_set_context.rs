@@ -1,7 +1,6 @@
 //! A rule set on the store, as the futures of its answers share it.
 
 use std::{
-    collections::HashMap,
     future::Future,
     pin::Pin,
     sync::{
@@ -11,12 +10,11 @@ use std::{
     task::{Context, Waker},
 };
 
-use smallvec::SmallVec;
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
     Check, RuleSet, Tick,
     observe::block_began,
-    store::{ChargeFallback, Checks, Fingerprint, Hold, PaidHook, Settlement},
+    store::{ChargeFallback, Checks, Hold, PaidHook, Settlement},
     sync::{Mutex, lock},
     wall_clock,
 };
@@ -52,8 +50,6 @@ pub(super) struct RuleSetContext {
     pub(super) local: Arc<LocalRules>,
     /// By rule: the units that have lapsed.
     pub(super) lapsed_units: Box<[Arc<AtomicU64>]>,
-    /// What a ledger knows of durable rules, and how many requests ask with it.
-    pub(super) bases: Mutex<HashMap<(u16, Fingerprint), (u64, u32)>>,
     /// Who hears what balances pay.
     pub(super) paid: Arc<PaidHook>,
     /// Who takes charges that Redis certainly has not counted.
@@ -69,30 +65,6 @@ impl RuleSetContext {
     #[inline]
     pub(super) fn now(&self) -> Tick {
         self.store.process_clock.now()
-    }
-
-    /// Remembers what a ledger knows, until as many calls have taken it back.
-    pub(super) fn set_base(&self, check: &Check, used: Option<u64>) {
-        let (mut bases, key) = (lock(&self.bases), (check.rule(), check.key()));
-        if let Some(used) = used {
-            let (base, requests) = bases.entry(key).or_default();
-            (*base, *requests) = ((*base).max(used), *requests + 1);
-        } else if let Some((_, requests)) = bases.get_mut(&key) {
-            *requests -= 1;
-            if *requests == 0 {
-                bases.remove(&key);
-            }
-        }
-    }
-
-    /// What a ledger knows of these checks.
-    pub(super) fn bases_of(&self, checks: &[Check]) -> SmallVec<[Option<u64>; 4]> {
-        let bases = lock(&self.bases);
-        if bases.is_empty() {
-            return SmallVec::new();
-        }
-        let base = |check: &Check| Some(bases.get(&(check.rule(), check.key()))?.0);
-        checks.iter().map(base).collect()
     }
 
     /// Sends settlements, whose replies no request waits for.

@@ -266,7 +266,7 @@ impl<'a> History<'a> {
                 let decision = if takes && patience == Duration::MAX {
                     bound.acquire(&checks)
                 } else if takes {
-                    bound.acquire_within(&checks, patience)
+                    bound.acquire_within(&checks, patience, &[])
                 } else {
                     bound.peek(&checks)
                 };
