@@ -1,5 +1,7 @@
 //! What a request has taken, and where it goes back.
 
+use smallvec::SmallVec;
+
 use crate::{
     algorithm::{GcraState, Taken},
     check::Check,
@@ -28,6 +30,9 @@ pub struct Hold {
     /// with this settlement.
     pub counts: bool,
 }
+
+/// The holds of a request, up to four without an allocation.
+pub type Holds = SmallVec<[Hold; 4]>;
 
 impl Hold {
     /// Units that a check took of the store.

@@ -10,7 +10,7 @@ use crate::{
     quota::MAX_PERIOD,
     reservation::{Reservation, Reserved},
     step::Step,
-    store::rule_store::{ReservationStore, ReservedSettlement, RuleStore},
+    store::rule_store::{ReservationStore, RuleStore},
     ticket::{Ticket, settlement_to, settlements},
 };
 
@@ -159,13 +159,7 @@ impl ReservationTicket {
         };
         let (id, holds) = (self.reserved.id, &self.reserved.holds);
         let hows: Vec<Option<Settlement>> = holds.iter().map(how).collect();
-        let settlements = settlements(holds, &self.reserved.slots, &hows);
-        let settlements: Vec<_> = settlements
-            .map(|(holds, how)| ReservedSettlement {
-                holds: holds.into_vec(),
-                how,
-            })
-            .collect();
+        let settlements: Vec<_> = settlements(holds, &self.reserved.slots, &hows).collect();
         let mut answer = match reservations(&*self.store) {
             Ok(store) => store.redeem(&self.reserved, &settlements),
             Err(refused) => Step::Ready(Err(refused)),

@@ -11,7 +11,7 @@ use crate::{
     decision::{Decision, Outcome},
     error::RuleError,
     held_slots::HeldSlots,
-    hold::{Hold, Settlement, Source},
+    hold::{Hold, Holds, Settlement, Source},
     journal::DurableRules,
     rule::Rule,
     rule_set::RuleSet,
@@ -65,7 +65,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Ticket {
     pub(crate) store: Arc<dyn RuleStore>,
-    pub(crate) holds: SmallVec<[Hold; 4]>,
+    pub(crate) holds: Holds,
     /// The cost to which each check is settled when it is dropped; `None`: units stay as they are.
     cost: Option<u64>,
     pub(crate) slots: Vec<Hold>,
@@ -90,7 +90,7 @@ impl Ticket {
         let mut holds = if decision.is_allowed() {
             holds(&*store, checks, decision, takes)
         } else {
-            SmallVec::new()
+            Holds::new()
         };
         for hold in &mut holds {
             count_first(store.rules(), hold);
@@ -254,7 +254,7 @@ pub(crate) fn settlements(
     holds: &[Hold],
     slots: &[Hold],
     hows: &[Option<Settlement>],
-) -> impl Iterator<Item = (SmallVec<[Hold; 4]>, Settlement)> {
+) -> impl Iterator<Item = (Holds, Settlement)> {
     hows.iter().enumerate().filter_map(move |(index, one)| {
         let how = (*one).filter(|_| !hows[..index].contains(one))?;
         let settled = holds
@@ -326,7 +326,7 @@ pub(crate) fn holds_and_places(
     store: &dyn RuleStore,
     checks: &[Check],
     decision: &Decision,
-) -> SmallVec<[Hold; 4]> {
+) -> Holds {
     let mut holds = holds(store, checks, decision, RuleSet::enforces);
     if !holds.is_empty() {
         holds.extend(slot_holds(checks, decision).map(|slots| place_of(&slots)));
@@ -341,7 +341,7 @@ pub(crate) fn holds(
     checks: &[Check],
     decision: &Decision,
     takes: fn(&RuleSet, usize) -> bool,
-) -> SmallVec<[Hold; 4]> {
+) -> Holds {
     let rules = store.rules();
     let (places, is_delayed) = (decision.queue_places(), !decision.delay().is_zero());
     let waits = |rule: &Rule| rule.at_most_wait().is_some();
@@ -368,7 +368,7 @@ pub(crate) fn holds(
                 && is_taken(check)
         })
         .map(|(check, verdict)| verdict.hold(*check, decision.at()));
-    let mut holds: SmallVec<[Hold; 4]> = queued.chain(taken).collect();
+    let mut holds: Holds = queued.chain(taken).collect();
     if !holds.is_empty() {
         // What cost nothing may say where a store finds the states of the others.
         let free = checks.iter().filter(|check| check.cost() == 0);

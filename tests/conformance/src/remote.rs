@@ -11,11 +11,11 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
+    Check, Decision, KeyBuf, MemoryStore, Outcome, Pending, Rule, RuleError, RuleSet, Step, Store,
     StoreError, StoreErrorKind, Verdict,
     store::{
-        Checks, Fingerprint, HeldSlots, Hold, ReservationStore, Reserved, ReservedSettlement,
-        RuleRegistry, RuleStore, Settlement, Usage,
+        Checks, Fingerprint, HeldSlots, Hold, Holds, ReservationStore, Reserved, RuleRegistry,
+        RuleStore, Settlement, Usage,
     },
     types::Reservation,
 };
@@ -315,8 +315,8 @@ impl RuleStore for BoundRemote {
         Some(self)
     }
 
-    fn supports_slots(&self) -> bool {
-        self.memory.supports_slots()
+    fn supports(&self, rule: &Rule) -> bool {
+        !rule.has_credits() && (rule.has_slots() || rule.at_most_wait().is_none())
     }
 
     fn releases_slots(&self) -> bool {
@@ -345,7 +345,7 @@ impl ReservationStore for BoundRemote {
     fn redeem(
         &self,
         reserved: &Reserved,
-        settlements: &[ReservedSettlement],
+        settlements: &[(Holds, Settlement)],
     ) -> Step<Result<(), StoreError>> {
         let (reserved, settlements) = (reserved.clone(), settlements.to_vec());
         self.about_reservation(move |memory| memory.redeem(&reserved, &settlements))

@@ -11,8 +11,8 @@ use std::{
 
 use tokio::{task::yield_now, time::sleep};
 use tollgate_core::{
-    Check, Clock, Decision, KeyBuf, MemoryStore, Outcome, Pending, RuleError, RuleSet, Step, Store,
-    StoreError, StoreErrorKind, Verdict,
+    Check, Clock, Decision, KeyBuf, MemoryStore, Outcome, Pending, Rule, RuleError, RuleSet, Step,
+    Store, StoreError, StoreErrorKind, Verdict,
     store::{ChargeFallback, Fingerprint, Hold, RuleRegistry, RuleStore, Settlement, Usage},
 };
 
@@ -168,10 +168,6 @@ impl RuleStore for Bound {
         self.take(checks, patience)
     }
 
-    fn supports_wait(&self) -> bool {
-        self.memory.supports_wait()
-    }
-
     fn asks_for_slots_every(&self) -> Option<Duration> {
         self.memory.asks_for_slots_every()
     }
@@ -208,8 +204,8 @@ impl RuleStore for Bound {
         self.memory.reset(checks)
     }
 
-    fn supports_slots(&self) -> bool {
-        self.memory.supports_slots()
+    fn supports(&self, rule: &Rule) -> bool {
+        !rule.has_credits()
     }
 
     fn releases_slots(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::{
     coordinator::{Ask, Coordinator},
     decision::{Decision, Outcome, Verdict},
     held_slots::HeldSlots,
-    hold::{Hold, Settlement},
+    hold::{Holds, Settlement},
     journal::{DurableRules, UNKNOWN},
     remote::fallback::begin_with,
     step::{Pending, Step},
@@ -160,7 +160,7 @@ impl Coordinator {
         let mut taken = TakenBefore {
             store,
             units: match is_denied {
-                true => SmallVec::new(),
+                true => Holds::new(),
                 false => holds_and_places(store, checks, &decision),
             },
             slots: decision.take_slots(),
@@ -226,7 +226,7 @@ impl Coordinator {
 /// What the first answer of a store has taken. Dropped, it goes back.
 struct TakenBefore<'a> {
     store: &'a dyn RuleStore,
-    units: SmallVec<[Hold; 4]>,
+    units: Holds,
     slots: Option<HeldSlots>,
 }
 

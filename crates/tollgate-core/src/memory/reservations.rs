@@ -6,7 +6,7 @@
 use crate::{
     error::{StoreError, StoreErrorKind},
     held_slots::HeldSlots,
-    hold::Hold,
+    hold::{Hold, Holds, Settlement},
     key::Fingerprint,
     memory::{
         locked::Locked,
@@ -16,7 +16,7 @@ use crate::{
     },
     reservation::{Reservation, Reserved, foreign, gone},
     step::Step,
-    store::rule_store::{ReservationStore, ReservedSettlement, RuleStore as _},
+    store::rule_store::{ReservationStore, RuleStore as _},
     sync::{Ordering, lock},
     time::micros,
 };
@@ -103,15 +103,15 @@ impl ReservationStore for MemoryRuleStore {
     fn redeem(
         &self,
         reserved: &Reserved,
-        settlements: &[ReservedSettlement],
+        settlements: &[(Holds, Settlement)],
     ) -> Step<Result<(), StoreError>> {
         self.end_reservations();
         let record = lock(&self.shared.reservations.open).remove(&reserved.id);
         let Some(record) = record else {
             return Step::Ready(Err(gone()));
         };
-        for settlement in settlements {
-            self.settle(&settlement.holds, settlement.how);
+        for (holds, how) in settlements {
+            self.settle(holds, *how);
         }
         self.shared.reservations.release(record);
         Step::Ready(Ok(()))

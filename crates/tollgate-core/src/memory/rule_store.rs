@@ -24,6 +24,7 @@ use crate::{
         tables::Tables,
     },
     observe::{block_began, observer::blocks_evicted},
+    rule::Rule,
     rule_set::RuleSet,
     slot_waiters,
     step::Step,
@@ -228,6 +229,10 @@ impl RuleStore for MemoryRuleStore {
         self.clock.clone()
     }
 
+    fn supports(&self, _: &Rule) -> bool {
+        true
+    }
+
     fn fingerprint(&self, _rule: u16, key: &KeyBuf) -> Fingerprint {
         self.hasher.fingerprint(key)
     }
@@ -246,10 +251,6 @@ impl RuleStore for MemoryRuleStore {
         _: &[(Check, u64)],
     ) -> Step<Decision> {
         Step::Ready(self.decide_under_locks(checks, true, micros(patience)))
-    }
-
-    fn supports_wait(&self) -> bool {
-        true
     }
 
     fn peek(&self, checks: &[Check]) -> Step<Decision> {
@@ -279,10 +280,6 @@ impl RuleStore for MemoryRuleStore {
         Step::Ready(Ok(was_kept))
     }
 
-    fn supports_credits(&self) -> bool {
-        true
-    }
-
     fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
         Step::Ready(self.change_credits(check, |state, now| state.change(now, change)))
     }
@@ -303,10 +300,6 @@ impl RuleStore for MemoryRuleStore {
 
     fn paid(&self) -> Option<&PaidHook> {
         Some(&self.paid)
-    }
-
-    fn supports_slots(&self) -> bool {
-        true
     }
 
     fn releases_slots(&self) -> bool {

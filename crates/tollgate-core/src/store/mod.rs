@@ -115,9 +115,7 @@ pub(crate) mod seq_cells;
 pub use self::{
     instance_count::InstanceCount,
     registry::RuleRegistry,
-    rule_store::{
-        ChargeFallback, PaidHook, ReservationStore, ReservedSettlement, RuleStore, Usage,
-    },
+    rule_store::{ChargeFallback, PaidHook, ReservationStore, RuleStore, Usage},
     seq_cells::{SeqCells, SeqLine},
 };
 pub use crate::{
@@ -125,7 +123,7 @@ pub use crate::{
     credits::{CreditChange, CreditRefusal, CreditState, MOST_GRANTS, grant_hash},
     error::did_you_mean,
     held_slots::HeldSlots,
-    hold::{Hold, Settlement},
+    hold::{Hold, Holds, Settlement},
     key::Fingerprint,
     reservation::{Reserved, foreign, gone},
     slot_waiters::wake,

@@ -12,7 +12,7 @@ use crate::{
     credits::{Balance, CreditChange, CreditState},
     decision::Decision,
     error::{RuleError, RuleErrorKind, StoreError, StoreErrorKind},
-    hold::{Hold, Settlement},
+    hold::{Hold, Holds, Settlement},
     key::{Fingerprint, KeyBuf},
     reservation::{Reservation, Reserved},
     rule::{Mode, Rule},
@@ -116,6 +116,16 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         Duration::from_secs(1)
     }
 
+    /// Whether it can do what a rule wants. Default: all but these three.
+    ///
+    /// - To count [slots](crate::Quota::concurrent): the verdict that gives some says their [number](crate::Verdict::of_slots).
+    /// - To keep balances of [credits](crate::Rule::credits).
+    /// - To let requests [wait](crate::Rule::wait) for units: [`acquire`](Self::acquire) then decides by the rules of
+    ///   [the queue](crate::algorithm::gcra#waiting), and a decision that is [delayed](Decision::delayed) has its places.
+    fn supports(&self, rule: &Rule) -> bool {
+        !(rule.has_slots() || rule.has_credits() || rule.at_most_wait().is_some())
+    }
+
     /// What stands for `key` in this store, for the rule at index `rule`.
     fn fingerprint(&self, rule: u16, key: &KeyBuf) -> Fingerprint;
 
@@ -144,12 +154,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
         self.acquire(checks)
     }
 
-    /// Whether requests can wait for units here. [`acquire`](Self::acquire) then decides by the rules of
-    /// [the queue](crate::algorithm::gcra#waiting), and a decision that is [delayed](Decision::delayed) has its places.
-    fn supports_wait(&self) -> bool {
-        false
-    }
-
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing.
     fn peek(&self, checks: &[Check]) -> Step<Decision>;
 
@@ -174,11 +178,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// cost of 0 does only that: its own state stays. Other costs do not matter, nor do plans.
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>>;
 
-    /// Whether it keeps balances of [credits](crate::Rule::credits).
-    fn supports_credits(&self) -> bool {
-        false
-    }
-
     /// Changes the balance of a check's rule and key, or tells it. The cost and the plan of the check do not matter.
     fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
         let _ = (check, change);
@@ -202,12 +201,6 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     /// keeps either.
     fn paid(&self) -> Option<&PaidHook> {
         None
-    }
-
-    /// Whether it counts [slots](crate::Quota::concurrent). A store that does says the [number](crate::Verdict::with_slot_number)
-    /// of slots with the verdict that gives them.
-    fn supports_slots(&self) -> bool {
-        false
     }
 
     /// Whether slots go back by their numbers, to [`release`](Self::release). Otherwise its decisions [hold](crate::Decision::set_slots)
@@ -287,15 +280,6 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
 // What a store does for reservations.
 
-/// How holds of a reservation are settled: those of a cost of 0 only say where the states of the others lie.
-#[derive(Clone, Debug)]
-pub struct ReservedSettlement {
-    /// The holds.
-    pub holds: Vec<Hold>,
-    /// What to do with their units.
-    pub how: Settlement,
-}
-
 /// A rule set on a store that keeps open records of [reservations](crate::types::Reservation). Where there is no record, nothing is
 /// done, and the answer is [`gone`](crate::store::gone).
 pub trait ReservationStore {
@@ -310,11 +294,12 @@ pub trait ReservationStore {
     /// The text is [not one](crate::store::foreign) of this store, or a rule is gone.
     fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError>;
 
-    /// Takes the record away, frees its slots, and settles units as said, in one step.
+    /// Takes the record away, frees its slots, and settles units as said, in one step. Holds of a cost of 0 only say where the states of
+    /// the others lie.
     fn redeem(
         &self,
         reserved: &Reserved,
-        settlements: &[ReservedSettlement],
+        settlements: &[(Holds, Settlement)],
     ) -> Step<Result<(), StoreError>>;
 
     /// Lets the record and its slots end `term` from now.
@@ -325,28 +310,18 @@ pub trait ReservationStore {
 
 /// Refuses rules that this store, which they are bound to, cannot keep.
 pub(crate) fn refuse_unsupported(store: &dyn RuleStore) -> Result<(), RuleError> {
-    let refuse = |is_supported: bool, needs: fn(&Rule) -> bool, message: &str| {
-        let mut rules = store.rules().given().iter();
-        match rules.find(|rule| !is_supported && needs(rule) && *rule.mode() != Mode::Off) {
-            Some(rule) => Err(rule.error(RuleErrorKind::Store, message)),
-            None => Ok(()),
-        }
+    let mut rules = store.rules().given().iter();
+    let Some(rule) = rules.find(|rule| *rule.mode() != Mode::Off && !store.supports(rule)) else {
+        return Ok(());
     };
-    refuse(
-        store.supports_slots(),
-        Rule::has_slots,
+    let message = if rule.has_slots() {
         "this store does not count how many requests run at once; put the rule into a limiter or layer of its own on a \
-         MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra",
-    )?;
-    refuse(
-        store.supports_credits(),
-        Rule::has_credits,
-        "this store keeps no balances; leave credits() out, or take a MemoryStore or Redis",
-    )?;
-    refuse(
-        store.supports_wait(),
-        |rule| rule.at_most_wait().is_some() && !rule.has_slots(),
+         MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra"
+    } else if rule.has_credits() {
+        "this store keeps no balances; leave credits() out, or take a MemoryStore or Redis"
+    } else {
         "requests cannot wait for units of this store; leave wait() out to deny them, and have callers wait in their process \
-         with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore",
-    )
+         with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore"
+    };
+    Err(rule.error(RuleErrorKind::Store, message))
 }

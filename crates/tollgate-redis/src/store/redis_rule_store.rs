@@ -83,6 +83,10 @@ impl RuleStore for RedisRuleStore {
         self.context.store.process_clock.clone()
     }
 
+    fn supports(&self, _: &Rule) -> bool {
+        true
+    }
+
     fn answers_within(&self) -> Duration {
         self.context.store.deadline
     }
@@ -138,10 +142,6 @@ impl RuleStore for RedisRuleStore {
         Some(self)
     }
 
-    fn supports_credits(&self) -> bool {
-        true
-    }
-
     fn credits(&self, check: &Check, change: CreditChange) -> Step<Result<Balance, StoreError>> {
         run_credits(&self.context, check, change_args(change))
     }
@@ -156,10 +156,6 @@ impl RuleStore for RedisRuleStore {
 
     fn paid(&self) -> Option<&PaidHook> {
         Some(&self.context.paid)
-    }
-
-    fn supports_slots(&self) -> bool {
-        true
     }
 
     fn release(&self, slots: &[Hold]) {

@@ -7,8 +7,7 @@ use std::{sync::Arc, time::Duration};
 use tollgate_core::{
     Check, Pending, Source, Step, StoreError, StoreErrorKind,
     store::{
-        Checks, Fingerprint, Hold, ReservationStore, Reserved, ReservedSettlement, Settlement,
-        foreign, gone,
+        Checks, Fingerprint, Hold, Holds, ReservationStore, Reserved, Settlement, foreign, gone,
     },
     types::Reservation,
 };
@@ -65,7 +64,7 @@ impl ReservationStore for RedisRuleStore {
     fn redeem(
         &self,
         reserved: &Reserved,
-        settlements: &[ReservedSettlement],
+        settlements: &[(Holds, Settlement)],
     ) -> Step<Result<(), StoreError>> {
         let rules = self.context.rules.rules();
         let mut checks = reserved.checks();
@@ -87,15 +86,12 @@ impl RedisRuleStore {
     /// What the ledger has released, after its term.
     pub(super) fn release_record(&self, id: u128, hold: Hold) {
         let (context, how) = (&self.context, Settlement::Refund(hold.check.cost()));
-        let settlements = [ReservedSettlement {
-            holds: vec![hold],
-            how,
-        }];
         let reserved = Reserved {
             id,
             holds: vec![hold],
             slots: Vec::new(),
         };
+        let settlements = [(Holds::from_slice(&[hold]), how)];
         let released = settle_record(context, &reserved, &settlements, "!");
         finish(context, released);
     }
@@ -110,14 +106,14 @@ fn finish(context: &RuleSetContext, call: Step<Result<(), StoreError>>) {
 fn settle_record(
     context: &Arc<RuleSetContext>,
     reserved: &Reserved,
-    settlements: &[ReservedSettlement],
+    settlements: &[(Holds, Settlement)],
     step: &str,
 ) -> Step<Result<(), StoreError>> {
     let context = Arc::clone(context);
     let mut call = context.store.new_call(context.now());
     let settled = settlements
         .iter()
-        .map(|it| call.settle_all(&context.encoder, &it.holds, it.how));
+        .map(|(holds, how)| call.settle_all(&context.encoder, holds, *how));
     let settled: Option<Vec<_>> = settled.collect();
     let sent = settled.ok_or_else(too_many).and_then(|settled| {
         tell_slots(&context, &mut call, reserved, None)?;
@@ -127,9 +123,9 @@ fn settle_record(
     Step::Wait(Pending::new(async move {
         let (settled, answer) = sent?;
         let reply = answer.await;
-        for (settled, settlement) in settled.iter().zip(&settlements) {
+        for (settled, (holds, _)) in settled.iter().zip(&settlements) {
             // More may be left by now, whatever the answer was.
-            let checks = settlement.holds.iter().map(|hold| hold.check);
+            let checks = holds.iter().map(|hold| hold.check);
             checks.for_each(|check| context.local.unlearn(&check));
             if let Ok(reply) = &reply {
                 context.on_settled(settled, reply);
