@@ -6,6 +6,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AlgorithmKind {
+    /// [`gcra`](crate::algorithm::gcra)
+    Gcra,
+    /// [`token_bucket`](crate::algorithm::token_bucket)
+    TokenBucket,
+    /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
+    LeakyBucket,
     /// [`fixed_window`](crate::algorithm::fixed_window)
     FixedWindow,
     /// [`sliding_window`](crate::algorithm::sliding_window)
@@ -14,12 +20,6 @@ pub enum AlgorithmKind {
     SlidingBuckets,
     /// [`sliding_log`](crate::algorithm::sliding_log)
     SlidingLog,
-    /// [`token_bucket`](crate::algorithm::token_bucket)
-    TokenBucket,
-    /// [`gcra`](crate::algorithm::gcra)
-    Gcra,
-    /// [`leaky_bucket`](crate::algorithm::leaky_bucket)
-    LeakyBucket,
     /// [`concurrent`](crate::algorithm::concurrent)
     Concurrent,
     /// No limit: no call to the store, no header fields.
@@ -29,21 +29,24 @@ pub enum AlgorithmKind {
 }
 
 impl AlgorithmKind {
+    /// All of them with their names, in their order.
+    pub(crate) const ALL: [(Self, &'static str); 10] = [
+        (Self::Gcra, "gcra"),
+        (Self::TokenBucket, "token_bucket"),
+        (Self::LeakyBucket, "leaky_bucket"),
+        (Self::FixedWindow, "fixed_window"),
+        (Self::SlidingWindow, "sliding_window"),
+        (Self::SlidingBuckets, "sliding_buckets"),
+        (Self::SlidingLog, "sliding_log"),
+        (Self::Concurrent, "concurrent"),
+        (Self::Unlimited, "unlimited"),
+        (Self::None, "none"),
+    ];
+
     /// The name in metrics, logs and files: `fixed_window`, `gcra`, …
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::FixedWindow => "fixed_window",
-            Self::SlidingWindow => "sliding_window",
-            Self::SlidingBuckets => "sliding_buckets",
-            Self::SlidingLog => "sliding_log",
-            Self::TokenBucket => "token_bucket",
-            Self::Gcra => "gcra",
-            Self::LeakyBucket => "leaky_bucket",
-            Self::Concurrent => "concurrent",
-            Self::Unlimited => "unlimited",
-            Self::None => "none",
-        }
+        Self::ALL[self as usize].1
     }
 
     /// Whether units come back one by one, at a rate: [`Gcra`](Self::Gcra) by its three names.

@@ -69,18 +69,18 @@ const SECOND: u64 = 1_000_000;
 const QUARTER: u64 = 900 * SECOND;
 
 impl CalendarUnit {
-    /// All of them, with their names and the longest that a window usually lasts, in seconds.
-    pub(crate) const ALL: [(Self, &'static str, u64); 4] = [
-        (Self::Day, "day", 86_400),
-        (Self::Week, "week", 7 * 86_400),
-        (Self::Month, "month", 31 * 86_400),
-        (Self::Year, "year", 366 * 86_400),
+    /// All of them, with the names they have, of which the first is printed, and the longest that a window usually lasts, in seconds.
+    pub(crate) const ALL: [(Self, &'static [&'static str], u64); 4] = [
+        (Self::Day, &["day", "d", "days"], 86_400),
+        (Self::Week, &["week", "w", "weeks"], 7 * 86_400),
+        (Self::Month, &["month", "mo", "months"], 31 * 86_400),
+        (Self::Year, &["year", "y", "years"], 366 * 86_400),
     ];
 
     /// Its name: `month`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
+        Self::ALL[self as usize].1[0]
     }
 
     pub(crate) const fn seconds(self) -> u64 {

@@ -3,10 +3,7 @@
 use crate::{
     calendar::{Calendar, CalendarUnit, Weekday},
     quota::Quota,
-    quota_text::{
-        period::UNITS,
-        word::{ParseQuotaError, Word, units},
-    },
+    quota_text::word::{ParseQuotaError, Word, units},
 };
 
 /// Whether a quota that begins with a number is one of a calendar: by its unit, or by what follows.
@@ -46,7 +43,7 @@ pub(super) fn calendar(
         return Err(ParseQuotaError::unknown(
             &unit,
             message,
-            CalendarUnit::ALL.map(|(_, name, _)| name),
+            CalendarUnit::ALL.map(|(_, names, _)| names[0]),
         ));
     };
     let mut quota = match own.filter(|own| settings.is_empty() && own.unit() == calendar) {
@@ -113,16 +110,9 @@ fn is_zone(word: &Word<'_>) -> bool {
 }
 
 fn unit_of(word: &str) -> Option<CalendarUnit> {
-    match word {
-        "mo" | "months" => return Some(CalendarUnit::Month),
-        "y" | "years" => return Some(CalendarUnit::Year),
-        _ => {}
-    }
-    // A week and a day have the names that they have as periods.
-    let name = UNITS[..2].iter().find(|(names, _)| names.contains(&word));
-    let word = name.map_or(word, |(names, _)| names[1]);
-    let unit = CalendarUnit::ALL.iter().find(|(_, name, _)| *name == word);
-    unit.map(|(unit, ..)| *unit)
+    let mut all = CalendarUnit::ALL.into_iter();
+    let unit = all.find(|(_, names, _)| names.contains(&word))?;
+    Some(unit.0)
 }
 
 #[cfg(test)]

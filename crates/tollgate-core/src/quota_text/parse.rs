@@ -13,20 +13,6 @@ use crate::{
     },
 };
 
-/// Every algorithm that a quota of text can have.
-pub(super) const ALGORITHMS: [AlgorithmKind; 10] = [
-    AlgorithmKind::Gcra,
-    AlgorithmKind::TokenBucket,
-    AlgorithmKind::LeakyBucket,
-    AlgorithmKind::FixedWindow,
-    AlgorithmKind::SlidingWindow,
-    AlgorithmKind::SlidingBuckets,
-    AlgorithmKind::SlidingLog,
-    AlgorithmKind::Concurrent,
-    AlgorithmKind::Unlimited,
-    AlgorithmKind::None,
-];
-
 /// What is right, for errors about the whole.
 const EXAMPLE: &str = "write it as \"100/min\", \"gcra 100/min burst 20\" or \"unlimited\"";
 
@@ -174,11 +160,11 @@ fn slots(word: &Word<'_>) -> Result<u64, ParseQuotaError> {
 }
 
 fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, ParseQuotaError> {
-    let mut all = ALGORITHMS.into_iter();
-    if let Some(algorithm) = all.find(|algorithm| algorithm.name() == word.text) {
+    let mut all = AlgorithmKind::ALL.into_iter();
+    if let Some((algorithm, _)) = all.find(|(_, name)| *name == word.text) {
         return Ok(algorithm);
     }
-    let names = ALGORITHMS.map(AlgorithmKind::name);
+    let names = AlgorithmKind::ALL.map(|(_, name)| name);
     let message = format!("is not an algorithm; there are {}", names.join(", "));
     Err(ParseQuotaError::unknown(word, &message, names))
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::{
     algorithm_kind::AlgorithmKind,
     quota::{MAX_PERIOD, MAX_UNITS, Quota},
-    quota_text::{parse::ALGORITHMS, period::UNITS},
+    quota_text::period::UNITS,
     time::{DAY, HOUR, MINUTE, SECOND},
 };
 
@@ -217,7 +217,8 @@ fn an_error_about_a_long_text_is_short() {
 fn with_a_rate() -> Vec<AlgorithmKind> {
     use AlgorithmKind::{Concurrent, None, Unlimited};
     let has_rate = |it: &AlgorithmKind| !matches!(it, Concurrent | Unlimited | None);
-    ALGORITHMS.into_iter().filter(has_rate).collect()
+    let all = AlgorithmKind::ALL.into_iter().map(|(it, _)| it);
+    all.filter(has_rate).collect()
 }
 
 fn periods() -> impl Strategy<Value = Duration> {
