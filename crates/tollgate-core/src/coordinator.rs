@@ -115,12 +115,12 @@ pub(crate) enum Ask {
 }
 
 impl Coordinator {
+    /// Requests that wait by the rules of `before` stay counted, and its ledger hears of these.
     pub(crate) fn new(
         store: Arc<dyn RuleStore>,
         fallback: Option<Fallback>,
         observer: Arc<Observer>,
-        wait_queues: WaitQueues,
-        journal: Arc<Journal>,
+        before: Option<&Self>,
     ) -> Self {
         let (rules, fallback) = (store.rules(), fallback.map(Arc::new));
         if let Some(fallback) = &fallback
@@ -136,6 +136,7 @@ impl Coordinator {
             Some(fallback) => fallback.clock().clone(),
             None => store.clock(),
         };
+        let journal = before.map_or_else(Arc::default, |it| Arc::clone(&it.journal));
         let noted = DurableRules::new(rules, &journal, fallback.is_none(), clock);
         let durable = noted.clone().filter(|it| it.has_durable());
         let way = Way::new(&*store, fallback.is_none(), &observer, noted.as_deref());
@@ -154,7 +155,7 @@ impl Coordinator {
             rule_set: Arc::clone(rules),
             store,
             fallback,
-            wait_queues,
+            wait_queues: before.map_or_else(WaitQueues::default, |it| it.wait_queues.succeeding()),
             observer,
             journal,
             durable,

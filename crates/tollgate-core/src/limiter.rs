@@ -93,18 +93,10 @@ impl Limiter {
         let registration = store.registry().register(&rules, replaced)?;
         let store = store.bind(rules)?;
         refuse_unsupported(&*store)?;
-        let before_of = before.map(|before| &*before.shared);
-        let observer = Observer::new(store.rules(), before_of.map(|it| &*it.observer));
-        let queues = before_of.map(|it| it.wait_queues.succeeding());
-        let journal = before_of.map(|it| Arc::clone(&it.journal));
         let fallback = fallback(&*store, before, instances)?;
-        let shared = Coordinator::new(
-            Arc::clone(&store),
-            fallback,
-            Arc::new(observer),
-            queues.unwrap_or_default(),
-            journal.unwrap_or_default(),
-        );
+        let before = before.map(|it| &*it.shared);
+        let observer = Observer::new(store.rules(), before.map(|it| &*it.observer));
+        let shared = Coordinator::new(Arc::clone(&store), fallback, Arc::new(observer), before);
         let registration = registration.on_retire(move || store.retire());
         Ok(Self {
             shared: Arc::new(shared),
@@ -156,14 +148,10 @@ impl Limiter {
 
     /// The same rules on the same state, with the fallback and the queues of `before`, or a new fallback.
     fn again(&self, before: Option<&Self>, instances: NonZeroU32) -> Result<Self, RuleError> {
-        let fallback = fallback(&*self.shared.store, before, instances)?;
-        let shared = Coordinator::new(
-            Arc::clone(&self.shared.store),
-            fallback,
-            Arc::clone(&self.shared.observer),
-            before.unwrap_or(self).wait_queues().succeeding(),
-            Arc::clone(&self.shared.journal),
-        );
+        let (store, observer) = (Arc::clone(&self.shared.store), Arc::clone(self.observer()));
+        let fallback = fallback(&*store, before, instances)?;
+        let before = &*before.unwrap_or(self).shared;
+        let shared = Coordinator::new(store, fallback, observer, Some(before));
         Ok(Self {
             shared: Arc::new(shared),
             registration: self.registration.clone(),
