@@ -28,7 +28,7 @@ use crate::{
     observe::{
         names::CHECK_DURATION,
         rule_counters::{RuleCounters, RuleCounts},
-        rule_metrics::RuleMetrics,
+        rule_metrics::{RuleMetrics, show_usage},
     },
     rule::Mode,
     store::rule_store::Usage,
@@ -266,11 +266,8 @@ impl Observer {
             // The series of a rule begin with its first key.
             let is_used = usage.is_some_and(|usage| usage != Usage::default()) || lapsed > 0;
             if is_used || observer.metrics.get().is_some() {
-                let metrics = observer.metrics(rule);
-                metrics.lapsed_units(lapsed);
-                if let Some(usage) = usage {
-                    metrics.usage(&usage);
-                }
+                observer.metrics(rule);
+                show_usage(rule, usage, lapsed);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 
 use crate::{
     check::Check,
@@ -48,14 +48,6 @@ pub(super) struct RuleMetrics {
     /// In the order of [`FALLBACKS`].
     fallback: [Counter; 7],
     admitted_in_fallback: Counter,
-    tracked_keys: Gauge,
-    tracked_bytes: Gauge,
-    evicted_live: Counter,
-    new_keys: Counter,
-    /// Of rules that block keys.
-    evicted_blocks: Option<Counter>,
-    /// Of rules whose requests wait.
-    lapsed_units: Option<Counter>,
 }
 
 /// The counters of a plan that requests have used, one after the other: they are few.
@@ -91,7 +83,6 @@ impl RuleMetrics {
         describe();
         let name = rule.shared_name();
         let of_rule = |metric: &'static str| counter!(metric, "rule" => Arc::clone(name));
-        let gauge = |metric: &'static str| gauge!(metric, "rule" => Arc::clone(name));
         let histogram = |metric: &'static str| histogram!(metric, "rule" => Arc::clone(name));
         let differs = |enforced: &'static str| counter!(DIFFERENCES, "rule" => Arc::clone(name), "enforced" => enforced);
         let own = rule.store_error_answer().name();
@@ -112,15 +103,6 @@ impl RuleMetrics {
                 counter!(FALLBACK_DECISIONS, "rule" => Arc::clone(name), "answer" => answer, "policy" => policy)
             }),
             admitted_in_fallback: of_rule(ADMITTED_IN_FALLBACK),
-            tracked_keys: gauge(TRACKED_KEYS),
-            tracked_bytes: gauge(TRACKED_BYTES),
-            evicted_live: of_rule(EVICTED_LIVE),
-            new_keys: of_rule(NEW_KEYS),
-            evicted_blocks: rule.block_setting().map(|_| of_rule(EVICTED_BLOCKS)),
-            lapsed_units: match rule.at_most_wait() {
-                Some(_) => Some(of_rule(LAPSED_UNITS)),
-                None => (rule.debt_of() > 0).then(|| of_rule(DEBT_LAPSED)),
-            },
         };
         // The series that alerts watch begin at 0: an increase is seen only of a series that was there before.
         let (store, fallback) = (Source::Store, Source::Fallback);
@@ -244,23 +226,27 @@ impl RuleMetrics {
             self.admitted_in_fallback.increment(units);
         }
     }
+}
 
-    /// Shows what the store keeps of the rule.
-    pub(super) fn usage(&self, usage: &Usage) {
-        self.tracked_keys.set(usage.keys as f64);
-        self.tracked_bytes.set(usage.bytes as f64);
-        self.evicted_live.absolute(usage.evicted_live);
-        self.new_keys.absolute(usage.new_keys);
-        if let Some(evicted_blocks) = &self.evicted_blocks {
-            evicted_blocks.absolute(usage.evicted_blocks);
+/// Shows what a store keeps of a rule, where it says so, and how many units of its requests have lapsed so far. That is done once a second,
+/// so the handles are made each time.
+pub(super) fn show_usage(rule: &Rule, usage: Option<Usage>, lapsed_units: u64) {
+    let name = rule.shared_name();
+    let gauge = |metric: &'static str| gauge!(metric, "rule" => Arc::clone(name));
+    let counter = |metric: &'static str| counter!(metric, "rule" => Arc::clone(name));
+    if let Some(usage) = usage {
+        gauge(TRACKED_KEYS).set(usage.keys as f64);
+        gauge(TRACKED_BYTES).set(usage.bytes as f64);
+        counter(EVICTED_LIVE).absolute(usage.evicted_live);
+        counter(NEW_KEYS).absolute(usage.new_keys);
+        if rule.block_setting().is_some() {
+            counter(EVICTED_BLOCKS).absolute(usage.evicted_blocks);
         }
     }
-
-    /// Shows how many units of requests that waited for the rule have lapsed so far.
-    pub(super) fn lapsed_units(&self, units: u64) {
-        if let Some(lapsed_units) = &self.lapsed_units {
-            lapsed_units.absolute(units);
-        }
+    if rule.at_most_wait().is_some() {
+        counter(LAPSED_UNITS).absolute(lapsed_units);
+    } else if rule.debt_of() > 0 {
+        counter(DEBT_LAPSED).absolute(lapsed_units);
     }
 }
 
