@@ -448,7 +448,7 @@ async fn acquire_in_queue(
         return Err(WaitError::TIMED_OUT);
     }
     // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
-    let mut peeks = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
+    let mut peeks = limiter.rules().counts_attempts();
     // Elsewhere others give units back without a notice: then it is known when they refill.
     let hears_units = limiter.rule_store().asks_for_slots_every().is_none();
     let of_slots = |check: &Check| (limiter.rules().rule_of(check)).is_some_and(Rule::has_slots);
@@ -529,13 +529,12 @@ async fn acquire_by_rules(
             SlotWaiter::new(waited_for.map(|(_, check)| check.key()))
         });
         // A shadow counts every attempt, and a block every denial: while no slot is free, it only peeks.
-        let counts = !limiter.rules().all_enforced() || limiter.rules().has_blocks();
-        let looked = match in_line && !left.is_zero() && counts {
+        let looked = match in_line && !left.is_zero() && limiter.rules().counts_attempts() {
             true => Some(limiter.peek(checks).await),
             false => None,
         };
-        let looked = looked.filter(|looked| limiter.waits_for_slots_after(looked));
-        let (decision, place) = match (first.take(), looked) {
+        let lacks_slots = |looked: &Decision| limiter.waits_for_slots_after(looked);
+        let (decision, place) = match (first.take(), looked.filter(lacks_slots)) {
             (Some(first), _) => first,
             (None, Some(looked)) => (looked, None),
             (None, None) => (limiter.decide(checks, Ask::Within(left)).await, None),

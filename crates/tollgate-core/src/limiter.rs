@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::observe::{RuleCounts, credits_of};
 use crate::{
     check::{Check, Checks},
+    check_policy::OnStoreError,
     coordinator::{Ask, Coordinator},
     credits::{Balance, CreditChange},
     decision::{Decision, Outcome, Reason, Verdict},
@@ -585,56 +586,90 @@ impl Limiter {
     /// an instant.
     pub async fn acquire_up_to(&self, checks: &[Check], max: u64) -> Grant {
         let timer = Timer::start();
-        let with_cost = |units| -> Checks {
-            checks
-                .iter()
-                .map(|it| it.with_cost(units).without_id())
-                .collect()
-        };
-        let mut units = max;
-        if !self.rules().all_enforced() || self.rules().has_blocks() {
-            // A shadow counts every attempt, and a block every denial, so find out first how many units there are.
-            let looked = self.peek(&with_cost(0)).await;
-            if looked.outcome() == Outcome::Allow {
-                let fits = looked.verdicts().iter().filter(|verdict| {
-                    verdict.outcome() == Outcome::Allow && self.rules().enforces(verdict.rule())
-                });
-                let left = fits.map(Verdict::remaining).min();
-                // Where nothing is left, one unit tells when there will be.
-                units = left.map_or(max, |left| left.max(1)).min(max);
-            }
-        }
+        let unit_of = |it: &Check| it.with_cost(1).without_id();
+        let one: Checks = checks.iter().map(unit_of).collect();
+        let mut units = self.first_try(&one, max).await;
         loop {
-            let asked = with_cost(units);
+            let asked: Checks = one.iter().map(|it| it.with_cost(units)).collect();
             // A rule that waits has what is there now, too.
             let decision = self.decide(&asked, Ask::Within(Duration::ZERO)).await;
-            let denied = asked.iter().zip(decision.verdicts()).filter(|(_, it)| {
-                it.outcome() == Outcome::Deny && self.rules().enforces(it.rule())
-            });
-            let left = denied.map(|(check, verdict)| {
-                // Checks on one state share what is left of it.
-                let is_same = |it: &&Check| (it.rule(), it.key()) == (check.rule(), check.key());
-                let shared_by = asked.iter().filter(is_same).count() as u64;
-                let left = verdict.remaining() / shared_by.max(1);
-                verdict.has_numbers().then_some(left)
-            });
-            match left.min().flatten() {
-                // Fewer units are left than were denied. If not, another request gave units back: try one less. If none is
-                // left, the denial of one unit says when it fits.
-                Some(left) if units > 1 && !decision.is_allowed() => {
-                    units = left.min(units - 1).max(1);
-                }
-                // Less does not help where nothing was counted. And one unit is the smallest grant.
-                _ => {
-                    self.report(&asked, &decision, timer, "");
-                    return Grant {
-                        units: if decision.is_allowed() { units } else { 0 },
-                        checks: asked,
-                        decision,
-                    };
-                }
+            if let Some(fewer) = self.fewer(&one, &decision, units) {
+                units = fewer;
+                continue;
             }
+            self.report(&asked, &decision, timer, "");
+            return Grant {
+                units: if decision.is_allowed() { units } else { 0 },
+                checks: asked,
+                decision,
+            };
         }
+    }
+
+    /// How many times the costs of these checks to try first, of at most `most`, for a [layer](crate::layer): as many as there are,
+    /// where attempts are not to be repeated.
+    pub async fn first_try(&self, checks: &[Check], most: u64) -> u64 {
+        if most <= 1 || !self.rules().counts_attempts() {
+            return most;
+        }
+        let free: Checks = checks.iter().map(|it| it.with_cost(0)).collect();
+        let looked = self.peek(&free).await;
+        let left = self.left(checks, &looked, Outcome::Allow);
+        match left.filter(|_| looked.outcome() == Outcome::Allow) {
+            // Where nothing is left, one tells when there will be.
+            Some(left) => left.clamp(1, most),
+            None => most,
+        }
+    }
+
+    /// How many times the costs of these checks to try next, after this decision about so many, for a [layer](crate::layer). `None`:
+    /// fewer would not help. Where none fits, one says when it will.
+    #[must_use]
+    pub fn fewer(&self, checks: &[Check], decision: &Decision, times: u64) -> Option<u64> {
+        let reason = decision.reason();
+        if times <= 1 || decision.outcome() != Outcome::Deny || reason == Some(Reason::Blocked) {
+            return None;
+        }
+        // Of what failed, only a share or a cap of this process has counted anything.
+        let is_counted = |(check, _): (&Check, _)| {
+            let rule = self.rules().rule_of(check);
+            let answer = rule.map(|rule| rule.answer_to_failure(check));
+            matches!(
+                answer,
+                Some(OnStoreError::LocalShare | OnStoreError::Cap(_))
+            )
+        };
+        let mut denied = self.of_enforced(checks, decision, Outcome::Deny);
+        if reason == Some(Reason::StoreFailed) && !denied.all(is_counted) {
+            return None;
+        }
+        // Fewer are left than were denied. If not, another request gave units back: one less.
+        let left = self.left(checks, decision, Outcome::Deny);
+        Some(left.unwrap_or(0).clamp(1, times - 1))
+    }
+
+    /// How many times the costs of these checks are left by the verdicts of enforced rules with this outcome.
+    fn left(&self, checks: &[Check], decision: &Decision, outcome: Outcome) -> Option<u64> {
+        let times = |(check, verdict): (&Check, &Verdict)| {
+            // Checks on one state share what is left of it.
+            let is_same = |it: &&Check| (it.rule(), it.key()) == (check.rule(), check.key());
+            let costs = checks.iter().filter(is_same).map(Check::cost);
+            verdict.remaining() / costs.fold(0, u64::saturating_add)
+        };
+        (self.of_enforced(checks, decision, outcome).map(times)).min()
+    }
+
+    /// The checks with a cost, of enforced rules, whose verdicts have this outcome.
+    fn of_enforced<'a>(
+        &'a self,
+        checks: &'a [Check],
+        decision: &'a Decision,
+        outcome: Outcome,
+    ) -> impl Iterator<Item = (&'a Check, &'a Verdict)> {
+        let enforced =
+            move |it: &Verdict| it.outcome() == outcome && self.rules().enforces(it.rule());
+        let checked = checks.iter().zip(decision.verdicts());
+        checked.filter(move |(check, verdict)| check.cost() > 0 && enforced(verdict))
     }
 
     /// What `decision` on `checks` holds, to be settled later.

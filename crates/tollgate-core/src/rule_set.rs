@@ -189,6 +189,12 @@ impl RuleSet {
         self.has_blocks
     }
 
+    /// Whether a denied attempt leaves something, so that it is not to be repeated: a shadow counts each, and a block each denial.
+    #[must_use]
+    pub fn counts_attempts(&self) -> bool {
+        !self.all_enforced || self.has_blocks
+    }
+
     /// Whether every rule is enforced: there is no shadow and no threshold.
     #[must_use]
     pub fn all_enforced(&self) -> bool {

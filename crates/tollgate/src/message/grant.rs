@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tollgate_core::{
-    Check, Decision, OnStoreError, Outcome, Pending, Reason, Retry, Step, Verdict,
-    algorithm::Assessment, observe::Timer, store::Checks, types::WaitErrorKind,
+    Check, Decision, Outcome, Pending, Reason, Retry, Step, Verdict, algorithm::Assessment,
+    observe::Timer, store::Checks, types::WaitErrorKind,
 };
 
 use crate::message::call::Call;
@@ -16,7 +16,8 @@ pub(super) type Grant = Result<u64, Box<Decision>>;
 pub(super) fn request(call: &Arc<Call>, messages: u64) -> Step<Grant> {
     let timer = Timer::start();
     let mut reply = None;
-    if call.config.settings.message_wait.is_none() && !must_peek(call, messages) {
+    let counts_attempts = call.config.rules.set().counts_attempts();
+    if call.config.settings.message_wait.is_none() && (messages == 1 || !counts_attempts) {
         let costs = costs(call, messages);
         reply = match call.config.rules.limiter.attempt(&costs).decide() {
             // The usual answer needs no future.
@@ -41,9 +42,8 @@ async fn fitting(
     timer: Timer,
 ) -> Grant {
     let limiter = &call.config.rules.limiter;
-    if reply.is_none() && must_peek(call, messages) {
-        let current = limiter.peek(&costs(call, messages)).await;
-        messages = fewer(call, &current, messages).unwrap_or(messages);
+    if reply.is_none() {
+        messages = limiter.first_try(&call.checks, messages).await;
     }
     loop {
         let costs = costs(call, messages);
@@ -63,7 +63,7 @@ async fn fitting(
                 Err(error) => turned_away(call, &costs, error.kind(), max_wait).await,
             },
         };
-        match fewer(call, &decision, messages) {
+        match limiter.fewer(&call.checks, &decision, messages) {
             Some(fewer) => messages = fewer,
             None => return conclude(call, &costs, messages, decision, timer),
         }
@@ -100,51 +100,12 @@ async fn turned_away(
     })
 }
 
-/// Whether to peek before acquiring: a shadow counts every attempt, and a block every denial, so several messages must not be
-/// attempted repeatedly.
-fn must_peek(call: &Call, messages: u64) -> bool {
-    let rules = call.config.rules.set();
-    messages > 1 && (!rules.all_enforced() || rules.has_blocks())
-}
-
 /// The checks of this many messages.
 fn costs(call: &Call, messages: u64) -> Checks {
     let checks = call.checks.iter();
     checks
         .map(|check| check.with_cost(check.cost().saturating_mul(messages)))
         .collect()
-}
-
-/// With how many messages to retry after this decision; `None` if fewer would not help.
-fn fewer(call: &Call, decision: &Decision, messages: u64) -> Option<u64> {
-    let why = decision.reason();
-    if messages <= 1 || decision.outcome() != Outcome::Deny || why == Some(Reason::Blocked) {
-        return None;
-    }
-    let rules = call.config.rules.set();
-    let denied = decision.verdicts().iter().filter_map(|verdict| {
-        if verdict.outcome() != Outcome::Deny || !rules.enforces(verdict.rule()) {
-            return None;
-        }
-        let mut checks = call.checks.iter();
-        // A request has at most one check per rule.
-        let check = checks.find(|check| usize::from(check.rule()) == verdict.rule())?;
-        Some((verdict, check))
-    });
-    if why == Some(Reason::StoreFailed) {
-        // A share or a cap of this process may hold fewer. It does not say how many.
-        let mut answers = denied.map(|(verdict, check)| {
-            let rule = rules.rules().get(verdict.rule());
-            let of_rule = rule.map(tollgate_core::Rule::store_error_answer);
-            check.policy().store_error_answer().or(of_rule)
-        });
-        let is_share = |it| matches!(it, Some(OnStoreError::LocalShare | OnStoreError::Cap(_)));
-        return answers.all(is_share).then_some(messages / 2);
-    }
-    let with_numbers = denied.filter(|(verdict, _)| verdict.has_numbers());
-    let fit =
-        with_numbers.filter_map(|(verdict, check)| verdict.remaining().checked_div(check.cost()));
-    Some(fit.min().unwrap_or(0).clamp(1, messages - 1))
 }
 
 /// Reports the decision, and turns it into a grant.
