@@ -130,7 +130,7 @@ impl Denials {
                     _ => None,
                 };
                 let earliest = quota.earliest(after(verdict.reset_after()), retry);
-                (earliest.tat(), u64::from(earliest.rest()))
+                (earliest.tat, u64::from(earliest.rest))
             }
             (Self::Window { .. }, _) => (after(verdict.reset_after()), verdict.remaining()),
             (Self::Unit, Retry::After(wait)) if cost == 1 => (after(wait), 0),

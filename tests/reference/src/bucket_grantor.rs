@@ -280,7 +280,7 @@ pub(crate) fn hold_back(quota: &Gcra, state: &mut GcraState, at: Tick, units: u6
     let mut held = GcraState::default();
     let burst = quota.assess(&held, at, 0).remaining;
     quota.take(&mut held, at, units.min(burst));
-    if (held.tat(), held.rest()) > (state.tat(), state.rest()) {
+    if (held.tat, held.rest) > (state.tat, state.rest) {
         *state = held;
     }
 }

@@ -29,8 +29,8 @@ impl Overdraft {
 
     /// The time in µs, rounded up, until the bucket owes nothing.
     pub(crate) fn time(&self, state: &GcraState, now: Tick) -> Tick {
-        let whole = i128::from(state.tat()) - i128::from(now) - i128::from(self.empty.tat());
-        let time = whole + i128::from(state.rest() > self.empty.rest());
+        let whole = i128::from(state.tat) - i128::from(now) - i128::from(self.empty.tat);
+        let time = whole + i128::from(state.rest > self.empty.rest);
         Tick::try_from(time.max(0)).unwrap_or(Tick::MAX)
     }
 

@@ -351,10 +351,10 @@ fn a_bucket_keeps_fractions_of_a_unit_and_rounds_them_up() {
         let carried = after.convert(&run.algorithm, &run.state, run.now);
         // ahead · rate / (denominator · period), compared crosswise.
         let used = |quota: &Quota, algorithm: &Gcra, state: &GcraState| {
-            let ahead = if state.tat() < run.now {
+            let ahead = if state.tat < run.now {
                 big(0)
             } else {
-                big(state.tat() - run.now) * algorithm.denominator() + state.rest()
+                big(state.tat - run.now) * algorithm.denominator() + state.rest
             };
             let units = big(algorithm.denominator()) * quota.period().as_micros();
             (ahead * quota.rate(), units)

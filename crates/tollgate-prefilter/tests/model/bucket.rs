@@ -115,7 +115,7 @@ impl ModelStore for Bucket {
         let mut state = self.state;
         self.fixed.grantor.settle(&mut state, clock);
         // A unit a microsecond: below nothing where scheduled leases are out.
-        let used = state.arrival.tat().saturating_sub(clock);
+        let used = state.arrival.tat.saturating_sub(clock);
         self.fixed.burst - used as i64 + held as i64 <= self.level
     }
 
@@ -144,7 +144,7 @@ impl ModelStore for Bucket {
         }
         bytes.extend([
             self.level as u8,
-            state.arrival.tat().saturating_sub(clock) as u8,
+            state.arrival.tat.saturating_sub(clock) as u8,
             (clock % self.fixed.terms.tracked_life) as u8,
             behind.clamp(-20, 20) as u8,
             leases.current as u8,

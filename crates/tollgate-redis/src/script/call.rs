@@ -196,8 +196,7 @@ impl ScriptCall {
             if let Some(wait) = rule_args.wait {
                 // A part of the units leaves the rest taken.
                 let before = hold.before.filter(|_| units == hold.check.cost());
-                let (tat, rest) =
-                    before.map_or((-1.0, 0), |state| (state.tat() as f64, state.rest()));
+                let (tat, rest) = before.map_or((-1.0, 0), |state| (state.tat as f64, state.rest));
                 writer.add(&[
                     double(wait),
                     tat.to_le_bytes(),

@@ -40,9 +40,9 @@ impl Expected<'_> {
 fn with_places_of(decision: Decision, other: &Decision) -> Decision {
     let places = other.queue_places().iter().map(|place| {
         let before = place.before.map(|before| {
-            match before.tat() + u64::from(before.rest() > 0) <= other.at() {
+            match before.tat + u64::from(before.rest > 0) <= other.at() {
                 true => GcraState::default(),
-                false => GcraState::new(before.tat(), before.rest(), 0),
+                false => GcraState::new(before.tat, before.rest, 0),
             }
         });
         let mut place = *place;
