@@ -19,7 +19,11 @@ use jiff::{
 };
 use parking_lot::RwLock;
 
-use crate::{error::did_you_mean, time::Tick};
+use crate::{
+    error::did_you_mean,
+    macros::{FNV, fnv},
+    time::Tick,
+};
 
 /// How long a window of [`Quota::calendar`](crate::Quota::calendar) lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -242,12 +246,9 @@ impl Calendar {
 
     /// What stands for it in a store, in 18 bits.
     fn id(&self) -> u64 {
-        // FNV-1a over what users write: the same in every process and every version.
+        // Over what users write: the same in every process and every version.
         let days = [self.unit as u8, self.from_day, self.week_from as u8];
-        let bytes = self.zone.bytes().chain(days);
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = fnv(fnv(FNV, self.zone.as_bytes()), &days);
         // The last bytes are in the lowest bits only.
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{
     error::{StoreError, StoreErrorKind},
+    macros::{FNV, fnv},
     quota::MAX_UNITS,
     time::{Tick, micros},
 };
@@ -104,10 +105,8 @@ pub fn grant_hash(id: &str) -> Result<u64, String> {
             id.len()
         ));
     }
-    // FNV-1a: ids that differ in their last letters have different hashes, and others by 2^-64.
-    Ok(id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    }))
+    // Ids that differ in their last letters have different hashes, and others by 2^-64.
+    Ok(fnv(FNV, id.as_bytes()))
 }
 
 impl Balance {

@@ -167,6 +167,8 @@ mod time;
 mod variable_quota;
 mod wait_queue;
 
+#[doc(hidden)]
+pub use self::macros::{FNV, fnv};
 pub use self::{
     algorithm::assessment::Retry,
     algorithm_kind::AlgorithmKind,

@@ -54,3 +54,16 @@ macro_rules! metric_names {
     (@ratio $name:ident $about:literal) => { metrics::describe_histogram!($name, $about) };
     (@seconds $name:ident $about:literal) => { metrics::describe_histogram!($name, metrics::Unit::Seconds, $about) };
 }
+
+/// What [`fnv`] begins with.
+#[doc(hidden)]
+pub const FNV: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, a hash that is the same in all processes and versions, of what was hashed before and these bytes. For the crates of tollgate.
+#[doc(hidden)]
+#[must_use]
+pub fn fnv(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

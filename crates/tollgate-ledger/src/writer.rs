@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::{AnyPool, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{task::JoinSet, time::Instant};
 use tollgate_core::{
-    Tick,
+    FNV, Tick, fnv,
     journal::{MovementKind, Usage},
     store::Fingerprint,
 };
@@ -248,14 +248,8 @@ impl Chunk {
 
 /// What stands for a rule's key.
 fn known(usage: &Usage) -> u128 {
-    // FNV-1a of the rule: in memory, one key is the same under each.
-    let rule = usage
-        .rule
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    usage.subject.bits() ^ u128::from(rule)
+    // In memory, one key is the same under each.
+    usage.subject.bits() ^ u128::from(fnv(FNV, usage.rule.as_bytes()))
 }
 
 /// The name of an account as it is written: without what breaks a line.

@@ -8,7 +8,7 @@ use tollgate::{
     key::{constant, header},
 };
 use tollgate_core::{
-    AlgorithmKind, Block, Consistency, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet,
+    AlgorithmKind, Block, Consistency, FNV, MAX_UNITS, MINUTE, Quota, RuleErrorKind, RuleSet, fnv,
 };
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     response_condition::read as read_condition,
     rule_key::RuleKey,
     rule_settings::{
-        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, fnv, missing, read_block,
+        Cost, MODES, Mode, Plan, Rollout, StoreErrorAnswers, consistency, missing, read_block,
         read_plan, read_plans, read_response_cost, read_rollout, requests, shadow_name,
     },
     schema::table_of,
@@ -407,7 +407,7 @@ fn blocking_name(name: &str) -> String {
         // A name has at most 64 characters.
         57.. => {
             // The same in each process.
-            let hash = fnv(0xcbf2_9ce4_8422_2325, name.as_bytes()) as u32;
+            let hash = fnv(FNV, name.as_bytes()) as u32;
             format!("{}:{hash:08x}:blocked", &name[..47])
         }
         _ => format!("{name}:blocked"),

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use http::StatusCode;
 use tollgate::{Head, Missing, key::KeyBuf};
-use tollgate_core::{Block, Consistency, LeaseShare, MAX_UNITS, OnStoreError, Quota};
+use tollgate_core::{Block, Consistency, FNV, LeaseShare, MAX_UNITS, OnStoreError, Quota, fnv};
 
 use crate::{
     bindings::{CostFn, PlanFn, ResponseCostFn},
@@ -106,7 +106,7 @@ pub(crate) fn read_response_cost(item: Item<'_>) -> Option<Arc<ResponseCostFn>> 
 /// in at 20 %.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rollout {
-    /// A hash of the rule's name, so that rules differ in their keys.
+    /// A hash of the rule's name, so that rules differ in their keys. It is part of the format: another hash would put other clients in.
     seed: u64,
     /// Hashes below this are in.
     end: u64,
@@ -116,7 +116,7 @@ impl Rollout {
     pub(crate) fn new(rule: &str, permille: u64) -> Self {
         let parts = u128::from(permille.min(1_000)) << 64;
         Self {
-            seed: fnv(0xcbf2_9ce4_8422_2325, rule.as_bytes()),
+            seed: fnv(FNV, rule.as_bytes()),
             // All of them at 1000, but for one hash in 2^64.
             end: u64::try_from(parts / 1_000).unwrap_or(u64::MAX),
         }
@@ -130,13 +130,6 @@ impl Rollout {
         }
         mixed(state) < self.end
     }
-}
-
-/// FNV-1a. It is part of the format: another hash would put other clients in.
-pub(crate) fn fnv(seed: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(seed, |state, byte| {
-        (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 /// Spreads a hash over all of its bits.
