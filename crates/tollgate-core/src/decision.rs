@@ -485,21 +485,14 @@ impl Decision {
         }
     }
 
-    /// The denial of a request without a key, by a rule that rejects those. The store was not called.
-    pub fn without_key() -> Self {
+    /// The denial of a request without a key, by a rule that rejects those: [`NoKey`](Reason::NoKey), or
+    /// [`StoreFailed`](Reason::StoreFailed) where its look-up failed. The store was not called.
+    pub fn without_key(why: Reason) -> Self {
         Self {
             outcome: Outcome::Deny,
             reason: Some(why),
             retry: CompactRetry::UNKNOWN,
             ..Self::unlimited(0)
-        }
-    }
-
-    /// The denial of a request whose key look-up failed, by a rule that denies then. The store was not called.
-    pub fn without_answer() -> Self {
-        Self {
-            reason: Some(Reason::StoreFailed),
-            ..Self::without_key()
         }
     }
 

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
+use http::{StatusCode, request::Parts};
 use tokio::time::Instant;
 use tollgate::{
-    MINUTE, MemoryStore, OnStoreError, Quota, RateLimitLayer, Rule, clock::ManualClock,
-    key::header, siblings::RequestPart,
+    MINUTE, MemoryStore, Missing, OnStoreError, Quota, RateLimitLayer, Rule,
+    clock::ManualClock,
+    decision::Reason,
+    key::{header, look_up},
+    siblings::RequestPart,
 };
 use tollgate_conformance::RemoteStore;
 
@@ -118,5 +121,19 @@ async fn after_the_deadline_each_rule_answers_as_it_does_for_a_store_failure() {
             .decide(part, Some(Instant::now() + Duration::from_millis(40)))
             .await;
         assert!(!decided.decision().is_degraded() && decided.decision().is_allowed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_key_is_denied_for_that_or_for_a_look_up_that_failed() {
+    let never = look_up(|_| std::future::pending::<Option<String>>());
+    let rule = Rule::new("per-key", Quota::fixed_window(9, MINUTE));
+    let failed = rule.clone().on_store_error(OnStoreError::Deny).by(never);
+    let missing = rule.by(header("x-key"));
+    for (rule, reason) in [(missing, Reason::NoKey), (failed, Reason::StoreFailed)] {
+        let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
+        let layer = RateLimitLayer::new(MemoryStore::new(), [rule]).unwrap();
+        let decided = layer.decide([RequestPart::new(head(&[]))], None).await;
+        assert_eq!(decided.decision().reason(), Some(reason));
     }
 }

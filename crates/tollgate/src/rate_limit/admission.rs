@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use http::{Response, request};
 use tollgate_core::{
-    Check, Decision, Key, Outcome, Rule, Ticket, Verdict, observe::Timer, store::Checks,
+    Check, Decision, Key, Outcome, Reason, Rule, Ticket, Verdict, observe::Timer, store::Checks,
 };
 
 use crate::{
@@ -342,7 +342,7 @@ impl Denied {
         ));
         *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
         Self(Box::new(Rejected {
-            decision: Decision::without_key(),
+            decision: Decision::without_key(Reason::NoKey),
             response,
         }))
     }

@@ -11,7 +11,6 @@ use crate::{
         name::{RATELIMIT, RATELIMIT_POLICY},
         times::{retry_delay, write_retry_after},
     },
-    key::NoKey,
     protocol::WireProtocol,
     rate_limit::{config::Config, request_rules::Refusal, slow, wait_room::field_bytes},
     rejection::Denial,
@@ -58,17 +57,9 @@ pub(crate) fn deny(
 
 /// The response to a request that a rule rejects because it has no key.
 pub(crate) fn reject(config: &Config, head: &Head<'_>, refusal: &Refusal) -> Response<Bytes> {
-    let observer = config.rules.limiter.observer();
-    let decision = match refusal.why {
-        NoKey::LookUpFailed => {
-            observer.unchecked(refusal.rule, Some(Reason::StoreFailed));
-            Decision::without_answer()
-        }
-        _ => {
-            observer.unchecked(refusal.rule, Some(Reason::NoKey));
-            Decision::without_key()
-        }
-    };
+    let (observer, reason) = (config.rules.limiter.observer(), refusal.reason());
+    observer.unchecked(refusal.rule, Some(reason));
+    let decision = Decision::without_key(reason);
     let denial = Denial {
         no_key: Some(&refusal.why),
         hide_quota: config.settings.hide_quota,

@@ -153,7 +153,7 @@ impl RateLimitLayer {
                     return PartsDecision {
                         response: reject(&asked.config, &Head::from(&part.head), &refusal),
                         config: asked.config,
-                        decision: Decision::without_key(),
+                        decision: Decision::without_key(refusal.reason()),
                         of_part: SmallVec::new(),
                     };
                 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use smallvec::SmallVec;
 use tollgate_core::{
-    Block, Check, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome, PartKind, Rule,
-    RuleError, RuleSet, Store, Verdict,
+    Block, Check, Decision, Key, KeyBuf, Limiter, Mode, OnStoreError, Outcome, PartKind, Reason,
+    Rule, RuleError, RuleSet, Store, Verdict,
     store::{Checks, Fingerprint},
     types::{CheckPolicy, CheckQuota},
 };
@@ -100,6 +100,15 @@ pub(crate) struct Refusal {
     pub(crate) rule: u16,
     pub(crate) status: StatusCode,
     pub(crate) why: NoKey,
+}
+
+impl Refusal {
+    pub(crate) fn reason(&self) -> Reason {
+        match self.why {
+            NoKey::LookUpFailed => Reason::StoreFailed,
+            _ => Reason::NoKey,
+        }
+    }
 }
 
 impl RequestRules {

@@ -184,7 +184,7 @@ fn a_status_says_why_there_is_no_slot_and_no_wait() {
 #[test]
 fn a_missing_key_is_the_code_that_means_the_rules_status() {
     let scene = scene();
-    let nothing = Decision::without_key();
+    let nothing = Decision::without_key(Reason::NoKey);
     let misconfigured = NoKey::Misconfigured("call into_make_service_with_connect_info".into());
     for (status, why, quiet, code, message) in [
         (401, &NoKey::Absent, false, "16", "the request has no key"),

@@ -112,7 +112,7 @@ fn a_store_failure_is_a_503_without_numbers() {
 #[test]
 fn a_missing_key_has_the_status_of_its_rule() {
     let scene = Scene::new();
-    let nothing = Decision::without_key();
+    let nothing = Decision::without_key(Reason::NoKey);
     let denial = scene.keyless(&nothing, StatusCode::UNAUTHORIZED, &NoKey::Absent);
     assert_eq!(
         (denial.retry(), denial.retry_after()),
@@ -141,7 +141,7 @@ fn a_missing_key_has_the_status_of_its_rule() {
 #[test]
 fn a_client_learns_nothing_about_the_set_up() {
     let scene = Scene::new();
-    let nothing = Decision::without_key();
+    let nothing = Decision::without_key(Reason::NoKey);
     let misconfigured = NoKey::Misconfigured("call into_make_service_with_connect_info".into());
     for (why, detail) in [
         (&misconfigured, "the service cannot tell who is asking"),
