@@ -216,6 +216,12 @@ overrides = [{ rule = \"rule\", key = \"acme\", limit = \"sliding_buckets 9/d\" 
         (quota("other").limit(), quota("other").bucket_count()),
         (6, 24)
     );
+    let wrong = toml(&text.replace("9/d", "9/d buckets 12")).expect_err("another number");
+    let message = &wrong.mistakes()[0].message;
+    assert!(
+        message.contains("in 12 sub-buckets, and the rule in 24"),
+        "{message}"
+    );
 }
 
 #[test]
