@@ -19,6 +19,7 @@ use crate::{
         request::{Request, Settlements, as_counted, settle_one, taken_by},
     },
     lease::terms::ReturnedLease,
+    sync::{Ordering, lock},
 };
 
 /// The result of [`LocalRules::begin`]: the request is decided, or the store has to be queried. No variant will be added, because a
@@ -385,14 +386,34 @@ impl Engine {
         most: usize,
         mut look: impl FnMut(Fingerprint, &mut Entry) -> Option<Visit>,
     ) -> usize {
-        limit.visit(by, most, |key| {
+        let _visiting = lock(&limit.visiting);
+        let (mut kept, mut visited) = (Vec::new(), 0);
+        while visited < most {
+            let next = {
+                let mut listed = lock(&limit.listed);
+                let is_due = listed.front().is_some_and(|(at, _)| *at <= by);
+                is_due.then(|| listed.pop_front()).flatten()
+            };
+            let Some((at, key)) = next else { break };
             let visit = self.keys.with(limit.at(key), |entry| {
                 let visit = look(key, entry)?;
                 entry.is_listed = visit != Visit::Drop;
                 Some(visit)
             });
-            visit.flatten().unwrap_or(Visit::Drop)
-        })
+            match visit.flatten() {
+                Some(Visit::Again(after)) => kept.push((after, key)),
+                Some(Visit::Stop) => {
+                    lock(&limit.listed).push_front((at, key));
+                    break;
+                }
+                Some(Visit::Drop) | None => {}
+            }
+            visited += 1;
+        }
+        let mut listed = lock(&limit.listed);
+        listed.extend(kept);
+        (limit.has_listed).store(!listed.is_empty(), Ordering::Relaxed);
+        visited
     }
 
     /// Counts all units under a limit that are in no report as lost, and returns how many.

@@ -31,10 +31,10 @@ pub(crate) struct Limit {
     pub(crate) denials: Denials,
     /// Keys with a lease or with unreported units, which may have to be sent, and from when on each is to be visited. One that waits behind
     /// another is visited no later than that.
-    listed: Mutex<VecDeque<(Tick, Fingerprint)>>,
-    has_listed: AtomicBool,
+    pub(crate) listed: Mutex<VecDeque<(Tick, Fingerprint)>>,
+    pub(crate) has_listed: AtomicBool,
     /// Held by who goes through them: meanwhile keys are missing that stay.
-    visiting: Mutex<()>,
+    pub(crate) visiting: Mutex<()>,
     /// How many rule sets that are in use have it.
     pub(crate) in_use: AtomicUsize,
 }
@@ -152,38 +152,6 @@ impl Limit {
     /// Whether a key is to be visited by now.
     pub(crate) fn has_visits(&self, now: Tick) -> bool {
         lock(&self.listed).front().is_some_and(|(at, _)| *at <= now)
-    }
-
-    /// Visits up to `most` of the keys that are to be visited by a time, and gives how many.
-    pub(crate) fn visit(
-        &self,
-        by: Tick,
-        most: usize,
-        mut visit: impl FnMut(Fingerprint) -> Visit,
-    ) -> usize {
-        let _visiting = lock(&self.visiting);
-        let (mut kept, mut visited) = (Vec::new(), 0);
-        while visited < most {
-            let next = {
-                let mut listed = lock(&self.listed);
-                let is_due = listed.front().is_some_and(|(at, _)| *at <= by);
-                is_due.then(|| listed.pop_front()).flatten()
-            };
-            let Some((at, key)) = next else { break };
-            match visit(key) {
-                Visit::Again(after) => kept.push((after, key)),
-                Visit::Drop => {}
-                Visit::Stop => {
-                    lock(&self.listed).push_front((at, key));
-                    break;
-                }
-            }
-            visited += 1;
-        }
-        let mut listed = lock(&self.listed);
-        listed.extend(kept);
-        self.has_listed.store(!listed.is_empty(), Ordering::Relaxed);
-        visited
     }
 }
 

@@ -101,10 +101,6 @@ impl ScriptCall {
         self
     }
 
-    pub(crate) fn is_behind_record(&self) -> bool {
-        self.command.key_places.is_none()
-    }
-
     /// The keys, in order.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {

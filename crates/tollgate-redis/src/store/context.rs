@@ -111,7 +111,7 @@ impl StoreContext {
         by: Instant,
     ) -> SentCall {
         let (began, checks) = (Instant::now(), call.checks());
-        let is_behind_record = call.is_behind_record();
+        let is_behind_record = call.command.key_places.is_none();
         let answer = if by <= began {
             AnswerFuture::Refused(CallError::new(
                 CallErrorKind::NotSent,
@@ -174,17 +174,10 @@ tollgate_core::debug_fields!(StoreContext, it => backend: it.backend);
 /// A call of the script on its way: the reply, once it is there.
 pub(super) struct SentCall {
     context: Arc<StoreContext>,
-    answer: AnswerFuture,
+    pub(super) answer: AnswerFuture,
     began: Instant,
     checks: usize,
     is_behind_record: bool,
-}
-
-impl SentCall {
-    /// Whether it was refused at once, and certainly is not sent.
-    pub(super) fn is_refused(&self) -> bool {
-        self.answer.is_refused()
-    }
 }
 
 impl Future for SentCall {

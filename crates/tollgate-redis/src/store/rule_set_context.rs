@@ -89,7 +89,7 @@ impl RuleSetContext {
             return;
         }
         let mut sent = self.store.send_in_time(call, CallFor::Settlements);
-        if sent.is_refused() {
+        if sent.answer.is_refused() {
             // Counted as any other, and charged before the next request asks.
             let _ = Pin::new(&mut sent).poll(&mut Context::from_waker(Waker::noop()));
             return self.on_not_settled(&settled, NoReply::NotSent);
