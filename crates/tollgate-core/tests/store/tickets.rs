@@ -1,6 +1,7 @@
 //! Tickets of requests that took units of several kinds.
 
 use std::{
+    num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -305,6 +306,21 @@ async fn a_grant_calls_a_failing_store_once() {
         .acquire_up_to(&[check(&limiter, "rule", "ann", 1)], 9)
         .await;
     assert_eq!((grant.units, store.calls()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_while_the_store_fails_is_what_the_share_of_this_process_has_left() {
+    let store = RemoteStore::new(MemoryStore::new()).faults(|_| Some(Refused));
+    let rule = Rule::new("rule", Quota::fixed_window(10, LONG));
+    let limiter = Limiter::new(store.clone(), [rule]).expect("valid");
+    let two = NonZeroU32::new(2).expect("not 0");
+    let limiter = limiter.shared_by(two).expect("a share of five");
+    let one = [check(&limiter, "rule", "ann", 1)];
+    for (units, calls, reason) in [(5, 2, None), (0, 4, Some(Reason::Quota))] {
+        let grant = limiter.acquire_up_to(&one, 9).await;
+        assert_eq!((grant.units, store.calls()), (units, calls));
+        assert_eq!(grant.decision.reason(), reason);
+    }
 }
 
 #[tokio::test]
