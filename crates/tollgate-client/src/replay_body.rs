@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
@@ -127,11 +126,7 @@ impl<B: Body<Error: Into<BoxError>>> Body for ReplayBody<B> {
     }
 }
 
-impl<B> fmt::Debug for ReplayBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplayBody").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(ReplayBody<B>);
 
 #[cfg(test)]
 mod tests {

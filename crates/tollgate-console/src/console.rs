@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
@@ -130,15 +129,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for Console {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.layers.iter().map(|(name, _)| name);
-        f.debug_struct("Console")
-            .field("access", &self.access)
-            .field("layers", &names.collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Console, it =>
+    access: it.access, layers: it.layers.iter().map(|(name, _)| name).collect::<Vec<_>>()
+);
 
 /// Who uses the console, as the layer of the application knows: an extension of the request. It is the actor in the audit.
 ///

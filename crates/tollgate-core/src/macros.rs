@@ -21,13 +21,12 @@ macro_rules! debug_fields {
             }
         }
     };
-    ($type:ident) => { $crate::debug_fields!($type, _it =>); };
-    ($type:ident, $it:ident => $($name:ident: $value:expr),*) => {
-        impl ::std::fmt::Debug for $type {
+    ($type:ident $(<$($param:tt),+>)? $(where $who:ident: $bound:path)? $(, $it:ident => $($name:ident: $value:expr),*)?) => {
+        impl $(<$($param),+>)? ::std::fmt::Debug for $type $(<$($param),+>)? $(where $who: $bound)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                let $it = self;
+                $(let $it = self;)?
                 f.debug_struct(stringify!($type))
-                    $(.field(stringify!($name), &$value))*
+                    $($(.field(stringify!($name), &$value))*)?
                     .finish_non_exhaustive()
             }
         }

@@ -1,7 +1,6 @@
 //! The ledger: what it is attached to, and the task that writes.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -376,13 +375,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("backlog", &self.backlog())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(Shared, it => backlog: it.backlog());
 
 /// The task that writes. After an error it tries again the next time. After a panic too, of a recorder of metrics for example: until
 /// something was written, nothing is taken out of the batch.

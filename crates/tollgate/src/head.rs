@@ -1,7 +1,5 @@
 //! The head of a request, borrowed.
 
-use std::fmt;
-
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request::Parts};
 
 /// The head of a request, borrowed from it: what extractors, conditions and closures read.
@@ -75,12 +73,5 @@ impl Head<'_> {
     }
 }
 
-/// Without header fields and extensions, which may identify a client.
-impl fmt::Debug for Head<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Head")
-            .field("method", self.method)
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
-}
+// Without header fields and extensions, which may identify a client.
+tollgate_core::debug_fields!(Head<'a>, it => method: it.method, version: it.version);

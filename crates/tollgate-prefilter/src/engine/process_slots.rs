@@ -1,7 +1,5 @@
 //! A process's side of slots, for all keys: what it has in use lies in the entries of the keys.
 
-use std::fmt;
-
 use tollgate_core::{Tick, store::Fingerprint};
 
 use crate::{
@@ -265,10 +263,4 @@ fn table_key(key: &SlotKey) -> TableKey {
     TableKey::new(number_of(&key.rule), key.key)
 }
 
-impl fmt::Debug for ProcessSlots<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessSlots")
-            .field("states", &self.queue.due.len())
-            .finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(ProcessSlots<'a>, it => states: it.queue.due.len());

@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    fmt,
     future::{Future as _, IntoFuture},
     mem,
     pin::Pin,
@@ -174,11 +173,7 @@ impl<B: Default> Default for MessageBody<B> {
     }
 }
 
-impl<B> fmt::Debug for MessageBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageBody").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(MessageBody<B>);
 
 pin_project! {
     /// The body of a response whose request may have too many messages. It is the inner service's, which ends with the status

@@ -1,7 +1,6 @@
 //! The future of a response.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -145,11 +144,4 @@ fn without_body<RB>(response: Response<Bytes>) -> Response<MessageLimitResponseB
     response.map(|_| MessageLimitResponseBody::new(None, None))
 }
 
-impl<S, B> fmt::Debug for MessageLimitFuture<S, B>
-where
-    S: Service<Request<MessageBody<B>>>,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageLimitFuture").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(MessageLimitFuture<S, B> where S: Service<Request<MessageBody<B>>>);

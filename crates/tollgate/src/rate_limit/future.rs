@@ -1,7 +1,6 @@
 //! The future of a response.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -210,11 +209,4 @@ where
     }
 }
 
-impl<S, B> fmt::Debug for ResponseFuture<S, B>
-where
-    S: Service<Request<B>>,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(ResponseFuture<S, B> where S: Service<Request<B>>);

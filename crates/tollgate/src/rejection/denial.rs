@@ -1,6 +1,6 @@
 //! A denial.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use http::StatusCode;
 use tollgate_core::{Decision, Outcome, Reason, Retry, RuleSet, Verdict};
@@ -146,13 +146,5 @@ impl<'a> Denial<'a> {
     }
 }
 
-impl fmt::Debug for Denial<'_> {
-    /// Leaves out the head, which identifies the client.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Denial")
-            .field("reason", &self.reason)
-            .field("status", &self.status)
-            .field("decision", &self.decision)
-            .finish_non_exhaustive()
-    }
-}
+// Without the head, which identifies the client.
+tollgate_core::debug_fields!(Denial<'a>, it => reason: it.reason, status: it.status, decision: it.decision);

@@ -1,7 +1,6 @@
 //! The future of a response, and the answer to a request that is shed.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -67,11 +66,7 @@ where
     }
 }
 
-impl<F> fmt::Debug for ShedFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShedFuture").finish_non_exhaustive()
-    }
-}
+tollgate_core::debug_fields!(ShedFuture<F>);
 
 /// The problem type of the `RateLimit` drafts for a service that has less capacity than usual.
 const PROBLEM: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503}"#;
