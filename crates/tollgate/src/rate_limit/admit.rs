@@ -170,13 +170,7 @@ impl Admitted {
             return slots.map(AtEnd::Release);
         };
         Some(AtEnd::Settle(Box::new(TrailersSettlement {
-            admitted: Self {
-                config: Arc::clone(&self.config),
-                checks: mem::take(&mut self.checks),
-                decision: self.decision.take(),
-                decided: None,
-                admission: self.admission.take(),
-            },
+            admitted: mem::replace(self, Self::new(Arc::clone(&self.config))),
             status: response.status,
             headers,
             _slots: slots,
