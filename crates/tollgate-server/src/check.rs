@@ -76,7 +76,11 @@ impl CheckDoor {
         let mut query = head.uri.query().unwrap_or_default().split('&');
         let is_403 = self.style != Style::Envoy && query.any(|it| it == "deny=403");
         let part = match self.described(head) {
-            Ok(head) => RequestPart::new(head),
+            Ok(head) => RequestPart {
+                head,
+                hits: 1,
+                is_fragment: false,
+            },
             Err(wrong) => return (Code::Invalid, plain(StatusCode::BAD_REQUEST, wrong)),
         };
         let decided = self.layer.decide([part], None).await;

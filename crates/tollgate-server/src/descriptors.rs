@@ -91,13 +91,17 @@ pub(crate) fn parts_of(message: RateLimitRequest) -> Result<Vec<RequestPart>, St
             return Err(format!("{hits} hits are more than any limit"));
         }
         let gives_back = descriptor.is_negative_hits;
-        let part = part_of(&domain, descriptor)?.hits(hits);
+        let part = part_of(&domain, descriptor, hits)?;
         Ok((!gives_back).then_some(part))
     });
     parts.filter_map(Result::transpose).collect()
 }
 
-fn part_of(domain: &str, descriptor: RateLimitDescriptor) -> Result<RequestPart, String> {
+fn part_of(
+    domain: &str,
+    descriptor: RateLimitDescriptor,
+    hits: u64,
+) -> Result<RequestPart, String> {
     let entries = descriptor.entries;
     let (mut head, ()) = Request::new(()).into_parts();
     // A descriptor without a path is on none.
@@ -124,8 +128,11 @@ fn part_of(domain: &str, descriptor: RateLimitDescriptor) -> Result<RequestPart,
         .iter()
         .map(|Entry { key, value }| (Cow::Borrowed(&**key), String::from_utf8_lossy(value)));
     Descriptor::new(domain, entries).describe(&mut head);
-    let part = RequestPart::new(head);
-    Ok(if is_whole { part } else { part.fragment() })
+    Ok(RequestPart {
+        head,
+        hits,
+        is_fragment: !is_whole,
+    })
 }
 
 /// Reads an entry that says something of the request's head. `None`: nothing that a head can have.

@@ -25,6 +25,14 @@ fn head(fields: &[(&str, &str)]) -> Parts {
     request.body(()).expect("it is a request").into_parts().0
 }
 
+fn part(fields: &[(&'static str, &'static str)], hits: u64) -> RequestPart {
+    RequestPart {
+        head: head(fields),
+        hits,
+        is_fragment: false,
+    }
+}
+
 /// What is left in each verdict of a part.
 fn left(decision: &tollgate::siblings::PartsDecision, part: usize) -> Vec<u64> {
     let verdicts = decision.verdicts_of(part);
@@ -36,7 +44,7 @@ fn left(decision: &tollgate::siblings::PartsDecision, part: usize) -> Vec<u64> {
 #[tokio::test]
 async fn the_same_rule_and_key_in_two_parts_count_once_at_the_larger_cost() {
     let layer = RateLimitLayer::new(MemoryStore::new(), [rule("per-key", 10, "x-key")]).unwrap();
-    let part = |key, hits| RequestPart::new(head(&[("x-key", key)])).hits(hits);
+    let part = |key, hits| part(&[("x-key", key)], hits);
     let decided = layer
         .decide([part("a", 2), part("b", 1), part("a", 3)], None)
         .await;
@@ -54,7 +62,7 @@ async fn what_only_looks_takes_nothing_and_is_denied_where_one_does_not_fit() {
     let clock = ManualClock::new(1_700_000_000_000_000);
     let store = MemoryStore::builder().clock(&clock).build();
     let layer = RateLimitLayer::new(store, [rule("per-key", 1, "x-key")]).unwrap();
-    let part = |key, hits| [RequestPart::new(head(&[("x-key", key)])).hits(hits)];
+    let part = |key, hits| [part(&[("x-key", key)], hits)];
     for _ in 0..3 {
         assert!(
             layer
@@ -93,7 +101,10 @@ async fn a_rule_does_not_apply_to_a_fragment_without_its_key() {
         rule("per-tenant", 9, "x-tenant"),
     ];
     let layer = RateLimitLayer::new(MemoryStore::new(), rules).unwrap();
-    let fragment = RequestPart::new(head(&[("x-tenant", "acme")])).fragment();
+    let fragment = RequestPart {
+        is_fragment: true,
+        ..part(&[("x-tenant", "acme")], 1)
+    };
     for _ in 0..3 {
         let decided = layer.decide([fragment.clone()], None).await;
         assert!(decided.decision().is_allowed());
@@ -109,7 +120,7 @@ async fn after_the_deadline_each_rule_answers_as_it_does_for_a_store_failure() {
             .deadline(Duration::from_millis(50));
         let rule = Rule::new("per-key", Quota::fixed_window(9, MINUTE)).on_store_error(answer);
         let layer = RateLimitLayer::new(store, [rule.by(header("x-key"))]).unwrap();
-        let part = [RequestPart::new(head(&[("x-key", "a")]))];
+        let part = [part(&[("x-key", "a")], 1)];
         let began = Instant::now();
         let decided = layer
             .decide(part.clone(), Some(began + Duration::from_millis(7)))
@@ -133,7 +144,7 @@ async fn who_has_no_key_is_denied_for_that_or_for_a_look_up_that_failed() {
     for (rule, reason) in [(missing, Reason::NoKey), (failed, Reason::StoreFailed)] {
         let rule = rule.when_missing(Missing::Reject(StatusCode::UNAUTHORIZED));
         let layer = RateLimitLayer::new(MemoryStore::new(), [rule]).unwrap();
-        let decided = layer.decide([RequestPart::new(head(&[]))], None).await;
+        let decided = layer.decide([part(&[], 1)], None).await;
         assert_eq!(decided.decision().reason(), Some(reason));
     }
 }

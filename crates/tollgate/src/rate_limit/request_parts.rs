@@ -22,36 +22,15 @@ use crate::{
 
 /// What a proxy asks about in one call: the head of its client's request, or something that it counts by. See
 /// [`RateLimitLayer::decide`].
-#[must_use]
 #[derive(Clone, Debug)]
 pub struct RequestPart {
-    head: Parts,
-    hits: u64,
-    is_fragment: bool,
-}
-
-impl RequestPart {
-    /// The head of a request, which counts once.
-    pub fn new(head: Parts) -> Self {
-        Self {
-            head,
-            hits: 1,
-            is_fragment: false,
-        }
-    }
-
+    /// The head of a request.
+    pub head: Parts,
     /// How often it counts: so many times the cost that its rules have. 0 looks whether it would pass once, and takes nothing.
-    pub fn hits(mut self, hits: u64) -> Self {
-        self.hits = hits;
-        self
-    }
-
-    /// The head says only a part of its request: a rule whose key it lacks does not apply to it, whatever the rule does with
+    pub hits: u64,
+    /// Whether the head says only a part of its request: a rule whose key it lacks does not apply to it, whatever the rule does with
     /// [missing keys](crate::RequestRule::when_missing).
-    pub fn fragment(mut self) -> Self {
-        self.is_fragment = true;
-        self
-    }
+    pub is_fragment: bool,
 }
 
 /// The decision about all [parts](RequestPart) of a request: made by [`RateLimitLayer::decide`].
@@ -115,11 +94,11 @@ impl RateLimitLayer {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let rule = Rule::new("per-key", Quota::gcra(2, MINUTE)).by(header("x-api-key"));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), [rule])?;
-    /// let part = |key| -> http::Result<RequestPart> {
+    /// let part = |key, hits| -> http::Result<RequestPart> {
     ///     let request = http::Request::get("/").header("x-api-key", key).body(())?;
-    ///     Ok(RequestPart::new(request.into_parts().0))
+    ///     Ok(RequestPart { head: request.into_parts().0, hits, is_fragment: false })
     /// };
-    /// let both = [part("a")?, part("b")?.hits(2)];
+    /// let both = [part("a", 1)?, part("b", 2)?];
     /// assert!(layer.decide(both.clone(), None).await.decision().is_allowed());
     /// // The second part does not fit, so nothing is taken from the first.
     /// let denied = layer.decide(both, None).await;
