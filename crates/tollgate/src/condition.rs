@@ -1,6 +1,6 @@
 //! Conditions on a request's head, for [`RequestRule::when`] and [`RequestRule::exempt`].
 //!
-//! Any closure over the head is a condition; these are the common ones.
+//! Any closure over the head is a [`Condition`]; these are the common ones.
 //!
 //! ```
 //! use http::Method;
@@ -27,6 +27,7 @@
 use http::Method;
 use tollgate_core::RuleError;
 
+pub use crate::known_condition::Condition;
 use crate::{
     head::Head,
     key::{KeyExtractor, client_ip},
@@ -39,9 +40,7 @@ use crate::{
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
 ///
 /// `method_in([Method::HEAD])` is HEAD alone. For GET alone write a closure, `|head| head.method == Method::GET`.
-pub fn method_in(
-    methods: impl IntoIterator<Item = Method>,
-) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn method_in(methods: impl IntoIterator<Item = Method>) -> impl Condition {
     let mut methods: Vec<_> = methods.into_iter().collect();
     let mistake = method_mistake(&methods);
     if methods.contains(&Method::GET) {
@@ -78,7 +77,7 @@ fn method_mistake(methods: &[Method]) -> Option<String> {
 ///
 /// The path is compared undecoded, and inside of axum's `Router::nest` without the prefix of that router. A text that no path begins with is an error of the layer: a pattern such as `/users/{id}`, a
 /// query, characters that clients send escaped.
-pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn path_under(prefix: impl Into<String>) -> impl Condition {
     let mut prefix = prefix.into();
     let mistake = prefix_mistake(&prefix);
     while prefix.ends_with('/') {
@@ -119,9 +118,7 @@ pub fn path_under(prefix: impl Into<String>) -> impl Fn(&Head<'_>) -> bool + Sen
 /// # Errors
 ///
 /// A text that is not a pattern. The error says what would be right.
-pub fn path(
-    pattern: &str,
-) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
+pub fn path(pattern: &str) -> Result<impl Condition, RuleError> {
     Ok(path_matches(PathPattern::new(pattern)?))
 }
 
@@ -147,7 +144,7 @@ pub fn path(
 /// A text that is not a network, or no network at all.
 pub fn client_in<N: ToString>(
     networks: impl IntoIterator<Item = N>,
-) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
+) -> Result<impl Condition, RuleError> {
     client_ip().is_in(networks)
 }
 
@@ -157,20 +154,14 @@ pub fn client_in<N: ToString>(
 ///
 /// It is `false` for a request without this key, for one that sends it more than once, and for one whose key is looked up. So take
 /// `when_listed` for keys that are to be denied.
-pub fn in_list(
-    by: impl KeyExtractor,
-    list: &KeyList,
-) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn in_list(by: impl KeyExtractor, list: &KeyList) -> impl Condition {
     let (mistake, list) = (by.validate().err(), list.clone());
     let holds = move |head: &Head<'_>| list.has(&by, head) == Some(true);
     KnownCondition::new(Routes::default(), mistake, holds).into_fn()
 }
 
 /// Either condition is `true`.
-pub fn any_of(
-    one: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-    other: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn any_of(one: impl Condition, other: impl Condition) -> impl Condition {
     let (one, other) = (KnownCondition::of(one), KnownCondition::of(other));
     let routes = one.routes.or(&other.routes);
     let mistake = one.mistake.or(other.mistake);
@@ -179,9 +170,7 @@ pub fn any_of(
 }
 
 /// The condition is `false`.
-pub fn not(
-    condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn not(condition: impl Condition) -> impl Condition {
     let KnownCondition { holds, mistake, .. } = KnownCondition::of(condition);
     // Without its routes: it is true outside of them.
     KnownCondition::new(Routes::default(), mistake, move |head| !holds(head)).into_fn()

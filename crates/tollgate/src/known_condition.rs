@@ -11,7 +11,11 @@ use crate::{
     routes::{PathOf, PathShape, Routes, Words},
 };
 
-pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
+/// A condition on a request: a closure, or one of the [module](crate::condition).
+#[must_use = "a condition does nothing until a rule has it"]
+pub trait Condition: Fn(&Head<'_>) -> bool + Send + Sync + 'static {}
+
+impl<F: Fn(&Head<'_>) -> bool + Send + Sync + 'static> Condition for F {}
 
 /// A condition, and the routes outside of which it is false.
 ///
@@ -21,17 +25,13 @@ pub(crate) type Predicate = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 #[must_use]
 pub struct KnownCondition {
     pub(crate) routes: Routes,
-    pub(crate) holds: Arc<Predicate>,
+    pub(crate) holds: Arc<dyn Condition>,
     /// Why it can never hold: an error of the layer whose rule has it.
     pub(crate) mistake: Option<Arc<str>>,
 }
 
 /// The closure of a condition of ours. It puts the condition into a [`Probe`] in a head.
-type KnownFn = Box<dyn Known>;
-
-trait Known: Fn(&Head<'_>) -> bool + Send + Sync {}
-
-impl<F: Fn(&Head<'_>) -> bool + Send + Sync> Known for F {}
+type KnownFn = Box<dyn Condition>;
 
 /// Stands in the extensions of a head to get the condition of a closure.
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ impl KnownCondition {
     pub(crate) fn new(
         routes: Routes,
         mistake: Option<impl Into<Arc<str>>>,
-        holds: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+        holds: impl Condition,
     ) -> Self {
         Self {
             routes,
@@ -51,10 +51,7 @@ impl KnownCondition {
     }
 
     /// The condition of a closure: of one of ours, what is known; any other may be true anywhere.
-    pub fn of<F>(condition: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-    {
+    pub fn of(condition: impl Condition) -> Self {
         let probe = Probe::default();
         if let Some(known) = (&condition as &dyn Any).downcast_ref::<KnownFn>() {
             let (mut head, ()) = http::Request::new(()).into_parts();
@@ -72,7 +69,7 @@ impl KnownCondition {
     }
 
     /// The condition as a closure.
-    pub fn into_fn(self) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+    pub fn into_fn(self) -> impl Condition {
         let known: KnownFn = Box::new(move |head: &Head<'_>| match head.extensions.get() {
             None => (self.holds)(head),
             Some(Probe(found)) => {
@@ -88,9 +85,7 @@ tollgate_core::debug_fields!(KnownCondition, it => routes: it.routes);
 
 /// The request is described by exactly these [words](Words); `None` is any word. In a layer of many rules, the index finds those of a
 /// request by its words, too.
-pub fn words_are(
-    words: impl IntoIterator<Item = Option<String>>,
-) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn words_are(words: impl IntoIterator<Item = Option<String>>) -> impl Condition {
     let words: Box<[_]> = (words.into_iter())
         .map(|word| word.map(String::into_boxed_str))
         .collect();
@@ -110,7 +105,7 @@ pub fn words_are(
 }
 
 /// The path matches this pattern: as [`path`](crate::condition::path()), of a pattern that was made before.
-pub fn path_matches(pattern: PathPattern) -> impl Fn(&Head<'_>) -> bool + Send + Sync + 'static {
+pub fn path_matches(pattern: PathPattern) -> impl Condition {
     let routes = Routes::of_path(pattern.shape(PathOf::Whole));
     let holds = move |head: &Head<'_>| pattern.matches(head);
     KnownCondition::new(routes, None::<String>, holds).into_fn()

@@ -11,7 +11,7 @@ use crate::{
     inner_response::InnerResponse,
     key::KeyExtractor,
     key_list::KeyList,
-    known_condition::{KnownCondition, Predicate},
+    known_condition::{Condition, KnownCondition},
     request_settings::{ChallengeFn, Missing, RequestSettings, SlowDenials},
     routes::Routes,
 };
@@ -393,7 +393,7 @@ impl RequestRule {
     }
 
     /// Applies the rule only if this is `true`: a closure, or one of the [conditions](crate::condition). Called twice, both must be.
-    pub fn when(mut self, applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn when(mut self, applies: impl Condition) -> Self {
         let (routes, applies) = self.condition(applies);
         let settings = self.set();
         settings.routes = settings.routes.and(&routes);
@@ -511,11 +511,7 @@ impl RequestRule {
     ///     .on_store_error_when(method_in([Method::POST, Method::PUT, Method::DELETE]), OnStoreError::Deny);
     /// # let _ = rule;
     /// ```
-    pub fn on_store_error_when(
-        mut self,
-        applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-        answer: OnStoreError,
-    ) -> Self {
+    pub fn on_store_error_when(mut self, applies: impl Condition, answer: OnStoreError) -> Self {
         let (_, applies) = self.condition(applies);
         self.set().store_errors.push((applies, answer));
         self
@@ -541,20 +537,14 @@ impl RequestRule {
     /// # Accuracy
     ///
     /// As [`CheckPolicy::exact`](tollgate_core::types::CheckPolicy::exact).
-    pub fn exact_when(
-        mut self,
-        applies: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    pub fn exact_when(mut self, applies: impl Condition) -> Self {
         let (_, applies) = self.condition(applies);
         self.set().exact.push(applies);
         self
     }
 
     /// A condition with where it can be true. Its mistake is kept for the layer.
-    fn condition(
-        &mut self,
-        condition: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-    ) -> (Routes, Arc<Predicate>) {
+    fn condition(&mut self, condition: impl Condition) -> (Routes, Arc<dyn Condition>) {
         let known = KnownCondition::of(condition);
         let before = &mut self.set().condition_mistake;
         *before = before.take().or(known.mistake);
@@ -588,7 +578,7 @@ impl RequestRule {
 
     /// Lets requests pass uncounted if this is `true`: internal calls, health checks, test traffic. The metrics count them as
     /// skipped. Called twice, either is enough.
-    pub fn exempt(mut self, exempt: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn exempt(mut self, exempt: impl Condition) -> Self {
         let (_, exempt) = self.condition(exempt);
         let settings = self.set();
         settings.exempt = Some(match settings.exempt.take() {

@@ -9,7 +9,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    head::Head, inner_response::InnerResponse, key::KeyExtractor, known_condition::Predicate,
+    head::Head, inner_response::InnerResponse, key::KeyExtractor, known_condition::Condition,
     routes::Routes,
 };
 
@@ -61,10 +61,10 @@ pub(crate) struct RequestSettings {
     pub(crate) cost: Option<Arc<CostFn>>,
     pub(crate) plan: Option<Arc<PlanFn>>,
     pub(crate) quota: Option<Arc<QuotaFn>>,
-    pub(crate) applies: Option<Arc<Predicate>>,
+    pub(crate) applies: Option<Arc<dyn Condition>>,
     /// Outside of them, `applies` is false.
     pub(crate) routes: Routes,
-    pub(crate) exempt: Option<Arc<Predicate>>,
+    pub(crate) exempt: Option<Arc<dyn Condition>>,
     /// Why one of its conditions never holds.
     pub(crate) condition_mistake: Option<Arc<str>>,
     pub(crate) applies_to_key: Option<Arc<KeyPredicate>>,
@@ -75,9 +75,9 @@ pub(crate) struct RequestSettings {
     /// Where the id of a request is.
     pub(crate) id: Option<Arc<dyn KeyExtractor>>,
     /// The store itself decides requests for which one of them is true.
-    pub(crate) exact: Vec<Arc<Predicate>>,
+    pub(crate) exact: Vec<Arc<dyn Condition>>,
     /// How requests are answered when the store fails. The first that is true counts.
-    pub(crate) store_errors: Vec<(Arc<Predicate>, OnStoreError)>,
+    pub(crate) store_errors: Vec<(Arc<dyn Condition>, OnStoreError)>,
     /// Hears of denials.
     pub(crate) on_denied: Option<Arc<DeniedFn>>,
     pub(crate) missing: Missing,

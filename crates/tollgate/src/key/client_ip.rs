@@ -26,6 +26,7 @@ use crate::{
             x_forwarded_for,
         },
     },
+    known_condition::Condition,
 };
 
 /// Counts by the address of the client. Default: the peer of the socket.
@@ -273,7 +274,7 @@ impl ClientIp {
     pub fn is_in<N: ToString>(
         self,
         networks: impl IntoIterator<Item = N>,
-    ) -> Result<impl Fn(&Head<'_>) -> bool + Send + Sync + 'static, RuleError> {
+    ) -> Result<impl Condition, RuleError> {
         let wrong = |mistake: String| RuleError::general(RuleErrorKind::Key, mistake);
         self.validate().map_err(wrong)?;
         let networks: Vec<IpNet> = networks
