@@ -46,15 +46,8 @@ impl Ledger {
         adjustment: &Adjustment<'_>,
         limiter: Option<&Limiter>,
     ) -> Result<bool, LedgerError> {
-        let Adjustment {
-            account,
-            rule,
-            units,
-            id,
-            actor,
-            reason,
-            at,
-        } = *adjustment;
+        let (rule, units, id) = (adjustment.rule, adjustment.units, adjustment.id);
+        let (actor, reason) = (adjustment.actor, adjustment.reason);
         for (what, text) in [("an id", id), ("who", actor), ("why", reason)] {
             if text.trim().is_empty() || text.len() > 1_000 || text.contains('\0') {
                 return Err(LedgerError::setup(format!(
@@ -67,9 +60,9 @@ impl Ledger {
                 "an adjustment is of 1 to 2^53 units, or of as many below 0",
             ));
         }
-        let account = name_of(account);
+        let account = name_of(adjustment.account);
         let (database, now) = (&self.shared.database, wall_clock());
-        let at = at.unwrap_or(now);
+        let at = adjustment.at.unwrap_or(now);
         let window = match self.window(&account, rule, at).await? {
             Some(window) => window,
             None => of_limiter(limiter, rule, at).ok_or_else(|| {

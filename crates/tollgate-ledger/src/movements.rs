@@ -99,15 +99,12 @@ impl Database {
     ) -> Result<(), LedgerError> {
         let now = self.dialect.now();
         let mut transaction = self.pool.begin_with(self.dialect.begin()).await?;
-        sqlx::query(
-            "INSERT INTO tollgate_subjects (rule, subject, account) VALUES ($1, $2, $3)
-            ON CONFLICT (rule, subject) DO UPDATE SET account = excluded.account",
-        )
-        .bind(&*query.rule)
-        .bind(subject(query.subject))
-        .bind(account)
-        .execute(&mut *transaction)
-        .await?;
+        let (sql, row) = (
+            self.dialect.insert_subjects(),
+            json!([[&*query.rule, subject(query.subject), account]]),
+        );
+        let of_key = sqlx::query(&sql).bind(row.to_string());
+        of_key.execute(&mut *transaction).await?;
         let (writer, Window { begin, end }) = (fastrand::i64(1..), query.window);
         let of_account = |sql| {
             let query = sqlx::query(sql).bind(writer).bind(&*query.rule);

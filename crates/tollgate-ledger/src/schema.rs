@@ -30,6 +30,18 @@ impl Dialect {
         }
     }
 
+    /// Writes whose accounts keys are: of each its rule, what stands for it, and the account, as [rows](Self::json_rows). In order, so
+    /// that no two who write wait for each other.
+    pub(crate) fn insert_subjects(self) -> String {
+        format!(
+            "INSERT INTO tollgate_subjects (rule, subject, account)
+            SELECT value ->> 0, value ->> 1, value ->> 2 FROM {} WHERE true ORDER BY 1, 2
+            ON CONFLICT (rule, subject) DO UPDATE SET account = excluded.account
+                WHERE tollgate_subjects.account <> excluded.account",
+            self.json_rows()
+        )
+    }
+
     /// A sum that stops at a bound: a database refuses to write on where it cannot add up.
     pub(crate) fn bounded(self, sum: &str) -> String {
         let (least, most) = match self {

@@ -72,20 +72,14 @@ impl Batch {
                     writer: self.entries.writer,
                     first,
                     entries: Vec::with_capacity(entries.len()),
-                    subjects: Default::default(),
+                    subjects: Vec::new(),
                 };
                 for (usage, account) in entries.iter().zip(names.by_ref()) {
                     let known = known(usage);
                     if usage.account.is_some() && !self.known.contains(&known) && new.insert(known)
                     {
-                        let row = [
-                            usage.rule.to_string(),
-                            subject(usage.subject),
-                            account.clone(),
-                        ];
-                        for (column, text) in chunk.subjects.iter_mut().zip(row) {
-                            column.push(text);
-                        }
+                        let row = json!([&*usage.rule, subject(usage.subject), account]);
+                        chunk.subjects.push(row);
                     }
                     chunk.entries.push((usage.clone(), account));
                 }
@@ -120,8 +114,8 @@ struct Chunk {
     /// The number of the first entry.
     first: i64,
     entries: Vec<(Usage, String)>,
-    /// Keys whose accounts may not be written: their rules, what stands for them, and the accounts.
-    subjects: [Vec<String>; 3],
+    /// Keys whose accounts may not be written: of each its rule, what stands for it, and the account.
+    subjects: Vec<Value>,
 }
 
 impl Chunk {
@@ -129,17 +123,9 @@ impl Chunk {
     /// their sums.
     async fn insert(self, pool: AnyPool) -> Result<Option<PgConnection>, sqlx::Error> {
         let mut transaction = pool.begin_with(Dialect::Sqlite.begin()).await?;
-        let [rules, subjects, accounts] = &self.subjects;
-        if !rules.is_empty() {
-            let rows = rules
-                .iter()
-                .zip(subjects)
-                .zip(accounts)
-                .map(|((rule, subject), account)| json!([rule, subject, account]));
-            let sql = insert_subjects(
-                "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true",
-            );
-            let query = sqlx::query(&sql).bind(Value::from_iter(rows).to_string());
+        if !self.subjects.is_empty() {
+            let sql = Dialect::Sqlite.insert_subjects();
+            let query = sqlx::query(&sql).bind(json!(self.subjects).to_string());
             query.execute(&mut *transaction).await?;
         }
         let rows = self.entries.iter().map(|(usage, account)| {
@@ -178,14 +164,9 @@ impl Chunk {
             None => PgConnection::connect_with(&options).await?,
         };
         let mut transaction = connection.begin().await?;
-        if !self.subjects[0].is_empty() {
-            let sql = insert_subjects(
-                "SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) ORDER BY 1, 2",
-            );
-            let mut query = sqlx::query(&sql);
-            for column in &self.subjects {
-                query = query.bind(column);
-            }
+        if !self.subjects.is_empty() {
+            let sql = Dialect::Postgres.insert_subjects();
+            let query = sqlx::query(&sql).bind(json!(self.subjects).to_string());
             query.execute(&mut *transaction).await?;
         }
         let sql = format!("SELECT {}", Dialect::Postgres.now());
@@ -259,13 +240,6 @@ pub(crate) fn name_of(account: &str) -> String {
         end -= 1;
     }
     account[..end].replace(|c: char| c.is_control(), "?")
-}
-
-fn insert_subjects(rows: &str) -> String {
-    format!(
-        "INSERT INTO tollgate_subjects (rule, subject, account) {rows} ON CONFLICT (rule, subject) DO UPDATE
-            SET account = excluded.account WHERE tollgate_subjects.account <> excluded.account"
-    )
 }
 
 impl Database {
