@@ -6,7 +6,6 @@ use std::{
     error::Error,
     fs,
     future::pending,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
     net::IpAddr,
     os::unix::fs::PermissionsExt as _,
@@ -253,7 +252,8 @@ impl<D: Door> Connection<D> {
         let mut ends = pin!(async {
             let aged = async {
                 match age {
-                    Some(age) => sleep(age.mul_f64(spread())).await,
+                    // So that connections do not all end at once.
+                    Some(age) => sleep(age.mul_f64(0.9 + fastrand::f64() / 5.0)).await,
                     None => pending().await,
                 }
             };
@@ -302,10 +302,4 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Copied<I> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context)
     }
-}
-
-/// So that connections do not all end at once.
-fn spread() -> f64 {
-    let random = RandomState::new().build_hasher().finish() % 1_000;
-    0.9 + random as f64 / 5_000.0
 }
