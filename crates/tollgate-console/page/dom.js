@@ -12,6 +12,17 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+// Fills a place from the template with this name. Returns its elements that have an id.
+export function stamp(place, name) {
+  place.replaceChildren(document.getElementById(name).content.cloneNode(true));
+  return Object.fromEntries([...place.querySelectorAll('[id]')].map((it) => [it.id, it]));
+}
+
+export const submits = (form, handler) => form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  handler();
+});
+
 // Text of a client or an operator, which may run from right to left, and may be long.
 export const foreign = (text, attributes = {}) => h('bdi', { class: 'foreign', title: text.length > 80 ? text.slice(0, 2000) : undefined, ...attributes },
   text.length > 400 ? `${text.slice(0, 400)}…` : text);

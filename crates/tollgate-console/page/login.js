@@ -1,10 +1,9 @@
-import { post } from './dom.js';
+import { post, submits } from './dom.js';
 
 const form = document.getElementById('log-in');
 const wrong = document.getElementById('wrong');
 
-form.addEventListener('submit', async (event) => {
-  event.preventDefault();
+submits(form, async () => {
   try {
     await post('login', { token: form.elements.token.value });
     location.reload();

@@ -1,6 +1,7 @@
-import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, h, many, millis, rate } from './dom.js';
+import { ALLOWED, BLOCKED, DEGRADED, DENIED, clock, count, h, many, millis, rate, stamp } from './dom.js';
 
 const SERIES = [['Allowed', ALLOWED, '--allowed'], ['Denied', DENIED, '--denied'], ['Blocked', BLOCKED, '--blocked'], ['Degraded', DEGRADED, '--degraded']];
+const CHARTS = { seconds: 'Last two minutes', minutes: 'Last hour' };
 const LEVELS = { bad: 'Problem', warn: 'Watch', note: 'Note' };
 
 let parts, charts = [], seconds = [], minutes = [];
@@ -13,25 +14,9 @@ export function show(main, state) {
 }
 
 function build(main) {
-  const tile = ([label, , color]) => {
-    const [now, hour] = [h('span', { class: 'now' }, '–'), h('span', { class: 'hour' }, '')];
-    return { element: h('div', { class: 'tile' }, h('dt', {}, h('i', { class: `mark ${color.slice(2)}` }), label), h('dd', {}, now, h('small', {}, ' a second'), hour)), now, hour };
-  };
-  const tiles = SERIES.map(tile);
-  parts = {
-    tiles, count: h('p', { class: 'hidden', role: 'status' }), title: h('h2', {}, 'Looking…'), problems: h('ul', { class: 'problems' }),
-    facts: h('dl', { class: 'facts' }),
-    charts: [['Last two minutes', 'seconds'], ['Last hour', 'minutes']].map(([title, id]) => ({ title, id, element: h('div', { class: 'chart', role: 'img' }) })),
-  };
-  main.replaceChildren(
-    h('h1', { class: 'hidden' }, 'Overview'),
-    h('section', { class: 'first' }, parts.title, parts.count, parts.problems),
-    h('section', {}, h('h2', {}, 'Checks'), h('p', { class: 'muted' }, 'A request is one check for each rule that counts it. Shadows are not among them.'),
-      h('dl', { class: 'tiles' }, tiles.map((it) => it.element)),
-      h('div', { class: 'charts' }, parts.charts.map((it) => h('figure', {}, h('figcaption', {}, it.title, h('small', {}, ', checks a second')), it.element)))),
-    h('section', {}, h('h2', {}, 'Service'), parts.facts));
+  parts = stamp(main, 'overview');
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  new ResizeObserver(draw).observe(parts.charts[0].element);
+  new ResizeObserver(draw).observe(parts.seconds);
 }
 
 export function tick(sample, state) {
@@ -42,9 +27,9 @@ export function tick(sample, state) {
   if (minutes.at(-1)[0] !== minute) minutes = [...minutes.slice(1), [minute, sample.sum.map(() => 0)]];
   minutes.at(-1)[1] = minutes.at(-1)[1].map((sum, index) => sum + sample.sum[index]);
   SERIES.forEach(([, index], place) => {
-    const tile = parts.tiles[place];
-    tile.now.textContent = rate(now[index]);
-    tile.hour.textContent = `${count(minutes.reduce((sum, [, of]) => sum + of[index], 0))} in the last hour`;
+    const [speed, hour] = parts.tiles.children[place].querySelectorAll('.now, .hour');
+    speed.textContent = rate(now[index]);
+    hour.textContent = `${count(minutes.reduce((sum, [, of]) => sum + of[index], 0))} in the last hour`;
   });
   problems(sample.problems);
   parts.facts.replaceChildren(...status(state.status), ...meters(sample.meters));
@@ -101,25 +86,25 @@ function draw() {
   charts.forEach((chart) => chart.destroy());
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
-  charts = parts.charts.map(({ element, id }) => {
+  charts = Object.keys(CHARTS).map((id) => {
     const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' };
     const stroke = ([, , name], index) => ({ stroke: color(name), width: 1.5, dash: [[], [], [6, 3], [2, 3]][index], points: { show: false } });
     return new uPlot({
-      width: Math.max(element.clientWidth, 200), height: 180, legend: { show: false }, cursor: { show: false }, padding: [8, 28, 0, 0],
+      width: Math.max(parts[id].clientWidth, 200), height: 180, legend: { show: false }, cursor: { show: false }, padding: [8, 28, 0, 0],
       scales: { x: { range: (_, low, high) => [high - (id === 'seconds' ? 120 : 3540), high] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
       axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((at) => clock(at * 1000).slice(0, id === 'seconds' ? 8 : 5)) }, { ...axis, size: 48, values: (_, ticks) => ticks.map(rate) }],
       series: [{}, ...SERIES.map(stroke)],
-    }, data(id), element);
+    }, data(id), parts[id]);
   });
   update();
 }
 
 function update() {
   charts.forEach((chart, index) => {
-    const { element, title, id } = parts.charts[index];
+    const [id, title] = Object.entries(CHARTS)[index];
     const rows = data(id);
     chart.setData(rows);
     const sums = SERIES.map(([name], place) => `${name.toLowerCase()} at most ${rate(Math.max(0, ...rows[place + 1]))}`);
-    element.setAttribute('aria-label', `${title}, checks a second: ${sums.join(', ')}`);
+    parts[id].setAttribute('aria-label', `${title}, checks a second: ${sums.join(', ')}`);
   });
 }

@@ -1,4 +1,4 @@
-import { clock, count, decided, denied, foreign, h, isReported, many, percent, post, rate, table } from './dom.js';
+import { clock, count, decided, denied, foreign, h, isReported, many, percent, post, rate, stamp, submits, table } from './dom.js';
 
 const SCOPES = {
   process: 'A change made here is in force in this process alone, and ends with it. What all processes are to have belongs in the file.',
@@ -27,20 +27,15 @@ function entries(known) {
   const rows = known.map((it) => [it.rules, it.is_override ? `for one client${it.client ? `, ${it.client}…` : ''}` : 'switched',
     [it.limit, it.problem && h('small', { class: 'high' }, `not in force: ${it.problem}`)], it.until ? new Date(it.until).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hour12: false }) : 'no end',
     [it.by && foreign(it.by), it.because && h('small', {}, foreign(it.because))], it.origin,
-    it.id !== null && h('button', { 'aria-label': `End number ${it.id}`, onclick: () => ask(`End what ${it.by} set for ${it.rules}`, 'What was in force before is in force again.', [], () => ({ action: 'end', id: it.id, is_local: it.is_local })) }, 'End…')]);
+    it.id !== null && h('button', { 'aria-label': `End number ${it.id}`, onclick: () => ask(`End what ${it.by} set for ${it.rules}`, 'What was in force before is in force again.', '', () => ({ action: 'end', id: it.id, is_local: it.is_local })) }, 'End…')]);
   return known.length ? [h('h2', {}, 'Overrides and switches'), table(many(known.length, 'entry').replace('entrys', 'entries'), ['Rule', 'What', 'Limit', 'Until', 'By', 'In force in', ''], rows)] : [];
 }
 
 function build(main) {
-  parts = {
-    scope: h('p', { class: 'muted' }), list: h('div'), previews: h('div'),
-    filter: h('input', { type: 'search', 'aria-label': 'Filter', placeholder: 'Part of a name', oninput: list }),
-    order: h('select', { 'aria-label': 'Order', onchange: list }, Object.keys(ORDERS).map((name) => h('option', {}, name))),
-    actions: h('span', { class: 'buttons' },
-      h('button', { onclick: () => change({ name: '*', every: true }, state, refresh) }, 'Switch all rules…')), entries: h('div'),
-  };
-  main.replaceChildren(h('h1', {}, 'Rules'), parts.scope, parts.previews,
-    h('div', { class: 'bar' }, h('label', {}, 'Filter ', parts.filter), h('label', {}, 'Order ', parts.order), parts.actions), parts.list, parts.entries);
+  parts = stamp(main, 'rules');
+  parts.filter.addEventListener('input', list);
+  parts.order.addEventListener('change', list);
+  parts.all.addEventListener('click', () => change({ name: '*', every: true }, state, refresh));
 }
 
 function list() {
@@ -99,61 +94,55 @@ function previews(running) {
     return;
   }
   parts.previews.replaceChildren(...running.map((it) => h('p', { class: 'preview', 'data-of': `${it.layer} ${it.rule} ${it.limit}` }, h('span', {}, text(it)),
-    h('button', { onclick: () => ask(`End the preview of ${it.rule}`, 'Its shadow goes, and with it what it has counted.', [], () => ({ action: 'end-preview', layer: it.layer, rule: it.rule })) }, 'End…'))));
+    h('button', { onclick: () => ask(`End the preview of ${it.rule}`, 'Its shadow goes, and with it what it has counted.', '', () => ({ action: 'end-preview', layer: it.layer, rule: it.rule })) }, 'End…'))));
 }
 
 const local = (date) => new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
-const until = (form) => form.elements.until?.value ? new Date(form.elements.until.value).getTime() : null;
 
 // Also of one client, whom another page has looked up.
 export function change(rule, known, after, who) {
-  const limit = h('input', { name: 'limit', autocomplete: 'off', spellcheck: false });
-  const number = h('label', {}, 'Limit ', limit);
-  const hint = h('small', {});
-  const client = h('label', {}, 'Client ', h('textarea', { name: 'client', rows: 2, spellcheck: false, autocomplete: 'off' }, who ?? ''), h('small', {}, 'The key as an override has it; one part a line where a rule counts by several.'));
-  const end = h('label', {}, 'Until ', h('input', { name: 'until', type: 'datetime-local', value: local(new Date(Date.now() + 3600000)) }), h('small', {}, 'By the clock of this browser. Empty: until it is ended.'));
-  const kinds = { switch: ['Switch it: off, shadow, or a part of its limits', 'off, shadow, or a part, as 50%'], override: ['Give one client a limit of its own', 'As 100/min burst 20, 200% or unlimited'], block: ['Block one client', ''], preview: ['Preview another limit as a shadow', 'As 100/min burst 20. It is counted from now on and denies nothing.'] };
+  const fields = document.getElementById('change').content.cloneNode(true);
+  const [kind, client, number, end, hint] = ['kind', 'client', 'number', 'end', 'hint'].map((id) => fields.getElementById(id));
+  const [key, limit, until] = [client, number, end].map((it) => it.querySelector('textarea, input'));
   const offered = rule.every ? ['switch'] : who ? ['override', 'block'] : known.scope === 'none' ? ['preview'] : ['switch', 'override', 'block', 'preview'];
-  const kind = h('select', { name: 'kind', onchange: fit }, offered.map((name) => h('option', { value: name }, kinds[name][0])));
-  function fit() {
-    hint.textContent = kinds[kind.value][1];
+  [...kind.options].filter((it) => !offered.includes(it.value)).forEach((it) => it.remove());
+  key.value = who ?? '';
+  until.value = local(new Date(Date.now() + 3600000));
+  const fit = () => {
+    hint.textContent = kind.selectedOptions[0].dataset.hint;
     client.hidden = !['override', 'block'].includes(kind.value);
     number.hidden = kind.value === 'block';
     limit.required = !number.hidden;
-    client.querySelector('textarea').required = !client.hidden;
+    key.required = !client.hidden;
     end.hidden = kind.value === 'preview';
-  }
+  };
+  kind.addEventListener('change', fit);
   fit();
-  const fields = [h('label', {}, 'What ', kind), client, number, end];
-  number.append(hint);
   const notes = { preview: 'A shadow with this limit runs in this process until you end it, or until the rules change.' };
-  ask(rule.every ? 'Switch all rules' : `Change ${rule.name}`, () => notes[kind.value] ?? SCOPES[known.scope], fields, (form) => {
-    const [of, value] = [rule.name, limit.value.trim()];
-    if (kind.value === 'switch') return { action: 'switch', rule: of, limit: value, until: until(form) };
-    if (kind.value !== 'preview') return { action: 'override', rule: of, client: form.elements.client.value, limit: kind.value === 'block' ? 'none' : value, until: until(form) };
-    return { action: 'preview', layer: rule.layer, rule: of, limit: value };
+  ask(rule.every ? 'Switch all rules' : `Change ${rule.name}`, () => notes[kind.value] ?? SCOPES[known.scope], fields, () => {
+    const ordered = { rule: rule.name, limit: limit.value.trim(), until: until.value ? new Date(until.value).getTime() : null };
+    if (kind.value === 'switch') return { action: 'switch', ...ordered };
+    if (kind.value === 'preview') return { action: 'preview', layer: rule.layer, ...ordered };
+    return { action: 'override', ...ordered, client: key.value, limit: kind.value === 'block' ? 'none' : ordered.limit };
   }, kind, after);
 }
 
 // Asks who does it and why, then does it. Used by the other pages too.
 export function ask(title, note, fields, order, redraw, after = refresh) {
   const dialog = document.getElementById('dialog');
-  const wrong = h('p', { class: 'wrong', role: 'alert', hidden: true });
-  const told = h('p', { class: 'muted' });
+  const { told, form, wrong, cancel, 'dialog-title': heading } = stamp(dialog, 'ask');
+  heading.textContent = title;
+  told.after(fields);
   const tell = () => { told.textContent = typeof note === 'function' ? note() : note; };
   redraw?.addEventListener('change', tell);
   tell();
-  const form = h('form', { class: 'form', method: 'dialog' }, h('h2', { id: 'dialog-title' }, title), told, fields,
-    h('label', {}, 'Why ', h('input', { name: 'because', required: true, maxlength: '400', autocomplete: 'off' })),
-    h('label', {}, 'Who you are ', h('input', { name: 'who', required: true, maxlength: '100', autocomplete: 'off', value: localStorage.getItem('tollgate-who') ?? '' })),
-    h('small', {}, 'Both go into the audit.'), wrong,
-    h('div', { class: 'buttons' }, h('button', { class: 'primary' }, 'Do it'), h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')));
-  form.addEventListener('submit', async (event) => {
-    event.preventDefault();
-    const { because, who } = form.elements;
+  const { because, who } = form.elements;
+  who.value = localStorage.getItem('tollgate-who') ?? '';
+  cancel.addEventListener('click', () => dialog.close());
+  submits(form, async () => {
     localStorage.setItem('tollgate-who', who.value);
     try {
-      const { done } = await post('act', { ...order(form), because: because.value, who: who.value });
+      const { done } = await post('act', { ...order(), because: because.value, who: who.value });
       dialog.close();
       const notice = document.getElementById('notice');
       notice.hidden = false;
@@ -164,6 +153,5 @@ export function ask(title, note, fields, order, redraw, after = refresh) {
       wrong.textContent = error.message.slice(0, 2000);
     }
   });
-  dialog.replaceChildren(form);
   dialog.showModal();
 }
