@@ -110,7 +110,7 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
                 true => format!("reset a client of {rule}"),
                 false => format!("reset a client of {rule}, which had used nothing"),
             };
-            audit(who, because, &what);
+            let what = audit(who, because, what);
             #[cfg(feature = "redis")]
             if let Some((fleet, _)) = &shared.parts.fleet {
                 // It is done, whatever becomes of the record: the event above says it too.
@@ -139,25 +139,26 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             handle.preview(rule, quota).map_err(Wrong::input)?;
             let preview = (quota.to_string(), shared.clock.now());
             lock(&shared.previews).insert((*layer, rule.clone()), preview);
-            let what = format!("began a preview of {rule} at {quota}");
-            audit(who, because, &what);
-            what
+            audit(
+                who,
+                because,
+                format!("began a preview of {rule} at {quota}"),
+            )
         }
         Action::EndPreview { layer, rule } => {
             let handle = layer_of(shared, *layer)?.handle();
             handle.end_preview(rule).map_err(Wrong::input)?;
             lock(&shared.previews).remove(&(*layer, rule.clone()));
-            let what = format!("ended the preview of {rule}");
-            audit(who, because, &what);
-            what
+            audit(who, because, format!("ended the preview of {rule}"))
         }
     };
     Ok(json!({ "done": what, "scope": scope(shared) }))
 }
 
 /// Changes of rules are in the audit already; these are not.
-fn audit(actor: &str, reason: &str, changes: &str) {
+fn audit(actor: &str, reason: &str, changes: String) -> String {
     tracing::info!(target: "tollgate::audit", what = "accepted", actor, reason, "{changes}");
+    changes
 }
 
 async fn set(shared: &Shared, entry: OperatorEntry, author: &Author) -> Result<(), Wrong> {

@@ -152,10 +152,7 @@ pub(crate) fn verdict_json(rule: &Rule, verdict: &Verdict) -> Value {
         (Outcome::Deny, _) => "denied",
         _ => "not decided: the store fails",
     };
-    let retry = match verdict.retry() {
-        Retry::After(after) => Some(after.as_secs_f64()),
-        _ => None,
-    };
+    let retry = verdict.retry().delay().map(|it| it.as_secs_f64());
     let is_known = verdict.has_numbers() && verdict.knows_remaining();
     json!({
         "limit": rule.quota_under(verdict.plan()).to_string(),

@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST, request:
 use prost::encoding::decode_varint;
 use tollgate::{
     Quota,
-    decision::{Outcome, Retry, Verdict},
+    decision::{Outcome, Verdict},
     key::PeerAddr,
     siblings::{PartsDecision, RequestPart},
 };
@@ -167,10 +167,9 @@ pub(crate) fn status_of(decided: &PartsDecision, part: usize) -> DescriptorStatu
     let is_enforced = |verdict: &&Verdict| rules.enforces(verdict.rule());
     let verdicts = || decided.verdicts_of(part).filter(is_enforced);
     let denies = |verdict: &Verdict| verdict.outcome() == Outcome::Deny;
-    let waits = |verdict: &Verdict| match verdict.retry() {
-        Retry::Now => (0, Duration::ZERO),
-        Retry::After(delay) => (1, delay),
-        _ => (2, Duration::ZERO),
+    let waits = |verdict: &Verdict| {
+        let delay = verdict.retry().delay();
+        (delay.is_none(), delay)
     };
     let tightest = match verdicts().any(denies) {
         true => verdicts()
@@ -187,10 +186,9 @@ pub(crate) fn status_of(decided: &PartsDecision, part: usize) -> DescriptorStatu
         };
     };
     let is_denied = denies(verdict);
-    let until = match verdict.retry() {
-        Retry::After(delay) if is_denied => Some(delay),
-        _ if is_denied => None,
-        _ => Some(verdict.reset_after()),
+    let until = match is_denied {
+        true => verdict.retry().delay(),
+        false => Some(verdict.reset_after()),
     };
     let rule = rules
         .rules()
