@@ -52,45 +52,49 @@ impl Responses {
         }
     }
 
-    /// The response, without `Retry-After` and the quota's fields.
     fn http(&self, denial: &Denial<'_>) -> Response<Bytes> {
-        let mut response = match &self.rejection.0 {
-            Style::Custom(respond) => respond(denial),
-            style => self.built_in(style, denial),
+        // Constants, because a conversion at run time validates each byte.
+        const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+        const JSON: HeaderValue = HeaderValue::from_static("application/json");
+        const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+        const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+        let (media_type, body) = match &self.rejection.0 {
+            Style::Problem => (Some(PROBLEM), self.body(denial, problem)),
+            Style::Json => (Some(JSON), self.body(denial, json)),
+            Style::Text => (Some(TEXT), self.body(denial, text)),
+            Style::Template(template) => {
+                let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
+                let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
+                let reason = denial.shown_reason().map(Reason::as_str);
+                let wait = denial.retry_after();
+                let values = Values::new(denial.rules, quota, reason, wait, wall_clock());
+                (Some(JSON), template.json(&values).into())
+            }
+            Style::Empty => (None, Bytes::new()),
+            Style::Custom(respond) => {
+                let mut response = respond(denial);
+                clear_for_head(&denial.head(), &mut response);
+                return response;
+            }
         };
-        clear_for_head(&denial.head(), &mut response);
-        response
-    }
-
-    fn built_in(&self, style: &Style, denial: &Denial<'_>) -> Response<Bytes> {
-        let mut response = Response::new(self.body(denial));
+        let mut response = Response::new(body);
         *response.status_mut() = denial.status();
         // Room for these, `Retry-After`, two fields about the quota and the length; and for the date, which over HTTP/2 is written
         // with the others.
         let is_http1 = denial.head().version < Version::HTTP_2;
         let mut headers = HeaderMap::with_capacity(if is_http1 { 6 } else { 7 });
-        if let Some(media_type) = format(style).0 {
+        if let Some(media_type) = media_type {
             headers.insert(CONTENT_TYPE, media_type);
         }
-        const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
         headers.insert(CACHE_CONTROL, NO_STORE);
         *response.headers_mut() = headers;
+        clear_for_head(&denial.head(), &mut response);
         response
     }
 
-    fn body(&self, denial: &Denial<'_>) -> Bytes {
-        let wait = denial.retry_after();
-        if let Style::Template(template) = &self.rejection.0 {
-            let exceeded = denial.exceeded().next().filter(|_| !denial.hides_quota());
-            let quota = exceeded.map(|it| (it.rule(), it.plan(), it.remaining()));
-            let reason = denial.shown_reason().map(Reason::as_str);
-            let values = Values::new(denial.rules, quota, reason, wait, wall_clock());
-            return template.json(&values).into();
-        }
-        let Some(open) = format(&self.rejection.0).1 else {
-            return Bytes::new();
-        };
+    fn body(&self, denial: &Denial<'_>, open: fn(&Denial<'_>) -> OpenBody) -> Bytes {
         let only = denial.only_quota().filter(|_| denial.status == self.status);
+        let wait = denial.retry_after();
         match only.and_then(|(rule, plan)| self.bodies.cell(rule, plan)) {
             Some(prepared) => prepared.get_or_init(|| open(denial)).close(wait),
             None => open(denial).close(wait),
@@ -104,23 +108,6 @@ pub(crate) fn clear_for_head(head: &Head<'_>, response: &mut Response<Bytes>) {
         let length = HeaderValue::from(response.body().len());
         response.headers_mut().insert(CONTENT_LENGTH, length);
         response.body_mut().clear();
-    }
-}
-
-type Opener = fn(&Denial<'_>) -> OpenBody;
-
-/// The media type of a built-in style, and the function that opens its body.
-fn format(style: &Style) -> (Option<HeaderValue>, Option<Opener>) {
-    // Constants, because a conversion at run time validates each byte.
-    const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-    const JSON: HeaderValue = HeaderValue::from_static("application/json");
-    const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-    match style {
-        Style::Problem => (Some(PROBLEM), Some(problem)),
-        Style::Json => (Some(JSON), Some(json)),
-        Style::Text => (Some(TEXT), Some(text)),
-        Style::Template(_) => (Some(JSON), None),
-        Style::Empty | Style::Custom(_) => (None, None),
     }
 }
 
