@@ -100,7 +100,15 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
             (RuleEffect::Counts(_), _) if *rule.mode() == Mode::Shadow => {
                 json!("counts, as a shadow")
             }
-            (effect, _) => json!(words(effect)),
+            (RuleEffect::Counts(_), _) => json!("counts"),
+            (RuleEffect::ConditionFails, _) => json!("its condition does not hold"),
+            (RuleEffect::Ignores(why), _) => json!(why),
+            (RuleEffect::Rejects(status), _) => {
+                let status = status.as_u16();
+                json!(format!(
+                    "the request has no key, and is rejected with {status}"
+                ))
+            }
         };
         if let RuleEffect::Rejects(status) = effect {
             rejects.get_or_insert((rule.name().to_owned(), status));
@@ -134,27 +142,6 @@ async fn of_layer(inspection: &Inspection, head: &Parts, explained: &[Explanatio
         None => in_words(&decision),
     };
     json!({ "rules": shown, "outcome": outcome })
-}
-
-fn words(effect: &RuleEffect) -> String {
-    match effect {
-        RuleEffect::Counts(_) => "counts",
-        RuleEffect::Off => "off",
-        RuleEffect::ConditionFails => "its condition does not hold",
-        RuleEffect::Exempt => "the request is exempt",
-        RuleEffect::Unlimited => "the caller has no limit",
-        RuleEffect::OtherCaller => "it counts other callers",
-        RuleEffect::LeftToHandler => "its handler checks it",
-        RuleEffect::SkipsMissingKey => "the request has no key, and is skipped",
-        RuleEffect::Rejects(status) => {
-            return format!(
-                "the request has no key, and is rejected with {}",
-                status.as_u16()
-            );
-        }
-        _ => "unknown",
-    }
-    .to_owned()
 }
 
 fn notes(rule: &Explanation) -> Vec<String> {

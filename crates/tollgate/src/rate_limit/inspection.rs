@@ -46,27 +46,19 @@ pub struct Inspection {
 
 /// What a rule would do with a request.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum RuleEffect {
     /// It counts the request, by this check; a shadow denies nothing.
     Counts(Check),
-    /// It is off.
-    Off,
     /// Its condition does not hold.
     ConditionFails,
-    /// The request is exempt.
-    Exempt,
-    /// The caller has no limit.
-    Unlimited,
-    /// The caller is not among those that it counts.
-    OtherCaller,
-    /// A handler checks it, if and for whom it likes.
-    LeftToHandler,
-    /// The request has no key, and the rule skips such requests.
-    SkipsMissingKey,
+    /// It does not count the request, for this reason.
+    Ignores(&'static str),
     /// The request has no key, and the rule rejects such requests with this status.
     Rejects(StatusCode),
 }
+
+const OFF: RuleEffect = RuleEffect::Ignores("off");
+const UNLIMITED: RuleEffect = RuleEffect::Ignores("the caller has no limit");
 
 impl RateLimitLayer {
     /// The rules in force, to be asked what they would do with a request: for operators and tests.
@@ -99,26 +91,26 @@ impl Inspection {
     pub async fn effect<'a>(&self, rule: usize, head: impl Into<Head<'a>>) -> RuleEffect {
         let head = &head.into();
         let Some(request_rule) = self.rules.list().get(rule) else {
-            return RuleEffect::Off;
+            return OFF;
         };
         let settings = request_rule.settings();
         // A rule set has fewer than 65 536 rules.
         let number = rule as u16;
         let Some(extractor) = &settings.key else {
-            return RuleEffect::LeftToHandler;
+            return RuleEffect::Ignores("its handler checks it");
         };
         if *settings.rule.mode() == Mode::Off {
-            return RuleEffect::Off;
+            return OFF;
         }
         if settings.applies.as_ref().is_some_and(|f| !f(head)) {
             return RuleEffect::ConditionFails;
         }
         if settings.exempt.as_ref().is_some_and(|f| f(head)) {
-            return RuleEffect::Exempt;
+            return RuleEffect::Ignores("the request is exempt");
         }
         let terms = self.rules.terms_for(number, head);
         if terms.limit.is_none() && !settings.has_plans_by_key() {
-            return RuleEffect::Unlimited;
+            return UNLIMITED;
         }
         let mut key = KeyBuf::new();
         let extracted = match extractor.extract(head, &mut key) {
@@ -128,8 +120,10 @@ impl Inspection {
         };
         if let Err(why) = extracted {
             match self.rules.without_key(number, &why, terms.check.policy()) {
-                _ if terms.limit.is_none() => return RuleEffect::Unlimited,
-                Missing::Skip => return RuleEffect::SkipsMissingKey,
+                _ if terms.limit.is_none() => return UNLIMITED,
+                Missing::Skip => {
+                    return RuleEffect::Ignores("the request has no key, and is skipped");
+                }
                 Missing::Reject(status) => return RuleEffect::Rejects(status),
                 Missing::Shared => {
                     key.clear();
@@ -140,9 +134,9 @@ impl Inspection {
         match self.rules.check(terms.check, &key) {
             Some(check) => RuleEffect::Counts(check),
             None if settings.applies_to_key.as_ref().is_some_and(|f| !f(&key)) => {
-                RuleEffect::OtherCaller
+                RuleEffect::Ignores("it counts other callers")
             }
-            None => RuleEffect::Unlimited,
+            None => UNLIMITED,
         }
     }
 }
