@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bytes::Bytes;
+use axum::body::Body;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_LENGTH, FORWARDED, HOST},
     request::Parts,
 };
-use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 use tollgate::{
@@ -63,14 +62,14 @@ impl CheckDoor {
         }
     }
 
-    async fn check(&self, head: Parts) -> (Code, Response<Full<Bytes>>) {
+    async fn check(&self, head: Parts) -> (Code, Response<Body>) {
         let id = self
             .repeats
             .as_ref()
             .and_then(|_| head.headers.get(REQUEST_ID).cloned());
         let known = self.repeats.as_ref().zip(id.as_ref());
         if let Some(known) = known.and_then(|(repeats, id)| repeats.find(id.as_bytes())) {
-            return (Code::of(known.status().is_success()), known.map(Full::new));
+            return (Code::of(known.status().is_success()), known.map(Body::from));
         }
         // Envoy asks with the query of its client.
         let mut query = head.uri.query().unwrap_or_default().split('&');
@@ -98,7 +97,7 @@ impl CheckDoor {
         if let Some((repeats, id)) = known {
             repeats.keep(id.as_bytes(), &response);
         }
-        (Code::of(is_allowed), response.map(Full::new))
+        (Code::of(is_allowed), response.map(Body::from))
     }
 
     /// The head of the request that the proxy asks about.
@@ -141,10 +140,9 @@ impl CheckDoor {
 }
 
 impl Door for CheckDoor {
-    type Body = Full<Bytes>;
     const NAME: &'static str = "http";
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let began = Instant::now();
         let (mut head, _) = request.into_parts();
         let path = head.uri.path();
@@ -165,7 +163,7 @@ impl Door for CheckDoor {
         response
     }
 
-    fn refuse(&self) -> Response<Full<Bytes>> {
+    fn refuse(&self) -> Response<Body> {
         plain(
             StatusCode::FORBIDDEN,
             "this peer may not ask; see `allow` and `tls` of tollgate-server",
@@ -173,8 +171,8 @@ impl Door for CheckDoor {
     }
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     response
 }

@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
-    error::Error,
     fs,
     future::pending,
     io,
@@ -16,12 +15,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use axum::body::Body;
 use http::{Request, Response};
-use hyper::{
-    body::{Body, Incoming},
-    service::service_fn,
-};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -55,18 +51,13 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// What answers the requests of a door.
 pub(crate) trait Door: Send + Sync + 'static {
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
-
     /// As it is called in metrics.
     const NAME: &'static str;
 
-    fn answer(
-        &self,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
 
     /// The answer to who may not ask.
-    fn refuse(&self) -> Response<Self::Body>;
+    fn refuse(&self) -> Response<Body>;
 }
 
 /// A socket that is bound.

@@ -65,7 +65,6 @@ fn rendered(recorder: &PrometheusHandle) -> String {
 }
 
 impl Door for Pages {
-    type Body = Body;
     const NAME: &'static str = "pages";
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {

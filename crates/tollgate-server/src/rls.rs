@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use axum::body::Body;
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
@@ -21,7 +22,7 @@ use tollgate::{
     RateLimitLayer,
     siblings::{PartsDecision, grpc_timeout},
 };
-use tonic::{Status, body::Body};
+use tonic::Status;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tower_service::Service as _;
 
@@ -60,14 +61,13 @@ pub(crate) struct Rls {
 }
 
 impl<H: Health> Door for RlsDoor<H> {
-    type Body = Body;
     const NAME: &'static str = "grpc";
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
         if path.starts_with("/grpc.health.v1.Health/") {
             let Ok(response) = self.health.clone().call(request).await;
-            return response;
+            return response.map(Body::new);
         }
         if path != METHOD {
             let message = "tollgate-server has envoy.service.ratelimit.v3 and grpc.health.v1";
