@@ -1,14 +1,12 @@
 //! Partitions: the requests that share the limits of a server.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use tokio::{
     sync::{Notify, Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
+use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
     advice::AdvisedBudget,
@@ -51,7 +49,7 @@ impl Partition {
 
     /// Takes one request of each budget, or nothing. The error is the instant at which the server opens, here and below.
     pub(crate) fn take(&self) -> Result<Permit<'_>, Instant> {
-        let in_flight = self.lock().take(Instant::now())?;
+        let in_flight = lock(&self.budgets).take(Instant::now())?;
         Ok(Permit {
             partition: self,
             in_flight,
@@ -66,7 +64,7 @@ impl Partition {
 
     /// When the server opens again, if it is closed now.
     pub(crate) fn closed_until(&self) -> Option<Instant> {
-        self.lock().closed_until(Instant::now())
+        lock(&self.budgets).closed_until(Instant::now())
     }
 
     /// Waits in the queue until the server is open.
@@ -96,11 +94,6 @@ impl Partition {
             until => Ok(until),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Budgets> {
-        // Nothing panics under the lock.
-        self.budgets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl QueueHead<'_> {
@@ -121,16 +114,14 @@ impl Permit<'_> {
     /// Applies the budgets and the cooldown of the response.
     pub(crate) fn on_response(self, budgets: &[AdvisedBudget], cooldown: Option<Cooldown>) {
         let now = Instant::now();
-        self.partition
-            .lock()
-            .on_response(&self.in_flight, budgets, cooldown, now);
+        lock(&self.partition.budgets).on_response(&self.in_flight, budgets, cooldown, now);
         self.partition.changed.notify_one();
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.partition.lock().on_end(&self.in_flight);
+        lock(&self.partition.budgets).on_end(&self.in_flight);
     }
 }
 
@@ -145,7 +136,7 @@ impl Partitions {
     /// The partition of this name, created if it is new. If there are too many, an open one is evicted first, then the one
     /// whose cooldown ends first.
     pub(crate) fn find_or_insert(&self, name: String) -> Arc<Partition> {
-        let mut partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = lock(&self.0);
         if let Some(partition) = partitions.get(&name) {
             return Arc::clone(partition);
         }
@@ -362,7 +353,7 @@ mod tests {
         assert_eq!(partition.queue.available_permits(), 1);
         tokio::time::advance(5 * SECOND).await;
         drop(partition.take().unwrap());
-        assert_eq!(partition.lock().in_flight(), 0);
+        assert_eq!(lock(&partition.budgets).in_flight(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -383,12 +374,12 @@ mod tests {
                 .is_some()
         };
         partitions.find_or_insert("new".to_owned());
-        assert_eq!(partitions.0.lock().unwrap().len(), 1_024);
+        assert_eq!(lock(&partitions.0).len(), 1_024);
         // 7 was open, so it was evicted.
         for kept in ["0", "6", "8", "499", "1023"] {
             assert!(held(kept), "{kept}");
         }
-        assert!(!partitions.0.lock().unwrap().contains_key("7"));
+        assert!(!lock(&partitions.0).contains_key("7"));
     }
 
     #[test]
@@ -400,7 +391,7 @@ mod tests {
             .filter(|(number, _)| *number != 500)
             .collect();
         partitions.find_or_insert("new".to_owned());
-        let known = partitions.0.lock().unwrap();
+        let known = lock(&partitions.0);
         assert_eq!((known.len(), used.len()), (1_024, 1_023));
         assert!(!known.contains_key("500"));
     }

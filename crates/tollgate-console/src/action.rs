@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 use serde_json::json;
 use tollgate::Quota;
+use tollgate_core::sync::lock;
 use tollgate_rules::{Author, LiveRules, OperatorEntry};
 
 use crate::{
     client::{self, Client},
-    console::{Shared, lock},
+    console::Shared,
     overview::scope,
     response::{Answer, Wrong},
 };

@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use tollgate::{RateLimitLayer, clock::Clock};
+use tollgate_core::sync::{Mutex, lock};
 #[cfg(feature = "redis")]
 use tollgate_redis::RedisStore;
 use tollgate_rules::LiveRules;
@@ -122,11 +123,6 @@ impl Shared {
         let counts: Vec<_> = layers.map(|(_, layer)| layer.limiter().counts()).collect();
         lock(&self.samples).take(self.clock.now(), &counts)
     }
-}
-
-/// What is locked is whole at each step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 tollgate_core::debug_fields!(Console, it =>

@@ -10,11 +10,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, time::sleep};
-use tollgate_core::Mode;
+use tollgate_core::{Mode, sync::lock};
 use tollgate_rules::operators::{EntryKind, EntryOrigin, EntryStatus};
 
 use crate::{
-    console::{Shared, lock},
+    console::Shared,
     problems::{problems, used},
     samples::{Samples, share_shadowed},
 };

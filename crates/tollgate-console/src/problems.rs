@@ -3,10 +3,11 @@
 use std::fmt::Display;
 
 use serde_json::{Value, json};
+use tollgate_core::sync::lock;
 use tollgate_rules::RulesStatus;
 
 use crate::{
-    console::{Shared, lock},
+    console::Shared,
     samples::{DEGRADED, FALLBACK, Samples, Tally, add, share_denied, share_shadowed},
 };
 

@@ -1,7 +1,7 @@
 //! The ledger: what it is attached to, and the task that writes.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -14,6 +14,7 @@ use tollgate_core::{
     Limiter, Pending,
     journal::{Base, BaseQuery, DailyUsage, Journal},
     store::CreditState,
+    sync::{Mutex, lock},
     wall_clock,
 };
 
@@ -368,11 +369,6 @@ impl Shared {
 
     #[cfg(not(feature = "metrics"))]
     fn report(&self) {}
-}
-
-/// What is locked is whole at each step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 tollgate_core::debug_fields!(Shared, it => backlog: it.backlog());

@@ -4,10 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     net::IpAddr,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use metrics::{Counter, Histogram, counter, histogram};
@@ -18,7 +15,10 @@ use tollgate::{
     decision::{Source, Verdict},
     observe::BUCKETS,
 };
-use tollgate_core::wall_clock;
+use tollgate_core::{
+    sync::{Mutex, lock},
+    wall_clock,
+};
 
 const CHECKS: &str = "tollgate_checks_total";
 const SECONDS: &str = "tollgate_check_seconds";
@@ -89,10 +89,7 @@ impl Checks {
 
     pub(crate) fn count(&self, domain: &str, code: Code, began: Instant) {
         self.seconds.record(began.elapsed());
-        let mut known = self
-            .by_domain
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.by_domain);
         if let Some(counters) = known.get(domain) {
             return counters[code as usize].increment(1);
         }

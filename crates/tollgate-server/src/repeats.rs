@@ -1,15 +1,11 @@
 //! What was answered of late, for a proxy that asks twice about one request: nginx, where it redirects by itself.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, mem, time::Duration};
 
 use bytes::Bytes;
 use http::Response;
 use tokio::time::Instant;
+use tollgate_core::sync::{Mutex, lock};
 
 /// How long an answer is kept, at least and at most twice.
 const TERM: Duration = Duration::from_secs(5);
@@ -34,7 +30,7 @@ type Answer = (Response<Bytes>, Instant);
 
 impl Repeats {
     pub(crate) fn find(&self, name: &[u8]) -> Option<Response<Bytes>> {
-        let terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let terms = lock(&self.0);
         let known = terms.current.get(name).or_else(|| terms.before.get(name));
         let (response, at) = known?;
         (at.elapsed() < 2 * TERM).then(|| response.clone())
@@ -45,7 +41,7 @@ impl Repeats {
             return;
         }
         let at = Instant::now();
-        let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut terms = lock(&self.0);
         let is_over = terms.began.is_none_or(|began| at - began >= TERM);
         if is_over || terms.current.len() >= MOST {
             terms.before = mem::take(&mut terms.current);
@@ -84,7 +80,7 @@ mod tests {
         for name in 0..2 * MOST as u64 {
             repeats.keep(&name.to_be_bytes(), &Response::default());
         }
-        let terms = repeats.0.lock().unwrap();
+        let terms = lock(&repeats.0);
         assert!(terms.current.len() + terms.before.len() <= 2 * MOST);
     }
 }

@@ -1,9 +1,8 @@
 //! Conditions whose routes are known, with two for documents.
 
-use std::{
-    any::Any,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{any::Any, sync::Arc};
+
+use tollgate_core::sync::{Mutex, lock};
 
 use crate::{
     head::Head,
@@ -58,7 +57,7 @@ impl KnownCondition {
             head.extensions.insert(probe.clone());
             known(&Head::from(&head));
         }
-        let found = (probe.0.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        let found = lock(&probe.0).take();
         found.unwrap_or_else(|| Self::new(Routes::default(), None::<String>, condition))
     }
 
@@ -73,7 +72,7 @@ impl KnownCondition {
         let known: KnownFn = Box::new(move |head: &Head<'_>| match head.extensions.get() {
             None => (self.holds)(head),
             Some(Probe(found)) => {
-                *found.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+                *lock(found) = Some(self.clone());
                 false
             }
         });

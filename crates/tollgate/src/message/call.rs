@@ -1,13 +1,17 @@
 //! A call whose messages are limited.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header, request};
-use tollgate_core::{Decision, Key, Reason, store::Checks};
+use tollgate_core::{
+    Decision, Key, Reason,
+    store::Checks,
+    sync::{Mutex, lock},
+};
 
 use crate::{
     head::Head,
@@ -50,10 +54,6 @@ impl Call {
         })
     }
 
-    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the call: the client gets the denial, and the handler this error.
     pub(super) fn deny(&self, decision: Decision) -> MessageLimitError {
         (self.config.rules).denied(
@@ -70,7 +70,7 @@ impl Call {
         };
         // Before the waker is taken: a response that has left none until then finds it.
         self.denied.get_or_init(|| decision);
-        let waker = self.waker().take();
+        let waker = lock(&self.waker).take();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -84,7 +84,7 @@ impl Call {
 
     /// The same; wakes the task once there is one.
     pub(super) fn poll_denied(&self, cx: &Context<'_>) -> Poll<&Decision> {
-        match &mut *self.waker() {
+        match &mut *lock(&self.waker) {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }

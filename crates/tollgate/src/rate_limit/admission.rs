@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -11,7 +11,10 @@ use std::{
 use bytes::Bytes;
 use http::{Response, request};
 use tollgate_core::{
-    Check, Decision, Key, Outcome, Reason, Rule, Ticket, Verdict, observe::Timer, store::Checks,
+    Check, Decision, Key, Outcome, Reason, Rule, Ticket, Verdict,
+    observe::Timer,
+    store::Checks,
+    sync::{Mutex, lock},
 };
 
 use crate::{
@@ -283,19 +286,14 @@ impl Admission {
 
     /// The verdicts of the handler's own checks; once.
     pub(crate) fn take_verdicts(&self) -> Vec<HandlerVerdict> {
-        self.shared.in_handler().take().unwrap_or_default()
+        lock(&self.shared.in_handler).take().unwrap_or_default()
     }
 }
 
 impl Shared {
-    fn in_handler(&self) -> MutexGuard<'_, Option<Vec<HandlerVerdict>>> {
-        let verdicts = self.in_handler.lock();
-        verdicts.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps the strictest verdict per rule for the header fields: a handler may check each message of a long body.
     fn remember(&self, decision: &Decision) {
-        let mut verdicts = self.in_handler();
+        let mut verdicts = lock(&self.in_handler);
         let (Some(verdicts), Some(verdict)) = (verdicts.as_mut(), decision.verdicts().first())
         else {
             return;

@@ -4,13 +4,14 @@
 use std::{
     mem,
     num::NonZeroU32,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use tollgate_core::{
     Limiter, RuleError, Store,
     layer::Replacement,
     striped::{Handle, PerStripe},
+    sync::{Mutex, MutexGuard, lock},
     types::RuleChange,
 };
 
@@ -275,12 +276,6 @@ impl LayerRules {
         }
         Ok(changes)
     }
-}
-
-/// What is locked is whole at each step.
-#[inline]
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 tollgate_core::debug_fields!(LiveConfig, it => config: it.load());
