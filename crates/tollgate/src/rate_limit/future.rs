@@ -59,7 +59,7 @@ pub(super) enum State<S, B> {
         decided: Pending<(Progress, KnownChecks)>,
         request: Option<PendingRequest<S, B>>,
     },
-    /// The request was admitted after a wait; the inner service becomes ready.
+    /// The request was admitted; the inner service becomes ready, if it is not.
     Readying(Option<PendingRequest<S, B>>),
     /// The request was answered, and the answer may be held back. Neither the service nor the request is kept.
     Answered(Answered),
@@ -146,7 +146,8 @@ where
                 }
                 StageProj::Before { state } => state,
             };
-            match &mut **state.as_mut().expect("polled after completion") {
+            let current = &mut **state.as_mut().expect("polled after completion");
+            match current {
                 State::Deciding { decided, request } => {
                     let (progress, known) = ready!(Pin::new(&mut *decided).poll(cx));
                     let mut pending = request.take().expect("polled after completion");
@@ -168,26 +169,23 @@ where
                             (pending.admitted.checks, pending.admitted.decision) =
                                 (known.checks, Some(decision));
                             match pending.admitted.enter(&mut pending.request) {
-                                None if pending.is_ready => {
-                                    let future = pending.service.call(pending.request);
-                                    this.stage.set(Stage::Inner { future });
-                                    *this.admitted = Some(pending.admitted);
-                                    continue;
-                                }
                                 None => {
-                                    *state = Some(Box::new(State::Readying(Some(pending))));
+                                    *current = State::Readying(Some(pending));
                                     continue;
                                 }
                                 Some(answered) => answered,
                             }
                         }
                     };
-                    *state = Some(Box::new(State::Answered(answered)));
+                    *current = State::Answered(answered);
                 }
                 State::Readying(pending) => {
-                    let service = pending.as_mut().map(|pending| &mut pending.service);
-                    let ready = ready!(service.expect("polled after completion").poll_ready(cx));
-                    let mut pending = pending.take().expect("it is there");
+                    let unready = pending.as_mut().filter(|it| !it.is_ready);
+                    let ready = match unready {
+                        Some(pending) => ready!(pending.service.poll_ready(cx)),
+                        None => Ok(()),
+                    };
+                    let mut pending = pending.take().expect("polled after completion");
                     if let Err(error) = ready {
                         pending.admitted.on_error();
                         return Poll::Ready(Err(error));
