@@ -110,7 +110,7 @@ impl KeyBuf {
                 // Below 96, so that the length fits in a byte.
                 *len = part.len() as u8;
                 copy_short(to, part);
-                self.len = end;
+                self.end_at(end);
             }
             _ => self.push_spilled(kind, part),
         }
@@ -173,7 +173,7 @@ impl KeyBuf {
         } else {
             self.spill().extend_from_slice(other.as_bytes());
         }
-        self.len = end;
+        self.end_at(end);
     }
 
     /// Forgets all parts from the one on that began when the key had `len` bytes.
@@ -187,7 +187,7 @@ impl KeyBuf {
                 parts.copy_from_slice(&self.spilled);
             }
         }
-        self.len = len;
+        self.end_at(len);
     }
 
     /// The parts with their kinds, in order: for those who show keys to people.
@@ -229,17 +229,32 @@ impl KeyBuf {
     /// The encoded parts in words of 16 bytes, the last one with zeros behind.
     #[inline]
     pub(crate) fn words(&self, mut each: impl FnMut(u128)) {
-        let (words, rest) = self.as_bytes().as_chunks::<WORD>();
-        for word in words {
-            each(u128::from_le_bytes(*word));
+        let on_stack = self.inline.as_chunks().0;
+        if let Some(words) = on_stack.get(..self.len.div_ceil(WORD)) {
+            return words
+                .iter()
+                .for_each(|word| each(u128::from_le_bytes(*word)));
         }
+        let (words, rest) = self.spilled.as_chunks();
+        words
+            .iter()
+            .for_each(|word| each(u128::from_le_bytes(*word)));
         if !rest.is_empty() {
-            let on_stack = self.inline.as_chunks().0.get(words.len());
-            each(match on_stack.filter(|_| self.len <= INLINE) {
-                // Read as it was written; what is behind the key is of one before.
-                Some(word) => u128::from_le_bytes(*word) & u128::MAX >> (8 * (WORD - rest.len())),
-                None => short_word(rest),
-            });
+            each(short_word(rest));
+        }
+    }
+
+    /// The key on the stack has this many bytes, with zeros behind up to the end of a word.
+    #[inline]
+    fn end_at(&mut self, len: usize) {
+        self.len = len;
+        match self
+            .inline
+            .get_mut(len..)
+            .and_then(|behind| behind.first_chunk_mut::<WORD>())
+        {
+            Some(behind) => *behind = [0; WORD],
+            None => self.inline.iter_mut().skip(len).for_each(|byte| *byte = 0),
         }
     }
 
