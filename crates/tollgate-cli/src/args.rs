@@ -151,8 +151,9 @@ impl RedisArgs {
         let record = async {
             if let Some(secret) = self.secret.find()? {
                 let redis = self.rules(&secret)?;
-                let record = redis.record(kind, &client.rule, client.key_hash, what, author);
-                record.await?;
+                redis
+                    .record(kind, &client.rule, client.key_hash, what, author)
+                    .await?;
             }
             Ok::<_, Failure>(())
         };

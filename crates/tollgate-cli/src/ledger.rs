@@ -160,9 +160,9 @@ impl DatabaseArgs {
             .database
             .as_deref()
             .ok_or_else(|| Failure::usage("which ledger? Name it by --database or DATABASE_URL"))?;
-        let file = database.strip_prefix("sqlite:").unwrap_or_default();
-        let file = file.strip_prefix("//").unwrap_or(file);
-        let file = file.split_once('?').map_or(file, |(file, _)| file);
+        let of_sqlite = database.strip_prefix("sqlite:").unwrap_or_default();
+        let path = of_sqlite.strip_prefix("//").unwrap_or(of_sqlite);
+        let file = path.split_once('?').map_or(path, |(file, _)| file);
         // Codes, and what is no file, are read by the ledger.
         let is_file = !file.is_empty() && !file.contains(['%', ':']);
         if is_file && !Path::new(file).exists() {

@@ -104,7 +104,7 @@ fn take_with(partition: &Partition, units: Ticket) -> Option<Permit<'_>> {
 }
 
 fn server_limit(until: Instant) -> ClientRateLimitError {
-    let wait = until.saturating_duration_since(Instant::now());
-    let wait = (!wait.is_zero()).then_some(wait);
+    let left = until.saturating_duration_since(Instant::now());
+    let wait = (!left.is_zero()).then_some(left);
     ClientRateLimitError::new(ClientRateLimitErrorKind::ServerLimit, wait)
 }

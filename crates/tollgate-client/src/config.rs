@@ -64,8 +64,8 @@ impl Config {
     /// The jitter extends it neither beyond the longest wait nor beyond the deadline, so that the rejected request can be retried. If
     /// the wait itself ends after the deadline, that does not matter.
     pub(crate) fn cooldown(&self, asked: Duration, deadline: Instant) -> Cooldown {
-        let most = asked * u32::from(self.jitter_percent) / 100;
-        let most = most.min(self.max_retry_after.saturating_sub(asked));
+        let share = asked * u32::from(self.jitter_percent) / 100;
+        let most = share.min(self.max_retry_after.saturating_sub(asked));
         let room = deadline.saturating_duration_since(Instant::now());
         let most = room.checked_sub(asked).unwrap_or(most).min(most);
         let jitter = most.mul_f64(HasherRng::new().next_f64());

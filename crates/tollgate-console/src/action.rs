@@ -92,8 +92,8 @@ pub(crate) async fn act(shared: &Shared, ordered: &Ordered, operator: Option<&st
             let [first, others @ ..] = client.texts()? else {
                 return Err(Wrong::input("which client?"));
             };
-            let entry = OperatorEntry::limit(rule, first, limit).because(because);
-            let entry = others.iter().fold(entry, OperatorEntry::and_key);
+            let of_first = OperatorEntry::limit(rule, first, limit).because(because);
+            let entry = others.iter().fold(of_first, OperatorEntry::and_key);
             set(shared, ending(entry, *until)?, &author).await?;
             // Without the key.
             match limit.trim() {

@@ -160,8 +160,8 @@ impl Calendar {
             // Most people know the city.
             let city = |zone: &&str| zone.rsplit('/').next() == Some(name);
             let zones = || ZONES.iter().copied();
-            let meant = zones().find(city).or_else(|| did_you_mean(name, zones()));
-            let meant = meant.map_or_else(
+            let known = zones().find(city).or_else(|| did_you_mean(name, zones()));
+            let meant = known.map_or_else(
                 || "write it as \"Europe/Zurich\" or \"UTC\"".to_owned(),
                 |meant| format!("did you mean {meant:?}?"),
             );
@@ -373,9 +373,9 @@ impl CalendarWindows {
         let (first, next) = match self.calendar.unit {
             CalendarUnit::Day => (day, day.tomorrow().ok()?),
             CalendarUnit::Week => {
-                let behind = i64::from(day.weekday().to_monday_zero_offset())
+                let days = i64::from(day.weekday().to_monday_zero_offset())
                     - self.calendar.week_from as i64;
-                let behind = behind.rem_euclid(7);
+                let behind = days.rem_euclid(7);
                 let first = day.checked_sub(jiff::Span::new().days(behind)).ok()?;
                 (first, first.checked_add(jiff::Span::new().days(7)).ok()?)
             }

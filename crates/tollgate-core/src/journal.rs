@@ -302,8 +302,8 @@ impl<V: Default> KeyTable<V> {
         change: impl FnOnce(&mut V) -> T,
     ) -> Option<T> {
         // The lowest bits choose the cell.
-        let shard = (subject.bits() >> 64) as usize % SHARDS;
-        let mut shard = lock(&self.0[shard]);
+        let index = (subject.bits() >> 64) as usize % SHARDS;
+        let mut shard = lock(&self.0[index]);
         if let Some(value) = shard.get_mut(&subject) {
             return Some(change(value));
         }

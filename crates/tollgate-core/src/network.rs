@@ -120,8 +120,8 @@ impl KeyPart for Network {
     fn add_to(&self, key: &mut KeyBuf, _: PartKind) {
         if self.is_ipv4 {
             // One number, which is not put together byte by byte.
-            let first = self.bits as u64 & u64::MAX << (32 - self.prefix);
-            let first = u64::from((first as u32).to_be());
+            let bits = self.bits as u64 & u64::MAX << (32 - self.prefix);
+            let first = u64::from((bits as u32).to_be());
             let part = (first << 16 | u64::from(self.prefix) << 8 | 4).to_le_bytes();
             return key.push(PartKind::ADDRESS, &part[..6]);
         }

@@ -344,8 +344,8 @@ pub(crate) fn holds(
 ) -> Holds {
     let rules = store.rules();
     let (places, is_delayed) = (decision.queue_places(), !decision.delay().is_zero());
-    let waits = |rule: &Rule| rule.at_most_wait().is_some();
-    let waits = |check: &Check| rules.rule_of(check).is_some_and(waits);
+    let rule_waits = |rule: &Rule| rule.at_most_wait().is_some();
+    let waits = |check: &Check| rules.rule_of(check).is_some_and(rule_waits);
     let is_settled =
         |rule: &Rule| rule.debt_of() > 0 || rule.is_durable() || rule.has_daily_usage();
     let is_enforced = |place: &&Hold| rules.enforces(usize::from(place.check.rule()));

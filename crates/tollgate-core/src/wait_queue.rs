@@ -333,8 +333,8 @@ mod tests {
         let first = enter(&one);
         let second = enter(&one);
         let alone = enter(&other);
-        let place = queues.count(&rules, &one, Stands::InNone);
-        let place = place.expect("there is room");
+        let counted = queues.count(&rules, &one, Stands::InNone);
+        let place = counted.expect("there is room");
         assert_eq!(queues.queued.load(Ordering::Relaxed), 3);
         drop(first);
         assert!(!queues.is_free(&one));

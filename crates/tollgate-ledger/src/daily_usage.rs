@@ -97,8 +97,8 @@ mod tests {
         }
         let sums = async || {
             let sql = "SELECT allowed, denied, units FROM tollgate_daily_usage";
-            let sums = sqlx::query_as::<_, (i64, i64, i64)>(sql);
-            sums.fetch_all(&database.pool).await.expect("it answers")
+            let query = sqlx::query_as::<_, (i64, i64, i64)>(sql);
+            query.fetch_all(&database.pool).await.expect("it answers")
         };
         assert_eq!(sums().await, [(4, 2, 10)]);
         // More than can be added up holds nothing up.

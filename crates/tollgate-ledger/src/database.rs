@@ -71,13 +71,13 @@ impl Database {
             .await;
         if let Err(sqlx::Error::PoolTimedOut) = pool {
             // It has tried again and again, and does not say why.
-            let again = async {
+            let attempt = async {
                 AnyConnection::connect(&url)
                     .await?
                     .execute(&*prepared)
                     .await
             };
-            let again = timeout(PATIENCE, again).await;
+            let again = timeout(PATIENCE, attempt).await;
             again.map_err(|_| sqlx::Error::PoolTimedOut)??;
         }
         let pool = pool?;

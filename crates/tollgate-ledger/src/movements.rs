@@ -118,24 +118,26 @@ impl Database {
                 );
                 of_account(&*lapse).execute(&mut *transaction).await?;
                 // Repeated with another end, it is the same one, as in the store.
-                let grant = format!(
+                let sql = format!(
                     "{INSERT} SELECT $1, 1, 'grant', $2, $3, $4, $5, $6, {now}, $7, $8 WHERE NOT EXISTS (SELECT 1 FROM tollgate_entries
                         WHERE rule = $2 AND account = $3 AND kind = 'grant' AND id = $7 AND until > {now}) ON CONFLICT DO NOTHING"
                 );
-                let grant = of_account(&*grant).bind(units as i64).bind(&*entry.id);
-                let grant = grant.bind(until as i64);
+                let grant = of_account(&*sql)
+                    .bind(units as i64)
+                    .bind(&*entry.id)
+                    .bind(until as i64);
                 grant.execute(&mut *transaction).await?;
             }
             CreditChange::Revoke { .. } => {
                 // If the store was asked before, and its answer did not come: by what the ledger has left.
-                let revoke = format!(
+                let sql = format!(
                     "{INSERT} SELECT $1, 0, 'revoke', $2, $3, $4, $5, -CASE WHEN $6 > 0 THEN $6 WHEN b.units < 0 THEN 0
                         WHEN b.units < g.units THEN b.units ELSE g.units END, {now}, g.id, g.until
                     FROM tollgate_entries AS g JOIN tollgate_balances AS b ON b.rule = g.rule AND b.account = g.account
                     WHERE g.rule = $2 AND g.account = $3 AND g.kind = 'grant' AND g.id = $7
                     ORDER BY g.until DESC LIMIT 1 ON CONFLICT DO NOTHING"
                 );
-                let revoke = of_account(&*revoke)
+                let revoke = of_account(&*sql)
                     .bind(entry.changed as i64)
                     .bind(&*entry.id);
                 revoke.execute(&mut *transaction).await?;

@@ -523,8 +523,8 @@ mod tests {
         let terms = SlotTerms::new(15_000_000);
         assert_eq!((terms.patience, terms.retry_after()), (30_000, 500_000));
         assert_eq!((terms.term, terms.renew_after()), (15_000_000, 5_000_000));
-        let patience = |deadline| terms.of_store(deadline).patience;
-        let patience = [10_000, 50_000, 2_000_000].map(patience);
+        let patience_of = |deadline| terms.of_store(deadline).patience;
+        let patience = [10_000, 50_000, 2_000_000].map(patience_of);
         assert_eq!(patience, [30_000, 50_000, 500_000]);
     }
 

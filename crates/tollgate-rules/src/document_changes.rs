@@ -89,8 +89,8 @@ impl RuleDocument {
             limit: switch.effect.to_string(),
             ..EntryStatus::new(EntryKind::Switch, &switch.term, switch.set.as_deref())
         });
-        let unfit = self.unfit.iter();
-        let unfit = unfit.map(|(entry, problem)| EntryStatus::unfit(entry, problem));
+        let entries = self.unfit.iter();
+        let unfit = entries.map(|(entry, problem)| EntryStatus::unfit(entry, problem));
         overrides.chain(switches).chain(unfit).collect()
     }
 

@@ -116,8 +116,8 @@ impl Rules {
     fn add<'a>(&mut self, domain: &str, way: &mut Vec<Step<'a>>, level: &'a [Descriptor]) {
         let mut bases: HashMap<&str, Option<Base>> = HashMap::new();
         for (index, node) in level.iter().enumerate() {
-            let base = bases.entry(&node.key);
-            let base = *base.or_insert_with(|| Base::of(way, level, &node.key));
+            let known = bases.entry(&node.key);
+            let base = *known.or_insert_with(|| Base::of(way, level, &node.key));
             way.push(Step { level, index });
             if let Some(limit) = &node.limit
                 && !base.is_some_and(|base| base.takes(node))

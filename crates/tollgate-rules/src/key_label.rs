@@ -30,11 +30,11 @@ impl KeyLabel {
             Some(of) => Self::read_name(of, key)?,
             None => Self::whole(key),
         };
-        let first = match fields.get("first") {
+        let characters = match fields.get("first") {
             Some(first) => first.number("a number of characters", 1, MAX_UNITS)?,
             None => u64::MAX,
         };
-        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        let first = usize::try_from(characters).unwrap_or(usize::MAX);
         Some(Self { first, ..label })
     }
 

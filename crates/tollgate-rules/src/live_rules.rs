@@ -269,8 +269,8 @@ impl LiveRules {
     }
 
     fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        let tasks = self.shared.tasks.lock();
-        let mut tasks = tasks.unwrap_or_else(PoisonError::into_inner);
+        let locked = self.shared.tasks.lock();
+        let mut tasks = locked.unwrap_or_else(PoisonError::into_inner);
         tasks.spawn_on(task, runtime);
     }
 

@@ -289,8 +289,8 @@ impl RuleDocument {
         let mut hashes = HashMap::new();
         for entry in overrides {
             let (quota, next) = (entry.limit(scaled(entry.quota)), plans.len() + 1);
-            let plan = plans.entry(quota);
-            let plan = Arc::clone(plan.or_insert_with(|| format!("override {next}").into()));
+            let known = plans.entry(quota);
+            let plan = Arc::clone(known.or_insert_with(|| format!("override {next}").into()));
             if plans.len() == next {
                 numbers = numbers.plan(Arc::clone(&plan), quota);
             }

@@ -184,8 +184,8 @@ impl RuleEntry {
         if let Some(plan) = plan.clone() {
             of_requests = of_requests.plan_by(move |head| plan(head));
         }
-        let plans = fields.read("plans", |plans| read_plans(plans, limit.as_ref()));
-        let plans = plans.unwrap_or_default();
+        let read = fields.read("plans", |plans| read_plans(plans, limit.as_ref()));
+        let plans = read.unwrap_or_default();
         for plan in &plans {
             rule = rule.plan(plan.name, plan.quota);
         }
@@ -209,8 +209,8 @@ impl RuleEntry {
         if let Some(exact) = condition("exact_when") {
             of_requests = of_requests.exact_when(exact.predicate());
         }
-        let answers = fields.read("on_store_error", StoreErrorAnswers::read);
-        let answers = answers.unwrap_or_default();
+        let read = fields.read("on_store_error", StoreErrorAnswers::read);
+        let answers = read.unwrap_or_default();
         rule = rule.on_store_error(answers.own);
         let is_of_handler = key.as_ref().is_some_and(RuleKey::is_of_handler);
         if is_of_handler {
@@ -307,7 +307,7 @@ impl RuleEntry {
             plan.item.wrong(message);
             return false;
         }
-        let field = match wrong.kind() {
+        let named = match wrong.kind() {
             RuleErrorKind::Name if message.contains("a unit ") => "unit",
             RuleErrorKind::Name => "name",
             RuleErrorKind::Cost => "cost",
@@ -320,7 +320,7 @@ impl RuleEntry {
             RuleErrorKind::Idempotency => "idempotent",
             _ => "limit",
         };
-        let field = fields.get(field).map_or("limit", |_| field);
+        let field = fields.get(named).map_or("limit", |_| named);
         fields.wrong(field, message);
         false
     }

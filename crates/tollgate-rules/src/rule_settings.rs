@@ -279,8 +279,8 @@ pub(crate) fn read_plans<'a>(item: Item<'a>, own: Option<&Quota>) -> Option<Vec<
 
 pub(crate) fn missing(item: Item<'_>) -> Option<Missing> {
     if matches!(item.value(), Value::Integer(_)) {
-        let status = item.number("a status for requests without a key", 400, 599)?;
-        let status = StatusCode::from_u16(status as u16).ok();
+        let code = item.number("a status for requests without a key", 400, 599)?;
+        let status = StatusCode::from_u16(code as u16).ok();
         return status.map(Missing::Reject);
     }
     let is_word = |word: &str| matches!(item.value(), Value::Text(text) if text == word);

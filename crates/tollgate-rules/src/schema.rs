@@ -28,8 +28,8 @@ pub(crate) struct Table {
 
 static TREE: LazyLock<Node> = LazyLock::new(|| Format::Json.parse(SCHEMA, &Problems::default()));
 static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
-    let definitions = TREE.get("$defs").map_or(&[][..], Node::fields);
-    let definitions = definitions.iter().map(|(name, node)| (&*name.text, node));
+    let fields = TREE.get("$defs").map_or(&[][..], Node::fields);
+    let definitions = fields.iter().map(|(name, node)| (&*name.text, node));
     let all = definitions.chain([("", &*TREE)]);
     all.map(|(name, node)| (name, Table::read(node))).collect()
 });

@@ -115,14 +115,14 @@ impl CheckDoor {
         let fields = &mut head.headers;
         match self.style {
             Style::Envoy => {
-                let target = head.uri.path_and_query().map_or("", |it| it.as_str());
-                let target = target.strip_prefix(PATH).unwrap_or(target);
+                let whole = head.uri.path_and_query().map_or("", |it| it.as_str());
+                let target = whole.strip_prefix(PATH).unwrap_or(whole);
                 head.uri = normal_path(target.as_bytes()).into();
             }
             Style::Nginx | Style::Forwarded => {
-                let method = only(fields, &METHOD)
+                let field = only(fields, &METHOD)
                     .ok_or("X-Forwarded-Method has to say the client's method, once")?;
-                let method = Method::from_bytes(method.as_bytes());
+                let method = Method::from_bytes(field.as_bytes());
                 head.method = method.map_err(|_| "X-Forwarded-Method is no method")?;
                 let target = only(fields, &TARGET)
                     .ok_or("X-Forwarded-Uri has to say the client's path, once")?;

@@ -103,8 +103,8 @@ impl Server {
         let layer = layer.map_err(Mistakes::one)?;
         let mut ledger = None;
         if let Some(settings) = &settings.ledger {
-            let opened = Ledger::open(&settings.url()?).await;
-            let opened = ledger.insert(opened.map_err(Mistakes::one)?);
+            let result = Ledger::open(&settings.url()?).await;
+            let opened = ledger.insert(result.map_err(Mistakes::one)?);
             opened.attach(&layer.limiter()).map_err(Mistakes::one)?;
         }
         let (health, health_server) = health_reporter();

@@ -19,11 +19,12 @@ pub(crate) async fn instances(
     secret: Option<&Secret>,
     found: &mut Findings,
 ) {
-    let [processes, said] = ["instances", "quotas"].map(|name| format!("{{{namespace}}}:{name}"));
-    let processes = server.ask::<u64>(&["ZCARD", &processes]).await;
-    let said = ["ZRANGE", &said, "0", "-1"];
-    let said = server.ask::<Vec<String>>(&said).await;
-    let said = match (processes, said) {
+    let [instances, quotas] = ["instances", "quotas"].map(|name| format!("{{{namespace}}}:{name}"));
+    let processes = server.ask::<u64>(&["ZCARD", &instances]).await;
+    let quotas = server
+        .ask::<Vec<String>>(&["ZRANGE", &quotas, "0", "-1"])
+        .await;
+    let said = match (processes, quotas) {
         (Ok(0), Ok(said)) => {
             found.note("instances", format!(
                 "no process says that it uses the namespace {namespace}\n\

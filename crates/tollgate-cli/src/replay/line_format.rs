@@ -269,12 +269,12 @@ impl LineFormat {
             rest = rest
                 .strip_prefix(piece.before.as_bytes())
                 .ok_or(not_of_it)?;
-            let end = match piece.after.as_bytes().first() {
+            let found = match piece.after.as_bytes().first() {
                 None => Some(rest.len()),
                 Some(b'"') => closing_quote(rest),
                 Some(byte) => memchr::memchr(*byte, rest),
             };
-            let end = end.ok_or(not_of_it)?;
+            let end = found.ok_or(not_of_it)?;
             take(&piece.field, &unescaped(&rest[..end]))?;
             rest = &rest[end..];
         }
@@ -329,10 +329,10 @@ fn target(text: &[u8]) -> Result<Uri, &'static str> {
 }
 
 fn address(field: &Field, text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?;
+    let whole = std::str::from_utf8(text).ok()?;
     let text = match field {
-        Field::ClientWithPort => text.rsplit_once(':')?.0,
-        _ => text.rsplit(',').next()?.trim(),
+        Field::ClientWithPort => whole.rsplit_once(':')?.0,
+        _ => whole.rsplit(',').next()?.trim(),
     };
     text.trim_matches(['[', ']']).parse().ok()
 }

@@ -137,8 +137,8 @@ mod tests {
     fn what_is_exhausted_is_tried_again_only_where_the_server_says_when() {
         assert_eq!(budget(&[EIGHT]), (false, None));
         for padding in ["", "=", "=="] {
-            let details = format!("{SEVEN_SECONDS}{padding}");
-            let details = ("grpc-status-details-bin", &*details);
+            let value = format!("{SEVEN_SECONDS}{padding}");
+            let details = ("grpc-status-details-bin", &*value);
             if padding != "=" {
                 assert_eq!(budget(&[EIGHT, details]), (true, Some(7_000)));
             }
@@ -168,8 +168,8 @@ mod tests {
             let rest = bytes - status.len() - 3;
             status.extend([0x7a, rest as u8 | 0x80, (rest >> 7) as u8]);
             status.resize(bytes, 0);
-            let details = BASE64.encode(status);
-            let details = ("grpc-status-details-bin", &*details);
+            let value = BASE64.encode(status);
+            let details = ("grpc-status-details-bin", &*value);
             assert_eq!(budget(&[EIGHT, details]), expected, "{bytes}");
         }
     }

@@ -133,8 +133,8 @@ impl Concurrent {
         if self.typical == 0 {
             return Retry::Unknown;
         }
-        let time = u128::from(lacks) * u128::from(self.typical);
-        let time = time.div_ceil(u128::from(self.limit.max(1)));
+        let product = u128::from(lacks) * u128::from(self.typical);
+        let time = product.div_ceil(u128::from(self.limit.max(1)));
         Retry::after_micros(u64::try_from(time).unwrap_or(u64::MAX))
     }
 }

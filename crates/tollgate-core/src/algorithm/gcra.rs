@@ -513,8 +513,8 @@ impl Algorithm for Gcra {
     }
 
     fn observe(&self, writer: &Self, state: &GcraState, now: Tick, cost: u64) -> Assessment {
-        let rest = u128::from(state.rest) * u128::from(self.denominator);
-        let rest = rest.div_ceil(u128::from(writer.denominator));
+        let product = u128::from(state.rest) * u128::from(self.denominator);
+        let rest = product.div_ceil(u128::from(writer.denominator));
         let (whole, rest) = divide(rest, self.denominator);
         // A remainder is below the denominator, which validation keeps within 32 bits.
         let state = &GcraState::new(state.tat.saturating_add(whole), rest as u32, 0);

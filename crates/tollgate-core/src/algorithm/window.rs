@@ -345,8 +345,8 @@ impl<const SLIDES: bool> Algorithm for WindowCounter<SLIDES> {
         if cost > 0 {
             *state = self.current(state, now);
             let (previous, current) = state.counters();
-            let used = current.saturating_add(cost);
-            let used = if SLIDES { used.min(self.limit) } else { used };
+            let after = current.saturating_add(cost);
+            let used = if SLIDES { after.min(self.limit) } else { after };
             *state = WindowState::new(state.window, previous, used);
         }
     }

@@ -278,8 +278,8 @@ impl<A: Algorithm> Shard<A> {
     /// Gives cells up for quotas, blocks or ids, a few more than are needed at once.
     fn make_room(&mut self, keep: Fingerprint, now: Tick) {
         while self.bytes() > self.budget && self.entries.len() > LEAST {
-            let cells = self.entries.len();
-            let cells = (cells - cells.div_ceil(16)).max(LEAST);
+            let all = self.entries.len();
+            let cells = (all - all.div_ceil(16)).max(LEAST);
             while self.entries.used() > 1 && (self.entries.used() + 1) * 4 > cells * 3 {
                 if !self.evict(Some(keep), now) {
                     return;

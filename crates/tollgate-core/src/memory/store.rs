@@ -302,10 +302,10 @@ mod tests {
     fn a_table_comes_with_the_first_key_and_goes_with_the_last_rule() {
         for threshold in [false, true] {
             let (store, _) = store();
-            let rule = Rule::new("rule", Quota::gcra(5, HOUR));
+            let plain = Rule::new("rule", Quota::gcra(5, HOUR));
             let rule = match threshold {
-                true => rule.threshold("warn", Quota::gcra(5, HOUR).burst(3)),
-                false => rule,
+                true => plain.threshold("warn", Quota::gcra(5, HOUR).burst(3)),
+                false => plain,
             };
             let bind = || Limiter::new(store.clone(), [rule.clone()]).expect("a valid rule");
             let (first, other) = (bind(), bind());

@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_request_that_a_queue_turned_away_is_denied_by_the_rule_that_waits_whatever_it_says() {
-        let fits = Assessment::new(true, 3, 0, Retry::Now);
-        let fits = Verdict::new(0, 0, fits, Source::Store);
+        let answer = Assessment::new(true, 3, 0, Retry::Now);
+        let fits = Verdict::new(0, 0, answer, Source::Store);
         let failed = Verdict::unanswered(0, 0, Outcome::Failed);
         for reason in [Reason::QueueFull, Reason::WaitExpired] {
             let kind = Kind::Denied(reason);

@@ -127,10 +127,10 @@ fn parse(text: &str, own: Option<&Quota>) -> Result<Quota, ParseQuotaError> {
             (0, _) if settings.is_empty() => return Ok(Quota::none()),
             (limit, period) => {
                 let buckets = own.map_or(0, Quota::bucket_count);
-                let bare = Quota::new(algorithm, limit, period);
+                let quota = Quota::new(algorithm, limit, period);
                 match algorithm == AlgorithmKind::SlidingBuckets && buckets > 0 {
-                    true => bare.buckets(buckets),
-                    false => bare,
+                    true => quota.buckets(buckets),
+                    false => quota,
                 }
             }
         },

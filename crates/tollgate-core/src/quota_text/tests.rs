@@ -240,11 +240,11 @@ proptest! {
         burst in proptest::option::of(prop_oneof![1_u64..1_000, 1..=MAX_UNITS]),
         buckets in proptest::option::of(2_u32..=600),
     ) {
-        let quota = Quota::new(algorithm, limit, period);
+        let plain = Quota::new(algorithm, limit, period);
         let quota = match (buckets, burst) {
-            (Some(buckets), _) if algorithm == AlgorithmKind::SlidingBuckets => quota.buckets(buckets),
-            (_, Some(burst)) if algorithm.is_bucket() => quota.burst(burst),
-            _ => quota,
+            (Some(buckets), _) if algorithm == AlgorithmKind::SlidingBuckets => plain.buckets(buckets),
+            (_, Some(burst)) if algorithm.is_bucket() => plain.burst(burst),
+            _ => plain,
         };
         if quota.validate().is_ok() {
             prop_assert_eq!(quota.to_string().parse(), Ok(quota), "{}", quota);

@@ -301,11 +301,11 @@ fn local_rule(rule: &Rule, instances: NonZeroU32, before: Option<&Rule>) -> Rule
     };
     let mut shares = rule.all_quotas().enumerate().map(share);
     let own = shares.next().unwrap_or_else(Quota::unlimited);
-    let local = Rule::new(Arc::clone(rule.shared_name()), own).with_quotas_of(rule, part);
+    let plain = Rule::new(Arc::clone(rule.shared_name()), own).with_quotas_of(rule, part);
     let local = rule
         .plan_names()
         .zip(shares)
-        .fold(local, |local, (name, share)| local.plan(name, share));
+        .fold(plain, |local, (name, share)| local.plan(name, share));
     // In full for each process, if that is paid back in time: a part of it might not hold what one request costs more than it took.
     let part = rule.debt_of() / u64::from(instances.get());
     let can_owe = |debt: &u64| {
@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn the_keys_of_an_outage_stay_within_the_bound_of_the_fallback() {
-        let rules = RuleSet::new([Rule::new("rule", Quota::gcra(1, MAX_PERIOD))]);
-        let rules = Arc::new(rules.expect("a valid rule"));
+        let set = RuleSet::new([Rule::new("rule", Quota::gcra(1, MAX_PERIOD))]);
+        let rules = Arc::new(set.expect("a valid rule"));
         let fallback = Fallback::new(&rules, None, NonZeroU32::MIN, Clock::system());
         let local = fallback.expect("valid shares").local();
         for n in 1..=600_000_u64 {

@@ -98,8 +98,8 @@ impl LeaseHolder {
         let pause = now.saturating_sub(self.demand.since);
         self.sizer.on_query_after(pause);
         self.demand.average(now);
-        let tracked = self.demand.within(terms.tracked_life);
-        let tracked = if tracked >= PAYS { tracked } else { 0 };
+        let demand = self.demand.within(terms.tracked_life);
+        let tracked = if demand >= PAYS { demand } else { 0 };
         let has_scheduled = self.has_scheduled(now);
         // Of a window that does not even weigh for the next any more nothing need be said.
         let is_over = |grant: &HeldLease| match (grant.kind, terms.window) {

@@ -127,8 +127,8 @@ impl ScheduleTerms {
     /// The same from numbers, for models and tests: `rate` units in `period` µs, the units that are not reserved, the horizon and
     /// the life of a scheduled lease in µs. `None` where the bucket would fill up while a scheduled lease is out.
     pub fn by_hand(rate: u64, period: Tick, room: u64, horizon: Tick, life: Tick) -> Option<Self> {
-        let back = u128::from(life) * u128::from(rate);
-        let back = u64::try_from(back.div_ceil(u128::from(period.max(1)))).ok()?;
+        let product = u128::from(life) * u128::from(rate);
+        let back = u64::try_from(product.div_ceil(u128::from(period.max(1)))).ok()?;
         Some(Self {
             horizon,
             life,

@@ -402,8 +402,8 @@ mod tests {
                 }
             }
         };
-        let connected = first_to_accept(ports.collect(), WITHIN, connect).await;
-        let connected = connected.map_err(|error| (error.kind(), error.message().to_string()));
+        let first = first_to_accept(ports.collect(), WITHIN, connect).await;
+        let connected = first.map_err(|error| (error.kind(), error.message().to_string()));
         (connected, began.elapsed().as_millis())
     }
 

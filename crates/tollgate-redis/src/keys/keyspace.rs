@@ -308,8 +308,8 @@ fn hash_tag(key: &[u8]) -> &[u8] {
 /// Eight bits at once are divided by x^16 + x^12 + x^5 + 1.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, byte| {
-        let high = (crc >> 8) ^ u16::from(*byte);
-        let high = high ^ (high >> 4);
+        let mixed = (crc >> 8) ^ u16::from(*byte);
+        let high = mixed ^ (mixed >> 4);
         (crc << 8) ^ (high << 12) ^ (high << 5) ^ high
     })
 }

@@ -125,8 +125,8 @@ impl ScriptReply {
             ),
             false => (None, None),
         };
-        let verdicts = checks.iter().zip(layout.iter()).zip(lines);
-        let verdicts = verdicts.map(|((check, sent), line)| {
+        let answers = checks.iter().zip(layout.iter()).zip(lines);
+        let verdicts = answers.map(|((check, sent), line)| {
             let unanswered = |outcome| Verdict::unanswered(check.rule(), check.plan(), outcome);
             let Some(sent) = sent else {
                 return unanswered(Outcome::NotDecided);

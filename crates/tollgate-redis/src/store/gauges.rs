@@ -178,8 +178,8 @@ impl OnServer {
 
     /// Those of all keys, as of the ones that were asked.
     fn bytes(&self) -> u64 {
-        let all = u128::from(self.asked_bytes) * u128::from(self.keys);
-        let all = all.checked_div(u128::from(self.asked)).unwrap_or(0);
+        let product = u128::from(self.asked_bytes) * u128::from(self.keys);
+        let all = product.checked_div(u128::from(self.asked)).unwrap_or(0);
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 }

@@ -208,8 +208,8 @@ impl WaitingRequest {
 
     /// Others were faster again and again: it is denied.
     fn deny_slots(&self, context: &RuleSetContext, decision: &Decision) -> Decision {
-        let verdicts = decision.verdicts().iter().zip(&self.checks);
-        let verdicts = verdicts.map(|(verdict, check)| match verdict.is_of_slots() {
+        let answers = decision.verdicts().iter().zip(&self.checks);
+        let verdicts = answers.map(|(verdict, check)| match verdict.is_of_slots() {
             true => {
                 let answer = Assessment::new(false, verdict.remaining(), 0, Retry::Unknown);
                 Verdict::new(check.rule(), check.plan(), answer, Source::Store).of_slots(None)

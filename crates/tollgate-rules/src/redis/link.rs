@@ -88,11 +88,11 @@ impl Servers {
         command: &Cmd,
     ) -> RedisResult<T> {
         // A master that was replaced may go on answering: the sentinels are asked again, as often as a process looks.
-        let connection = match kept.take().filter(|_| self.address.master.is_none()) {
+        let usable = match kept.take().filter(|_| self.address.master.is_none()) {
             Some(connection) => connection,
             None => Box::pin(self.connect()).await?,
         };
-        let connection = kept.insert(connection);
+        let connection = kept.insert(usable);
         let reply = connection.req_packed_command(command).await?;
         Ok(from_redis_value(reply.extract_error()?)?)
     }

@@ -70,12 +70,12 @@ pub fn matched_path() -> impl KeyExtractor + Clone + Debug {
 /// The key has two parts of [`PartKind::PATH_PARAMETER`], the name and the decoded value.
 #[cfg(feature = "axum")]
 pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone + Debug {
-    let name = name.into();
-    let name = match name.is_empty() || name.contains(['{', '}', '/', '*']) {
+    let given = name.into();
+    let name = match given.is_empty() || given.contains(['{', '}', '/', '*']) {
         true => Err(format!(
-            "{name:?} is not the name of a path parameter: take it without braces, as in path_parameter(\"tenant\")"
+            "{given:?} is not the name of a path parameter: take it without braces, as in path_parameter(\"tenant\")"
         )),
-        false => Ok(name),
+        false => Ok(given),
     };
     let kind = PartKind::PATH_PARAMETER;
     named("path_parameter", kind, name, |head, name| {

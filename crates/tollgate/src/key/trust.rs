@@ -47,11 +47,11 @@ pub(crate) fn only_address(headers: &HeaderMap, name: &HeaderName) -> Option<IpA
 /// An address in `X-Forwarded-For` or in a header of its own: `192.0.2.1`, `192.0.2.1:443`, `2001:db8::1`,
 /// `[2001:db8::1]`, `[2001:db8::1]:443`, each also in quotes.
 fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text.trim_ascii()).ok()?;
-    let text = text
+    let written = std::str::from_utf8(text.trim_ascii()).ok()?;
+    let text = written
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'))
-        .unwrap_or(text);
+        .unwrap_or(written);
     let bare = text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     bare.or_else(|| with_port(text))
         .map(|address| address.to_canonical())

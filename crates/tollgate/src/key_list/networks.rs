@@ -78,8 +78,10 @@ impl<T: Copy + Default + Ord + Into<u128> + TryFrom<u128>> Networks<T> {
 
     /// Whether networks hold all addresses whose first `known` bits are those of this one.
     pub(super) fn hold(&self, address: u128, known: u8) -> bool {
-        let unknown = (size_of::<T>() as u32 * 8).saturating_sub(known.into());
-        let unknown = u128::MAX.checked_shr(u128::BITS - unknown).unwrap_or(0);
+        let unknown_bits = (size_of::<T>() as u32 * 8).saturating_sub(known.into());
+        let unknown = u128::MAX
+            .checked_shr(u128::BITS - unknown_bits)
+            .unwrap_or(0);
         let (first, last) = (address & !unknown, address | unknown);
         let from = self.begins.first().map(bits);
         let Some(behind) = from.and_then(|from| first.checked_sub(from)) else {

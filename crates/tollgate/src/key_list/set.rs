@@ -107,11 +107,11 @@ pub(super) enum Entry<'a> {
 
 /// Reads a line. `None`: it says nothing.
 pub(super) fn read_entry(line: &str) -> Result<Option<(Entry<'_>, Tick)>, String> {
-    let line = match line.find(" #").or_else(|| line.find("\t#")) {
+    let text = match line.find(" #").or_else(|| line.find("\t#")) {
         Some(comment) => &line[..comment],
         None => line,
     };
-    let line = line.trim();
+    let line = text.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }

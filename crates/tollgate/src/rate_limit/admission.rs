@@ -431,9 +431,9 @@ mod tests {
 
     #[tokio::test]
     async fn many_checks_of_a_handler_keep_one_verdict_per_rule() {
-        let rules = ["messages", "bytes"]
+        let list = ["messages", "bytes"]
             .map(|name| crate::Rule::new(name, Quota::fixed_window(5, MINUTE)).by_handler());
-        let rules = RequestRules::new(Arc::new(MemoryStore::new()), rules.into());
+        let rules = RequestRules::new(Arc::new(MemoryStore::new()), list.into());
         let config = Config::new(rules.expect("valid rules"), Settings::default());
         let admission = Admission::new(
             &Arc::new(config),

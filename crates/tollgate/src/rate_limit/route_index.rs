@@ -220,8 +220,8 @@ mod tests {
     }
 
     fn conditions() -> impl Strategy<Value = Condition> {
-        let pattern = paths(&["a", "b", "", "{x}", "v{x}", "{{a}}"]);
-        let pattern = (pattern, any::<bool>()).prop_map(|(path, is_open)| match is_open {
+        let path = paths(&["a", "b", "", "{x}", "v{x}", "{{a}}"]);
+        let pattern = (path, any::<bool>()).prop_map(|(path, is_open)| match is_open {
             true => path + "/{*rest}",
             false => path,
         });

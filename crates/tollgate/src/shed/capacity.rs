@@ -256,8 +256,8 @@ async fn measure(micros: Arc<AtomicU64>) {
     loop {
         let due = Instant::now() + INTERVAL;
         tokio::time::sleep_until(due).await;
-        let late = due.elapsed().saturating_sub(Duration::from_millis(1));
-        let late = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+        let lateness = due.elapsed().saturating_sub(Duration::from_millis(1));
+        let late = u64::try_from(lateness.as_micros()).unwrap_or(u64::MAX);
         let before = micros.load(Ordering::Relaxed);
         micros.store(before - before / 4 + late / 4, Ordering::Relaxed);
     }

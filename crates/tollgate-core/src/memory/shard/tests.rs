@@ -68,8 +68,8 @@ fn agrees_with_a_model<A: Algorithm>(quota: fn(u64) -> Quota, budget: usize) {
             }
             1 => shard.sweep(below(40) as usize, now),
             2 => {
-                let found = shard.find_unless_of_another(&plans[plan], key(n));
-                let found = found.flatten();
+                let looked_up = shard.find_unless_of_another(&plans[plan], key(n));
+                let found = looked_up.flatten();
                 let there = model.get(&n).filter(|(by, _)| *by == plan);
                 assert_eq!(found.is_some(), there.is_some());
             }
@@ -174,8 +174,8 @@ fn keys_whose_requests_have_ended_stay_for_about_a_second() {
             now += 1_000;
         }
         // A pass began with the first of them, and went on as they came: half of them have not been seen since.
-        let there = (first..newest).filter(|n| shard.find(key(*n)).is_some());
-        let there = there.count();
+        let kept = (first..newest).filter(|n| shard.find(key(*n)).is_some());
+        let there = kept.count();
         assert!((400..=600).contains(&there), "{there}");
     }
     assert!(shard.len() < 1_600);

@@ -111,8 +111,8 @@ impl Model {
             let failed = calls.iter().filter(|call| !call.1);
             failed.map(|call| call.0).collect::<Vec<_>>()
         };
-        let recently_failed = failed(&self.calls);
-        let recently_failed = recently_failed.iter().filter(|at| is_recent(**at)).count();
+        let failures = failed(&self.calls);
+        let recently_failed = failures.iter().filter(|at| is_recent(**at)).count();
         let all = moments(failed(&self.calls).into_iter());
         let recent_moments = all.iter().filter(|at| is_recent(**at)).count();
         let is_rate = recent_moments >= 2 && recently_failed * 100 >= recent * 60;

@@ -89,8 +89,8 @@ impl Map {
     ///
     /// This map knows no server for it.
     pub(super) fn owner(&self, hash_slot: u16) -> Result<&Arc<Member>, CallError> {
-        let owner = self.owners[usize::from(hash_slot)].load(Ordering::Relaxed);
-        let owner = self.members().nth(usize::from(owner));
+        let number = self.owners[usize::from(hash_slot)].load(Ordering::Relaxed);
+        let owner = self.members().nth(usize::from(number));
         owner.ok_or_else(|| self.unassigned.clone())
     }
 

@@ -56,8 +56,8 @@ pub(super) fn is_server(path: &Path) -> bool {
 }
 
 pub(super) fn connect(path: &Path) -> io::Result<DuplexStream> {
-    let accept = SERVERS.with_borrow(|servers| servers.get(path).cloned());
-    let accept = accept.ok_or(io::ErrorKind::NotFound)?;
+    let server = SERVERS.with_borrow(|servers| servers.get(path).cloned());
+    let accept = server.ok_or(io::ErrorKind::NotFound)?;
     // More than is ever in flight: a write does not wait, as it would not for the buffer of a socket.
     let (client, server) = duplex(1 << 20);
     accept(server).map(|()| client)

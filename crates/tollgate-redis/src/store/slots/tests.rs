@@ -180,8 +180,8 @@ async fn a_grant_that_comes_when_redis_may_have_forgotten_it_is_not_used() {
 async fn waits(limiter: &Limiter, checks: &[Check], until: impl Future) -> Duration {
     let began = Instant::now();
     let waits = async {
-        let decision = limiter.acquire_within(checks, 20 * SECOND).await;
-        let decision = decision.expect("there is room in the queue");
+        let waited = limiter.acquire_within(checks, 20 * SECOND).await;
+        let decision = waited.expect("there is room in the queue");
         assert!(decision.is_allowed(), "{decision:?}");
         drop(limiter.ticket(checks, &decision));
         began.elapsed()
