@@ -26,7 +26,7 @@ use crate::{
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
     ticket::Ticket,
-    wait_queue::{Permit, Stands, WaitError, WaitErrorKind},
+    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind},
 };
 
 impl Limiter {
@@ -445,7 +445,7 @@ async fn acquire_in_queue(
         Err(full) => return Err(full),
     };
     if !timer.reaches_front(&permit, patience).await {
-        return Err(WaitError::TIMED_OUT);
+        return Err(WaitError(Kind::TimedOut));
     }
     // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
     let mut peeks = limiter.rules().counts_attempts();
@@ -519,7 +519,7 @@ async fn acquire_by_rules(
             // Slots come back in no order, so requests stand in line for them.
             let entered = permit.insert(limiter.wait_queues().enter(rules, checks)?);
             if !timer.reaches_front(entered, patience).await {
-                return Err(WaitError::TIMED_OUT);
+                return Err(WaitError(Kind::TimedOut));
             }
         }
         let left = patience.saturating_sub(timer.elapsed());

@@ -1,7 +1,6 @@
 //! The queues in which acquires wait.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap, hash_map::Entry},
     error::Error,
     fmt,
@@ -18,6 +17,14 @@ use crate::{
     rule::{MAX_WAITING, Rule},
     sync::{AtomicU64, Mutex, Ordering, lock},
 };
+
+/// How many may wait at once on one limiter and those before it, for a request to join them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    in_all: usize,
+    /// Above that, the rest is for the first of each queue: clients with a few keys must not keep all others out.
+    behind_a_first: usize,
+}
 
 /// Where a request waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,16 +120,17 @@ impl WaitQueues {
             let in_all = max()
                 .map(|it| it.in_all)
                 .fold(MAX_WAITING.in_all, usize::max);
-            // Above that, the rest is for the first of each queue: clients with a few keys must not keep all others out.
             let behind_a_first = max().map(|it| it.per_key).fold(in_all / 2, usize::max);
             let most = match stands {
                 Stands::Behind => behind_a_first,
                 _ => in_all,
             };
             if is_full(&Counted::InQueues, most) {
-                return Err(WaitError::full(format_args!(
-                    "too many are waiting on this limiter already (at most {in_all}, and {behind_a_first} behind others)"
-                )));
+                let room = Room {
+                    in_all,
+                    behind_a_first,
+                };
+                return Err(WaitError(Kind::LimiterFull(room)));
             }
             counted.push(Counted::InQueues);
         }
@@ -132,9 +140,7 @@ impl WaitQueues {
             let of_key = Counted::OfKey(name(), check.key());
             for (by, max) in [(of_key, max.per_key), (Counted::OfRule(name()), max.in_all)] {
                 if is_full(&by, max) {
-                    return Err(WaitError::full(format_args!(
-                        "{max} are waiting for a rule, or for one of its keys, already"
-                    )));
+                    return Err(WaitError(Kind::QueueFull(max)));
                 }
                 if !counted.contains(&by) {
                     counted.push(by);
@@ -252,9 +258,15 @@ impl Drop for Permit<'_> {
 
 /// Why an acquire that waits took nothing.
 #[derive(Clone, PartialEq, Eq)]
-pub struct WaitError {
-    kind: WaitErrorKind,
-    message: Cow<'static, str>,
+pub struct WaitError(pub(crate) Kind);
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As many wait for a rule, or a key of it, as may.
+    QueueFull(usize),
+    LimiterFull(Room),
+    TimedOut,
+    Unknown(RuleError),
 }
 
 /// The kinds of [`WaitError`].
@@ -273,35 +285,39 @@ impl WaitError {
     /// What happened.
     #[must_use]
     pub fn kind(&self) -> WaitErrorKind {
-        self.kind
-    }
-
-    fn full(by: fmt::Arguments<'_>) -> Self {
-        let remedy = "turn the caller away, or let more wait by Rule::max_waiting";
-        Self {
-            kind: WaitErrorKind::QueueFull,
-            message: format!("{by}; {remedy}").into(),
+        match self.0 {
+            Kind::QueueFull(_) | Kind::LimiterFull(_) => WaitErrorKind::QueueFull,
+            Kind::TimedOut => WaitErrorKind::TimedOut,
+            Kind::Unknown(_) => WaitErrorKind::UnknownRule,
         }
     }
-
-    pub(crate) const TIMED_OUT: Self = Self {
-        kind: WaitErrorKind::TimedOut,
-        message: Cow::Borrowed("the patience ran out in the queue"),
-    };
 }
 
 impl From<RuleError> for WaitError {
     fn from(unknown: RuleError) -> Self {
-        Self {
-            kind: WaitErrorKind::UnknownRule,
-            message: unknown.to_string().into(),
-        }
+        Self(Kind::Unknown(unknown))
     }
 }
 
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        match &self.0 {
+            Kind::QueueFull(max) => write!(
+                f,
+                "{max} are waiting for a rule, or for one of its keys, already; turn the caller away, or let more wait by \
+                 Rule::max_waiting"
+            ),
+            Kind::LimiterFull(Room {
+                in_all,
+                behind_a_first,
+            }) => write!(
+                f,
+                "too many are waiting on this limiter already (at most {in_all}, and {behind_a_first} behind others); \
+                 turn the caller away, or let more wait by Rule::max_waiting"
+            ),
+            Kind::TimedOut => f.write_str("the patience ran out in the queue"),
+            Kind::Unknown(unknown) => unknown.fmt(f),
+        }
     }
 }
 
