@@ -28,6 +28,16 @@ pub enum AlgorithmKind {
     None,
 }
 
+// `name` looks there by the number of an algorithm.
+const _: () = {
+    let mut at = 0;
+    while at < AlgorithmKind::ALL.len() {
+        assert!(AlgorithmKind::ALL[at].0 as usize == at);
+        at += 1;
+    }
+    assert!(AlgorithmKind::None as usize + 1 == at);
+};
+
 impl AlgorithmKind {
     /// All of them with their names, in their order.
     pub(crate) const ALL: [(Self, &'static str); 10] = [

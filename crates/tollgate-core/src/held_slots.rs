@@ -73,7 +73,7 @@ impl Drop for Slot {
         if let Some(count) = self.0.take() {
             let key = count.key;
             drop(count);
-            slot_waiters::wake(key);
+            slot_waiters::wake_after_count(key);
         }
     }
 }

@@ -492,7 +492,12 @@ mod tests {
                 key.push(PartKind::HEADER, &bytes);
                 let before = key.len();
                 if let Some(second) = second {
-                    key.push(PartKind::VALUE, vec![0xff; second]);
+                    let mut more = KeyBuf::new();
+                    more.push(PartKind::VALUE, vec![0xff; second]);
+                    match len % 2 {
+                        0 => key.append(&more),
+                        _ => key.push(PartKind::VALUE, vec![0xff; second]),
+                    }
                 }
                 for _ in 0..2 {
                     let mut expected = key.as_bytes().to_vec();

@@ -644,8 +644,8 @@ impl Limiter {
             return None;
         }
         // Fewer are left than were denied. If not, another request gave units back: one less.
-        let left = self.left(checks, decision, Outcome::Deny);
-        Some(left.unwrap_or(0).clamp(1, times - 1))
+        let left = self.left(checks, decision, Outcome::Deny)?;
+        Some(left.clamp(1, times - 1))
     }
 
     /// How many times the costs of these checks are left by the verdicts of enforced rules with this outcome.

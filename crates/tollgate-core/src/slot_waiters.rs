@@ -54,13 +54,22 @@ pub(crate) struct SlotWaiter {
 /// Wakes who waits in this process for slots of this key, or for units, where no request has to [ask
 /// again](crate::store::RuleStore::asks_for_slots_every). To be called after they were returned.
 pub fn wake(key: Fingerprint) {
-    // Who waits says so before it looks for a slot: either sees what the other has written. A count of handles is written by a locked
-    // instruction, which on x86 is a fence already.
+    // Who waits says so before it looks: either sees what the other has written. To release a lock is no more than a store.
+    fence(Ordering::SeqCst);
+    wake_after_fence(key);
+}
+
+/// [`wake`] after a count of handles was written: by a locked instruction, which on x86 is a fence already.
+pub(crate) fn wake_after_count(key: Fingerprint) {
     if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
         compiler_fence(Ordering::SeqCst);
+        wake_after_fence(key);
     } else {
-        fence(Ordering::SeqCst);
+        wake(key);
     }
+}
+
+fn wake_after_fence(key: Fingerprint) {
     if WAITERS.waiting.load(Ordering::Relaxed) > 0 {
         wake_waiting(key);
     }

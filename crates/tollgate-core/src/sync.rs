@@ -26,11 +26,12 @@ pub fn try_lock<T>(mutex: &BriefMutex<T>) -> Option<BriefGuard<'_, T>> {
     mutex.try_lock()
 }
 
-/// [`lock`] for what is held for some nanoseconds, and by one thread after the other.
+/// [`lock`] for what is mostly held for some nanoseconds, and by one thread after the other. Sometimes it is for longer: a table gets
+/// room, a holder waits for another lock, or the clock is an application's.
 ///
-/// A thread releases it by a plain store. A lock on which others may sleep takes a second locked instruction for that, a tenth of a
-/// check. So nobody is woken: a thread that does not get it looks again, and sleeps between two looks if the one that holds it does
-/// not run at present.
+/// A thread releases it by a plain store, which is no fence. A lock on which others may sleep takes a second locked instruction for
+/// that, a tenth of a check. So nobody is woken: a thread that does not get it looks again, and now and then it sleeps, so that one
+/// that holds it and does not run gets the processor.
 #[cfg(not(tollgate_shuttle))]
 #[inline]
 pub fn lock_briefly<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {
@@ -45,7 +46,7 @@ pub fn lock_briefly<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {
 const PAUSES: u32 = 32;
 #[cfg(not(tollgate_shuttle))]
 const ATTEMPTS_AWAKE: u32 = 4;
-/// The attempts after which a thread no longer offers its processor to others, and sleeps.
+/// The attempts before a thread sleeps. After that it begins anew.
 #[cfg(not(tollgate_shuttle))]
 const ATTEMPTS: u32 = 12;
 #[cfg(not(tollgate_shuttle))]
@@ -71,7 +72,7 @@ fn back_off<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {
         if let Some(guard) = mutex.try_lock() {
             return guard;
         }
-        attempt = ATTEMPTS.min(attempt + 1);
+        attempt = (attempt + 1) % (ATTEMPTS + 1);
     }
 }
 

@@ -124,12 +124,14 @@ impl MemoryRuleStore {
                     false => how,
                 };
                 at.settle(hold, how);
-            } else {
+            }
+            let block = rule.block.as_ref().filter(|_| hold.counts);
+            let counted = block.map(|block| at.count_for_block(block));
+            drop(locked);
+            if !comes_back {
                 self.paid.tell(hold, None);
             }
-            if let Some(block) = rule.block.as_ref().filter(|_| hold.counts) {
-                let counted = at.count_for_block(block);
-                drop(locked);
+            if let Some(counted) = counted {
                 self.report(check.rule(), &counted);
             }
         }

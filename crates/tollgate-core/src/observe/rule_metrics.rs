@@ -118,6 +118,9 @@ impl RuleMetrics {
                 (Kind::ShadowDenied(Reason::Quota), store),
             ],
         };
+        for counter in [EVICTED_LIVE, NEW_KEYS] {
+            of_rule(counter).increment(0);
+        }
         for level in 1..=rule.block_setting().map_or(0, |block| block.times().len()) {
             // There are at most 32 times.
             blocks_of(rule, level as u8).increment(0);

@@ -319,6 +319,8 @@ pub(crate) fn refuse_unsupported(store: &dyn RuleStore) -> Result<(), RuleError>
          MemoryStore, where each process counts its own requests, or take a rate, such as Quota::gcra"
     } else if rule.has_credits() {
         "this store keeps no balances; leave credits() out, or take a MemoryStore or Redis"
+    } else if rule.at_most_wait().is_none() {
+        "this store cannot keep this rule; take a MemoryStore or Redis"
     } else {
         "requests cannot wait for units of this store; leave wait() out to deny them, and have callers wait in their process \
          with Limiter::acquire_within, or put the rule into a limiter or layer of its own on a MemoryStore"
