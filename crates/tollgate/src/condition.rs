@@ -209,6 +209,16 @@ mod tests {
         assert!(path_under("/")(&Head::from(&head(Method::GET, "/any"))));
     }
 
+    #[test]
+    fn a_condition_that_a_user_has_boxed_is_not_taken_for_the_one_that_it_calls() {
+        let internal = path("/internal/{*rest}").expect("a pattern");
+        let outside: Box<dyn Condition> = Box::new(move |head: &Head<'_>| !internal(head));
+        let known = KnownCondition::of(outside);
+        for (path, holds) in [("/internal/jobs", false), ("/other", true)] {
+            assert_eq!(known.holds(&Head::from(&head(Method::GET, path))), holds);
+        }
+    }
+
     fn from(peer: &str) -> Parts {
         let mut head = head(Method::GET, "/");
         let peer = (

@@ -30,7 +30,12 @@ pub struct KnownCondition {
 }
 
 /// The closure of a condition of ours. It puts the condition into a [`Probe`] in a head.
-type KnownFn = Box<dyn Condition>;
+type KnownFn = Box<dyn Known>;
+
+/// In place of [`Condition`], which users may box as well.
+trait Known: Condition {}
+
+impl<F: Condition> Known for F {}
 
 /// Stands in the extensions of a head to get the condition of a closure.
 #[derive(Clone, Default)]
