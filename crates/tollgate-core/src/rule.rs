@@ -167,8 +167,8 @@ impl Rule {
         self
     }
 
-    /// The same numbers under another name, on a state of its own: without a block, and without what is for single clients. For the crates
-    /// of tollgate.
+    /// The same numbers under another name, on a state of its own: without a block, without ids of requests, and without what is for
+    /// single clients. For the crates of tollgate.
     #[doc(hidden)]
     pub fn twin(&self, name: impl Into<Arc<str>>) -> Self {
         let own = &self.settings;
@@ -178,7 +178,6 @@ impl Rule {
             twin.consistency = own.consistency;
             twin.on_store_error = own.on_store_error;
             twin.wait = own.wait;
-            (twin.idempotent, twin.free_repeats) = (own.idempotent, own.free_repeats);
             twin.unit.clone_from(&own.unit);
         })
     }

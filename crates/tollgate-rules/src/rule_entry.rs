@@ -377,7 +377,10 @@ impl RuleEntry {
 
     /// Its numbers for the clients that are not in its rollout yet, on a state of their own.
     pub(crate) fn shadow(&self, numbers: &tollgate_core::Rule) -> tollgate_core::Rule {
-        let shadow = numbers.twin(shadow_name(&self.name));
+        let mut shadow = numbers.twin(shadow_name(&self.name));
+        if let Some((period, repeats)) = numbers.idempotent_for() {
+            shadow = shadow.idempotent(period).free_repeats(repeats);
+        }
         match numbers.block_setting() {
             Some(block) => shadow.block(block.clone()),
             None => shadow,
@@ -388,7 +391,7 @@ impl RuleEntry {
     pub(crate) fn blocking(&self, numbers: &tollgate_core::Rule) -> Option<tollgate_core::Rule> {
         let blocks = (1..numbers.quotas()).any(|plan| numbers.quota_of(plan).is_none());
         let is_checked = (blocks || self.quota.is_some()) && !self.key.is_of_handler();
-        // Where nothing has a limit there is nothing to count, and so no growing block.
+        // Where nothing has a limit there is nothing to count, and so no growing block and no repeat.
         is_checked.then(|| (numbers.twin(blocking_name(&self.name))).map_quotas(only_none))
     }
 }

@@ -112,6 +112,9 @@ impl RequestRule {
         if settings.quota.is_some() {
             numbers = numbers.variable_quota();
         }
+        if numbers.idempotent_for().is_none() {
+            settings.id = None;
+        }
         settings.rule = numbers;
         if settings.cost.is_some() || settings.response_cost.is_some() {
             settings.counts_units();

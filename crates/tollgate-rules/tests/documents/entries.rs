@@ -86,7 +86,7 @@ async fn a_switch_for_all_rules_leaves_whom_they_block_blocked() {
             version = 1
             rules = [
                 {{ name = "closed", limit = "none", by = "constant", when = {{ path = "/closed" }} }},
-                {{ name = "api", limit = "2/min", by = "header:x-api-key", when = {{ path = "/" }} }},
+                {{ name = "api", limit = "2/min", by = "header:x-api-key", when = {{ path = "/" }}, idempotent = {{ header = "idempotency-key", for = "10min" }} }},
                 {{ name = "own", limit = "2/min", by = "header:x-api-key", when = {{ path = "/own" }}, quota_by = "token", missing = 401 }},
             ]
             [[overrides]]
