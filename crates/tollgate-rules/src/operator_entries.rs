@@ -46,6 +46,8 @@ impl EntryKind {
 /// ```
 #[must_use = "it is in force when it is given to a handle"]
 #[derive(Clone, Serialize, Deserialize)]
+// What this version does not know would be lost with its next change.
+#[serde(deny_unknown_fields)]
 pub struct OperatorEntry {
     /// The rule of an override; that of a switch, or `*`.
     pub(crate) rule: String,
@@ -241,6 +243,7 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// All of them, with the push that they lie beside.
 #[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct OperatorEntries {
     pub(crate) all: Vec<OperatorEntry>,
     /// The push of the document, where an operator changed something since, or it has to say what is lost.
@@ -249,6 +252,7 @@ pub(crate) struct OperatorEntries {
 
 /// The push of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Pushed {
     pub(crate) revision: u64,
     pub(crate) by: Author,
@@ -334,7 +338,29 @@ impl OperatorEntries {
         if text.is_empty() {
             return Ok(Self::default());
         }
-        let newer = "what operators set is of a newer version of tollgate; update this program";
-        serde_json::from_str(text).map_err(|_| newer)
+        serde_json::from_str(text).map_err(|_| {
+            "another version of tollgate has stored what operators set: take that version, or replace the rules and all that operators \
+             set (RedisRules::replace_all, `tollgate rules push --replace-all`)"
+        })
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_read_by_this_version_and_by_no_other() {
+        let stored = r#"{"all":[{"rule":"api","client":{"hash":"9f86d081884c7d659a2feaa0c55ad015"},"limit":"20/h","#.to_owned()
+            + r#""term":{"until":1900000000000000,"reason":"launch"},"id":2,"by":{"actor":"alice","reason":""},"at":5,"#
+            + r#""counted_by":"header:x-api-key"},{"rule":"*","client":null,"limit":"50%","#
+            + r#""term":{"until":18446744073709551615,"reason":null},"id":3,"by":{"actor":"bob","reason":""},"at":6}],"#
+            + r#""pushed":{"revision":1,"by":{"actor":"ci","reason":""},"at":4,"lost":null}}"#;
+        let read = OperatorEntries::read(&stored).expect("stored by this version");
+        assert_eq!(read.text(), stored);
+        for field in ["\"client\"", "\"reason\"", "\"pushed\"", "\"lost\""] {
+            let other = stored.replace(field, "\"other\"");
+            assert!(OperatorEntries::read(&other).is_err(), "{field}");
+        }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) fn time(at: Tick) -> SystemTime {
 
 /// Until when an entry is in force, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Term {
     /// `Tick::MAX`: for ever.
     pub(crate) until: Tick,

@@ -31,8 +31,8 @@ type WithText = (String, RuleDocument);
 /// What a change is made to.
 struct Seen {
     stored: Stored,
-    /// As it was pushed. `None`: there is none. Or why the bindings cannot read it; if it is not signed with the secret, nothing that
-    /// stands beside it is known either.
+    /// As it was pushed. `None`: there is none. Or why the bindings cannot read it; if it is not signed with the secret, or another
+    /// version has stored what operators set, nothing that stands beside it is known.
     before: Result<Option<WithText>, DocumentError>,
     pushed: Option<Pushed>,
     set: OperatorEntries,
@@ -59,7 +59,8 @@ impl RedisRules {
         self.audited(author, push).await
     }
 
-    /// The same, and ends all that operators set. It replaces a document as well that is not signed with the secret.
+    /// The same, and ends all that operators set. It replaces a document as well that is not signed with the secret, and what operators set
+    /// with another version of tollgate.
     ///
     /// # Errors
     ///
@@ -178,8 +179,8 @@ impl RedisRules {
             let mut set = seen.set.clone();
             if is_alone {
                 set.all.clear();
-            } else if let (Err(unsigned), None) = (&seen.before, &seen.pushed) {
-                return Err(unsigned.clone().into());
+            } else if let (Err(unknown), None) = (&seen.before, &seen.pushed) {
+                return Err(unknown.clone().into());
             }
             let is_same = matches!(&seen.before, Ok(Some((before, _))) if *before == text);
             let highest = seen.stored.highest;
@@ -295,11 +296,14 @@ impl RedisRules {
         let Some(document) = seen.stored.document.take() else {
             return Ok(seen);
         };
-        if let Err(wrong) = self.verify(seen.stored.revision, &document) {
-            seen.before = Err(wrong);
-            return Ok(seen);
+        let verified = self.verify(seen.stored.revision, &document);
+        match verified.and_then(|()| self.operator_entries(&document)) {
+            Ok(set) => seen.set = set,
+            Err(wrong) => {
+                seen.before = Err(wrong);
+                return Ok(seen);
+            }
         }
-        seen.set = self.operator_entries(&document)?;
         seen.pushed = Some(seen.set.pushed.take().unwrap_or(Pushed {
             revision: seen.stored.revision,
             by: document.author,
@@ -460,8 +464,52 @@ fn hashed(mut nodes: Vec<Node>, document: &RuleDocument) -> Result<Vec<Node>, Do
 #[cfg(test)]
 mod tests {
     use tollgate::key::KeyBuf;
+    use tollgate_redis::Secret;
+    use tollgate_test_servers::redis_server::RedisServer;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_another_version_has_stored_beside_a_document_may_be_replaced() {
+        let (server, bindings, ci) = (
+            RedisServer::start(&[]).await,
+            Bindings::new(),
+            Author::new("ci"),
+        );
+        let secret = Secret::from_bytes([7; 32]).expect("32 bytes");
+        let redis = RedisRules::new(server.url(), "shop", &secret).expect("an address");
+        let limits = || {
+            let rule = "{ name = 'api', limit = '1/s', by = 'constant' }";
+            RuleText::new(format!("version = 1\nrules = [{rule}]\n"), Format::Toml)
+        };
+        let pushed = redis.push(limits(), &bindings, &ci).await;
+        assert_eq!(pushed.expect("pushed"), 1);
+        let (revision, text) = redis.document().await.expect("signed").expect("pushed");
+        let other = StoredDocument {
+            text,
+            beside: "{\"entries\":[]}".to_owned(),
+            author: ci.clone(),
+            signature: String::new(),
+        };
+        let signature = redis.shared.key.sign("shop", revision, &other).to_string();
+        let rules = redis.name("");
+        let set = ["HSET", &rules, "operators", &other.beside];
+        let _: i64 = server.ask(&[&set[..], &["signature", &signature]].concat());
+
+        let switch = [OperatorEntry::switch("*", "50%")];
+        for refused in [
+            redis.push(limits(), &bindings, &ci).await,
+            redis.set(&switch, &bindings, &ci).await,
+            redis.stored(&bindings).await.map(|_| 0),
+        ] {
+            let said = refused.expect_err("of another version").to_string();
+            assert!(said.contains("another version of tollgate"), "{said}");
+        }
+        let replaced = redis.replace_all(limits(), &bindings, &ci).await;
+        assert_eq!(replaced.expect("replaced"), 2);
+        let pushed = redis.push(limits(), &bindings, &ci).await;
+        assert_eq!(pushed.expect("there already"), 2);
+    }
 
     #[test]
     fn every_table_of_a_document_is_pushed_with_all_overrides() {
