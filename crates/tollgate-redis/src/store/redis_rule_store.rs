@@ -189,6 +189,9 @@ impl RuleStore for RedisRuleStore {
     fn reset(&self, checks: &[Check]) -> Step<Result<bool, StoreError>> {
         let places = self.context.local.places;
         let steps = places.steps(checks, checks.iter().copied());
+        if steps.len() <= 1 {
+            return self.reset_in_one_step(Checks::from_slice(checks));
+        }
         // The check that decides about a hash slot is in it.
         let steps = steps.map(|checks| self.reset_in_one_step(checks.into_iter().collect()));
         let steps: SmallVec<[Step<_>; 2]> = steps.collect();

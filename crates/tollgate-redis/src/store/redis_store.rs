@@ -189,9 +189,10 @@ pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<Stri
 #[cfg(test)]
 pub(super) mod tests {
     use tollgate_core::{
-        Check, Consistency, Decision, Quota, Retry, SECOND, Source, StoreErrorKind, Verdict,
-        algorithm::Assessment,
-        store::{Fingerprint, RuleStore},
+        Check, Consistency, Decision, MINUTE, Quota, Retry, SECOND, Source, StoreErrorKind,
+        Verdict,
+        algorithm::{Assessment, Taken},
+        store::{Fingerprint, Hold, ReservationStore, Reserved, RuleStore},
     };
     use tollgate_prefilter::{Begin, EngineEvent, Next, Reply, SlotKey, SlotTarget};
 
@@ -273,10 +274,8 @@ pub(super) mod tests {
             keys.map(|key| Check::new(0, key, 1)).collect()
         };
         for count in [6_554, 16_000] {
-            let refused = bound
-                .reset(&checks(count))
-                .await
-                .expect_err("they are too many");
+            let answer = bound.reset(&checks(count)).ready();
+            let refused = answer.expect("at once").expect_err("they are too many");
             assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
             assert_eq!(unreported(), 5);
         }
@@ -286,6 +285,22 @@ pub(super) mod tests {
             .expect_err("there is no connection");
         assert_eq!(failed.kind(), StoreErrorKind::Unavailable);
         assert_eq!(unreported(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_reservation_that_is_refused_waits_for_nothing() {
+        let store = RedisStore::builder("unix:///nowhere", "gone", Keys::plain())
+            .connect()
+            .expect("a valid address and a runtime");
+        let check = Check::new(0, Fingerprint::from_bits(7), 1);
+        let reserved = Reserved {
+            id: 1,
+            holds: vec![Hold::of_store(check, Taken::new(0, 0))],
+            slots: Vec::new(),
+        };
+        let answer = with_unreported(&store).reserve(reserved, MINUTE).ready();
+        let refused = answer.expect("at once").expect_err("it has no secret");
+        assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
     }
 
     #[test]

@@ -39,8 +39,11 @@ impl ReservationStore for RedisRuleStore {
             let record = OpenedRecord(Some((Arc::clone(context), reserved)));
             Ok((text, opened, record))
         });
+        let (text, opened, record) = match written {
+            Ok(written) => written,
+            Err(refused) => return Step::Ready(Err(refused)),
+        };
         Step::Wait(Pending::new(async move {
-            let (text, opened, record) = written?;
             let opened = opened.await;
             let kind = opened.as_ref().map_err(StoreError::kind);
             if !matches!(
@@ -75,10 +78,12 @@ impl ReservationStore for RedisRuleStore {
 
     fn extend(&self, reserved: &Reserved, term: Duration) -> Step<Result<(), StoreError>> {
         let mut call = self.context.store.new_call(self.context.now());
-        let told = tell_slots(&self.context, &mut call, reserved, Some(term));
+        if let Err(refused) = tell_slots(&self.context, &mut call, reserved, Some(term)) {
+            return Step::Ready(Err(refused));
+        }
         let step = format!("={}", term.as_millis());
-        let answer = told.map(|()| send(&self.context, call, reserved, &step));
-        Step::Wait(Pending::new(async move { answer?.await.map(drop) }))
+        let answer = send(&self.context, call, reserved, &step);
+        Step::Wait(Pending::new(async move { answer.await.map(drop) }))
     }
 }
 
@@ -119,9 +124,12 @@ fn settle_record(
         tell_slots(&context, &mut call, reserved, None)?;
         Ok((settled, send(&context, call, reserved, step)))
     });
+    let (settled, answer) = match sent {
+        Ok(sent) => sent,
+        Err(refused) => return Step::Ready(Err(refused)),
+    };
     let settlements = settlements.to_vec();
     Step::Wait(Pending::new(async move {
-        let (settled, answer) = sent?;
         let reply = answer.await;
         for (settled, (holds, _)) in settled.iter().zip(&settlements) {
             // More may be left by now, whatever the answer was.
