@@ -13,7 +13,7 @@ use crate::{
     engine::{
         engine::{Engine, SentAt},
         entry::Entry,
-        limit::{Limit, SWEEP_EVERY, Visit},
+        limit::{Limit, Visit},
         local_rules::LocalRules,
         query::{FollowUp, Kind, LeaseItem, Query},
         request::{Request, Settlements, as_counted, settle_one, taken_by},
@@ -239,9 +239,9 @@ impl LocalRules {
 
     /// Whether the last [poll](Self::poll_maintenance) has left leases to look at. It looks at some thousands, so that requests do not
     /// wait for all of them.
-    pub fn is_looking_through_leases(&self, now: Tick) -> bool {
+    pub fn is_looking_through_leases(&self) -> bool {
         let mut limits = self.limits();
-        limits.any(|(.., limit)| limit.is_leased() && limit.has_visits(now))
+        limits.any(|(.., limit)| limit.is_leased() && limit.has_visits())
     }
 
     /// Everything that the store does not know or has granted: reports, due or not, and all leases. A retired rule set leaves
@@ -294,34 +294,33 @@ impl LocalRules {
         let mut left = Self::MAX_REPORTS;
         self.queries(which, |limit, due| {
             if let Some(terms) = limit.report_terms() {
-                self.engine
-                    .visit(limit, Tick::MAX, usize::MAX, |key, entry| {
-                        let counted = entry.usage(limit)?;
-                        if due.len() == left {
-                            return Some(Visit::Stop);
-                        }
-                        due.extend(counted.is_due(by, terms).then_some((key, None)));
-                        Some(Visit::again_if(counted.unreported() > 0, 0))
-                    });
+                self.engine.visit(limit, None, |key, entry| {
+                    let counted = entry.usage(limit)?;
+                    if due.len() == left {
+                        return Some(Visit::Stop);
+                    }
+                    due.extend(counted.is_due(by, terms).then_some((key, None)));
+                    Some(Visit::keep_if(counted.unreported() > 0))
+                });
             }
             left -= due.len();
         })
     }
 
-    /// Leases that are not needed, of some of those that were not looked at for a second.
+    /// Leases that are not needed, of some of those that are left to look at in this second.
     fn idle_leases(self: &Arc<Self>, now: Tick) -> Vec<Query> {
         let mut most = MAX_VISITS;
         self.queries(Limit::is_leased, |limit, due| {
             // Units of a window weigh for longer than this process spends them. They go back with the next query, or a flush.
             let window = limit.lease_terms().and_then(|terms| terms.window);
             let weighs = window.map_or(0, |window| 2 * window);
-            most -= self.engine.visit(limit, now, most, |key, entry| {
+            lock(&limit.listed).begin_round(now);
+            most -= self.engine.visit(limit, Some(most), |key, entry| {
                 let holder = &mut entry.lease(limit)?.holder;
                 let returned = holder.sweep(now);
                 due.extend(returned.map(|_| (key, returned)));
                 let until = holder.until().map(|until| until.saturating_add(weighs));
-                let stays = until.is_some_and(|until| now < until);
-                Some(Visit::again_if(stays, now + SWEEP_EVERY))
+                Some(Visit::keep_if(until.is_some_and(|until| now < until)))
             });
         })
     }
@@ -330,12 +329,11 @@ impl LocalRules {
     fn all_leases(self: &Arc<Self>, now: Tick, which: impl Fn(&Limit) -> bool) -> Vec<Query> {
         let which = |limit: &Limit| limit.is_leased() && which(limit);
         self.queries(which, |limit, due| {
-            self.engine
-                .visit(limit, Tick::MAX, usize::MAX, |key, entry| {
-                    let returned = entry.lease(limit)?.holder.take_out(now);
-                    due.extend(returned.map(|_| (key, returned)));
-                    Some(Visit::Drop)
-                });
+            self.engine.visit(limit, None, |key, entry| {
+                let returned = entry.lease(limit)?.holder.take_out(now);
+                due.extend(returned.map(|_| (key, returned)));
+                Some(Visit::Drop)
+            });
         })
     }
 
@@ -377,33 +375,33 @@ impl LocalRules {
 }
 
 impl Engine {
-    /// Visits up to `most` of the listed keys of a limit that are to be visited by a time, and gives how many. Keys whose entry has
-    /// nothing of this limit leave the list.
+    /// Visits up to `most` of the listed keys of a limit that are left in this round, and gives how many; `None`: all keys. Those whose
+    /// entry has nothing of this limit leave the list.
     fn visit(
         &self,
         limit: &Limit,
-        by: Tick,
-        most: usize,
+        most: Option<usize>,
         mut look: impl FnMut(Fingerprint, &mut Entry) -> Option<Visit>,
     ) -> usize {
         let _visiting = lock(&limit.visiting);
+        let most = {
+            let listed = lock(&limit.listed);
+            most.map_or(listed.keys.len(), |most| most.min(listed.unvisited))
+        };
         let (mut kept, mut visited) = (Vec::new(), 0);
         while visited < most {
-            let next = {
-                let mut listed = lock(&limit.listed);
-                let is_due = listed.front().is_some_and(|(at, _)| *at <= by);
-                is_due.then(|| listed.pop_front()).flatten()
+            let Some(key) = lock(&limit.listed).pop() else {
+                break;
             };
-            let Some((at, key)) = next else { break };
             let visit = self.keys.with(limit.at(key), |entry| {
                 let visit = look(key, entry)?;
                 entry.is_listed = visit != Visit::Drop;
                 Some(visit)
             });
             match visit.flatten() {
-                Some(Visit::Again(after)) => kept.push((after, key)),
+                Some(Visit::Keep) => kept.push(key),
                 Some(Visit::Stop) => {
-                    lock(&limit.listed).push_front((at, key));
+                    lock(&limit.listed).keys.push_front(key);
                     break;
                 }
                 Some(Visit::Drop) | None => {}
@@ -411,15 +409,15 @@ impl Engine {
             visited += 1;
         }
         let mut listed = lock(&limit.listed);
-        listed.extend(kept);
-        (limit.has_listed).store(!listed.is_empty(), Ordering::Relaxed);
+        listed.keys.extend(kept);
+        (limit.has_listed).store(!listed.keys.is_empty(), Ordering::Relaxed);
         visited
     }
 
     /// Counts all units under a limit that are in no report as lost, and returns how many.
     pub(crate) fn give_up(&self, limit: &Limit) -> u64 {
         let mut lost = 0;
-        self.visit(limit, Tick::MAX, usize::MAX, |_, entry| {
+        self.visit(limit, None, |_, entry| {
             let counted = entry.usage(limit)?;
             let units = counted.report(0);
             lost += counted.lost(units);

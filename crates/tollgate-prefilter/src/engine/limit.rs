@@ -29,9 +29,8 @@ pub(crate) struct Limit {
     /// If it is leased, and is not a bucket.
     pub(crate) windows: Option<Windows>,
     pub(crate) denials: Denials,
-    /// Keys with a lease or with unreported units, which may have to be sent, and from when on each is to be visited. One that waits behind
-    /// another is visited no later than that.
-    pub(crate) listed: Mutex<VecDeque<(Tick, Fingerprint)>>,
+    /// Keys with a lease or with unreported units, which may have to be sent.
+    pub(crate) listed: Mutex<Listed>,
     pub(crate) has_listed: AtomicBool,
     /// Held by who goes through them: meanwhile keys are missing that stay.
     pub(crate) visiting: Mutex<()>,
@@ -145,18 +144,19 @@ impl Limit {
 
     /// Something may have to be sent of a key from now on.
     pub(crate) fn list(&self, key: Fingerprint) {
-        lock(&self.listed).push_back((0, key));
+        let mut listed = lock(&self.listed);
+        listed.keys.push_back(key);
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a key is to be visited by now.
-    pub(crate) fn has_visits(&self, now: Tick) -> bool {
-        lock(&self.listed).front().is_some_and(|(at, _)| *at <= now)
+    /// Whether keys are left to visit in this round.
+    pub(crate) fn has_visits(&self) -> bool {
+        lock(&self.listed).unvisited > 0
     }
 }
 
 /// How often leases are checked for those that are not needed, in µs.
-pub(crate) const SWEEP_EVERY: Tick = 1_000_000;
+const SWEEP_EVERY: Tick = 1_000_000;
 
 /// The number of a rule, by its name. Two rules count by one key in a partition by key alone, and share a number once in four billion.
 pub(crate) fn number_of(rule: &str) -> u32 {
@@ -166,23 +166,45 @@ pub(crate) fn number_of(rule: &str) -> u32 {
     })
 }
 
+/// Keys with something that may have to be sent, and the round of visits through them. All of them have one round, so that they are sent
+/// together.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) keys: VecDeque<Fingerprint>,
+    /// How many of the first ones are yet to be visited: no more than there are keys.
+    pub(crate) unvisited: usize,
+    /// When the next round begins.
+    next: Tick,
+}
+
+impl Listed {
+    /// Begins a round if the last one began [`SWEEP_EVERY`] ago. Keys that are left from before come first.
+    pub(crate) fn begin_round(&mut self, now: Tick) {
+        if now >= self.next {
+            self.next = now.saturating_add(SWEEP_EVERY);
+            self.unvisited = self.keys.len();
+        }
+    }
+
+    /// The next key to visit.
+    pub(crate) fn pop(&mut self) -> Option<Fingerprint> {
+        self.unvisited = self.unvisited.saturating_sub(1);
+        self.keys.pop_front()
+    }
+}
+
 /// What becomes of a key that was visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// It is visited again after this time.
-    Again(Tick),
+    Keep,
     Drop,
     /// It was not looked at, and neither are those behind it.
     Stop,
 }
 
 impl Visit {
-    pub(crate) fn again_if(stays: bool, after: Tick) -> Self {
-        if stays {
-            Self::Again(after)
-        } else {
-            Self::Drop
-        }
+    pub(crate) fn keep_if(stays: bool) -> Self {
+        if stays { Self::Keep } else { Self::Drop }
     }
 }
 

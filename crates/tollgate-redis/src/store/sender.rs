@@ -57,12 +57,11 @@ fn send_due(context: &Arc<RuleSetContext>) -> Option<Duration> {
     let mut looks_at = lock(&context.looks_at);
     let now = Instant::now();
     if *looks_at <= now {
-        let at = context.now();
-        let queries = context.local.poll_maintenance(at);
+        let queries = context.local.poll_maintenance(context.now());
         let reports: usize = queries.iter().map(|query| query.reports.len()).sum();
         send_alone(context, queries);
         let is_more =
-            reports == LocalRules::MAX_REPORTS || context.local.is_looking_through_leases(at);
+            reports == LocalRules::MAX_REPORTS || context.local.is_looking_through_leases();
         *looks_at = now + if is_more { BETWEEN } else { interval };
     }
     Some(*looks_at - now)

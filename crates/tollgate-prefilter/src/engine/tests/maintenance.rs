@@ -113,10 +113,7 @@ fn many_leases_are_looked_through_in_parts_and_each_once_a_second() {
     // None is idle yet.
     for is_more in [true, true, false, false] {
         assert!(poll(&subject).is_empty());
-        assert_eq!(
-            subject.rules.is_looking_through_leases(subject.now()),
-            is_more
-        );
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
     }
     subject.advance(2_000_000);
     let parts = [
@@ -127,10 +124,7 @@ fn many_leases_are_looked_through_in_parts_and_each_once_a_second() {
     ];
     for (returned, is_more) in parts {
         assert_eq!(returned_by_poll(&subject), returned);
-        assert_eq!(
-            subject.rules.is_looking_through_leases(subject.now()),
-            is_more
-        );
+        assert_eq!(subject.rules.is_looking_through_leases(), is_more);
     }
     assert_eq!(usage().units_on_lease, 0);
 }
@@ -169,7 +163,7 @@ fn a_lease_is_looked_at_also_of_a_key_that_had_one_under_another_plan() {
     subject.advance(60_000_000);
     let other_plan = one().with_plan(1);
     let _ = subject.decided(&[other_plan], fits(11_000, 500_000));
-    assert!(poll(&subject).is_empty() && subject.rules.is_looking_through_leases(subject.now()));
+    assert!(poll(&subject).is_empty() && subject.rules.is_looking_through_leases());
     subject.known_of(other_plan, fits(11_000, 500_000), tracked(10, 8));
     assert!(subject.is_local(&[other_plan]));
     let look_at_all = || -> usize {
