@@ -59,10 +59,6 @@ impl Encoder {
         };
         let lines = (0..rules.rules().len()).map(|place| RuleArgs::new(rules, place, slot_term));
         let lines: Box<[_]> = lines.collect();
-        if keyspace.partition != Partition::One {
-            // It is slow the first time, and a request must not wait for it.
-            let _ = hash_tag_in(0);
-        }
         let are_several = is_cluster && keyspace.partition != Partition::One;
         let mut encoder = Self {
             keyspace,
@@ -83,6 +79,13 @@ impl Encoder {
             // A rule set has fewer than 65 536 rules.
             let overflow = encoder.fingerprint(place as u16, &key);
             encoder.rules[place].overflow = Some(overflow);
+        }
+        let has_hash_slot_tags = |rule: &RuleArgs| rule.durable || rule.overflow.is_some();
+        if encoder.keyspace.partition != Partition::One
+            && encoder.rules.iter().any(has_hash_slot_tags)
+        {
+            // It is slow the first time, and a request must not wait for it.
+            let _ = hash_tag_in(0);
         }
         Ok(encoder)
     }
