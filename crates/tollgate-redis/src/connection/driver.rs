@@ -41,10 +41,11 @@ pub(super) struct Driver {
     stream: Stream,
     shared: Arc<NodeState>,
     out: Vec<u8>,
-    /// How much of `out` is written, and up to where it is written first.
+    /// How much of `out` is written.
     written: usize,
+    /// Up to where `out` is written first.
     first: usize,
-    /// Bytes that were written to the socket since the connection began.
+    /// How much was written since the connection began, with what `out` had before.
     bytes_written: u64,
     input: BytesMut,
     /// Fires at the first deadline, or when the server has been silent for too long; it may fire earlier, never later.
@@ -555,6 +556,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        // Closed first: who is answered may connect anew.
+        self.stream = Box::new(tokio::io::empty());
         let lost = self.lost.take().unwrap_or_else(ConnectError::unneeded);
         let not_sent = CallError::new(
             CallErrorKind::Unavailable,

@@ -33,6 +33,9 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
 
 pub(super) type Stream = Box<dyn Transport>;
 
+/// A socket that is closed.
+impl Transport for tokio::io::Empty {}
+
 impl Transport for TcpStream {
     fn forget_on_drop(&self) {
         // A socket that refuses is closed in the usual way.

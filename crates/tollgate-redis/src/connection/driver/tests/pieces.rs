@@ -4,8 +4,11 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::Mutex,
-    task::{Context, Poll},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -115,4 +118,26 @@ async fn a_call_that_comes_as_the_driver_falls_asleep_is_sent() {
         poll_once(driver.as_mut()).await;
         assert_eq!(*pieces.lock().unwrap(), [1], "new: {is_new}");
     }
+}
+
+/// Asks for an answer when it is dropped, with the stream that has it.
+struct AtClose(AnswerFuture, Arc<AtomicBool>);
+
+impl Drop for AtClose {
+    fn drop(&mut self) {
+        let answer = Pin::new(&mut self.0).poll(&mut Context::from_waker(Waker::noop()));
+        self.1.store(answer.is_pending(), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_closed_before_its_calls_are_answered() {
+    let shared = NodeState::new(NodeOptions::default());
+    let is_first = Arc::new(AtomicBool::new(false));
+    let call = push(&shared, &["a"]).remove(0);
+    let at_close = AtClose(call, Arc::clone(&is_first));
+    let stream = Pieces::default();
+    *stream.meanwhile.lock().unwrap() = Some(Box::new(move || drop(at_close)));
+    drop(driver(stream, &shared));
+    assert!(is_first.load(Ordering::Relaxed));
 }
