@@ -140,10 +140,11 @@ pub trait RuleStore: Any + fmt::Debug + Send + Sync {
     fn acquire(&self, checks: &[Check]) -> Step<Decision>;
 
     /// The same for a request that waits for no longer than `patience`, also where its rules would let it
-    /// [wait](crate::Rule::wait) longer. Default: [`acquire`](Self::acquire), for stores where none waits.
+    /// [wait](crate::Rule::wait) longer. Default: [`acquire`](Self::acquire), for stores where none waits, and which never answer that they
+    /// have [forgotten](crate::Verdict::forgotten): `bases` are not looked at.
     ///
-    /// `bases` are what keys have used of [durable](crate::Rule::durable) rules in their present windows, by the ledger: the store begins
-    /// with it where it has nothing of the key, instead of answering that it has [forgotten](crate::Verdict::forgotten).
+    /// `bases` are checks of [durable](crate::Rule::durable) rules, each with the units that its key has used in its present window, by
+    /// the ledger: the store begins with them where it has nothing of the key, instead of answering that it has forgotten.
     fn acquire_within(
         &self,
         checks: &[Check],
@@ -294,8 +295,8 @@ pub trait ReservationStore {
     /// The text is [not one](crate::store::foreign) of this store, or a rule is gone.
     fn reserved(&self, text: &Reservation) -> Result<Reserved, StoreError>;
 
-    /// Takes the record away, frees its slots, and settles units as said, in one step. Holds of a cost of 0 only say where the states of
-    /// the others lie.
+    /// Takes the record away, frees its slots, and settles units, in one step. Each of the `settlements` is of some of the reserved holds,
+    /// and how all of these are settled; those of a cost of 0 only say where the states of the others lie.
     fn redeem(
         &self,
         reserved: &Reserved,
