@@ -48,8 +48,6 @@ pub struct Explanation {
     pub quota: Quota,
     /// Where that quota comes from.
     pub origin: QuotaOrigin,
-    /// The rule as the document says it, in JSON.
-    pub written: String,
     /// Which responses count, as the document says in `count_if`; `None`: all.
     pub counts_if: Option<String>,
     /// The switches that apply to the rule, in words.
@@ -347,7 +345,6 @@ impl<'a> Explaining<'a> {
                 plan: None,
                 quota: *numbers.quota(),
                 origin: QuotaOrigin::Rule,
-                written: rule.written.clone(),
                 counts_if: rule.counts_if.clone(),
                 switches: switches
                     .map(|switch| format!("{}{}", switch.effect, switch.term))

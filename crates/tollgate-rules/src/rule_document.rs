@@ -157,6 +157,13 @@ impl RuleDocument {
         self.rules.iter().map(|rule| &*rule.name)
     }
 
+    /// The rule with this name as the document says it, in JSON.
+    #[must_use]
+    pub fn written(&self, name: &str) -> Option<&str> {
+        let rule = self.rules.iter().find(|rule| rule.name == name)?;
+        Some(&rule.written)
+    }
+
     /// Those of all rules.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = &Override> {
         self.rules.iter().flat_map(|rule| &rule.overrides)

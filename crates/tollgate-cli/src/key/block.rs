@@ -81,7 +81,7 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
         let entry = limit_of(&explained.rule, &blocked.client.key, "none");
         let (entry, changes) = change.preview(entry, &args.until, document, before.stored.now)?;
         lines.extend(changes);
-        lines.push(routes(&explained)?);
+        lines.push(routes(document, &explained.rule)?);
         entries.push(entry);
     }
     // All at once: none of the rules still lets the client pass.
@@ -98,15 +98,16 @@ pub(crate) async fn block(args: &BlockArgs) -> Result<Report, Failure> {
 }
 
 /// Which requests a rule counts, as the document says it.
-fn routes(rule: &Explanation) -> Result<String, Failure> {
-    let written: Value = serde_json::from_str(&rule.written).map_err(Failure::failed)?;
+fn routes(document: &RuleDocument, rule: &str) -> Result<String, Failure> {
+    let written = document.written(rule).unwrap_or("{}");
+    let written: Value = serde_json::from_str(written).map_err(Failure::failed)?;
     let routes = match [&written["when"], &written["unless"]] {
         [Value::Null, Value::Null] => "every request of the routes behind its layer".to_owned(),
         [when, Value::Null] => format!("requests with {when}"),
         [Value::Null, unless] => format!("requests without {unless}"),
         [when, unless] => format!("requests with {when} and without {unless}"),
     };
-    Ok(format!("{} counts {routes}", rule.rule))
+    Ok(format!("{rule} counts {routes}"))
 }
 
 pub(crate) async fn unblock(args: &UnblockArgs) -> Result<Report, Failure> {
