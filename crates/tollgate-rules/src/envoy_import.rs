@@ -4,7 +4,7 @@
 //! level an entry takes the node with its value, or the first of those with stars that match, or the node without a value; there is
 //! no way back. Here, each limit is a rule of its own with the whole way as its condition, and without the ways that come before it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     bindings::Bindings,
@@ -46,7 +46,7 @@ use crate::{
 pub fn import_envoy<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<String, DocumentError> {
-    let mut domains = BTreeMap::new();
+    let mut domains: Vec<(String, Vec<Descriptor>)> = Vec::new();
     let (mut wrong, bindings) = (DocumentError::none(), Bindings::new());
     for (origin, text) in files {
         let problems = Problems::default();
@@ -297,15 +297,22 @@ struct Limit {
     rate: Option<(u64, &'static str)>,
 }
 
-/// Reads a file, into the tree of its domain.
-fn read_root(root: Item<'_>, domains: &mut BTreeMap<String, Vec<Descriptor>>) {
+/// Reads a file, into the tree of its domain. Domains stay in their order: of rules with one name, the first has it.
+fn read_root(root: Item<'_>, domains: &mut Vec<(String, Vec<Descriptor>)>) {
     let Some(fields) = table(root, "a configuration", OF_ROOT) else {
         return;
     };
     let Some(domain) = text(&fields, "domain") else {
         return root.wrong("there is no domain; add it, such as domain: edge");
     };
-    read_level(&fields, domains.entry(domain).or_default(), &mut Vec::new());
+    let index = domains
+        .iter()
+        .position(|(known, _)| *known == domain)
+        .unwrap_or_else(|| {
+            domains.push((domain, Vec::new()));
+            domains.len() - 1
+        });
+    read_level(&fields, &mut domains[index].1, &mut Vec::new());
 }
 
 /// Reads `descriptors`, below the keys of `above` and whether they count.

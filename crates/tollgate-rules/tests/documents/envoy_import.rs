@@ -139,6 +139,19 @@ fn what_rules_cannot_say_is_refused_by_name_with_its_line() {
 }
 
 #[test]
+fn of_domains_that_share_a_name_the_first_file_has_it() {
+    let file = |domain: &str| {
+        format!(
+            "domain: {domain}\ndescriptors: [{{ key: to, rate_limit: {{ name: own, unit: day, requests_per_unit: 5 }} }}]\n"
+        )
+    };
+    let files = ["web", "api"].map(file);
+    let imported = import_envoy(files.iter().map(|file| ("a.yaml", &**file)));
+    let document = read(&imported.expect("right"));
+    assert_eq!(document.names().collect::<Vec<_>>(), ["own", "api:to"]);
+}
+
+#[test]
 fn an_import_reads_as_if_it_were_written_by_hand() {
     let imported = import_envoy([("sms.yaml", include_str!("../envoy/sms.yaml"))]);
     let by_hand = include_str!("../envoy/sms.toml");
