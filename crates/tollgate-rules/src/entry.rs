@@ -94,7 +94,8 @@ fn hash(item: Item<'_>, has_secret: bool) -> Option<u128> {
         .ok()
         .filter(|_| digits.len() == 32 && !digits.starts_with('+'));
     if number.is_none() {
-        let message = "this is not the hash of a key; it has 32 hexadecimal digits";
+        let message =
+            "this is not the hash of a key; it has 32 hexadecimal digits, and is that of all parts";
         fields.wrong("hash", message);
     } else if !has_secret {
         let message = "keys are found by their hash with the secret that made it, and there is none; write the key itself, or give \

@@ -132,10 +132,13 @@ impl OperatorEntry {
         }
     }
 
-    /// The next part of a client's key, where the rule counts by several.
+    /// The next part of a client's key, where the rule counts by several. A [hash](Self::limit_of_hash) is that of all parts: with a
+    /// further one, the entry is refused when it is set.
     pub fn and_key(mut self, part: impl Into<String>) -> Self {
-        if let Some(NamedBy::Key(parts)) = &mut self.client {
-            parts.push(part.into());
+        match &mut self.client {
+            Some(NamedBy::Key(parts)) => parts.push(part.into()),
+            Some(NamedBy::Hash(hash)) => hash.push_str(" and a part"),
+            None => {}
         }
         self
     }
