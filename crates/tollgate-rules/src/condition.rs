@@ -276,7 +276,8 @@ fn all_of(each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
 /// Whether it is the name of a gRPC service or method.
 fn is_grpc_name(text: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
-    !text.is_empty() && text.chars().all(is_letter)
+    // Clients resolve dots alone before they send a path.
+    text.chars().all(is_letter) && text.chars().any(|c| c != '.')
 }
 
 fn read_methods(item: Item<'_>) -> Vec<Method> {
