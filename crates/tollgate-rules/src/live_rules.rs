@@ -74,6 +74,7 @@ pub struct LiveRulesBuilder {
     bindings: Bindings,
     fallback: Option<RuleText>,
     sinks: AuditSinks,
+    start_within: Duration,
 }
 
 impl LiveRules {
@@ -118,6 +119,7 @@ impl LiveRules {
             bindings,
             fallback: None,
             sinks: AuditSinks::default(),
+            start_within: START_WITHIN,
         }
     }
 }
@@ -153,6 +155,12 @@ impl LiveRulesBuilder {
     /// ```
     pub fn fallback(mut self, text: RuleText) -> Self {
         self.fallback = Some(text);
+        self
+    }
+
+    /// How long the first document is waited for. Default: 10 s.
+    pub fn start_within(mut self, patience: Duration) -> Self {
+        self.start_within = patience;
         self
     }
 
@@ -197,10 +205,11 @@ impl LiveRulesBuilder {
     /// As there; with a [fallback](Self::fallback), all that is wrong with it.
     pub async fn follow(self, mut source: impl Source) -> Result<LiveRules, DocumentError> {
         let runtime = runtime("the source of the rules")?;
-        let first = match timeout(START_WITHIN, source.next()).await {
+        let first = match timeout(self.start_within, source.next()).await {
             Ok(first) => first,
             Err(_) => Err(format!(
-                "it gave no document within {START_WITHIN:?}; give rules to start with, by `LiveRules::builder`"
+                "it gave no document within {:?}; give it longer, or rules to start with, by `LiveRules::builder`",
+                self.start_within
             )
             .into()),
         };

@@ -63,7 +63,8 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 ///
 /// # Cancel safety
 ///
-/// A `next` is awaited to its end. Only the first one is dropped, if it takes longer than 10 s; the call after it begins anew.
+/// A `next` is awaited to its end. Only the first one is dropped, if it takes longer than
+/// [`start_within`](crate::LiveRulesBuilder::start_within); the call after it begins anew.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no source of rules",
     label = "documents cannot be read from this",

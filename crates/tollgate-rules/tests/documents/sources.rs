@@ -1,8 +1,8 @@
 //! Sources of documents that users write, and the schema next to documents.
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tollgate_rules::{Bindings, Format, LiveRules, RuleText, Source, SourceError};
 
 use crate::{says, until};
@@ -69,6 +69,16 @@ async fn a_document_of_a_source_is_in_force_with_its_number() {
     sender.send(text("4/h").with_revision(13));
     until("its number", || rules.status().revision == 13).await;
     assert_eq!(rules.status().rejected, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_gives_no_document_has_as_long_as_was_set() {
+    let (_sender, source) = sent();
+    let begin = Instant::now();
+    let rules = LiveRules::builder(Bindings::new()).start_within(Duration::from_secs(90));
+    let late = rules.follow(source).await.expect_err("it gives none");
+    says(&late, "no document within 90s; give it longer");
+    assert_eq!(begin.elapsed().as_secs(), 90);
 }
 
 #[tokio::test]
