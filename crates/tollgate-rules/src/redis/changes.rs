@@ -341,7 +341,10 @@ impl RedisRules {
             .key
             .sign(namespace, revision, &document)
             .to_string();
-        let (_, before) = seen.before.clone().ok().flatten().unwrap_or_default();
+        let before = match &seen.before {
+            Ok(Some((_, document))) => document.clone(),
+            _ => RuleDocument::default(),
+        };
         let changes = document_changes(&before.beside(&seen.set), &after).join("\n");
         let mut push = self.script(PUSH, &["", ":pushed", ":audit"]);
         push.arg(seen.stored.revision)
