@@ -54,8 +54,8 @@ impl FromStr for Quota {
 }
 
 impl Quota {
-    /// The same of a quota beside this one, as a plan is beside a rule's own: it has the algorithm of this one, or the calendar with its
-    /// zone and first day, where the text names none, and as many sub-buckets.
+    /// The same of a quota beside this one, as a plan is beside a rule's own: where the text names none, it has the algorithm of this one,
+    /// or the calendar with its zone and first day, and as many sub-buckets.
     ///
     /// ```
     /// use tollgate_core::{DAY, Quota};

@@ -51,7 +51,7 @@ impl RedisRules {
     ) -> Result<Self, PushError> {
         let address = read_address(address)?;
         if address.is_encrypted {
-            let message = "the address of Redis asks for encryption; say whom to trust, with RedisRules::with_tls";
+            let message = "the address of Redis asks for encryption; say whom to trust, by the certificates of RedisRules::with_tls";
             return Err(PushError::new(PushErrorKind::Setting, message));
         }
         Self::of_servers(Servers::new(address), namespace, secret)
@@ -63,8 +63,8 @@ impl RedisRules {
     ///
     /// # Errors
     ///
-    /// An address or a namespace that cannot be used; an address that does not ask for encryption; certificates that cannot be
-    /// read; a process without cryptography.
+    /// An address or a namespace that cannot be used; certificates for an address that does not ask for encryption, or none for one that
+    /// does; certificates that cannot be read; a process without cryptography.
     #[cfg(feature = "tls")]
     pub fn with_tls(
         address: impl TryInto<Address, Error: Into<SetupError>>,
