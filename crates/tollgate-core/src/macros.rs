@@ -33,19 +33,6 @@ macro_rules! debug_fields {
     };
 }
 
-/// The pages of a crate's guide, each with its links; `with` the definitions of its pictures, and only `if` the features are there that
-/// its programs need. For the crates of tollgate.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! guide_pages {
-    ($($page:ident: $file:literal $(with $pictures:literal)? $(if $features:meta)?;)*) => {$(
-        #[doc = include_str!("../guide/links.md")]
-        $(#[doc = include_str!($pictures)])?
-        #[cfg_attr(all($($features)?), doc = include_str!($file))]
-        pub mod $page {}
-    )*};
-}
-
 /// The names of metrics, each with its kind and its description, and `describe`, which tells them to the recorder, once in a process.
 /// `seconds` is a histogram of times, `bytes` a gauge. For the crates of tollgate.
 #[doc(hidden)]

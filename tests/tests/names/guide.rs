@@ -325,12 +325,15 @@ fn each_page_of_the_guide_is_in_the_book_and_in_one_crate() {
                 let labels = Page::new(without_foot(&text)).undefined;
                 let pictures = labels.iter().any(|label| is_picture(label));
                 let source = read(&repository().join(format!("crates/{package}/src/guide.rs")));
-                let (_, behind) = source
-                    .split_once(&format!("    {module}: \"../guide/{name}\""))
-                    .unwrap_or_else(|| panic!("{package} has no module {module} of {name}"));
+                let (before, _) = source
+                    .split_once(&format!("pub mod {module} {{}}"))
+                    .unwrap_or_else(|| panic!("{package} has no module {module}"));
+                let includes = before.rsplit("\n\n").next().unwrap_or_default();
+                let has =
+                    |file: &str| includes.contains(&format!("include_str!(\"../guide/{file}\")"));
                 // Most pages do without pictures, whose copies are long.
-                let has_pictures = behind.starts_with(" with \"../guide/pictures.md\"");
-                assert_eq!(has_pictures, pictures, "{package}: {name}");
+                assert!(has("links.md") && has(&name), "{package}: {name}");
+                assert_eq!(has("pictures.md"), pictures, "{package}: {name}");
             }
             assert!(of_crates.insert(name.clone()), "{name} is in two crates");
         }
