@@ -4,8 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode, request::Parts};
 use tollgate_core::{Check, Clock, Limiter, LiveLimiter, RuleError, RuleErrorKind};
-#[cfg(feature = "tonic")]
-use tonic::body::Body;
 use tower::{BoxError, retry::budget::Budget};
 use tower_layer::Layer;
 
@@ -229,26 +227,6 @@ impl ClientRateLimitLayer {
         self.with(|config| config.clock = clock.into())
     }
 }
-
-#[cfg(feature = "tonic")]
-impl ClientRateLimitLayer {
-    /// Wraps a service that takes tonic's body, such as `tonic::transport::Channel`. Generated clients take the result:
-    /// `GreeterClient::new(ClientRateLimitLayer::new().over_channel(channel))`.
-    ///
-    /// A channel goes to one server, which its calls do not name: what this returns, and its clones, have
-    /// [partitions](Self::partition_by) of their own. Make it once for a channel, and clone it for each client. All gRPC calls are
-    /// POST: mark those to retry with [`idempotent`](Self::idempotent). A [`ClientRateLimitError`](crate::ClientRateLimitError)
-    /// arrives as the source of a `tonic::Status` with the code `UNKNOWN`.
-    pub fn over_channel<S>(&self, channel: S) -> ClientRateLimit<OverChannel<S>> {
-        let layer = self.clone().with(|it| it.partitions = Arc::default());
-        layer.layer(OverChannel::new(channel, |request| request.map(Body::new)))
-    }
-}
-
-/// Converts the bodies of [`ClientRateLimit`] to tonic's body. Made by [`ClientRateLimitLayer::over_channel`].
-#[cfg(feature = "tonic")]
-pub type OverChannel<S> =
-    tower::util::MapRequest<S, fn(http::Request<crate::ReplayBody<Body>>) -> http::Request<Body>>;
 
 impl<S> Layer<S> for ClientRateLimitLayer {
     type Service = ClientRateLimit<S>;

@@ -214,13 +214,15 @@ mod client_limit;
 mod config;
 mod error;
 mod layer;
+#[cfg(feature = "tonic")]
+mod over_channel;
 mod partition;
 mod replay_body;
 mod retry;
 mod service;
 
 #[cfg(feature = "tonic")]
-pub use self::layer::OverChannel;
+pub use self::over_channel::OverChannel;
 pub use self::{
     advice::ServerLimits,
     error::{ClientRateLimitError, ClientRateLimitErrorKind},
