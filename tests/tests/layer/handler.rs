@@ -61,7 +61,7 @@ async fn a_handler_reads_the_decision_as_an_extractor_or_as_an_extension() {
         )
         .route(
             "/optional",
-            routing::get(move |admission: Option<Extension<Admission>>| async move {
+            routing::get(move |admission: Option<Admission>| async move {
                 name(&admission.expect("attached"))
             }),
         )
@@ -78,9 +78,9 @@ async fn without_attach_the_answer_names_it() {
         .route("/", routing::get(|_: Admission| async {}))
         .route(
             "/optional",
-            routing::get(|admission: Option<Extension<Admission>>| async move {
-                admission.is_none().to_string()
-            }),
+            routing::get(
+                |admission: Option<Admission>| async move { admission.is_none().to_string() },
+            ),
         )
         .layer(layer);
     let answer = send(&app, "/").await;

@@ -29,8 +29,7 @@ use crate::{
 
 /// The admission of a request: the decision, and the rules that the handler checks itself. It is in the request's extensions
 /// with [`RateLimitLayer::attach_decision`](crate::RateLimitLayer::attach_decision), or if the layer has a rule
-/// [for handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor; where it may
-/// be missing, take `Option<Extension<Admission>>`.
+/// [for handlers](crate::Rule::by_handler). With the feature `axum` it is an extractor.
 ///
 /// If several layers wrap a handler, this is the admission of the innermost one.
 ///
@@ -371,9 +370,11 @@ impl std::error::Error for Denied {}
 
 #[cfg(feature = "axum")]
 mod with_axum {
+    use std::convert::Infallible;
+
     use axum::{
         body::Body,
-        extract::FromRequestParts,
+        extract::{FromRequestParts, OptionalFromRequestParts},
         response::{IntoResponse, Response},
     };
     use http::{StatusCode, request::Parts};
@@ -391,6 +392,17 @@ mod with_axum {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "there is no `tollgate::Admission`: add `.attach_decision()` to the `RateLimitLayer` around this handler",
             ))
+        }
+    }
+
+    impl<S: Sync> OptionalFromRequestParts<S> for Admission {
+        type Rejection = Infallible;
+
+        async fn from_request_parts(
+            parts: &mut Parts,
+            _state: &S,
+        ) -> Result<Option<Self>, Infallible> {
+            Ok(parts.extensions.get().cloned())
         }
     }
 
