@@ -17,6 +17,10 @@
 //! a request. So a rule for each of a thousand routes costs a request little more than one rule does. [`any_of`] keeps that; [`not`],
 //! [`method_in`] alone and closures may be `true` anywhere, and are called for each request.
 //!
+//! A pattern holds for all paths that it matches: `path("/items/{id}")` for `/items/new`, too, which may be a route of its own. A route
+//! of axum is `|head| head.extensions.get::<MatchedPath>().is_some_and(|it| it.as_str() == "/items/{id}")`, in a layer inside of the
+//! router (`Router::route_layer`).
+//!
 //! A condition that can never hold, such as `method_in([])` or `path_under("/users/{id}")`, is an error of the layer that has it.
 //!
 //! A header that exempts must be one that clients cannot send, because a proxy removes it.

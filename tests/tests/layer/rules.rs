@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use axum::{Router, routing};
+use axum::{Router, extract::MatchedPath, routing};
 use http::{Method, Request};
 use tollgate::{
     Admission, Decision, Head, Key, MINUTE, MemoryStore, Quota, RateLimitLayer, RequestRule, Rule,
@@ -46,18 +46,26 @@ async fn of_many_rules_on_paths_those_of_a_request_apply_in_their_order() {
     rules.push(rule("either".into()).when(either));
     let off = all(per_minute("off", 9).off());
     rules.push(off.when(path_under("/r3")));
+    let is_route = |head: &Head<'_>| {
+        let route = head.extensions.get::<MatchedPath>();
+        route.is_some_and(|it| it.as_str() == "/r3/{id}")
+    };
+    rules.push(rule("route".into()).when(is_route));
     rules.push(rule("all".into()));
     let layer = layer(rules);
     let handler = || routing::any(|| async {});
     let inner = Router::new().route("/inner/{*rest}", handler());
     let routed = Router::new()
         .route("/r3/{id}", handler())
+        .route("/r3/new", handler())
         .route("/r7/{id}", handler())
         .nest("/outer", inner.layer(layer.clone()));
     let app = routed.route_layer(layer);
     let delete = get("/r3/1").method(Method::DELETE);
-    assert_eq!(counted(&app, "/r3/1").await, ["path-3", "all"]);
-    assert_eq!(counted(&app, delete).await, ["path-3", "deletes", "all"]);
+    assert_eq!(counted(&app, "/r3/1").await, ["path-3", "route", "all"]);
+    assert_eq!(counted(&app, "/r3/new").await, ["path-3", "all"]);
+    let deleted = ["path-3", "deletes", "route", "all"];
+    assert_eq!(counted(&app, delete).await, deleted);
     assert_eq!(counted(&app, "/r7/1").await, ["path-7", "either", "all"]);
     // The inner layer sees the path without its prefix, and the path that the client has sent.
     let nested = counted(&app, "/outer/inner/deep/x").await;
