@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    mem,
     sync::Arc,
 };
 
@@ -121,11 +122,12 @@ struct Chunk {
 impl Chunk {
     /// In SQLite. It takes JSON apart faster than it reads as many parameters. Entries whose number is there are left alone, and so are
     /// their sums.
-    async fn insert(self, pool: AnyPool) -> Result<Option<PgConnection>, sqlx::Error> {
+    async fn insert(mut self, pool: AnyPool) -> Result<Option<PgConnection>, sqlx::Error> {
         let mut transaction = pool.begin_with(Dialect::Sqlite.begin()).await?;
         if !self.subjects.is_empty() {
             let sql = Dialect::Sqlite.insert_subjects();
-            let query = sqlx::query(&sql).bind(json!(self.subjects).to_string());
+            let rows = Value::from(mem::take(&mut self.subjects));
+            let query = sqlx::query(&sql).bind(rows.to_string());
             query.execute(&mut *transaction).await?;
         }
         let rows = self.entries.iter().map(|(usage, account)| {
@@ -150,7 +152,7 @@ impl Chunk {
 
     /// In Postgres. The first entry that is there ends the `COPY`, and then all of them are there.
     async fn copy(
-        self,
+        mut self,
         mut idle: Option<PgConnection>,
         options: PgConnectOptions,
     ) -> Result<Option<PgConnection>, sqlx::Error> {
@@ -166,7 +168,8 @@ impl Chunk {
         let mut transaction = connection.begin().await?;
         if !self.subjects.is_empty() {
             let sql = Dialect::Postgres.insert_subjects();
-            let query = sqlx::query(&sql).bind(json!(self.subjects).to_string());
+            let rows = Value::from(mem::take(&mut self.subjects));
+            let query = sqlx::query(&sql).bind(rows.to_string());
             query.execute(&mut *transaction).await?;
         }
         let sql = format!("SELECT {}", Dialect::Postgres.now());
