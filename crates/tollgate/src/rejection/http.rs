@@ -47,11 +47,16 @@ impl Responses {
     /// The response, without `Retry-After` and the quota's fields.
     pub(crate) fn respond(&self, denial: &Denial<'_>, protocol: WireProtocol) -> Response<Bytes> {
         match protocol {
-            WireProtocol::Http => self.http(denial),
+            WireProtocol::Http => {
+                let mut response = self.http(denial);
+                clear_for_head(&denial.head(), &mut response);
+                response
+            }
             _ => self.grpc(denial, protocol),
         }
     }
 
+    /// The response with its body, which HEAD does not get.
     fn http(&self, denial: &Denial<'_>) -> Response<Bytes> {
         // Constants, because a conversion at run time validates each byte.
         const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -71,11 +76,7 @@ impl Responses {
                 (Some(JSON), template.json(&values).into())
             }
             Style::Empty => (None, Bytes::new()),
-            Style::Custom(respond) => {
-                let mut response = respond(denial);
-                clear_for_head(&denial.head(), &mut response);
-                return response;
-            }
+            Style::Custom(respond) => return respond(denial),
         };
         let mut response = Response::new(body);
         *response.status_mut() = denial.status();
@@ -88,7 +89,6 @@ impl Responses {
         }
         headers.insert(CACHE_CONTROL, NO_STORE);
         *response.headers_mut() = headers;
-        clear_for_head(&denial.head(), &mut response);
         response
     }
 
