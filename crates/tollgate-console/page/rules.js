@@ -120,9 +120,10 @@ export function change(rule, known, after, who) {
   fit();
   const notes = { preview: 'A shadow with this limit runs in this process until you end it, or until the rules change.' };
   ask(rule.every ? 'Switch all rules' : `Change ${rule.name}`, () => notes[kind.value] ?? SCOPES[known.scope], fields, () => {
-    const ordered = { rule: rule.name, limit: limit.value.trim(), until: until.value ? new Date(until.value).getTime() : null };
-    if (kind.value === 'switch') return { action: 'switch', ...ordered };
+    const ordered = { rule: rule.name, limit: limit.value.trim() };
     if (kind.value === 'preview') return { action: 'preview', layer: rule.layer, ...ordered };
+    ordered.until = until.value ? new Date(until.value).getTime() : null;
+    if (kind.value === 'switch') return { action: 'switch', ...ordered };
     return { action: 'override', ...ordered, client: key.value, limit: kind.value === 'block' ? 'none' : ordered.limit };
   }, kind, after);
 }
@@ -130,7 +131,7 @@ export function change(rule, known, after, who) {
 // Asks who does it and why, then does it. Used by the other pages too.
 export function ask(title, note, fields, order, redraw, after = refresh) {
   const dialog = document.getElementById('dialog');
-  const { told, form, wrong, cancel, 'dialog-title': heading } = stamp(dialog, 'ask');
+  const { told, asked: form, wrong, cancel, 'dialog-title': heading } = stamp(dialog, 'ask');
   heading.textContent = title;
   told.after(fields);
   const tell = () => { told.textContent = typeof note === 'function' ? note() : note; };
