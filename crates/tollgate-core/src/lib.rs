@@ -159,7 +159,7 @@ pub mod store;
 // For tollgate and tollgate-redis, which keep values per stripe as well. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod striped;
-// For tollgate-prefilter, whose locks the same scheduler sees. Hidden, so that it can change in any release.
+// For the other crates of tollgate, whose locks the same scheduler sees. Hidden, so that it can change in any release.
 #[doc(hidden)]
 pub mod sync;
 mod ticket;
