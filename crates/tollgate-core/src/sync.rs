@@ -1,5 +1,5 @@
-//! Locks and atomics of this crate and of tollgate-prefilter, in one place so that a scheduler that explores interleavings sees them
-//! all.
+//! Locks and atomics of tollgate's crates, in one place so that a scheduler that explores interleavings of this one and of
+//! tollgate-prefilter sees them all.
 
 #[cfg(not(tollgate_shuttle))]
 pub use {
