@@ -73,7 +73,7 @@ const SECOND: u64 = 1_000_000;
 const QUARTER: u64 = 900 * SECOND;
 
 impl CalendarUnit {
-    /// All of them, with the names they have, of which the first is printed, and the longest that a window usually lasts, in seconds.
+    /// Each unit with its names and with the usual longest length of a window, in seconds. The first name is printed.
     pub(crate) const ALL: [(Self, &'static [&'static str], u64); 4] = [
         (Self::Day, &["day", "d", "days"], 86_400),
         (Self::Week, &["week", "w", "weeks"], 7 * 86_400),

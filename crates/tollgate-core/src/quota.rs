@@ -99,7 +99,8 @@ impl LeakyBucketOf {
     }
 }
 
-/// The time in which units come back, of which `rate` do so in `period`, in microseconds, rounded up. For the crates of tollgate.
+/// The time in which so many units come back at `rate` units in each `period`: in microseconds, rounded up. For the crates of
+/// tollgate.
 #[doc(hidden)]
 #[inline]
 #[must_use]

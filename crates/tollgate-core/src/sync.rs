@@ -29,9 +29,9 @@ pub fn try_lock<T>(mutex: &BriefMutex<T>) -> Option<BriefGuard<'_, T>> {
 /// [`lock`] for what is mostly held for some nanoseconds, and by one thread after the other. Sometimes it is for longer: a table gets
 /// room, a holder waits for another lock, or the clock is an application's.
 ///
-/// A thread releases it by a plain store, which is no fence. A lock on which others may sleep takes a second locked instruction for
-/// that, a tenth of a check. So nobody is woken: a thread that does not get it looks again, and now and then it sleeps, so that one
-/// that holds it and does not run gets the processor.
+/// A thread releases it by a plain store, which is no fence. A lock that wakes others takes a second locked instruction for that, a
+/// tenth of a check. So nobody is woken here: a thread that does not get the lock tries again. Now and then it sleeps, and leaves the
+/// processor to the thread that holds the lock.
 #[cfg(not(tollgate_shuttle))]
 #[inline]
 pub fn lock_briefly<T>(mutex: &BriefMutex<T>) -> BriefGuard<'_, T> {

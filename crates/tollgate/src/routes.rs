@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::head::Head;
 
-/// The paths outside of which a condition is false, by which an [index](crate::rate_limit) finds the rules of a request. The default is
-/// any path. Cheap to clone.
+/// On every other path a condition is false: an [index](crate::rate_limit) finds the rules of a request by these. The default is any
+/// path. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(pub(crate) Option<Arc<[PathShape]>>);
 

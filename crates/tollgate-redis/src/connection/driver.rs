@@ -379,7 +379,7 @@ impl Driver {
         }
     }
 
-    /// The first of the calls that were taken were added, as one command, to `out`, of which nothing is written.
+    /// The first `calls` taken calls are one command at the end of `out` now. Nothing of it is written yet.
     fn push_sent(&mut self, calls: usize, at: Option<Instant>) {
         let calls: SmallVec<[_; 1]> = self.taken.drain(..calls).collect();
         let deadlines = calls.iter().map(|call| call.deadline);
