@@ -8,8 +8,8 @@ core.register_action("tollgate", { "http-req" }, function(txn)
     ["x-forwarded-uri"] = { txn.sf:url() },
     ["x-forwarded-for"] = { txn.sf:src() },
   }
-  -- Each header that rules name.
-  for _, name in ipairs({ "x-api-key" }) do
+  -- Those that make a preflight, which no rule counts, and each header that rules name.
+  for _, name in ipairs({ "origin", "access-control-request-method", "x-api-key" }) do
     -- All of its lines: req_hdr would be the last one alone, and a new one each time a new client.
     headers[name] = txn.http:req_get_headers()[name]
   end
