@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// and counted; or their rule denies. As many clients have daily usage in memory.
 const MAX_ACCOUNTS: usize = 200_000;
 
+/// For how long no request asks a database that did not answer one in time.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// For how long nothing may have been written before rules deny that say so.
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
@@ -84,6 +87,7 @@ impl LedgerBuilder {
             batch: tokio::sync::Mutex::default(),
             daily: tokio::sync::Mutex::default(),
             unwritten_since: Mutex::default(),
+            look_ups: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
         let task = tokio::spawn(write_each(weak, self.every));
@@ -128,6 +132,14 @@ pub(crate) struct Shared {
     daily: tokio::sync::Mutex<Outbox<DailyUsage>>,
     /// Since when nothing could be written.
     unwritten_since: Mutex<Option<Instant>>,
+    look_ups: Mutex<LookUps>,
+}
+
+/// After a look-up that got no answer in time, one a second is tried: else each request would wait.
+#[derive(Default)]
+struct LookUps {
+    answered_at: Option<Instant>,
+    next_at: Option<Instant>,
 }
 
 /// What a ledger has still to write: see [`Ledger::backlog`].
@@ -315,6 +327,13 @@ impl Shared {
     /// What there is of a key, for a store that has forgotten it. What this process has not written is written before.
     async fn base(&self, query: BaseQuery) -> Option<Base> {
         let (asked, database) = (Instant::now(), &self.database);
+        if let Some(next_at) = &mut lock(&self.look_ups).next_at {
+            // Who has this patience is a person.
+            if asked < *next_at && query.within < PATIENCE {
+                return None;
+            }
+            *next_at = asked + SILENCE;
+        }
         let look_up = async {
             self.write_since(asked).await.ok()?;
             let (rule, subject) = (&query.rule, query.subject);
@@ -344,7 +363,19 @@ impl Shared {
                 credits,
             })
         };
-        timeout(query.within, look_up).await.ok()?
+        let answer = timeout(query.within, look_up).await;
+        let (now, mut look_ups) = (Instant::now(), lock(&self.look_ups));
+        match &answer {
+            Ok(Some(_)) => {
+                look_ups.answered_at = Some(now);
+                look_ups.next_at = None;
+            }
+            Ok(None) => {}
+            // Of many at once, some may be late.
+            Err(_) if look_ups.answered_at >= Some(asked) => {}
+            Err(_) => look_ups.next_at = Some(now + SILENCE),
+        }
+        answer.ok()?
     }
 
     fn backlog(&self) -> Backlog {

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::BTreeMap, ops::ControlFlow, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate_core::{
     Clock, DAY, Key, Limiter, ManualClock, MemoryStore, Quota, SECOND,
     algorithm::Taken,
@@ -253,6 +253,30 @@ async fn a_table_that_somebody_has_locked_does_not_hold_up_usage_or_the_end() {
     };
     let closed = tokio::time::timeout(Duration::from_secs(100), written).await;
     closed.expect("in time").expect("it writes");
+}
+
+#[tokio::test]
+async fn while_the_database_hangs_one_request_a_second_waits_for_it() {
+    let server = PostgresServer::start().await;
+    let ledger = Ledger::open(&server.url()).await.expect("it opens");
+    sqlx::any::install_default_drivers();
+    let pool = sqlx::AnyPool::connect(&server.url()).await;
+    let mut transaction = pool.expect("it is there").begin().await.expect("it begins");
+    let _ = take(&limiter_of_new_memory(&ledger), "acme", 500_000).await;
+    ledger.flush().await.expect("it writes");
+    let lock = sqlx::query("LOCK TABLE tollgate_totals IN ACCESS EXCLUSIVE MODE");
+    lock.execute(&mut *transaction).await.expect("the lock");
+    let limiter = limiter_of_new_memory(&ledger);
+    let left = async || take(&limiter, "acme", 1).await.verdicts()[0].remaining();
+    let began = Instant::now();
+    for _ in 0..50 {
+        assert!(left().await > 500_000);
+    }
+    assert!(began.elapsed() < 20 * SECOND, "each alone waits a second");
+    transaction.rollback().await.expect("it ends");
+    while left().await > 500_000 {
+        sleep(SECOND / 20).await;
+    }
 }
 
 #[tokio::test]
