@@ -11,7 +11,7 @@ use tollgate::{
         grpc_method, grpc_service, header, method, path, query,
     },
     key_list::KeyList,
-    siblings::PathPattern,
+    siblings::{PathPattern, path_parameter_key},
 };
 
 use tollgate_core::store::did_you_mean;
@@ -324,7 +324,7 @@ impl Part {
         let (pattern, parameter, of_text) = (pattern.clone(), name.to_owned(), name.to_owned());
         let extractor = computed(move |head| {
             let value = pattern.parameter(head, &parameter)?;
-            Some(Key::of([&*parameter, &value]))
+            Some(path_parameter_key(&parameter, &value))
         });
         Some(Self {
             name: written.to_owned(),
@@ -332,8 +332,8 @@ impl Part {
             extractor: Arc::new(extractor),
             parse: Some(Arc::new(move |text| {
                 let is_segment = is_catch_all || !text.contains('/');
-                let is_sent = !text.is_empty() && is_segment && is_path(&format!("/{text}"));
-                is_sent.then(|| Key::of([&*of_text, text]))
+                let is_value = !text.is_empty() && !text.contains(['?', '#', '{', '}', '*']);
+                (is_segment && is_value).then(|| path_parameter_key(&of_text, text))
             })),
         })
     }
@@ -375,10 +375,10 @@ impl Part {
                 let cookie = HeaderValue::from_str(&format!("{name}={text}")).ok()?;
                 head.headers.insert(COOKIE, cookie);
             }
-            // What clients send is decoded before it counts.
-            "query" if has_escape(text) => return None,
             "query" => {
-                let query = format!("/?{}={}", percent(name), percent(text));
+                // It may have escapes of its own.
+                let value = percent(text).replace("%25", "%");
+                let query = format!("/?{}={value}", percent(name));
                 head.uri = query.parse().ok()?;
             }
             "path" if !is_path(text) => return None,
@@ -401,7 +401,6 @@ impl Part {
         match self.kind {
             "client_ip" => "write an address, as 192.0.2.7 or 2001:db8::1",
             "method" => "write a method in upper case, as POST",
-            "query" => "write the value that clients send, decoded: b for %62",
             "grpc_service" => "write a service, as weather.v1.Weather",
             "grpc_method" => "write a method with its service, as /weather.v1.Weather/Current",
             "path" => {
@@ -409,8 +408,7 @@ impl Part {
                  /caf%C3%A9"
             }
             "path:" => {
-                "write what clients send in one segment of the path, without a query and stars; escape other characters, as \
-                 caf%C3%A9"
+                "write what clients send in one segment of the path, escaped or not; without a query and stars"
             }
             _ => "write the value that clients send",
         }
@@ -420,12 +418,6 @@ impl Part {
 /// Whether it is a path as clients send it.
 fn is_path(text: &str) -> bool {
     PathPattern::new(text).is_ok_and(|pattern| pattern.parameters().next().is_none())
-}
-
-/// Whether a text has a byte as `%7E`.
-fn has_escape(text: &str) -> bool {
-    let mut windows = text.as_bytes().windows(3);
-    windows.any(|w| w[0] == b'%' && w[1].is_ascii_hexdigit() && w[2].is_ascii_hexdigit())
 }
 
 /// Each byte that is no letter or digit as `%7E`.

@@ -1,5 +1,7 @@
 //! What rules count by, and when they apply.
 
+use std::cell::RefCell;
+
 use http::{Method, Request};
 
 use crate::{Caller, get, one, passing, request, says, toml};
@@ -26,6 +28,12 @@ async fn every_built_in_key_counts_and_is_overridden_by_its_text() {
         request
     };
     let call = || request(Method::POST, "/weather.v1.Weather/Current");
+    // One client in another spelling each time.
+    let in_turn = |paths: [&'static str; 3]| {
+        let mut paths = paths.into_iter().cycle();
+        let next = RefCell::new(move || get(paths.next().expect("a cycle")));
+        move || next.borrow_mut()()
+    };
     let cases: Vec<(&str, &str, Make)> = vec![
         ("'client_ip'", "'192.0.2.1'", Box::new(|| get("/a/b"))),
         (
@@ -52,7 +60,20 @@ async fn every_built_in_key_counts_and_is_overridden_by_its_text() {
             "'/weather.v1.Weather/Current'",
             Box::new(call),
         ),
-        ("'path:id'", "'b'", Box::new(|| get("/a/b"))),
+        (
+            "'path:id'",
+            "'é%62'",
+            Box::new(in_turn(["/a/%C3%A9b", "/a/%c3%a9%62", "/a/%c3%A9b"])),
+        ),
+        (
+            "'query:q'",
+            "'é%62+'",
+            Box::new(in_turn([
+                "/?q=%C3%A9b%2b",
+                "/?q=%c3%a9%62%2B",
+                "/?%71=%c3%A9b%2B",
+            ])),
+        ),
         ("'tenant'", "'acme'", Box::new(tenant)),
         (
             "['client_ip', 'constant', 'header:x-api-key']",

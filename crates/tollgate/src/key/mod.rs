@@ -136,7 +136,7 @@ mod fields;
 mod forwarded;
 pub(crate) mod look_ups;
 mod peer;
-mod target;
+pub(crate) mod target;
 pub(crate) mod trust;
 mod tuple;
 

@@ -9,7 +9,7 @@ use std::{
 
 #[cfg(feature = "axum")]
 use axum::extract::RawPathParams;
-use tollgate_core::PartKind;
+use tollgate_core::{Key, KeyBuf, PartKind};
 
 #[cfg(feature = "axum")]
 use crate::head::Head;
@@ -83,6 +83,18 @@ pub fn path_parameter(name: impl Into<String>) -> impl KeyExtractor + Clone + De
         let values = parameters.iter().filter(|(other, _)| other == name);
         exactly_one(values).map(|(_, value)| Cow::Owned(value.as_bytes().to_vec()))
     })
+}
+
+/// The key that `path_parameter` makes of a value as it is sent, for those who find it without axum.
+#[must_use]
+pub fn path_parameter_key(name: &str, value: &str) -> Key {
+    let mut key = KeyBuf::new();
+    key.push(PartKind::PATH_PARAMETER, name);
+    key.push(
+        PartKind::PATH_PARAMETER,
+        decoded(value.as_bytes(), Plus::Literal),
+    );
+    key.into()
 }
 
 /// Counts by a parameter of the query: `query("token")` finds `abc` in `/search?token=abc`.
