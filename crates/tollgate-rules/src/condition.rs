@@ -98,7 +98,10 @@ impl Condition {
             let message = "by is what a list is asked for; add in_list, or leave it out";
             fields.wrong("by", message);
         }
-        for name in fields.list("is") {
+        if item.node.fields().is_empty() {
+            item.wrong("this holds for all requests; write for which, such as «{ path = \"/healthz\" }», or leave it out");
+        }
+        for name in fields.some_of("is") {
             condition.add_bound(name);
         }
         let domain = fields
@@ -117,18 +120,14 @@ impl Condition {
                 fields.wrong(name, for_edge(name));
             }
         }
-        for not in fields.list("not").map(Self::read) {
+        for not in fields.some_of("not").map(Self::read) {
             condition.add_with(move |subject| not.holds(subject).map(|holds| !holds));
         }
-        for all in fields.list("all").map(Self::read) {
+        for all in fields.some_of("all").map(Self::read) {
             condition.add_with(move |subject| all.holds(subject));
         }
-        if fields.get("any").is_some() {
-            let any: Vec<Self> = fields.list("any").map(Self::read).collect();
-            if any.is_empty() {
-                let message = "any of no conditions never holds; write at least one";
-                fields.wrong("any", message);
-            }
+        let any: Vec<Self> = fields.some_of("any").map(Self::read).collect();
+        if !any.is_empty() {
             condition.add_with(move |subject| {
                 let fails = |one: &Self| one.holds(subject).map(|holds| !holds);
                 all_of(any.iter().map(fails)).map(|none_holds| !none_holds)

@@ -369,6 +369,16 @@ impl<'a> Fields<'a> {
         self.get(name).into_iter().flat_map(Item::list_or_one)
     }
 
+    /// The same. A list without items is a mistake.
+    pub(crate) fn some_of(&self, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
+        let mut items = self.list(name).peekable();
+        if items.peek().is_none() {
+            let message = format!("{name} is an empty list; give it at least one value");
+            self.wrong(name, message);
+        }
+        items
+    }
+
     /// The items of a list, if the field is there. A single one is none.
     pub(crate) fn items(&self, name: &str) -> impl Iterator<Item = Item<'a>> + use<'a> {
         let list = self.read(name, |item| {

@@ -34,17 +34,9 @@ pub(crate) fn read(item: Item<'_>) -> Option<Arc<ResponseFn>> {
         return named(item);
     }
     let fields = item.fields("a condition on the response", "response_condition_table")?;
-    let list = |name: &str| {
-        let mut items = fields.list(name).peekable();
-        if items.peek().is_none() {
-            let message = format!("{name} is an empty list; give it at least one value");
-            fields.wrong(name, message);
-        }
-        items
-    };
     // Without what is wrong, for which the document is refused.
     let mut all: Vec<Arc<ResponseFn>> = Vec::new();
-    let ranges: Vec<_> = list("status").filter_map(status).collect();
+    let ranges: Vec<_> = fields.some_of("status").filter_map(status).collect();
     if !ranges.is_empty() {
         all.push(Arc::new(move |response| {
             let status = response.status().as_u16();
@@ -52,7 +44,7 @@ pub(crate) fn read(item: Item<'_>) -> Option<Arc<ResponseFn>> {
         }));
     }
     let code = |item: Item<'_>| item.word("gRPC status", GRPC_STATUSES);
-    let codes: Vec<i32> = list("grpc_status").filter_map(code).collect();
+    let codes: Vec<i32> = fields.some_of("grpc_status").filter_map(code).collect();
     if !codes.is_empty() {
         all.push(Arc::new(move |response| {
             let status = response.grpc_status();
@@ -65,11 +57,11 @@ pub(crate) fn read(item: Item<'_>) -> Option<Arc<ResponseFn>> {
             value.is_some_and(|value| equals.as_ref().is_none_or(|equals| equals == value))
         }));
     }
-    all.extend(list("is").filter_map(named));
-    for not in list("not").filter_map(read) {
+    all.extend(fields.some_of("is").filter_map(named));
+    for not in fields.some_of("not").filter_map(read) {
         all.push(Arc::new(move |response| !not(response)));
     }
-    let any: Vec<_> = list("any").filter_map(read).collect();
+    let any: Vec<_> = fields.some_of("any").filter_map(read).collect();
     if !any.is_empty() {
         all.push(Arc::new(move |response| {
             any.iter().any(|holds| holds(response))
