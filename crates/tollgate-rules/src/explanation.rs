@@ -264,7 +264,7 @@ impl RuleDocument {
     pub(crate) fn explain_rule(&self, index: usize, head: &Head<'_>, now: Tick) -> Explanation {
         let mut explaining = Explaining::new(self, index, now);
         let rule = explaining.rule;
-        if let Cost::Computed(cost) = &rule.cost {
+        if let Cost::Computed(cost) | Cost::Header(cost, _) = &rule.cost {
             explaining.explanation.units = cost(head);
         }
         if let Some(why_not) = explaining.why_not(&Subject::Request(head)) {

@@ -131,11 +131,12 @@ impl RuleDocument {
     }
 
     /// What is right in it, and probably not meant, a sentence each: a rule by `header:authorization`, whose spellings are clients of their
-    /// own, and `plans` without a `plan` that says which request has which.
+    /// own, `plans` without a `plan` that says which request has which, and a `max` of a cost that never fits the limit.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.rules.iter().flat_map(|rule| {
             let name = &rule.name;
-            let warnings = rule.key.warnings().chain(rule.unused_plans());
+            let of_rule = [rule.unused_plans(), rule.denied_without_cost()];
+            let warnings = rule.key.warnings().chain(of_rule.into_iter().flatten());
             warnings.map(move |warning| format!("{name}: {warning}"))
         })
     }

@@ -127,7 +127,9 @@ impl RuleEntry {
         };
         match cost.clone() {
             Some(Cost::Fixed(units)) => rule = rule.cost(units),
-            Some(Cost::Computed(cost)) => of_requests = of_requests.cost_by(move |head| cost(head)),
+            Some(Cost::Computed(cost) | Cost::Header(cost, _)) => {
+                of_requests = of_requests.cost_by(move |head| cost(head));
+            }
             None => {}
         }
         let by_response = ["count_if", "cost_by_response"];
@@ -359,6 +361,22 @@ impl RuleEntry {
             let quotas = (0..self.rule.quotas()).map(|plan| *self.rule.quota_of(plan));
             let limited = quotas.filter(|quota| quota.has_state());
             let limits = limited.map(|quota| self.scaled(quota, permille).limit());
+    /// A warning, where requests that do not say their cost never pass. It is no mistake: a gateway may say it in all of them.
+    pub(crate) fn denied_without_cost(&self) -> Option<String> {
+        let Cost::Header(_, most) = self.cost else {
+            return None;
+        };
+        let mut quotas = (0..self.rule.quotas()).map(|plan| self.rule.quota_of(plan));
+        let quota = quotas.find(|quota| quota.has_state() && quota.limit() < most)?;
+        let limit = quota.limit();
+        (!self.rule.has_credits()).then(|| {
+            format!(
+                "a request without the header of its cost costs {most} units, and {quota} lets at most {limit} pass at once, so it is \
+                 always denied; write max = {limit}, or a limit or burst of at least {most}"
+            )
+        })
+    }
+
             limits.max().unwrap_or(u64::MAX)
         };
         let rule = (self.rule.clone()).map_quotas(|quota| self.scaled(quota, permille));
@@ -419,7 +437,7 @@ fn blocking_name(name: &str) -> String {
 
 /// Notes what only the layer can do.
 fn refuse_for_layer(fields: &Fields<'_>, cost: Option<&Cost>, answers: &StoreErrorAnswers) {
-    let is_computed = matches!(cost, Some(Cost::Computed(_)));
+    let is_computed = matches!(cost, Some(Cost::Computed(_) | Cost::Header(..)));
     let cost = is_computed.then_some(&"cost");
     let answers = (!answers.by_condition.is_empty()).then_some(&"on_store_error");
     let of_schema = table_of("rule").for_layer.iter();

@@ -58,6 +58,8 @@ pub(crate) struct Plan<'a> {
 pub(crate) enum Cost {
     Fixed(u64),
     Computed(Arc<CostFn>),
+    /// That in a header, and what a request without it costs.
+    Header(Arc<CostFn>, u64),
 }
 
 impl Cost {
@@ -82,7 +84,7 @@ impl Cost {
                     let units = value.and_then(|value| value.trim().parse::<u64>().ok());
                     units.map_or(max, |units| units.clamp(1, max))
                 };
-                Some(Self::Computed(Arc::new(cost)))
+                Some(Self::Header(Arc::new(cost), max))
             }
             _ => (item.number("a cost in units", 1, MAX_UNITS)).map(Self::Fixed),
         }

@@ -175,11 +175,13 @@ async fn a_rule_for_a_handler_has_its_limit_in_the_file() {
 }
 
 #[test]
-fn a_rule_by_credentials_as_they_are_sent_is_warned_of_and_so_are_plans_without_a_plan() {
+fn what_is_right_and_probably_not_meant_is_warned_of() {
     let plans = "plans = { gold = \"9/min\", pro = \"7/min\" }";
     let unused =
         "one of its plans (gold, pro), because nothing says which request has which: add plan = ";
     let with_plan = format!("plan = \"plan\"\n{plans}");
+    let cost = |most: u32| format!("cost = {{ header = 'x-cost', max = {most} }}\n{with_plan}");
+    let denied = "costs 3 units, and fixed_window 2/min lets at most 2 pass at once";
     for (by, more, warned) in [
         ("'header:authorization'", "", Some("bearer s")),
         (
@@ -191,6 +193,8 @@ fn a_rule_by_credentials_as_they_are_sent_is_warned_of_and_so_are_plans_without_
         ("'authorization'", "", None),
         ("'tenant'", plans, Some(unused)),
         ("'tenant'", &with_plan, None),
+        ("'tenant'", &cost(3), Some(denied)),
+        ("'tenant'", &cost(2), None),
     ] {
         let document = toml(&crate::one(by, more)).expect("valid");
         let warnings: Vec<_> = document.warnings().collect();
