@@ -27,7 +27,7 @@ const LOOK_UP: Duration = Duration::from_millis(250);
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// How long a change waits for that at most: with the time to see it and to read it, it is in force within a second.
 pub(crate) const MOST_QUIET: Duration = Duration::from_millis(600);
-/// How often the contents are read where nothing is seen: a file may change and keep its time and its length.
+/// How often the contents are read where nothing is seen: on some file systems a file may change and keep its time and its length.
 pub(crate) const POLL: Duration = Duration::from_secs(30);
 
 /// When a file is to be read again, or the files of a folder. They are looked up by their path again and again: events of a folder do
@@ -39,8 +39,22 @@ pub(crate) struct FileChanges {
     found: Found,
 }
 
-/// What tells files from those that were there before: where links lead, when each was changed, and its length.
-type Found = Vec<(PathBuf, SystemTime, u64)>;
+/// What tells files from those that were there before: where links lead, when each was changed, its length, and what the disk knows.
+type Found = Vec<(PathBuf, SystemTime, u64, OnDisk)>;
+
+/// On Unix the inode, and when that was changed: other than the time of the contents, nobody can set it.
+type OnDisk = (u64, i64, i64);
+
+#[cfg(unix)]
+fn on_disk(found: &fs::Metadata) -> OnDisk {
+    use std::os::unix::fs::MetadataExt;
+    (found.ino(), found.ctime(), found.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn on_disk(_: &fs::Metadata) -> OnDisk {
+    OnDisk::default()
+}
 
 fn find(path: &Path) -> io::Result<Found> {
     let mut paths = vec![path.to_owned()];
@@ -51,7 +65,8 @@ fn find(path: &Path) -> io::Result<Found> {
     }
     let found = paths.iter().map(|path| {
         let found = fs::metadata(path)?;
-        Ok((fs::canonicalize(path)?, found.modified()?, found.len()))
+        let place = fs::canonicalize(path)?;
+        Ok((place, found.modified()?, found.len(), on_disk(&found)))
     });
     // What goes in the meantime is gone at the next look.
     Ok(found.filter_map(io::Result::ok).collect())
