@@ -535,8 +535,9 @@ impl Quota {
         let is_exact = units * micros < EXACT || 2 * units * units < EXACT;
         match algorithm {
             A::SlidingLog if limit > MAX_LOG => Err(format!(
-                "a sliding log of {limit} units would remember each of them; the most is {MAX_LOG}. Take \
-                 Quota::sliding_buckets({limit}, {period:?}), which never lets more pass either, at a fixed size"
+                "a sliding log of {limit} units would remember each of them; the most is {MAX_LOG}. Take {}, which never lets \
+                 more pass either, at a fixed size",
+                Self::sliding_buckets(limit, period)
             )),
             A::SlidingWindow if limit > u64::from(u32::MAX) || !is_exact => Err(format!(
                 "a sliding window of {} in {period:?} cannot be weighted exactly to a unit; \

@@ -15,8 +15,8 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     if plan.algorithm() != other.algorithm() {
         return Some(format!(
             "is a {} and the rule a {}; plans share one state, so take one algorithm",
-            plan.algorithm(),
-            other.algorithm()
+            name(plan),
+            name(other)
         ));
     }
     if plan.algorithm().is_bucket() || plan.reads_state_of(other) {
@@ -58,6 +58,14 @@ pub(crate) fn plan_conflict(plan: &Quota, other: &Quota) -> Option<String> {
     )
 }
 
+/// What its algorithm is called in a text.
+fn name(quota: &Quota) -> &'static str {
+    match quota.calendar_of() {
+        Some(_) => "calendar",
+        None => quota.algorithm().name(),
+    }
+}
+
 /// Why requests cannot wait for a quota.
 pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> {
     let algorithm = quota.algorithm();
@@ -66,8 +74,9 @@ pub(crate) fn wait_conflict(quota: &Quota, at_most: Duration) -> Option<String> 
     }
     if !algorithm.is_bucket() {
         return Some(format!(
-            "{algorithm} has no order in which requests could wait: its units come back many at a time; take \
-             Quota::leaky_bucket, Quota::gcra or Quota::token_bucket to delay requests, or leave wait() out to deny them"
+            "{} has no order in which requests could wait: its units come back many at a time; take \
+             Quota::leaky_bucket, Quota::gcra or Quota::token_bucket to delay requests, or leave wait() out to deny them",
+            name(quota)
         ));
     }
     if u128::from(quota.rate()) > quota.period().as_micros() {
@@ -162,5 +171,7 @@ mod tests {
             let conflict = plan_conflict(&other, &month).expect("a conflict");
             assert!(conflict.contains(right), "{conflict}");
         }
+        let conflict = wait_conflict(&month, DAY).expect("a conflict");
+        assert!(conflict.starts_with("calendar has no order"), "{conflict}");
     }
 }

@@ -221,12 +221,13 @@ impl<'a> Assembly<'a> {
             let Some(fields) = root.fields("a document", "") else {
                 continue;
             };
-            let version = fields.number("version", "a version", 1, u64::MAX);
-            if let Some(version) = version.filter(|version| *version != 1) {
-                let message =
-                    format!("there is no version {version} of the format; write «version = 1»");
-                fields.wrong("version", message);
-            }
+            fields.read("version", |version| match version.value() {
+                Value::Integer(1) => Some(()),
+                Value::Integer(other) => version.refuse(format!(
+                    "there is no version {other} of the format; write «version = 1»"
+                )),
+                _ => version.expected("a version, a whole number without quotes"),
+            });
             let schema = "where the schema is, as \"./limits.schema.json\"";
             fields.text("$schema", schema);
             if self.document.shed.is_some() {

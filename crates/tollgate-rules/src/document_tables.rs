@@ -16,6 +16,9 @@ use crate::{
     reader::Item,
 };
 
+/// What thresholds look like.
+const THRESHOLDS: &str =
+    "the thresholds of P1, P2 and P3 are three shares that fall; write [\"90%\", \"80%\", \"70%\"]";
 /// What a network looks like.
 const NETWORK: &str = "a network as \"10.0.0.0/8\"";
 
@@ -48,7 +51,7 @@ pub(crate) fn read_client_ip(item: Item<'_>) -> Option<ClientIp> {
     };
     match client.validate() {
         Ok(()) => Some(client),
-        Err(wrong) => item.refuse(wrong),
+        Err(wrong) => fields.get("hops").unwrap_or(item).refuse(wrong),
     }
 }
 
@@ -122,23 +125,25 @@ pub(crate) fn read_shed(item: Item<'_>) -> Option<ShedLayer> {
         }
         _ => {}
     }
-    let make = || {
-        let mut layer = ShedLayer::new(capacity);
-        if let Some([p1, p2, p3]) = thresholds {
-            layer = layer.thresholds(p1, p2, p3)?;
-        }
-        if let Some(least) = retry_after {
-            layer = layer.retry_after(least);
-        }
-        if let Some(name) = priority {
-            layer = layer.priority_header(name.as_str(), &trusted)?;
-        }
-        if let Some(name) = request_id {
-            layer = layer.request_id_header(name.as_str(), &trusted)?;
-        }
-        Ok(layer)
-    };
-    or_refuse(item, make())
+    let mut layer = ShedLayer::new(capacity);
+    if let Some([p1, p2, p3]) = thresholds {
+        let Ok(falling) = layer.thresholds(p1, p2, p3) else {
+            return fields.get("thresholds")?.refuse(THRESHOLDS);
+        };
+        layer = falling;
+    }
+    if let Some(least) = retry_after {
+        layer = layer.retry_after(least);
+    }
+    if let Some(name) = priority {
+        let made = layer.priority_header(name.as_str(), &trusted);
+        layer = or_refuse(fields.get("trusted")?, made)?;
+    }
+    if let Some(name) = request_id {
+        let made = layer.request_id_header(name.as_str(), &trusted);
+        layer = or_refuse(fields.get("trusted")?, made)?;
+    }
+    Some(layer)
 }
 
 fn or_refuse<T>(item: Item<'_>, made: Result<T, RuleError>) -> Option<T> {
@@ -181,15 +186,11 @@ fn capacity(item: Item<'_>) -> Option<Capacity> {
 
 /// The shares from which on P1, P2 and P3 are shed.
 fn thresholds(item: Item<'_>) -> Option<[f64; 3]> {
-    let three = "[\"90%\", \"80%\", \"70%\"]";
     if !matches!(item.value(), Value::List(_)) {
-        return item.expected(&format!("the thresholds of P1, P2 and P3 as {three}"));
+        return item.refuse(THRESHOLDS);
     }
-    let share = |share: Item<'_>| Some(share.permille(100)? as f64 / 1_000.0);
+    let share = |share: Item<'_>| Some(share.permille("0", 100)? as f64 / 1_000.0);
     let shares: Option<Vec<f64>> = item.list_or_one().map(share).collect();
-    <[f64; 3]>::try_from(shares?).ok().or_else(|| {
-        item.refuse(format!(
-            "there are three thresholds, of P1, P2 and P3; write {three}"
-        ))
-    })
+    let three = <[f64; 3]>::try_from(shares?).ok();
+    three.or_else(|| item.refuse(THRESHOLDS))
 }

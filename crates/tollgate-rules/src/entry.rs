@@ -70,7 +70,7 @@ impl Override {
 /// A part of the rule's own limit, as `200%`, and rounded up.
 fn part(item: Item<'_>, rule: &RuleEntry) -> Option<Quota> {
     let own = rule.limit;
-    let permille = item.permille(MOST_PERCENT)?;
+    let permille = item.permille("0.1", MOST_PERCENT)?;
     let quota = rule.scaled(own, permille);
     if permille == 0 || (quota == own && permille != 1_000) {
         return item.refuse(format!(
@@ -199,7 +199,7 @@ fn effect(item: Item<'_>) -> Option<Effect> {
         Value::Text(text) if !text.trim().ends_with('%') => {
             item.unknown("switch", text, ["off", "shadow", "50%"])
         }
-        _ => match item.permille(100)? {
+        _ => match item.permille("0.1", 100)? {
             0 => item.refuse(
                 "0 % of a limit would deny all; to block, make \"none\" the limit of the rule, or of a client by an override; to count \
                  nothing, \"off\"",

@@ -14,6 +14,40 @@ use crate::{
     term::Term,
 };
 
+/// What messages of other crates call in the words of code, and how a document has it.
+const IN_DOCUMENTS: [(&str, &str); 21] = [
+    (
+        "for_each([MINUTE, 10 * MINUTE, HOUR])",
+        "«for = [\"1min\", \"10min\", \"1h\"]»",
+    ),
+    (
+        "[MINUTE, 10 * MINUTE, HOUR]",
+        "[\"1min\", \"10min\", \"1h\"]",
+    ),
+    ("5 * SECOND", "\"5s\""),
+    ("LeaseShare::percent(10)", "\"10%\""),
+    (
+        "Quota::fixed_window(10_000, DAY)",
+        "\"fixed_window 10000/d\"",
+    ),
+    ("Quota::sliding_log(5, MINUTE)", "\"sliding_log 5/min\""),
+    ("Quota::none(), in text ", ""),
+    ("Quota::", ""),
+    (": Rule::new with another name", ""),
+    ("OnStoreError::Deny", "\"deny\""),
+    ("Consistency::Exact", "\"exact\""),
+    ("Consistency::Eventual", "eventual"),
+    ("Consistency::Leased", "leased"),
+    ("client_ip() ", "client_ip "),
+    ("trusted_proxies(..)", "trusted_proxies"),
+    ("hops(..)", "hops"),
+    ("wait()", "wait"),
+    ("credits()", "credits"),
+    ("debt()", "debt"),
+    ("durable()", "durable"),
+    ("idempotent()", "idempotent"),
+];
+
 /// Reads the nodes of one document.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
@@ -62,7 +96,12 @@ impl<'a> Reader<'a> {
 
     /// Notes a mistake. An example of TOML in its message, `«wait = "5s"»`, is shown in the syntax of the document.
     pub(crate) fn wrong(&self, span: &Range<usize>, message: impl Into<String>) {
-        let message = message.into();
+        let of_code = message.into();
+        let message = IN_DOCUMENTS
+            .iter()
+            .fold(of_code, |message, (code, written)| {
+                message.replace(code, written)
+            });
         let parts = message
             .split(['«', '»'])
             .enumerate()
@@ -302,8 +341,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Hundredths, as `5` or `"5%"`, in thousandths.
-    pub(crate) fn permille(self, most: u64) -> Option<u64> {
+    /// Hundredths, as `5` or `"5%"`, in thousandths. Who takes no 0 says so elsewhere: `least` is for the message.
+    pub(crate) fn permille(self, least: &str, most: u64) -> Option<u64> {
         let written = match self.value() {
             Value::Integer(number) => number.to_string(),
             Value::Float(number) => number.clone(),
@@ -318,7 +357,7 @@ impl<'a> Item<'a> {
         });
         fits.map(|permille| permille.round() as u64).or_else(|| {
             self.refuse(format!(
-                "this is not a percentage; write 0 to {most}, as 5 or \"12.5%\""
+                "this is not a percentage; write {least} to {most}, as 5 or \"12.5%\""
             ))
         })
     }

@@ -86,6 +86,16 @@ pub(crate) struct RuleEntry {
     pub(crate) of_requests: RequestRule,
 }
 
+/// Which field of a setting that is a table the core is not content with, by its words.
+const INNER: [(&str, &str); 6] = [
+    ("on lease", "leased"),
+    ("unreported units", "eventual"),
+    ("a block that counts", "within"),
+    ("a block that is forgotten", "forget_after"),
+    ("a block for", "for"),
+    ("times are above", "for"),
+];
+
 impl RuleEntry {
     /// Reads a rule; notes what is wrong.
     pub(crate) fn read(item: Item<'_>) -> Option<Self> {
@@ -95,6 +105,12 @@ impl RuleEntry {
         // What is wrong with it there.
         fields.reader.side = at.unwrap_or(fields.reader.side);
         let name = fields.text("name", "the name of the rule as text");
+        if name == Some("*") {
+            fields.wrong(
+                "name",
+                "a switch of \"*\" is for all rules; write another name",
+            );
+        }
         let limit = fields.read("limit", |limit| limit.quota(None));
         let condition = |name| fields.get(name).map(Condition::read);
         let (mut when, unless) = (condition("when").unwrap_or_default(), condition("unless"));
@@ -301,9 +317,7 @@ impl RuleEntry {
         let Err(wrong) = RuleSet::new([self.rule.clone()]) else {
             return true;
         };
-        // As a document writes it.
-        let grow = "[MINUTE, 10 * MINUTE, HOUR]";
-        let message = (wrong.message()).replace(grow, "[\"1min\", \"10min\", \"1h\"]");
+        let message = wrong.message();
         let is_about = |plan: &&Plan<'_>| message.starts_with(&format!("plan {:?}", plan.name));
         if let Some(plan) = plans.iter().find(is_about) {
             plan.item.wrong(message);
@@ -314,6 +328,7 @@ impl RuleEntry {
             RuleErrorKind::Name => "name",
             RuleErrorKind::Cost => "cost",
             RuleErrorKind::Plan => "plans",
+            RuleErrorKind::Mode if message.contains("durable()") => "durable",
             RuleErrorKind::Mode => "consistency",
             RuleErrorKind::Wait => "wait",
             RuleErrorKind::Debt => "debt",
@@ -322,8 +337,14 @@ impl RuleEntry {
             RuleErrorKind::Idempotency => "idempotent",
             _ => "limit",
         };
-        let field = fields.get(named).map_or("limit", |_| named);
-        fields.wrong(field, message);
+        if let Some(field) = fields.get(named).or_else(|| fields.get("limit")) {
+            let mut inner = INNER.iter().filter(|(words, _)| message.contains(words));
+            let node = inner.find_map(|(_, name)| field.node.get(name));
+            fields
+                .reader
+                .item(node.unwrap_or(field.node))
+                .wrong(message);
+        }
         false
     }
 
@@ -336,6 +357,22 @@ impl RuleEntry {
                 "no request has one of its plans ({}), because nothing says which request has which: add plan = \"NAME\", and bind \
                  NAME in code by Bindings::plan (here: --bind plan:NAME); limits of single clients are overrides",
                 plans.join(", ")
+            )
+        })
+    }
+
+    /// A warning, where requests that do not say their cost never pass. It is no mistake: a gateway may say it in all of them.
+    pub(crate) fn denied_without_cost(&self) -> Option<String> {
+        let Cost::Header(_, most) = self.cost else {
+            return None;
+        };
+        let mut quotas = (0..self.rule.quotas()).map(|plan| self.rule.quota_of(plan));
+        let quota = quotas.find(|quota| quota.has_state() && quota.limit() < most)?;
+        let limit = quota.limit();
+        (!self.rule.has_credits()).then(|| {
+            format!(
+                "a request without the header of its cost costs {most} units, and {quota} lets at most {limit} pass at once, so it is \
+                 always denied; write max = {limit}, or a limit or burst of at least {most}"
             )
         })
     }
@@ -361,22 +398,6 @@ impl RuleEntry {
             let quotas = (0..self.rule.quotas()).map(|plan| *self.rule.quota_of(plan));
             let limited = quotas.filter(|quota| quota.has_state());
             let limits = limited.map(|quota| self.scaled(quota, permille).limit());
-    /// A warning, where requests that do not say their cost never pass. It is no mistake: a gateway may say it in all of them.
-    pub(crate) fn denied_without_cost(&self) -> Option<String> {
-        let Cost::Header(_, most) = self.cost else {
-            return None;
-        };
-        let mut quotas = (0..self.rule.quotas()).map(|plan| self.rule.quota_of(plan));
-        let quota = quotas.find(|quota| quota.has_state() && quota.limit() < most)?;
-        let limit = quota.limit();
-        (!self.rule.has_credits()).then(|| {
-            format!(
-                "a request without the header of its cost costs {most} units, and {quota} lets at most {limit} pass at once, so it is \
-                 always denied; write max = {limit}, or a limit or burst of at least {most}"
-            )
-        })
-    }
-
             limits.max().unwrap_or(u64::MAX)
         };
         let rule = (self.rule.clone()).map_quotas(|quota| self.scaled(quota, permille));

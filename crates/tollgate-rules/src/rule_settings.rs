@@ -167,7 +167,7 @@ pub(crate) fn consistency(item: Item<'_>) -> Option<Consistency> {
     let fields = item.fields("a consistency", "consistency_table")?;
     match (fields.get("leased"), fields.table("eventual", "eventual")) {
         (Some(share), None) => {
-            let permille = share.permille(50)?;
+            let permille = share.permille("0.1", 50)?;
             // At most 500.
             let share = LeaseShare::permille(permille as u16);
             Some(Consistency::Leased { share })
@@ -269,6 +269,10 @@ pub(crate) fn read_plans<'a>(item: Item<'a>, own: Option<&Quota>) -> Option<Vec<
             let message = format!("{text:?} is there twice; remove one");
             return item.reader.refuse(&name.span, message);
         }
+        if text.is_empty() {
+            let message = "a plan has a name, by which requests have it; write it as gold";
+            return item.reader.refuse(&name.span, message);
+        }
         let quota = item.quota(own)?;
         Some(Plan {
             name: text,
@@ -324,7 +328,7 @@ pub(crate) fn read_block(item: Item<'_>) -> Option<Block> {
 
 pub(crate) fn read_rollout(rule: &Fields<'_>, item: Item<'_>) -> Option<(Rollout, Mode)> {
     let fields = item.fields("a rollout", "rollout")?;
-    let permille = fields.read("percent", |percent| percent.permille(100));
+    let permille = fields.read("percent", |percent| percent.permille("0", 100));
     let others = match fields.get("others") {
         None => Some(Mode::Off),
         Some(others) => others.word("mode for the others", OTHERS),

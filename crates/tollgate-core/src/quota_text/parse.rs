@@ -164,7 +164,9 @@ fn algorithm(word: &Word<'_>) -> Result<AlgorithmKind, ParseQuotaError> {
     if let Some((algorithm, _)) = all.find(|(_, name)| *name == word.text) {
         return Ok(algorithm);
     }
-    let names = AlgorithmKind::ALL.map(|(_, name)| name);
+    let calendar = cfg!(feature = "calendar").then_some("calendar");
+    let names = AlgorithmKind::ALL.into_iter().map(|(_, name)| name);
+    let names: Vec<_> = names.chain(calendar).collect();
     let message = format!("is not an algorithm; there are {}", names.join(", "));
     Err(ParseQuotaError::unknown(word, &message, names))
 }

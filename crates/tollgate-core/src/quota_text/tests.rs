@@ -105,6 +105,8 @@ fn a_text_that_is_no_quota_has_its_wrong_part_and_what_would_be_right() {
             &["not an algorithm", "did you mean \"gcra\"?"],
         ),
         ("leaky 5/s", "leaky", &["not an algorithm", "leaky_bucket"]),
+        #[cfg(feature = "calendar")]
+        ("Calandar 5/d", "Calandar", &["did you mean \"calendar\"?"]),
         ("100", "100", &["no period", "100/min"]),
         (
             "100 per minute",
