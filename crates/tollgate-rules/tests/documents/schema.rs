@@ -116,12 +116,12 @@ fn the_reference_is_the_schema_in_words() {
     let mut page = "# All fields of a rule file\n\nLook up a field. These are all tables of a document, from its [JSON Schema][SCHEMA]. \
         TOML, YAML and JSON have the same model; [Limits in a file][files.md] has examples. A star marks a field that is required.\n"
         .to_owned();
-    write_table(&mut page, "The document", &schema);
+    write_table(&mut page, "The document", &schema, &schema);
     let definitions = schema["$defs"].as_object().expect("a table");
     for (name, definition) in definitions {
         if name == "limit" || definition["properties"].is_object() {
             let title = definition["title"].as_str().expect("a title");
-            write_table(&mut page, title, definition);
+            write_table(&mut page, title, definition, &schema);
         }
     }
     let path = here("guide/reference.md");
@@ -138,7 +138,7 @@ fn the_reference_is_the_schema_in_words() {
     );
 }
 
-fn write_table(page: &mut String, title: &str, table: &Value) {
+fn write_table(page: &mut String, title: &str, table: &Value, schema: &Value) {
     // Writing to a string does not fail.
     let _ = write!(page, "\n## {title}\n\n");
     if let Some(description) = table["description"].as_str() {
@@ -167,7 +167,42 @@ fn write_table(page: &mut String, title: &str, table: &Value) {
             _ if words.contains("Default") => String::new(),
             default => format!(" Default: `{default}`."),
         };
-        let _ = writeln!(page, "- `{name}`{star}: {words}{values}{examples}{default}");
+        let forms = forms(property, schema);
+        let lists = forms.iter().filter(|form| form["type"] == "array").count();
+        let several = match lists {
+            0 => "",
+            // The words say so already.
+            _ if words.contains(" list") || words.contains("several") => "",
+            _ if lists == forms.len() => " A list.",
+            _ => " One, or a list.",
+        };
+        let bounds = forms
+            .iter()
+            .map(|form| match (&form["minimum"], &form["maximum"]) {
+                (Value::Null, Value::Null) => String::new(),
+                (Value::Null, most) => format!(" At most {most}."),
+                (least, Value::Null) => format!(" At least {least}."),
+                (least, most) => format!(" {least} to {most}."),
+            });
+        let bounds: String = bounds.collect();
+        let _ = writeln!(
+            page,
+            "- `{name}`{star}: {words}{several}{bounds}{values}{examples}{default}"
+        );
+    }
+}
+
+/// The forms that a field may have.
+fn forms<'a>(property: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    let name = property["$ref"]
+        .as_str()
+        .and_then(|it| it.rsplit('/').next());
+    let property = name.map_or(property, |name| &schema["$defs"][name]);
+    match property["anyOf"].as_array() {
+        Some(forms) => (forms.iter())
+            .flat_map(|form| self::forms(form, schema))
+            .collect(),
+        None => vec![property],
     }
 }
 
