@@ -641,6 +641,12 @@ impl Decision {
         self.retry().delay().filter(|delay| !delay.is_zero())
     }
 
+    /// The same denial of a request that other rules, which have let it pass before, let pass again only at `retry`.
+    pub fn retry_no_sooner(mut self, retry: Retry) -> Self {
+        self.retry = CompactRetry::of(self.retry().or_later(retry));
+        self
+    }
+
     /// The time of the decision: by the store's clock, or by this process's where the store failed. 0 if the checks were a mistake,
     /// made by another limiter.
     #[must_use]

@@ -3,11 +3,11 @@
 use axum::{Extension, Router, response::IntoResponse, routing};
 use http::{Response, StatusCode};
 use tollgate::{
-    Admission, Decision, Denied, Key, Missing, RateLimitLayer, Rejection, RequestRule, SECOND,
-    decision::Reason, key::header,
+    Admission, Decision, Denied, HOUR, Key, Missing, Quota, RateLimitLayer, Rejection, RequestRule,
+    Rule, SECOND, decision::Reason, header::HeaderStyle, key::header,
 };
 use tollgate_tests::{
-    app::{all, behind, field, layer, per_minute, send, text},
+    app::{all, behind, field, get, layer, per_minute, send, text},
     events::Events,
 };
 use tower::ServiceExt;
@@ -109,6 +109,61 @@ async fn a_denial_of_a_handler_looks_like_the_layers_own() {
     let denied = send(&app, "/ann").await;
     assert_eq!(denied.status(), 403);
     assert_eq!(text(denied).await, "no, /ann");
+}
+
+#[tokio::test]
+async fn a_denial_lasts_as_long_as_what_the_request_has_used_up_before_it() {
+    let hour = || Rule::new("hour", Quota::fixed_window(2, HOUR));
+    let minute = || per_minute("minute", 1);
+    let inside = |rule: RequestRule| layer([rule, minute().by_handler()]);
+    let handler = |layer: RateLimitLayer, names: &'static [&'static str]| {
+        let handler = move |admission: Admission| async move {
+            for name in names {
+                let _ = admission.acquire(name, &Key::of("ann")).await?;
+            }
+            Ok::<_, Denied>(())
+        };
+        Router::new().route("/", routing::get(handler).layer(layer))
+    };
+    let nested = |outer: RequestRule| behind(layer([all(minute())])).layer(layer([outer]));
+    let failures = || all(hour()).count_if(|it| it.status() == StatusCode::UNAUTHORIZED);
+    let hidden = behind(layer([all(minute())]).hide_quota());
+    let with_id = || all(hour()).idempotent(header("x-id"), HOUR);
+    let slots = all(Rule::new("slots", Quota::concurrent(1)));
+    let queue = all(Rule::new("queue", Quota::gcra(2, HOUR)).wait(HOUR));
+    for (app, seconds, in_body) in [
+        (handler(inside(all(hour())), &["minute"]), 3_600, 3_600),
+        (
+            handler(inside(all(hour())).hide_quota(), &["minute"]),
+            3_600,
+            3_600,
+        ),
+        (
+            handler(inside(hour().by_handler()), &["hour", "minute"]),
+            3_600,
+            3_600,
+        ),
+        (nested(all(hour())), 3_600, 60),
+        (
+            hidden.layer(layer([all(hour())]).headers(HeaderStyle::NONE).unwrap()),
+            3_600,
+            60,
+        ),
+        // What goes back, and what lets the same request pass.
+        (handler(inside(failures()), &["minute"]), 60, 60),
+        (nested(failures()), 60, 60),
+        (nested(all(hour().shadow())), 60, 60),
+        (nested(with_id()), 60, 60),
+        (nested(slots), 60, 60),
+        (nested(queue), 60, 60),
+    ] {
+        assert_eq!(send(&app, get("/").header("x-id", "1")).await.status(), 200);
+        let denied = send(&app, get("/").header("x-id", "2")).await;
+        assert_eq!(field(&denied, "retry-after"), seconds.to_string());
+        let text = text(denied).await;
+        let body = format!("\"retry_after_ms\":{in_body}000}}");
+        assert!(text.ends_with(&body), "{text}");
+    }
 }
 
 #[tokio::test]

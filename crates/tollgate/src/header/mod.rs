@@ -40,14 +40,14 @@
 //!   that was denied with 20 left says 20.
 //! - `t`, or the reset: seconds, rounded up, at least 1. After a denial, and after a request that left less than it cost: the time
 //!   until the same request would pass, so that a client with nothing left waits exactly `t`. The `Retry-After` of a denial is
-//!   never less. Otherwise: the time until the quota is full. For a request of cost 0 with nothing left: the time until one unit
-//!   is available.
+//!   never less, unless the units go back with it. Otherwise, and for a cost that never fits: the time until the quota is full. For a
+//!   request of cost 0 with nothing left: the time until one unit is available.
 //!
 //! A rule that counts something other than requests says so in the policy of draft-11: `qu="tokens"` with
 //! [`Rule::unit("tokens")`](crate::Rule::unit), and `qu="units"` without it where requests differ in cost.
 //!
-//! A rule that limits how many run [at once](crate::Quota::concurrent) has `qu="concurrent-requests"`, its free slots as `r`, and
-//! neither `w` nor `t`: time does not free a slot. The older styles need both, and leave such a rule out.
+//! A rule that limits how many run [at once](crate::Quota::concurrent) has `qu="concurrent-requests"` in place of requests, its free
+//! slots as `r`, and neither `w` nor `t`: time does not free a slot. The older styles need both, and leave such a rule out.
 //!
 //! ```text
 //! ratelimit-policy: "exports";q=3;qu="concurrent-requests"
@@ -111,7 +111,11 @@
 //! # Several limiters
 //!
 //! Nested limiters each add their rules to the lists of draft-11; a rule in both is listed once, as the inner one has it.
-//! Fields for one rule keep the fewer remaining units, and `Retry-After` the longer time. Give both the same style.
+//! Fields for one rule keep the fewer remaining units. Give both the same style.
+//!
+//! `Retry-After` keeps the longer time, also if the request has used up an outer limiter before an inner one denied it, or before the
+//! service failed and said when to retry. The body, and in gRPC the details and the pushback, are those of the inner one. A denial of a
+//! [handler's own check](crate::Admission::acquire) has the longer time in all of them. Units that a ticket will give back count as used.
 //!
 //! # Examples
 //!

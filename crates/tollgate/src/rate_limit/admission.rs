@@ -6,12 +6,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Response, request};
+use http::{HeaderMap, Response, StatusCode, request};
 use tollgate_core::{
-    Check, Decision, Key, Outcome, Reason, Rule, Ticket, Verdict,
+    Check, Decision, Key, Outcome, Reason, Retry, Rule, Ticket, Verdict,
     observe::Timer,
     store::Checks,
     sync::{Mutex, lock},
@@ -19,10 +20,13 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
+    inner_response::InnerResponse,
+    protocol::Protocol,
     rate_limit::{
         config::Config,
         decide::acquire,
         deny::{denial, response_without_quota},
+        request_rules::RequestRules,
     },
     rejection::Denial,
 };
@@ -265,6 +269,12 @@ impl Admission {
         if decision.is_allowed() {
             return Ok((check, decision));
         }
+        let status = |head| denial(config, Head::from(head), &decision, &[check]).status;
+        let others = shared
+            .head
+            .as_ref()
+            .map(|head| shared.passes_again(status(head)));
+        let decision = decision.retry_no_sooner(others.map_or(Retry::Now, Retry::After));
         let response = match &shared.head {
             Some(head) => {
                 let found = [(number, key.clone())];
@@ -290,6 +300,19 @@ impl Admission {
 }
 
 impl Shared {
+    /// How long the request does not pass again by what it has taken before a denial of the handler, which has this status.
+    fn passes_again(&self, denied: StatusCode) -> Duration {
+        let (rules, fields) = (&self.config.rules, HeaderMap::new());
+        let response = InnerResponse::of(denied, &fields, Protocol::Http);
+        let keeps = |check: &Check| {
+            let cost = rules.of_rule(check.rule()).cost_after(&response);
+            cost.is_none_or(|cost| cost >= check.cost())
+        };
+        let known = lock(&self.in_handler);
+        let in_handler = known.as_deref().unwrap_or_default();
+        passes_again(rules, &self.checks, &self.decision, in_handler, keeps)
+    }
+
     /// Keeps the strictest verdict per rule for the header fields: a handler may check each message of a long body.
     fn remember(&self, decision: &Decision) {
         let mut verdicts = lock(&self.in_handler);
@@ -308,6 +331,34 @@ impl Shared {
             None => verdicts.push(new),
         }
     }
+}
+
+/// How long until a request passes again, by rules that have let it pass: their verdicts, and those of the handler's own checks. As far
+/// as it `keeps` the units: with the same id it passes at once, slots go back when it ends, and a queue takes it earlier.
+pub(crate) fn passes_again(
+    rules: &RequestRules,
+    checks: &[Check],
+    decision: &Decision,
+    in_handler: &[HandlerVerdict],
+    keeps: impl Fn(&Check) -> bool,
+) -> Duration {
+    let own = checks.iter().zip(decision.verdicts());
+    let kept = own.filter(|(check, _)| !check.has_id() && keeps(check));
+    let verdicts = kept.map(|(_, verdict)| verdict);
+    let delays = verdicts
+        .chain(in_handler.iter().map(|it| &it.verdict))
+        .filter(|it| it.outcome() == Outcome::Allow && !it.is_of_slots())
+        .filter_map(|verdict| {
+            let enforced = rules.set().enforces(verdict.rule());
+            let rule = rules
+                .set()
+                .rules()
+                .get(verdict.rule())
+                .filter(|_| enforced)?;
+            let waits = rule.at_most_wait().unwrap_or_default();
+            Some(verdict.retry().delay()?.saturating_sub(waits))
+        });
+    delays.max().unwrap_or_default()
 }
 
 /// Sorts verdicts by what they leave, least first.

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use http::{Extensions, HeaderMap, Request, Response, StatusCode, response::Parts};
+use http::{HeaderMap, Request, Response, StatusCode, header::RETRY_AFTER, response::Parts};
 use http_body::{Body, Frame};
 use smallvec::SmallVec;
 use tollgate_core::{
@@ -18,11 +18,11 @@ use tollgate_core::{
 
 use crate::{
     head::Head,
-    header::applies,
+    header::{applies, times::write_retry_after},
     inner_response::InnerResponse,
     protocol::WireProtocol,
     rate_limit::{
-        admission::{Admission, strictness},
+        admission::{Admission, HandlerVerdict, passes_again, strictness},
         config::Config,
         deny::{Answered, QuotaHidden},
     },
@@ -131,11 +131,14 @@ impl Admitted {
         Some(Answered::at_once(Response::from_parts(parts, body)))
     }
 
-    /// Whether a response with these extensions has any effect.
+    /// Whether this response has any effect.
     #[inline]
-    pub(crate) fn acts_on(&self, extensions: &Extensions) -> bool {
+    pub(crate) fn acts_on<B>(&self, response: &Response<B>) -> bool {
         self.decision.is_some()
-            && (self.config.acts_on_responses || !extensions.is_empty() || self.admission.is_some())
+            && (self.config.acts_on_responses
+                || !response.extensions().is_empty()
+                || self.admission.is_some()
+                || response.headers().contains_key(RETRY_AFTER))
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
@@ -220,6 +223,21 @@ impl Admitted {
         changed
     }
 
+    /// A denial from within, by a layer or the handler, knows only its own rules; the request may have used up what others had left.
+    fn lengthen_retry(&self, response: &mut Parts, changed: &[u16], in_handler: &[HandlerVerdict]) {
+        let protocol = self.config.settings.protocol;
+        // Of an accepted request, the field says when its result may be there.
+        let fails = InnerResponse::of(response.status, &response.headers, protocol).is_failure();
+        if let Some(decision) = self.decision.as_ref().filter(|_| fails) {
+            let keeps = |check: &Check| !changed.contains(&check.rule());
+            let rules = &self.config.rules;
+            let delay = passes_again(rules, &self.checks, decision, in_handler, keeps);
+            if !delay.is_zero() {
+                write_retry_after(&mut response.headers, delay);
+            }
+        }
+    }
+
     /// Writes the quota's header fields, without those of rules whose remaining units have `changed`.
     fn write_headers(&self, response: &mut Parts, changed: &[u16]) {
         // Those of the handler's own checks; once.
@@ -230,6 +248,9 @@ impl Admitted {
         if self.config.settings.hide_quota && in_handler.iter().any(|it| !it.is_allowed) {
             // A handler's denial becomes a response of its own, as a `tonic::Status` does.
             response.extensions.insert(QuotaHidden);
+        }
+        if response.headers.contains_key(RETRY_AFTER) {
+            self.lengthen_retry(response, changed, &in_handler);
         }
         if !self.config.shows_quota
             || response.extensions.get::<QuotaHidden>().is_some()

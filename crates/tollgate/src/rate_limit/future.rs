@@ -121,8 +121,7 @@ where
                     let result = ready!(future.poll(cx));
                     return Poll::Ready(match result {
                         Ok(response) => {
-                            let extensions = response.extensions();
-                            let acts = |it: &&mut Admitted| it.acts_on(extensions);
+                            let acts = |it: &&mut Admitted| it.acts_on(&response);
                             let Some(admitted) = this.admitted.as_mut().filter(acts) else {
                                 // It holds the configuration no longer.
                                 *this.admitted = None;
