@@ -809,6 +809,9 @@ impl Limiter {
     /// returned or expire, so the client has less than the whole limit at first. The leases of this process are returned with the
     /// reset.
     ///
+    /// A request that runs meanwhile, and gives units back after the reset, gives back those that others have taken since: up to as many
+    /// more pass as were forgotten. Only a [log](crate::algorithm::sliding_log) knows its units.
+    ///
     /// # Errors
     ///
     /// There is no rule of this name. The answer may be an error of the store: one that finds the state only together with

@@ -140,7 +140,7 @@ impl RequestRule {
     /// Computes the cost of a request in units from its head. 0 checks without taking.
     ///
     /// A cost above the limit or burst never fits: such a request is always denied, without a `Retry-After`, and the first one is
-    /// an event at warn level. Cap the result.
+    /// an event at warn level. Cap the result. Only a balance of [credits](crate::Rule::credits) may pay it.
     pub fn cost_by(self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.with(|settings| {
             settings.cost = Some(Arc::new(cost));
@@ -259,7 +259,8 @@ impl RequestRule {
     ///
     /// # Accuracy
     ///
-    /// Giving units back never exceeds the quota: in any window of time, no more units count than the quota admits.
+    /// Giving units back never exceeds the quota: in any window of time, no more units count than the quota admits; after a
+    /// [reset](crate::Limiter::reset) of the key, also as many as were forgotten of requests that ran then.
     ///
     /// | | comes back |
     /// | --- | --- |
