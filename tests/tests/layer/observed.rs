@@ -318,6 +318,10 @@ async fn a_computed_cost_that_never_fits_is_reported_once() {
     let app = behind(layer);
     send(&app, get("/fits")).await;
     events.none();
+    // A balance may pay it.
+    let paid = all(per_minute("paid", 5).credits()).cost_by(|_| 6);
+    send(&self::app([paid]), "/").await;
+    assert!(events.at(Level::WARN).is_empty());
     warned(&app, 3, &["dear", "6 units", "at most 5", "cap the cost"]).await;
 }
 

@@ -590,7 +590,9 @@ impl Collecting<'_> {
             None => {
                 computed = rules.terms_for(number, self.head);
                 let (cost, limit) = (computed.check.cost(), computed.limit);
-                if rule.rule.settings().cost.is_some()
+                let settings = rule.rule.settings();
+                if settings.cost.is_some()
+                    && !settings.rule.has_credits()
                     && let Some(limit) = limit.filter(|limit| (1..cost).contains(limit))
                 {
                     rules.observer.cost_above_limit(number, cost, limit);
