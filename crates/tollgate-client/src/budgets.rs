@@ -24,6 +24,10 @@ pub(crate) struct Budgets {
     /// The number of the next request.
     sent: u64,
     budgets: SmallVec<[Budget; 2]>,
+    /// The good responses since the last cooldown ended.
+    good: u64,
+    /// Those since the one before it ended: at about so many the server rejects.
+    good_before: u64,
 }
 
 /// One budget of the server.
@@ -55,13 +59,13 @@ impl Budgets {
         }
         let number = self.sent;
         for budget in &mut self.budgets {
-            match budget.left.checked_sub(1) {
-                Some(left) => budget.left = left,
+            if budget.left == 0 {
                 // The reset has passed, and the new budget is unknown: send one probe.
-                None => {
-                    budget.until = now + PROBE_INTERVAL;
-                    budget.first_probe.get_or_insert(number);
-                }
+                budget.first_probe.get_or_insert(number);
+            }
+            budget.left = budget.left.saturating_sub(1);
+            if budget.left == 0 && budget.first_probe.is_some() {
+                budget.until = now + PROBE_INTERVAL;
             }
         }
         let others = self.uncounted(now);
@@ -79,13 +83,28 @@ impl Budgets {
         now: Instant,
     ) {
         self.on_end(request);
+        let (sent, good, before) = (self.sent, &mut self.good, self.good_before);
         // Forget a budget whose reset has passed if the response does not mention it.
         self.budgets.retain(|known| {
-            let probed = known
-                .first_probe
-                .is_some_and(|first| first <= request.number);
+            let probe = known.first_probe.filter(|first| *first <= request.number);
             let over = known.left > 0 && known.until <= now;
-            !(probed || over) || budgets.iter().any(|budget| known.name == Some(budget.name))
+            if let (Some(first), None, None, []) = (probe, known.name, cooldown, budgets) {
+                // After a cooldown the server has a limit that it does not report: each good response lets two more go, up to
+                // where it rejected last time, and from there it begins anew. It is over once there was room for a while.
+                *good += 1;
+                let doubled = 1 + 2 * *good;
+                let most = match *good < before {
+                    true => doubled.min(before),
+                    false => doubled - before,
+                };
+                if known.left == 0 {
+                    known.until = now + PROBE_INTERVAL;
+                }
+                known.left = most.saturating_sub(sent - first);
+                return !over;
+            }
+            !(probe.is_some() || over)
+                || budgets.iter().any(|budget| known.name == Some(budget.name))
         });
         // The server may have counted these after this one: those in flight when it was sent, and those sent since.
         let overlapping = request.others + (self.sent - request.number - 1);
@@ -103,6 +122,9 @@ impl Budgets {
             });
         }
         if let Some(cooldown) = cooldown {
+            if self.good > 0 {
+                self.good_before = std::mem::take(&mut self.good);
+            }
             let before = self.find(None).map(|known| known.until);
             let asked = now + cooldown.asked;
             self.set(Budget {
@@ -129,6 +151,14 @@ impl Budgets {
             .filter(|budget| budget.left == 0 && budget.until > now)
             .map(|budget| budget.until)
             .max()
+    }
+
+    /// Whether those that are empty until after the deadline may be refilled by the response to a probe.
+    pub(crate) fn is_probed(&self, deadline: Instant) -> bool {
+        self.budgets
+            .iter()
+            .filter(|budget| budget.left == 0 && budget.until > deadline)
+            .all(|budget| budget.first_probe.is_some())
     }
 
     #[cfg(test)]

@@ -62,7 +62,8 @@
 //! with [`partition_by`](ClientRateLimitLayer::partition_by).
 //!
 //! When the window of an empty budget ends, one request is sent first. Its response says how many may follow. If it no longer
-//! reports the budget, all do. So a cooldown does not end in a burst. Clients do not return simultaneously either: up
+//! reports the budget, all do. After a cooldown without a reported budget, each good response lets two more go, up to the number at which
+//! the server rejected one last time, and from there on the same anew. So a cooldown does not end in a burst. Clients do not return simultaneously either: up
 //! to 10 % is added at random to each wait that a server asks for ([`retry_jitter`](ClientRateLimitLayer::retry_jitter)).
 //!
 //! # Retries

@@ -89,7 +89,13 @@ impl Partition {
 
     /// When the server opens, if it is closed now. The error is an instant after the deadline.
     fn opens_by(&self, deadline: Instant) -> Result<Option<Instant>, Instant> {
-        match self.closed_until() {
+        let now = Instant::now();
+        let budgets = lock(&self.budgets);
+        match budgets.closed_until(now) {
+            // The response to a probe may open it sooner.
+            Some(until) if until > deadline && budgets.is_probed(deadline) && now < deadline => {
+                Ok(Some(deadline))
+            }
             Some(until) if until > deadline => Err(until),
             until => Ok(until),
         }
@@ -219,8 +225,31 @@ mod tests {
         let until = Instant::now() + 3 * SECOND;
         assert_eq!(partition.closed_until(), Some(until));
         tokio::time::advance(3 * SECOND).await;
+        let take = || Vec::from_iter(std::iter::from_fn(|| partition.take().ok()).take(99));
+        let rounds = |number| {
+            let mut sent = take();
+            let rounds = Vec::from_iter((0..number).map(|_| {
+                let good = std::mem::take(&mut sent).into_iter();
+                good.for_each(|good| good.on_response(&[], None));
+                sent = take();
+                sent.len()
+            }));
+            (rounds, sent)
+        };
+        let (doubled, sent) = rounds(4);
+        assert_eq!(doubled, [2, 4, 8, 16]);
+        let rejected = sent.into_iter();
+        rejected.for_each(|rejected| rejected.on_response(&[], cooldown(3, 0)));
+        tokio::time::advance(3 * SECOND).await;
+        // Fifteen were good last time.
+        let (doubled, sent) = rounds(5);
+        assert_eq!(doubled, [2, 4, 8, 1, 2]);
+        let good = sent.into_iter();
+        good.for_each(|good| good.on_response(&[], None));
+        // There is room, and for a second too.
+        tokio::time::advance(SECOND).await;
         partition.take().unwrap().on_response(&[], None);
-        let _open = [partition.take().unwrap(), partition.take().unwrap()];
+        assert_eq!(take().len(), 99);
     }
 
     #[tokio::test(start_paused = true)]
@@ -229,7 +258,11 @@ mod tests {
         tokio::time::advance(10 * SECOND).await;
         let _hangs = partition.take().unwrap();
         assert!(partition.take().is_err());
-        tokio::time::advance(SECOND).await;
+        // Its response may come sooner than the next probe: a request waits for it as long as it may.
+        let soon = Instant::now() + SECOND / 2;
+        assert!(partition.wait(soon).await.is_err());
+        assert_eq!(Instant::now(), soon);
+        tokio::time::advance(SECOND / 2).await;
         let _second = partition.take().unwrap();
         assert!(partition.take().is_err());
     }

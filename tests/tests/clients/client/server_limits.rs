@@ -1,13 +1,26 @@
 //! Budgets that servers report.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use http::StatusCode;
-use tokio::{task::JoinSet, time::Instant};
-use tollgate::clock::ManualClock;
-use tollgate_client::{ClientRateLimitLayer, ServerLimits};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tollgate::{
+    Key, Limiter, MemoryStore, Quota, Rule, SECOND,
+    clock::{Clock, ManualClock},
+};
+use tollgate_client::{ClientRateLimitLayer, ReplayBody, ServerLimits};
+use tower::{BoxError, Layer, ServiceExt, service_fn};
 
-use crate::client::provider::{Provider, answer, client, get, request, send};
+use crate::client::provider::{Bytes, Provider, answer, client, get, request, send};
 
 /// Mon, 10 May 2021 11:00:00 GMT.
 const ELEVEN: u64 = 1_620_644_400_000_000;
@@ -92,6 +105,41 @@ async fn a_response_with_room_wakes_waiting_requests() {
     // The other two hear after a second that nine are left.
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     assert_eq!(provider.calls(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_empties_at_the_rate_of_a_server_that_says_only_retry_after() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, [Rule::new("calls", Quota::gcra(20, SECOND))]).unwrap();
+    let denied = Arc::new(AtomicUsize::new(0));
+    let denials = Arc::clone(&denied);
+    let server = service_fn(move |_: http::Request<ReplayBody<Bytes>>| {
+        let decision = limiter.try_acquire("calls", &Key::shared()).unwrap();
+        let denial = decision
+            .retry_after()
+            .map(|_| denials.fetch_add(1, Ordering::SeqCst));
+        async move {
+            sleep(Duration::from_millis(3)).await;
+            Ok::<_, BoxError>(denial.map_or_else(
+                || answer(200, &[]),
+                |_| answer(429, &[("retry-after", "1")]),
+            ))
+        }
+    });
+    let client = ClientRateLimitLayer::new().layer(server);
+    while send(&client, request("POST", "/", "")).await.unwrap() == 200 {}
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..200 {
+        tasks.spawn(client.clone().oneshot(get()));
+    }
+    for response in tasks.join_all().await {
+        assert_eq!(response.unwrap().status(), 200);
+    }
+    // Ten seconds and their jitter; the limit is found once, and then once for each cooldown.
+    assert!(start.elapsed() < 12 * SECOND, "{:?}", start.elapsed());
+    let denied = denied.load(Ordering::SeqCst);
+    assert!(denied < 50, "{denied}");
 }
 
 #[tokio::test(start_paused = true)]
