@@ -18,7 +18,7 @@ pub struct ClientRateLimitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientRateLimitErrorKind {
-    /// The server asks for a longer wait than [`max_wait`](crate::ClientRateLimitLayer::max_wait).
+    /// The server asks for a longer wait than [`max_wait`](crate::ClientRateLimitLayer::max_wait), or the timeout of the gRPC call.
     ServerLimit,
     /// The client's own [`limit`](crate::ClientRateLimitLayer::limit) has no room within `max_wait`, its queue is full, or the
     /// request's cost can never fit.
@@ -61,8 +61,10 @@ impl fmt::Display for ClientRateLimitError {
         use ClientRateLimitErrorKind::{ClientLimit, NoChecks, ServerLimit};
 
         f.write_str(match self.kind {
-            ServerLimit => "the server asks for a longer wait than max_wait",
-            ClientLimit => "the client's own limit has no room within max_wait",
+            ServerLimit => "the server asks for a longer wait than max_wait or the call's timeout",
+            ClientLimit => {
+                "the client's own limit has no room within max_wait or the call's timeout"
+            }
             NoChecks => "the request has no checks for the client's own limit",
         })?;
         match self.retry_after {
@@ -92,12 +94,12 @@ mod tests {
             (
                 ClientRateLimitErrorKind::ServerLimit,
                 wait,
-                "the server asks for a longer wait than max_wait; try again in 1.5 s",
+                "the server asks for a longer wait than max_wait or the call's timeout; try again in 1.5 s",
             ),
             (
                 ClientRateLimitErrorKind::ClientLimit,
                 None,
-                "the client's own limit has no room within max_wait",
+                "the client's own limit has no room within max_wait or the call's timeout",
             ),
         ] {
             let error = ClientRateLimitError::new(kind, wait);

@@ -112,7 +112,8 @@ impl ClientRateLimitLayer {
     /// How long a request may wait in total: in queues, for servers, and between retries. Default: 30 seconds, beginning with
     /// the call.
     ///
-    /// It does not limit how long the server takes to respond: put a timeout around the client for that.
+    /// It does not limit how long the server takes to respond: put a timeout around the client for that. A gRPC call with a timeout of its
+    /// own (`grpc-timeout`) waits no longer than that, and each attempt is sent with what is left of it.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         self.with(|config| config.max_wait = max_wait.min(MAX_DURATION))
     }

@@ -19,8 +19,8 @@ impl ClientRateLimitLayer {
     ///
     /// A channel goes to one server, which its calls do not name: what this returns, and its clones, have
     /// [partitions](Self::partition_by) of their own. Make it once for a channel, and clone it for each client. All gRPC calls are
-    /// POST: mark those to retry with [`idempotent`](Self::idempotent). A [`ClientRateLimitError`](crate::ClientRateLimitError)
-    /// arrives as the source of a `tonic::Status` with the code `UNKNOWN`.
+    /// POST: mark those to retry with [`idempotent`](Self::idempotent). A call waits no longer than its own timeout. A
+    /// [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the source of a `tonic::Status` with the code `UNKNOWN`.
     pub fn over_channel<S>(&self, channel: S) -> ClientRateLimit<OverChannel<S>> {
         let layer = self.clone().with(|it| it.partitions = Arc::default());
         layer.layer(OverChannel { channel })

@@ -4,12 +4,13 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
-use http::{Request, Response, request::Parts};
+use http::{HeaderValue, Request, Response, request::Parts};
 use http_body::Body;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::Pending;
+use tollgate_core::{Pending, grpc_timeout};
 use tower::BoxError;
 use tower_service::Service;
 
@@ -17,7 +18,7 @@ use crate::{
     acquire::acquire,
     advice::{ServerAdvice, ServerLimits},
     client_limit::{ClientLimit, RequestLimit},
-    config::Config,
+    config::{Config, MAX_DURATION},
     error::ClientRateLimitError,
     partition::Permit,
     replay_body::ReplayBody,
@@ -88,8 +89,12 @@ where
     S::Error: Into<BoxError>,
     B: Body<Error: Into<BoxError>>,
 {
-    let deadline = Instant::now() + config.max_wait;
+    let start = Instant::now();
     let (head, body) = request.into_parts();
+    let max_wait = start + config.max_wait;
+    // When the call ends by its own timeout.
+    let ends = timeout_of(&head).map(|timeout| start + timeout);
+    let deadline = ends.map_or(max_wait, |ends| ends.min(max_wait));
     let limit = match limit {
         Some(limit) => limit(&head).map_err(ClientRateLimitError::no_checks)?,
         None => None,
@@ -104,7 +109,8 @@ where
 
     let permit = acquire(limit.as_ref(), &partition, deadline).await?;
     config.retry_budget.deposit();
-    let (mut response, mut advice) = send(&mut ready, request, permit, &config, deadline).await?;
+    let (mut response, mut advice) =
+        send(&mut ready, request, permit, &config, deadline, ends).await?;
 
     let Some((head, again)) = again else {
         return Ok(response);
@@ -124,7 +130,7 @@ where
         };
         drop(response);
         let request = Request::from_parts(head.clone(), body);
-        (response, advice) = send(&mut ready, request, permit, &config, deadline).await?;
+        (response, advice) = send(&mut ready, request, permit, &config, deadline, ends).await?;
     }
     Ok(response)
 }
@@ -132,15 +138,20 @@ where
 /// Sends a request, and applies what the server says about its limits.
 async fn send<S, B, RB>(
     ready: &mut S,
-    request: Request<ReplayBody<B>>,
+    mut request: Request<ReplayBody<B>>,
     permit: Permit<'_>,
     config: &Config,
     deadline: Instant,
+    ends: Option<Instant>,
 ) -> Result<(Response<RB>, ServerAdvice), BoxError>
 where
     S: Service<Request<ReplayBody<B>>, Response = Response<RB>>,
     S::Error: Into<BoxError>,
 {
+    if let Some(ends) = ends {
+        let left = ends.saturating_duration_since(Instant::now());
+        request.headers_mut().insert(TIMEOUT, timeout_field(left));
+    }
     let response = ready.call(request).await.map_err(Into::into)?;
     let (status, headers) = (response.status(), response.headers());
     let (now, longest) = (config.clock.now(), config.max_retry_after);
@@ -154,4 +165,22 @@ where
         .map(|asked| config.cooldown(asked, deadline));
     permit.on_response(&advice.budgets, cooldown);
     Ok((response, advice))
+}
+
+/// The field of a gRPC call that says how long its client waits.
+const TIMEOUT: &str = "grpc-timeout";
+
+fn timeout_of(head: &Parts) -> Option<Duration> {
+    let timeout = grpc_timeout(head.headers.get(TIMEOUT)?.to_str().ok()?)?;
+    Some(timeout.min(MAX_DURATION))
+}
+
+/// It has room for eight digits.
+fn timeout_field(left: Duration) -> HeaderValue {
+    let micros = left.as_micros();
+    let text = match micros {
+        0..100_000_000 => format!("{micros}u"),
+        _ => format!("{}S", left.as_secs().min(99_999_999)),
+    };
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0u"))
 }

@@ -168,7 +168,7 @@ mod variable_quota;
 mod wait_queue;
 
 #[doc(hidden)]
-pub use self::macros::{FNV, fnv};
+pub use self::macros::{FNV, fnv, grpc_timeout};
 pub use self::{
     algorithm::assessment::Retry,
     algorithm_kind::AlgorithmKind,

@@ -1,5 +1,7 @@
 //! What the crates of tollgate would write again and again.
 
+use std::time::Duration;
+
 /// `Debug` of a type that shows these fields and hides the others: keys, secrets, closures. Of an error it is what is displayed,
 /// with its source. For the crates of tollgate.
 #[doc(hidden)]
@@ -64,5 +66,22 @@ pub const FNV: u64 = 0xcbf2_9ce4_8422_2325;
 pub fn fnv(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The time of a gRPC field `grpc-timeout`: at most eight digits and a unit. For the crates of tollgate.
+#[doc(hidden)]
+#[must_use]
+pub fn grpc_timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3_600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
     })
 }

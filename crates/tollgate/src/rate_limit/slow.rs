@@ -47,19 +47,8 @@ pub(crate) fn hold(
     }))
 }
 
-/// How long the client of a gRPC call waits, by its field `grpc-timeout`: at most eight digits and a unit.
+/// How long the client of a gRPC call waits, by its field `grpc-timeout`.
 #[must_use]
 pub fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
-    Some(match unit {
-        "H" => Duration::from_secs(number * 3_600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
+    tollgate_core::grpc_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }

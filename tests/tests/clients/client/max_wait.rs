@@ -1,12 +1,19 @@
 //! How long a request may wait.
 
-use std::time::Duration;
+use std::{
+    future::ready,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use http::{HeaderValue, Request};
 use tokio::{task::JoinSet, time::Instant};
-use tollgate_client::{ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer};
-use tower::BoxError;
+use tollgate_client::{
+    ClientRateLimitError, ClientRateLimitErrorKind, ClientRateLimitLayer, ReplayBody,
+};
+use tower::{BoxError, Layer, service_fn};
 
-use crate::client::provider::{Provider, answer, client, get, send};
+use crate::client::provider::{Bytes, Provider, answer, client, get, send};
 
 fn server_limit(error: &BoxError) -> Option<Duration> {
     let error = error
@@ -89,4 +96,30 @@ async fn requests_behind_the_head_of_the_queue_time_out_too() {
         // Where the server is open again, the time to wait is not known.
         assert_ne!(server_limit(error), Some(Duration::ZERO));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_no_longer_than_its_own_timeout_and_each_attempt_has_what_is_left() {
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&left);
+    let server = service_fn(move |call: Request<ReplayBody<Bytes>>| {
+        let timeout = call.headers()["grpc-timeout"].to_str().unwrap();
+        let micros: u64 = timeout.strip_suffix('u').unwrap().parse().unwrap();
+        seen.lock().unwrap().push((micros + 500_000) / 1_000_000);
+        ready(Ok::<_, BoxError>(answer(503, &[("retry-after", "2")])))
+    });
+    let layer = ClientRateLimitLayer::new().retry_jitter(0).unwrap();
+    let client = layer.layer(server);
+    let call = |timeout| {
+        let mut call = get();
+        let fields = call.headers_mut();
+        fields.insert("grpc-timeout", HeaderValue::from_static(timeout));
+        call
+    };
+    assert_eq!(send(&client, call("5S")).await.unwrap(), 503);
+    assert_eq!(*left.lock().unwrap(), [5, 3, 1]);
+    let before = Instant::now();
+    let error = send(&client, call("1000m")).await.unwrap_err();
+    assert!(server_limit(&error).is_some());
+    assert_eq!(Instant::now(), before);
 }
