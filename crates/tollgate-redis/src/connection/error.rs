@@ -1,7 +1,6 @@
 //! Why a call or a connection has failed, and what is read from the errors of a server.
 
 use std::{
-    error::Error,
     fmt,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -111,8 +110,6 @@ impl CallError {
     }
 }
 
-impl Error for CallError {}
-
 impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let kind = match error.kind {
@@ -125,7 +122,7 @@ impl From<CallError> for StoreError {
             CallErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
             CallErrorKind::Protocol => StoreErrorKind::Protocol,
         };
-        Self::new(kind, error.to_string()).with_source(error)
+        Self::new(kind, error.to_string())
     }
 }
 
@@ -319,6 +316,8 @@ mod tests {
             assert!(!error.may_have_run() && !error.weighs(), "{code}");
             let error = StoreError::from(error);
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{code}");
+            // Once: `main` prints what it is, with what caused it.
+            assert_eq!(format!("{error:?}"), format!("{code} Redis is ..."));
         }
     }
 
