@@ -30,7 +30,9 @@ const SLOTS_ARE_TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// | [`slots`](Self::slots) | the slots of a rule that are taken | a limit that several processes share |
 /// | [`measured`](Self::measured) | what your function says | processor time, the depth of a queue |
 ///
-/// A request is in flight from its arrival until its response body has ended or is dropped.
+/// A request is in flight from its arrival until its response body has ended or is dropped. Handlers that compute without awaiting
+/// keep their workers from accepting others: no more are in flight than there are workers, and the first two shed nothing. Take
+/// `worker_delay`, or move the work to `spawn_blocking`.
 #[derive(Clone)]
 #[must_use = "a capacity does nothing until a layer has it"]
 pub struct Capacity(pub(super) Signal);
