@@ -250,7 +250,8 @@ impl RequestRule {
     ///   is not in its header counts.
     /// - An error of the inner service [is a response](InnerResponse::is_error), with the status 500. With
     ///   [`keep_on_error`](Self::keep_on_error) it counts. A response with a [`Refund`](crate::service::Refund) does not count.
-    /// - A request counts that has no response: the client has gone before it came, or the handler panicked.
+    /// - A request counts that has no response: the client has gone before it came, or the handler panicked; or, in gRPC, that ends
+    ///   without trailers, because the client has cancelled it.
     /// - A request whose handler takes the [ticket](crate::Admission::ticket) is settled by the handler alone.
     /// - A [shadow](crate::Rule::shadow) counts in the same way. A request that another rule denies has no response, and counts in it.
     ///
