@@ -18,7 +18,7 @@ use crate::{
     algorithm::Retry,
     check::{Check, Checks},
     coordinator::Ask,
-    decision::{Decision, Reason},
+    decision::{Decision, Outcome, Reason},
     key::Key,
     limiter::Limiter,
     observe::{Timer, waiting::WaitReport},
@@ -85,7 +85,7 @@ impl Limiter {
     }
 
     /// Takes the units as soon as they are there, and waits for them for at most `patience`, in the order of arrival
-    /// among those that wait for the same rules and keys. In memory, so it does when a ticket or a reset brings units back;
+    /// among those that lack units of the same rule and key. In memory, so it does when a ticket or a reset brings units back;
     /// on a remote store it takes them when they have refilled.
     ///
     /// The decision is a denial if waiting would take longer than `patience`, which is known in front of the queue at
@@ -194,7 +194,10 @@ impl<'a> Attempt<'a> {
         if let Some(denied) = limiter.blocked(checks) {
             return Step::Ready(denied);
         }
-        if !limiter.wait_queues().is_free(checks) {
+        if !limiter
+            .wait_queues()
+            .is_free(limiter.rules().rules(), checks)
+        {
             // A slot that becomes free is theirs.
             return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
         }
@@ -435,18 +438,16 @@ async fn acquire_in_queue(
     if let Some(at_most) = limiter.at_most_wait(checks) {
         return acquire_by_rules(limiter, checks, patience.min(at_most), None, timer).await;
     }
-    let permit = match limiter.wait_queues().enter(limiter.rules().rules(), checks) {
+    let (queues, rules) = (limiter.wait_queues(), limiter.rules().rules());
+    let permit = match queues.enter(rules, checks) {
         Ok(permit) => permit,
         // Others fill the queues. An acquire with no other in front that finds its units needs no permit.
-        Err(full) if limiter.wait_queues().is_free(checks) => {
+        Err(full) if queues.is_free(rules, checks) => {
             let decision = limiter.decide(checks, Ask::Acquire).await;
             return decision.is_allowed().then_some(decision).ok_or(full);
         }
         Err(full) => return Err(full),
     };
-    if !timer.reaches_front(&permit, patience).await {
-        return Err(WaitError(Kind::TimedOut));
-    }
     // A shadow counts every attempt, and a block every denial: until the request would pass, it only peeks.
     let mut peeks = limiter.rules().counts_attempts();
     // Elsewhere others give units back without a notice: then it is known when they refill.
@@ -455,12 +456,16 @@ async fn acquire_in_queue(
     let mut listens = checks.iter().any(of_slots);
     let mut was_slots = false;
     loop {
+        if !timer.reaches_front(&permit, patience).await {
+            return Err(WaitError(Kind::TimedOut));
+        }
         let release = listens.then(|| {
             let heard = checks.iter().filter(|it| hears_units || of_slots(it));
             SlotWaiter::new(heard.map(Check::key))
         });
         let ask = if peeks { Ask::Peek } else { Ask::Acquire };
         let decision = limiter.decide(checks, ask).await;
+        permit.lacks(rules, &denied_checks(limiter, checks, &decision));
         let (retry, lacks_slots) = lacks(limiter, &decision);
         let fits_at = match retry {
             Retry::After(delay) => timer.elapsed().checked_add(delay),
@@ -484,6 +489,12 @@ async fn acquire_in_queue(
             _ => return Ok(decision),
         }
     }
+}
+
+/// The checks that deny.
+fn denied_checks(limiter: &Limiter, checks: &[Check], decision: &Decision) -> Checks {
+    let denied = limiter.of_enforced(checks, decision, Outcome::Deny);
+    denied.map(|(check, _)| *check).collect()
 }
 
 /// When the rates let a denied request pass, and whether slots deny it as well, which come back at no known time.
@@ -517,10 +528,12 @@ async fn acquire_by_rules(
     loop {
         if waits_for_slots && first.is_none() && permit.is_none() {
             // Slots come back in no order, so requests stand in line for them.
-            let entered = permit.insert(limiter.wait_queues().enter(rules, checks)?);
-            if !timer.reaches_front(entered, patience).await {
-                return Err(WaitError(Kind::TimedOut));
-            }
+            permit = Some(limiter.wait_queues().enter(rules, checks)?);
+        }
+        if let Some(permit) = &permit
+            && !timer.reaches_front(permit, patience).await
+        {
+            return Err(WaitError(Kind::TimedOut));
         }
         let left = patience.saturating_sub(timer.elapsed());
         let in_line = permit.is_some();
@@ -543,9 +556,14 @@ async fn acquire_by_rules(
         if decision.is_allowed() && !decision.delay().is_zero() {
             // Dropped with an error, the ticket gives the place back.
             let place = place.unwrap_or_else(|| limiter.attempt(checks).ticket(&decision));
-            if !in_line && counted.is_none() {
-                let queues = limiter.wait_queues();
-                counted = Some(queues.count(rules, checks, Stands::InNone)?);
+            match &permit {
+                // Slots that are free meanwhile are for those behind it.
+                Some(permit) => permit.lacks(rules, &[]),
+                None if counted.is_none() => {
+                    let queues = limiter.wait_queues();
+                    counted = Some(queues.count(rules, checks, Stands::InNone)?);
+                }
+                None => {}
             }
             timer
                 .sleep_until(received.saturating_add(decision.delay()))
@@ -565,11 +583,12 @@ async fn acquire_by_rules(
             }
         } else if waits_for_slots && limiter.waits_for_slots_after(&decision) {
             // One that is not in line yet stands there next.
-            if let Some(release) = release {
+            if let Some((permit, release)) = permit.as_ref().zip(release) {
                 // Its numbers are those of the end of the wait.
                 if left.is_zero() {
                     return Ok(decision.denied_for(Reason::WaitExpired));
                 }
+                permit.lacks(rules, &denied_checks(limiter, checks, &decision));
                 timer.release(&release, patience).await;
             }
         } else {

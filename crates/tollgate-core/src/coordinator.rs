@@ -52,7 +52,7 @@ pub(crate) struct Coordinator {
     pub(crate) rules_version: u32,
     /// The number of rules.
     rules: u16,
-    pub(crate) wait_queues: WaitQueues,
+    pub(crate) wait_queues: Arc<WaitQueues>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) durable: Option<Arc<DurableRules>>,
@@ -115,7 +115,7 @@ pub(crate) enum Ask {
 }
 
 impl Coordinator {
-    /// Requests that wait by the rules of `before` stay counted, and its ledger hears of these.
+    /// Requests that wait by the rules of `before` stay in the same queues, and its ledger hears of these.
     pub(crate) fn new(
         store: Arc<dyn RuleStore>,
         fallback: Option<Fallback>,
@@ -155,7 +155,7 @@ impl Coordinator {
             rule_set: Arc::clone(rules),
             store,
             fallback,
-            wait_queues: before.map_or_else(WaitQueues::default, |it| it.wait_queues.succeeding()),
+            wait_queues: before.map_or_else(Arc::default, |it| Arc::clone(&it.wait_queues)),
             observer,
             journal,
             durable,

@@ -422,7 +422,9 @@ impl Limiter {
     ) -> impl Iterator<Item = (&'a Rule, &'a Check)> {
         let of_rule = |check| Some((self.rules().rule_of(check)?, check));
         let with_rules = checks.iter().filter_map(of_rule);
-        with_rules.filter(|(rule, _)| rule.has_slots() && rule.at_most_wait().is_some())
+        let waits = |rule: &Rule| rule.has_slots() && rule.at_most_wait().is_some();
+        with_rules
+            .filter(move |(rule, check)| waits(rule) && rule.is_enforced() && check.cost() > 0)
     }
 
     /// Whether a request with these checks waits for slots. Not for more than there are: it is denied at once.
@@ -431,7 +433,7 @@ impl Limiter {
         let is_above = |(rule, check): (&Rule, &Check)| {
             let limit = rule.limit_under(usize::from(check.plan()));
             // A limit of none that is over counts under the rule's own quota.
-            rule.is_enforced() && limit.is_some_and(|limit| limit > 0 && check.cost() > limit)
+            limit.is_some_and(|limit| limit > 0 && check.cost() > limit)
         };
         waited_for.peek().is_some() && !waited_for.any(is_above)
     }
@@ -443,9 +445,7 @@ impl Limiter {
             let rule = self.rules().rules().get(verdict.rule());
             rule.is_some_and(|rule| rule.at_most_wait().is_some())
         };
-        self.shared.way.has_waits
-            && decision.reason() == Some(Reason::Slots)
-            && self.rules().denials(decision).all(waits)
+        self.rules().denials(decision).all(waits)
     }
 
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
@@ -660,7 +660,7 @@ impl Limiter {
     }
 
     /// The checks with a cost, of enforced rules, whose verdicts have this outcome.
-    fn of_enforced<'a>(
+    pub(crate) fn of_enforced<'a>(
         &'a self,
         checks: &'a [Check],
         decision: &'a Decision,

@@ -1,4 +1,8 @@
-//! The queues in which acquires wait.
+//! The queues in which acquires wait: one for each rule and key.
+//!
+//! An acquire stands where it lacks something, and nowhere else: one that waits for a slot of its tenant keeps no other tenant from those
+//! of all. It may take units when no earlier one stands in a queue of what it needs, and those that it lacks then say where it stands
+//! next, by the number of its arrival. The earliest of all is in front wherever it stands, so no two wait for each other.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -15,7 +19,7 @@ use crate::{
     error::RuleError,
     key::Fingerprint,
     rule::{MAX_WAITING, Rule},
-    sync::{AtomicU64, Mutex, Ordering, lock},
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock},
 };
 
 /// How many may wait at once on one limiter and those before it, for a request to join them.
@@ -35,20 +39,27 @@ pub(crate) enum Stands {
     Behind,
 }
 
-type QueueKey = Vec<(u16, Fingerprint)>;
+/// By the rule's name: rules that replace others have the same queues.
+type QueueKey = (Arc<str>, Fingerprint);
 
-/// The queues in which acquires wait: one for each set of rules and keys.
+type QueueKeys = SmallVec<[QueueKey; 2]>;
+
+type Queues = HashMap<QueueKey, WaitQueue>;
+
+/// The queues in which acquires wait, and how many do, under the rules in force or those that they have replaced: rules that change often
+/// do not make room for more.
 #[derive(Default)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<HashMap<QueueKey, WaitQueue>>,
-    /// How many acquires stand in the queues. Changed under the lock, and read without it by requests that do not wait.
+    queues: Mutex<Queues>,
+    /// How many acquires wait for their units. Changed under the lock, and read without it by requests that do not wait.
     queued: AtomicU64,
+    /// How many have ever arrived. Changed under the lock.
+    arrived: AtomicU64,
     /// Locked after the queues.
-    counts: Arc<Mutex<HashMap<Counted, usize>>>,
+    counts: Mutex<HashMap<Counted, usize>>,
 }
 
-/// What waiting requests are counted by, under these rules or those that they have replaced: rules that change often do not make room
-/// for more.
+/// What waiting requests are counted by.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Counted {
     InQueues,
@@ -61,45 +72,37 @@ type CountedBy = SmallVec<[Counted; 4]>;
 
 crate::debug_fields!(WaitQueues, it => queued: it.queued);
 
-/// The waiters of one queue by number, in the order of arrival. The first one may take units.
+/// The waiters of one queue by number, in the order of arrival.
 type WaitQueue = BTreeMap<u64, Option<Waker>>;
 
-/// The right to acquire at the front of a queue. Dropping it lets the next waiter move up.
+/// The place of an acquire in the order of arrival. Dropping it lets the next waiters move up.
 pub(crate) struct Permit<'a> {
     queues: &'a WaitQueues,
-    key: QueueKey,
+    /// The queues of all that it needs.
+    keys: QueueKeys,
     number: u64,
     _place: WaitPlace<'a>,
 }
 
 impl WaitQueues {
-    /// Queues of the rules that replace these.
-    pub(crate) fn succeeding(&self) -> Self {
-        Self {
-            counts: Arc::clone(&self.counts),
-            ..Self::default()
-        }
-    }
-
+    /// Stands in all queues of what these checks need, until it is known what it lacks.
     pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
-        let key = queue_key(checks);
-        let mut queues = lock(&self.queues);
-        let stands = match queues.contains_key(&key) {
+        let keys = queue_keys(rules, checks);
+        let queues = lock(&self.queues);
+        let stands = match keys.iter().any(|key| queues.contains_key(key)) {
             true => Stands::Behind,
             false => Stands::First,
         };
         let place = self.count(rules, checks, stands)?;
         self.queued.fetch_add(1, Ordering::Relaxed);
-        let queue = queues.entry(key.clone()).or_default();
-        let number = queue.last_key_value().map_or(0, |(last, _)| last + 1);
-        queue.insert(number, None);
-        drop(queues);
-        Ok(Permit {
+        let permit = Permit {
             queues: self,
-            key,
-            number,
+            keys,
+            number: self.arrived.fetch_add(1, Ordering::Relaxed),
             _place: place,
-        })
+        };
+        permit.stand_in(queues, &permit.keys, None);
+        Ok(permit)
     }
 
     /// Counts a request that waits by the rules that let it wait, or else by all, and by their keys; and in the queues, if it is to stand
@@ -156,11 +159,14 @@ impl WaitQueues {
         })
     }
 
-    /// Whether no acquire waits for the same rules and keys.
+    /// Whether no acquire waits for any of what these checks need.
     #[inline]
-    pub(crate) fn is_free(&self, checks: &[Check]) -> bool {
-        self.queued.load(Ordering::Relaxed) == 0
-            || !lock(&self.queues).contains_key(&queue_key(checks))
+    pub(crate) fn is_free(&self, rules: &[Rule], checks: &[Check]) -> bool {
+        self.queued.load(Ordering::Relaxed) == 0 || {
+            let keys = queue_keys(rules, checks);
+            let queues = lock(&self.queues);
+            !keys.iter().any(|key| queues.contains_key(key))
+        }
     }
 }
 
@@ -205,54 +211,76 @@ impl Drop for WaitPlace<'_> {
 }
 
 impl Permit<'_> {
-    /// Ready in front of the queue. Otherwise `waker` is woken there.
+    /// Ready if no earlier acquire stands in a queue of what this one needs. Otherwise it stands there as well, and `waker` is woken in
+    /// front.
     pub(crate) fn poll_front(&self, waker: &Waker) -> Poll<()> {
-        let mut queues = lock(&self.queues.queues);
-        // It stands in the queue until it is dropped.
-        let behind = queues.get_mut(&self.key).and_then(|queue| {
-            let (first, _) = queue.first_key_value()?;
-            let is_first = *first == self.number;
-            queue.get_mut(&self.number).filter(|_| !is_first)
-        });
-        let Some(woken) = behind else {
+        let queues = lock(&self.queues.queues);
+        let is_behind = |key: &&QueueKey| {
+            let first = queues.get(*key).and_then(BTreeMap::first_key_value);
+            first.is_some_and(|(first, _)| *first < self.number)
+        };
+        let behind: QueueKeys = self.keys.iter().filter(is_behind).cloned().collect();
+        if behind.is_empty() {
             return Poll::Ready(());
-        };
-        let replaced = match woken {
-            Some(known) if known.will_wake(waker) => None,
-            _ => woken.replace(waker.clone()),
-        };
+        }
+        self.stand_in(queues, &behind, Some(waker));
+        Poll::Pending
+    }
+
+    /// It lacks what these checks need, and no more.
+    pub(crate) fn lacks(&self, rules: &[Rule], checks: &[Check]) {
+        let keys = queue_keys(rules, checks);
+        self.stand_in(lock(&self.queues.queues), &keys, None);
+    }
+
+    /// Stands in these queues, and in no other.
+    fn stand_in(
+        &self,
+        mut queues: MutexGuard<'_, Queues>,
+        keys: &[QueueKey],
+        waker: Option<&Waker>,
+    ) {
+        let (mut gone, mut next) = (QueueWakers::new(), QueueWakers::new());
+        for key in &self.keys {
+            if keys.contains(key) {
+                let queue = queues.entry(key.clone()).or_default();
+                gone.push(queue.insert(self.number, waker.cloned()).flatten());
+            } else if let Some(queue) = queues.get_mut(key)
+                && let Some(left) = queue.remove(&self.number)
+            {
+                gone.push(left);
+                match queue.first_entry() {
+                    Some(mut front) if *front.key() > self.number => {
+                        next.push(front.get_mut().take());
+                    }
+                    Some(_) => {}
+                    None => drop(queues.remove(key)),
+                }
+            }
+        }
         // Without the lock: with the last waker of a task its future may go, and a permit with it.
         drop(queues);
-        drop(replaced);
-        Poll::Pending
+        drop(gone);
+        next.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-fn queue_key(checks: &[Check]) -> QueueKey {
-    checks
-        .iter()
-        .map(|check| (check.rule(), check.key()))
+type QueueWakers = SmallVec<[Option<Waker>; 2]>;
+
+/// The queues of what these checks need, but for units that are waited for in the store.
+fn queue_keys(rules: &[Rule], checks: &[Check]) -> QueueKeys {
+    let needed = rules_to_wait_for(rules, checks).into_iter();
+    needed
+        .filter(|(rule, _)| rule.has_slots() || rule.at_most_wait().is_none())
+        .map(|(rule, check)| (Arc::clone(rule.shared_name()), check.key()))
         .collect()
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut queues = lock(&self.queues.queues);
+        let queues = lock(&self.queues.queues);
         self.queues.queued.fetch_sub(1, Ordering::Relaxed);
-        let (mut gone, mut next) = (None, None);
-        if let Some(queue) = queues.get_mut(&self.key) {
-            gone = queue.remove(&self.number);
-            match queue.first_entry() {
-                Some(mut front) if *front.key() > self.number => next = front.get_mut().take(),
-                Some(_) => {}
-                None => drop(queues.remove(&self.key)),
-            }
-        }
-        drop(queues);
-        drop(gone);
-        if let Some(waker) = next {
-            waker.wake();
-        }
+        self.stand_in(queues, &[], None);
     }
 }
 
@@ -353,11 +381,12 @@ mod tests {
         let place = counted.expect("there is room");
         assert_eq!(queues.queued.load(Ordering::Relaxed), 3);
         drop(first);
-        assert!(!queues.is_free(&one));
+        let is_free = |checks: &[Check]| queues.is_free(&rules, checks);
+        assert!(!is_free(&one));
         drop(second);
-        assert!(queues.is_free(&one) && !queues.is_free(&other));
+        assert!(is_free(&one) && !is_free(&other));
         drop(alone);
-        assert!(queues.is_free(&other));
+        assert!(is_free(&other));
         assert_eq!(queues.queued.load(Ordering::Relaxed), 0);
         assert_eq!(lock(&queues.queues).len(), 0);
         // The place is counted by its key and its rule.
@@ -385,26 +414,26 @@ mod tests {
         assert!(second.poll_front(&task_with(enter(2))).is_pending());
         // It takes the place of the other waker.
         assert!(second.poll_front(&task_with(enter(3))).is_pending());
-        assert!(queues.is_free(&[check(0, 2)]));
+        assert!(queues.is_free(&rules, &[check(0, 2)]));
         drop(second);
-        assert!(queues.is_free(&[check(0, 3)]));
+        assert!(queues.is_free(&rules, &[check(0, 3)]));
     }
 
     #[test]
-    fn who_waits_by_rules_that_were_replaced_is_counted_and_stands_in_no_queue_of_the_new_ones() {
+    fn who_waits_by_rules_that_were_replaced_is_counted_and_comes_first() {
         let max = |rule: Rule| rule.wait(SECOND).max_waiting(2, 3);
-        let [one, other] = rules().map(max);
-        let before = WaitQueues::default();
-        let held = [1, 1].map(|key| before.enter(std::slice::from_ref(&one), &[check(0, key)]));
+        let [one, other] = ["one", "other"].map(|name| max(Rule::new(name, Quota::concurrent(1))));
+        let queues = WaitQueues::default();
+        let held = [1, 1].map(|key| queues.enter(std::slice::from_ref(&one), &[check(0, key)]));
         // The rule has another place by now.
-        let (after, rules) = (before.succeeding(), [other, one]);
-        assert!(after.is_free(&[check(1, 1)]));
-        let full = |key| after.enter(&rules, &[check(1, key)]).is_err();
+        let rules = [other, one];
+        assert!(!queues.is_free(&rules, &[check(1, 1)]) && queues.is_free(&rules, &[check(0, 1)]));
+        let full = |key| queues.enter(&rules, &[check(1, key)]).is_err();
         assert!(full(1), "two wait for the key");
-        let third = after.enter(&rules, &[check(1, 2)]);
+        let third = queues.enter(&rules, &[check(1, 2)]);
         assert!(full(3), "three wait for the rule");
         drop((held, third));
-        assert!(!full(1) && lock(&after.counts).is_empty());
+        assert!(!full(1) && lock(&queues.counts).is_empty());
     }
 
     #[test]

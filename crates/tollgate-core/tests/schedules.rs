@@ -382,48 +382,52 @@ fn those_who_wait_miss_nothing_that_comes_back() {
         .build()
         .expect("a runtime without I/O");
     let _timers = runtime.enter();
-    explore_futures(|| {
-        let limiter = limiter([
-            Rule::new("two", Quota::concurrent(2)),
-            Rule::new("one", Quota::concurrent(1)),
-            Rule::new("rate", Quota::fixed_window(1, DAY)),
-        ]);
-        let requests = [
-            [("two", 2), ("one", 1)],
-            [("one", 1), ("rate", 1)],
-            [("two", 1), ("rate", 1)],
-        ];
-        let mut threads: Vec<_> = requests
-            .map(|request| {
-                on(&limiter, move |limiter| {
-                    let checks = request.map(|(rule, cost)| check(limiter, rule, cost));
-                    for _ in 0..2 {
-                        let decision = block_on(limiter.acquire_within(&checks, 3 * DAY));
-                        let decision = decision.expect("there is room");
-                        assert!(decision.is_allowed(), "{decision:?}");
-                        yield_now();
-                        limiter.ticket(&checks, &decision).cancel();
-                    }
+    let rate = Rule::new("other", Quota::fixed_window(1, DAY));
+    let slots = Rule::new("other", Quota::concurrent(1)).wait(3 * DAY);
+    for (other, waits) in [(rate, None), (slots, Some(3 * DAY))] {
+        explore_futures(move || {
+            let slots = |name, limit| {
+                let rule = Rule::new(name, Quota::concurrent(limit));
+                waits.map_or(rule.clone(), |it| rule.wait(it))
+            };
+            let limiter = limiter([slots("two", 2), slots("one", 1), other.clone()]);
+            let requests = [
+                [("two", 2), ("one", 1)],
+                [("one", 1), ("other", 1)],
+                [("two", 1), ("other", 1)],
+            ];
+            let mut threads: Vec<_> = requests
+                .map(|request| {
+                    on(&limiter, move |limiter| {
+                        let checks = request.map(|(rule, cost)| check(limiter, rule, cost));
+                        for _ in 0..2 {
+                            let decision = block_on(limiter.acquire_within(&checks, 3 * DAY));
+                            let decision = decision.expect("there is room");
+                            assert!(decision.is_allowed(), "{decision:?}");
+                            yield_now();
+                            limiter.ticket(&checks, &decision).cancel();
+                        }
+                    })
                 })
-            })
-            .into();
-        threads.push(on(&limiter, |limiter| {
-            let checks = [check(limiter, "one", 1)];
-            let mut gives_up = pin!(limiter.acquire_within(&checks, DAY));
-            let mut context = Context::from_waker(Waker::noop());
-            for _ in 0..2 {
-                if gives_up.as_mut().poll(&mut context).is_ready() {
-                    return;
+                .into();
+            threads.push(on(&limiter, |limiter| {
+                let checks = [check(limiter, "one", 1)];
+                let mut gives_up = pin!(limiter.acquire_within(&checks, DAY));
+                let mut context = Context::from_waker(Waker::noop());
+                for _ in 0..2 {
+                    if gives_up.as_mut().poll(&mut context).is_ready() {
+                        return;
+                    }
+                    yield_now();
                 }
-                yield_now();
-            }
-        }));
-        joined(threads);
-        assert_eq!(
-            ["two", "one", "rate"].map(|rule| left(&limiter, rule)),
-            [2, 1, 1]
-        );
-    });
+            }));
+            joined(threads);
+            assert_eq!(
+                ["two", "one", "other"].map(|rule| left(&limiter, rule)),
+                [2, 1, 1]
+            );
+        });
+    }
 }
 
 /// Three keys fight for two cells while a reader looks: it sees the words of its key as they were written, or nothing.

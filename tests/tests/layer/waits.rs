@@ -215,6 +215,30 @@ async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind()
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_a_slot_start_before_later_ones_when_rules_are_replaced() {
+    for (limit, order) in [(1, [1, 2, 3, 4]), (2, [1, 2, 2, 3])] {
+        let layer = limits([at_once(1, MINUTE)]);
+        let app = app(&layer);
+        let (mut running, _) = spawn(&app, "ann").await.await.unwrap();
+        let mut tasks = vec![spawn(&app, "ann").await, spawn(&app, "ann").await];
+        let replaced = layer.handle().replace([at_once(limit, MINUTE)]);
+        replaced.expect("valid rules");
+        tasks.extend([spawn(&app, "ann").await, spawn(&app, "ann").await]);
+        let mut starts = Vec::new();
+        for task in tasks {
+            sleep(TENTH).await;
+            drop(running);
+            let after;
+            (running, after) = task.await.unwrap();
+            assert_eq!(running.status(), 200);
+            starts.push(after);
+        }
+        // Those that waited start by the limit that they know.
+        assert_eq!(starts, order.map(|n| n * TENTH));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_waits_for_its_own_rule() {
     async fn handler(admission: Admission) -> Result<String, Denied> {
         let (key, start) = (Key::of("account-7"), Instant::now());

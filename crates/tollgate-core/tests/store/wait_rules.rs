@@ -148,6 +148,86 @@ async fn a_shadow_counts_a_request_that_waits_for_a_slot_once() {
     }
 }
 
+/// When requests start that come one after the other, and hold for a second what they get.
+async fn starts(
+    limiter: &Limiter,
+    requests: impl IntoIterator<Item = [Check; 2]>,
+) -> Vec<Duration> {
+    let (begin, mut tasks) = (Instant::now(), Vec::new());
+    for checks in requests {
+        let limiter = limiter.clone();
+        tasks.push(tokio::spawn(async move {
+            let started = limiter.acquire_within(&checks, MINUTE).await;
+            assert!(started.as_ref().is_ok_and(Decision::is_allowed));
+            let after = begin.elapsed();
+            sleep(SECOND).await;
+            after
+        }));
+        tokio::task::yield_now().await;
+    }
+    let mut starts = Vec::new();
+    for task in tasks {
+        starts.push(task.await.expect("it starts"));
+    }
+    starts
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_are_given_in_the_order_of_arrival_whatever_else_requests_need() {
+    let all = Rule::new("all", Quota::concurrent(2));
+    for all in [all.clone(), all.wait(MINUTE)] {
+        let limiter = limiter([all, Rule::new("rate", Quota::sliding_log(9, MINUTE))]);
+        // The third waits for both slots, and those behind it for one.
+        let requests = [(2, "a"), (1, "b"), (2, "a"), (1, "c"), (1, "b")];
+        let checks = requests.map(|(slots, client)| {
+            [
+                check(&limiter, "all", "", slots),
+                check(&limiter, "rate", client, 1),
+            ]
+        });
+        assert_eq!(
+            starts(&limiter, checks).await,
+            [0, 1, 2, 3, 3].map(|n| n * SECOND)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_its_own_slots_keeps_no_other_from_those_of_all() {
+    let rules =
+        [("all", 2), ("own", 1)].map(|(name, limit)| Rule::new(name, Quota::concurrent(limit)));
+    for rules in [rules.clone(), rules.map(|rule| rule.wait(MINUTE))] {
+        let limiter = limiter(rules);
+        let checks = ["a", "a", "b", "c", "d"].map(|client| {
+            [
+                check(&limiter, "all", "", 1),
+                check(&limiter, "own", client, 1),
+            ]
+        });
+        assert_eq!(
+            starts(&limiter, checks).await,
+            [0, 1, 0, 1, 2].map(|n| n * SECOND)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_line_that_has_to_wait_for_units_lets_others_pass_and_keeps_its_place() {
+    let paced = Rule::new("paced", Quota::gcra(2, 5 * SECOND).burst(1)).wait(MINUTE);
+    let limiter = limiter([paced, exports(MINUTE)]);
+    let checks = ["a", "a", "b", "c", "d"].map(|client| {
+        [
+            check(&limiter, "paced", client, 1),
+            check(&limiter, "exports", "", 1),
+        ]
+    });
+    // The second has its unit after 2.5 s, and no slot then.
+    assert_eq!(
+        starts(&limiter, checks).await,
+        [0, 3, 1, 2, 4].map(|n| n * SECOND)
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_units_holds_no_slot() {
     let limiter = limiter([provider(), exports(MINUTE)]);
@@ -195,7 +275,7 @@ async fn what_is_wanted_at_once_takes_no_place_in_the_queue() {
 #[tokio::test(start_paused = true)]
 async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting() {
     let slots = Rule::new("slots", Quota::concurrent(1)).wait(MINUTE);
-    let limiter = limiter([slots]);
+    let limiter = limiter([slots, Rule::new("rate", Quota::gcra(9, SECOND))]);
     let checks = [check(&limiter, "slots", "a", 1)];
     let ticket = |decision| limiter.ticket(&checks, decision);
     let first = at_once(limiter.acquire(&checks));
@@ -207,7 +287,8 @@ async fn a_plain_acquire_does_not_queue_and_the_one_in_the_queue_goes_on_waiting
     sleep(SECOND).await;
     drop(first);
     // The one in line is woken, and has not run yet.
-    let attempt = limiter.attempt(&checks);
+    let with_rate = [checks[0], check(&limiter, "rate", "a", 1)];
+    let attempt = limiter.attempt(&with_rate);
     let queued = at_once(attempt.decide());
     assert!(attempt.waits(&queued) && queued.verdicts().is_empty());
     let second = at_once(limiter.acquire(&checks));
