@@ -185,11 +185,19 @@ impl<'a> Attempt<'a> {
             ask => return limiter.decide(checks, ask),
         }
         if !limiter.waits_for_slots(checks) {
-            let ask = match has_room {
-                true => Ask::Acquire,
-                false => Ask::Within(Duration::ZERO),
-            };
-            return limiter.decide(checks, ask);
+            if has_room {
+                return limiter.decide(checks, Ask::Acquire);
+            }
+            let mut answer = limiter.decide(checks, Ask::Within(Duration::ZERO));
+            let (limiter, checks) = (limiter.unregistered(), Checks::from_slice(checks));
+            answer.then(move |decision| {
+                if limiter.would_wait(&checks, decision) {
+                    let full = Some(Reason::QueueFull);
+                    WaitReport::begin(limiter.rules(), &checks).ended(full, Duration::ZERO);
+                    *decision = decision.clone().denied_for(Reason::QueueFull);
+                }
+            });
+            return answer;
         }
         if let Some(denied) = limiter.blocked(checks) {
             return Step::Ready(denied);

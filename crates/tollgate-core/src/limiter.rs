@@ -441,6 +441,20 @@ impl Limiter {
     /// Whether a request waits for slots after this decision about it: it is denied for want of slots, and each rule that denies
     /// it waits. A rule with slots that does not wait denies at once.
     pub(crate) fn waits_for_slots_after(&self, decision: &Decision) -> bool {
+        self.shared.way.has_waits
+            && decision.reason() == Some(Reason::Slots)
+            && self.is_denied_by_waits(decision)
+    }
+
+    /// Whether a request with these checks that was denied because it may not wait would have waited for units.
+    pub(crate) fn would_wait(&self, checks: &[Check], decision: &Decision) -> bool {
+        let delay = decision.retry().delay();
+        decision.reason() == Some(Reason::Quota)
+            && self.is_denied_by_waits(decision)
+            && delay.is_some_and(|delay| Some(delay) <= self.at_most_wait(checks))
+    }
+
+    fn is_denied_by_waits(&self, decision: &Decision) -> bool {
         let waits = |verdict: &Verdict| {
             let rule = self.rules().rules().get(verdict.rule());
             rule.is_some_and(|rule| rule.at_most_wait().is_some())

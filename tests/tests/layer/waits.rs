@@ -64,6 +64,13 @@ async fn spawn(app: &Router, client: &'static str) -> JoinHandle<(Response<Body>
     task
 }
 
+/// The reason in the body of a denial.
+async fn reason_of(denied: Response<Body>) -> String {
+    assert_eq!(denied.status(), 429);
+    let body: serde_json::Value = serde_json::from_str(&text(denied).await).expect("JSON");
+    body["reason"].as_str().unwrap_or_default().to_owned()
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_start_one_after_the_other_in_their_order() {
     let app = app(&limits([paced(2 * TENTH)]));
@@ -121,23 +128,31 @@ async fn a_waiting_request_holds_no_readiness_of_the_inner_service() {
 
 #[tokio::test(start_paused = true)]
 async fn as_many_wait_as_have_a_place() {
-    let layer = limits([paced(SECOND)]).max_waiting(2, 1 << 20);
-    let app = app(&layer);
-    let mut tasks = Vec::new();
-    for _ in 0..5 {
-        tasks.push(spawn(&app, "ann").await);
+    for (at_most, reason, counted) in [(SECOND, "queue_full", 2), (2 * TENTH, "", 0)] {
+        let metrics = Metrics::record();
+        let app = app(&limits([paced(at_most)]).max_waiting(2, 1 << 20));
+        let mut tasks = Vec::new();
+        for _ in 0..5 {
+            tasks.push(spawn(&app, "ann").await);
+        }
+        let mut answers = Vec::new();
+        for task in tasks {
+            let (response, after) = task.await.unwrap();
+            if response.status() == 429 {
+                assert_eq!(reason_of(response).await, reason);
+                answers.push((429, after));
+            } else {
+                answers.push((200, after));
+            }
+        }
+        let (full, tenths) = ((429, Duration::ZERO), |n: u32| (200, n * TENTH));
+        assert_eq!(answers, [tenths(0), tenths(1), tenths(2), full, full]);
+        assert_eq!(waits(&metrics.counted(), "paced", "queue_full"), counted);
+        // Nothing was taken for those that were denied, and the places are free again.
+        sleep(TENTH).await;
+        assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
+        assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
     }
-    let mut answers = Vec::new();
-    for task in tasks {
-        let (response, after) = task.await.unwrap();
-        answers.push((response.status().as_u16(), after));
-    }
-    let (full, tenths) = ((429, Duration::ZERO), |n: u32| (200, n * TENTH));
-    assert_eq!(answers, [tenths(0), tenths(1), tenths(2), full, full]);
-    // Nothing was taken for those that were denied, and the places are free again.
-    sleep(TENTH).await;
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, Duration::ZERO);
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().1, TENTH);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +177,8 @@ async fn the_heads_of_waiting_requests_are_bounded_in_bytes() {
     };
     let request = |padding| with(padding).body(Body::empty()).expect("a request");
     assert_eq!(send(&app, request(0)).await.status(), 200);
-    assert_eq!(send(&app, request(500)).await.status(), 429);
+    let full = send(&app, request(500)).await;
+    assert_eq!(reason_of(full).await, "queue_full");
     let start = Instant::now();
     assert_eq!(send(&app, request(100)).await.status(), 200);
     // The denied one has given its place in the queue back.
@@ -190,28 +206,9 @@ async fn a_request_waits_for_a_slot_in_the_queue() {
     assert_eq!((third.status().as_u16(), after), (429, SECOND));
     // What waited in vain takes nothing.
     assert_eq!(left(&layer, "each", from("ann")), 7);
-    let body: serde_json::Value = serde_json::from_str(&text(third).await).expect("JSON");
-    assert_eq!(body["reason"], "wait_expired");
+    assert_eq!(reason_of(third).await, "wait_expired");
     second.into_body().collect().await.unwrap();
     assert_eq!(left(&layer, "at-once", from("ann")), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind() {
-    let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
-    let app = app(&layer);
-    let (first, _) = spawn(&app, "ann").await.await.unwrap();
-    let gone = spawn(&app, "ann").await;
-    // No place for a second one.
-    let (full, after) = spawn(&app, "ann").await.await.unwrap();
-    assert_eq!((full.status().as_u16(), after), (429, Duration::ZERO));
-    let body: serde_json::Value = serde_json::from_str(&text(full).await).expect("JSON");
-    assert_eq!(body["reason"], "queue_full");
-    gone.abort();
-    let _ = gone.await;
-    drop(first);
-    assert_eq!(left(&layer, "at-once", from("ann")), 1);
-    assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,6 +233,23 @@ async fn requests_that_wait_for_a_slot_start_before_later_ones_when_rules_are_re
         // Those that waited start by the limit that they know.
         assert_eq!(starts, order.map(|n| n * TENTH));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_in_the_queue_for_a_slot_leaves_nothing_behind() {
+    let layer = limits([at_once(1, SECOND)]).max_waiting(1, 1 << 20);
+    let app = app(&layer);
+    let (first, _) = spawn(&app, "ann").await.await.unwrap();
+    let gone = spawn(&app, "ann").await;
+    // No place for a second one.
+    let (full, after) = spawn(&app, "ann").await.await.unwrap();
+    assert_eq!((full.status().as_u16(), after), (429, Duration::ZERO));
+    assert_eq!(reason_of(full).await, "queue_full");
+    gone.abort();
+    let _ = gone.await;
+    drop(first);
+    assert_eq!(left(&layer, "at-once", from("ann")), 1);
+    assert_eq!(spawn(&app, "ann").await.await.unwrap().0.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
