@@ -211,11 +211,7 @@ impl ObservedLimit {
     /// By the requests of one client, in the order in which they were sent. `None`: it was never denied.
     pub(crate) fn of(requests: &[Sent]) -> Option<Self> {
         let first = requests.iter().position(|(_, allowed)| !allowed)?;
-        let (begin, denied, end) = (
-            requests[0].0,
-            requests[first].0,
-            requests[requests.len() - 1].0,
-        );
+        let (denied, end) = (requests[first].0, requests[requests.len() - 1].0);
         // Requests that are sent at once come in any order: those of the next moment count as before it.
         let settled = denied + (end - denied) / 20;
         let allowed = requests.iter().filter(|(_, allowed)| *allowed);
@@ -227,11 +223,14 @@ impl ObservedLimit {
         } else {
             0.0
         };
-        // What came back meanwhile was not part of the burst.
-        let burst = before.len() as f64 - rate * (settled - begin).as_secs_f64();
+        // What came back meanwhile was not part of the burst, since the bucket was full for the last time.
+        let since = before.iter().rev().zip(1_u32..);
+        let burst = since
+            .map(|((sent, _), passed)| f64::from(passed) - rate * (settled - *sent).as_secs_f64())
+            .fold(0.0, f64::max);
         Some(Self {
             rate,
-            burst: burst.round().max(0.0) as u64,
+            burst: burst.round() as u64,
         })
     }
 }
@@ -240,11 +239,13 @@ impl ObservedLimit {
 mod tests {
     use super::*;
 
-    /// The answers of a bucket of whole units, to requests at `each` a second for ten seconds after some at once.
-    fn answers(rate: f64, size: f64, at_once: u32, each: u32) -> Vec<Sent> {
+    /// The answers of a bucket of whole units, to requests at `each` a second for ten seconds after one a second and some at once.
+    fn answers(rate: f64, size: f64, slow: u32, at_once: u32, each: u32) -> Vec<Sent> {
         let (mut left, mut before) = (size, 0.0);
         let later = (1..=each * 10).map(|number| f64::from(number) / f64::from(each));
-        let times = std::iter::repeat_n(0.0, at_once as usize).chain(later);
+        let later = std::iter::repeat_n(0.0, at_once as usize).chain(later);
+        let later = later.map(|time| time + f64::from(slow));
+        let times = (0..slow).map(f64::from).chain(later);
         let answers = times.map(|time| {
             left = (left + (time - before) * rate).min(size);
             before = time;
@@ -257,14 +258,15 @@ mod tests {
 
     #[test]
     fn the_numbers_of_a_bucket_are_found_within_two_percent() {
-        for (rate, size, at_once, each) in [
-            (20.0, 50.0, 100, 60),
-            (20.0, 50.0, 0, 60),
-            (5.0, 1.0, 3, 20),
-            (200.0, 10.0, 0, 1_000),
+        for (rate, size, slow, at_once, each) in [
+            (20.0, 50.0, 0, 100, 60),
+            (20.0, 50.0, 0, 0, 60),
+            (20.0, 50.0, 10, 0, 60),
+            (5.0, 1.0, 0, 3, 20),
+            (200.0, 10.0, 0, 0, 1_000),
         ] {
-            let observed =
-                ObservedLimit::of(&answers(rate, size, at_once, each)).expect("some are denied");
+            let answers = answers(rate, size, slow, at_once, each);
+            let observed = ObservedLimit::of(&answers).expect("some are denied");
             let wrong = (observed.rate - rate).abs() / rate;
             assert!(wrong <= 0.02, "{rate} {size}: {observed:?}");
             assert!(
@@ -272,7 +274,7 @@ mod tests {
                 "{rate} {size}: {observed:?}"
             );
         }
-        assert_eq!(ObservedLimit::of(&answers(20.0, 50.0, 0, 19)), None);
+        assert_eq!(ObservedLimit::of(&answers(20.0, 50.0, 0, 0, 19)), None);
         assert_eq!(ObservedLimit::of(&[]), None);
     }
 }

@@ -274,7 +274,9 @@ impl Target {
             },
             retry_after: retry_after(&head.headers),
             limits: fields
-                .map(|(name, value)| format!("{name}: {}", value.as_bytes().escape_ascii()))
+                .map(|(name, value)| {
+                    format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+                })
                 .collect(),
         })
     }
