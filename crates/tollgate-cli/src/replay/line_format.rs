@@ -186,7 +186,9 @@ impl LineFormat {
                     took += micros(text, *unit).ok_or("its duration is no number")?;
                 }
                 Field::Status => {
-                    status = StatusCode::from_bytes(text).map_err(|_| "its status is none")?
+                    status = StatusCode::from_bytes(text).map_err(
+                        |_| "its status is none; does the format say all of the line, as by $-?",
+                    )?
                 }
                 _ => {}
             }
@@ -206,9 +208,6 @@ impl LineFormat {
         self.read(line, |field, text| {
             match field {
                 Field::Client | Field::ClientWithPort | Field::ForwardedFor => {
-                    if *field == Field::ForwardedFor {
-                        head.headers.append("x-forwarded-for", value(text)?);
-                    }
                     let address = address(field, text).ok_or("its client has no address")?;
                     head.extensions.insert(PeerAddr((address, 0).into()));
                 }

@@ -54,6 +54,9 @@ impl LogFile {
         };
         let (mut head, name) = (Vec::new(), path.file_name().unwrap_or(path.as_os_str()));
         let read = (&mut from).take(HEAD).read_to_end(&mut head);
+        if head.starts_with(b"\xef\xbb\xbf") {
+            head.drain(..3);
+        }
         Ok(Self {
             name: name.display().to_string(),
             lines: 0,

@@ -157,6 +157,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Report, Failure> {
         files.push(LogFile::open(path, &bar).map_err(failed)?);
     }
     let sample: Vec<_> = files.iter().flat_map(LogFile::sample).collect();
+    if sample.iter().all(|line| line.is_empty()) {
+        return Err(Failure::failed(
+            "the log is empty: it has no line to replay",
+        ));
+    }
     let format = args.format(&sample)?;
     let trials = documents.into_iter().map(|(path, document)| Trial {
         origin: path.display().to_string(),

@@ -182,6 +182,7 @@ fn each_format_and_each_disorder_is_read() {
     let strange = "x\n\n  \r\n192.0.2.7 - - [31/Feb/2026:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n";
     for (name, log, args, broken) in [
         ("nginx", nginx.repeat(5), &[][..], 0),
+        ("with a BOM", format!("\u{feff}{}", nginx.repeat(5)), &[], 0),
         ("with CRLF", nginx.repeat(5).replace('\n', "\r\n"), &[], 0),
         (
             "no line feed at the end",
@@ -251,8 +252,9 @@ fn each_format_and_each_disorder_is_read() {
         let program = Program::new()
             .file("limits.toml", &rules("client_ip", "sliding_log 3/d"))
             .file("a.log", &log);
-        let (_, json) =
-            program.json(&[&["replay", "a.log", "--rules", "limits.toml"], args].concat());
+        let args = [&["replay", "a.log", "--rules", "limits.toml"], args].concat();
+        program.run(&args).lacks(&["is not trusted"]);
+        let (_, json) = program.json(&args);
         let requests = json["requests"].as_u64().unwrap_or_default();
         assert_eq!(
             (rule(&json, "api")["denied"].as_u64(), &json["broken"]),
@@ -376,6 +378,21 @@ fn compressed_logs_are_taken_together_and_one_that_breaks_off_says_so() {
     program
         .run(&["replay", "none.log", "--rules", "limits.toml"])
         .assert(3, &["none.log cannot be read"]);
+    write("empty.log", b"");
+    program
+        .run(&["replay", "empty.log", "--rules", "limits.toml"])
+        .assert(3, &["the log is empty"]);
+    let format = r#"$remote_addr - - [$time_local] "$request" $status"#;
+    program
+        .run(&[
+            "replay",
+            "b.log",
+            "--rules",
+            "limits.toml",
+            "--format",
+            format,
+        ])
+        .assert(3, &["does the format say all of the line"]);
 }
 
 #[test]
