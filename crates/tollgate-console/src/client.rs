@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use http::{HeaderName, HeaderValue, Request, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, request::Parts};
 use serde_json::{Value, json};
 use tollgate::{
     Check, Key, RateLimitLayer,
@@ -82,9 +82,13 @@ impl Client {
                 }
             }
         }
+        // A key that comes from the path or the method is none of a client.
+        let mut other = self.head.clone();
+        (other.uri, other.method) = (Uri::from_static("/-?-"), Method::PUT);
         for rule in layer.limiter().rules().given() {
             if keys.iter().all(|(name, _)| name != rule.name())
                 && let Some(key) = layer.look_up_key_of(rule.name(), &self.head).await
+                && layer.look_up_key_of(rule.name(), &other).await.as_ref() == Some(&key)
             {
                 keys.push((rule.name().to_owned(), key));
             }

@@ -131,7 +131,8 @@ async fn a_rule_is_switched_overridden_and_previewed_with_a_reason() {
 #[tokio::test]
 async fn a_client_is_found_reset_and_explained() {
     let block = "top_keys = true\nblock = { after = 10, within = \"1h\", for = [\"1h\"] }";
-    let app = App::new(&LIMITS.replacen("top_keys = true", block, 1));
+    let by_path = "[[rules]]\nname = \"per-path\"\nlimit = \"1000/s\"\nby = \"path\"\n";
+    let app = App::new(&(LIMITS.replacen("top_keys = true", block, 1) + by_path));
     let (service, mut browser) = begun(&app, Access::loopback(), "keys").await;
     browser.value(&requests("acme", 40)).await;
     look_up(&mut browser, "x-api-key: acme").await;
@@ -174,7 +175,7 @@ async fn a_client_is_found_reset_and_explained() {
         .until("!document.body.innerText.includes('blocked at level')")
         .await;
     look_up(&mut browser, "x-nothing: 1").await;
-    // A rule for everybody counts it too.
+    // A rule for everybody counts it too, and one by path has no client.
     browser
         .until("document.querySelector('tbody').rows.length === 1")
         .await;
