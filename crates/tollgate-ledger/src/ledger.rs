@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::{postgres::PgConnectOptions, sqlite::SqliteConnectOptions};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, sleep, timeout},
@@ -94,7 +94,7 @@ impl LedgerBuilder {
         Ok(Ledger { shared, task })
     }
 
-    /// Looks at the address and the settings, and connects to nothing.
+    /// Looks at the address, the settings and the folder of a file, and connects to nothing.
     ///
     /// # Errors
     ///
@@ -108,8 +108,19 @@ impl LedgerBuilder {
         let (dialect, url) = dialect_of(&self.url)?;
         if dialect == Dialect::Postgres {
             url.parse::<PgConnectOptions>()?;
+            return Ok(());
         }
-        Ok(())
+        let file = url.parse::<SqliteConnectOptions>()?;
+        match file.get_filename().parent() {
+            Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+                let message = format!(
+                    "there is no folder {} for the ledger; make it, or name another one",
+                    folder.display()
+                );
+                Err(LedgerError::setup(message))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

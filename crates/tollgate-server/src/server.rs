@@ -33,7 +33,7 @@ use crate::{
     mistakes::Mistakes,
     pages::Pages,
     rls::{Rls, RlsDoor},
-    settings::{DoorSettings, MAX_WAIT, RedisSettings, Settings},
+    settings::{DoorSettings, Listen, MAX_WAIT, RedisSettings, Settings},
     tls::Tls,
 };
 
@@ -196,6 +196,19 @@ impl Server {
                 ledger.check().map_err(Mistakes::one)
             });
             mistakes.add_of(opens);
+        }
+        for door in settings.doors() {
+            if let Listen::Unix(path) = door.listen.as_ref()
+                && let Some(folder) = path
+                    .parent()
+                    .filter(|it| !it.as_os_str().is_empty() && !it.is_dir())
+            {
+                mistakes.add(Mistakes::one(format!(
+                    "{}: there is no folder {}",
+                    door.listen.as_ref(),
+                    folder.display()
+                )));
+            }
         }
         for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {
             mistakes.add_of(Tls::read(tls));

@@ -219,6 +219,22 @@ impl Settings {
             all.push("drain_seconds is at most 600".to_owned());
         }
         let mut all: Vec<_> = all.into_iter().map(|message| (0..0, message)).collect();
+        let doors = self
+            .doors()
+            .map(|door| (door.listen.span(), door.listen.as_ref()));
+        let pages = self
+            .console
+            .iter()
+            .chain(&self.metrics)
+            .map(|listen| (0..0, listen));
+        let mut taken = Vec::new();
+        for (span, listen) in doors.chain(pages) {
+            let is_chosen = matches!(listen, Listen::Tcp(address) if address.port() == 0);
+            if !is_chosen && taken.contains(&listen) {
+                all.push((span, format!("{listen} is there twice; give each door, the console and the metrics an address of its own")));
+            }
+            taken.push(listen);
+        }
         let of_grpc = self.grpc.iter().map(|door| (door, false));
         for (door, is_http) in of_grpc.chain(self.http.iter().map(|door| (door, true))) {
             let messages = door.mistakes(is_http).into_iter();

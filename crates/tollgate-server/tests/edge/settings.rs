@@ -43,6 +43,22 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             &["server.toml:2:19: \"localhost\" is no address to listen on"],
         ),
         (
+            "rules = 'limits.toml'\nmetrics = '127.0.0.1:1'\ngrpc = { listen = '127.0.0.1:1' }\nhttp = [{ listen = '127.0.0.1:1', style = 'nginx' }]\n",
+            RULES,
+            &[
+                "server.toml:1:1: 127.0.0.1:1 is there twice",
+                "server.toml:4:20: 127.0.0.1:1 is there twice",
+            ],
+        ),
+        (
+            "rules = 'limits.toml'\ngrpc = { listen = 'unix:/nowhere/rls.sock' }\nledger = { url = 'sqlite:none/l.db' }\n",
+            RULES,
+            &[
+                "unix:/nowhere/rls.sock: there is no folder /nowhere",
+                "no folder none for the ledger",
+            ],
+        ),
+        (
             "rules = 'limits.toml'\nconsole = '0.0.0.0:1'\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
             &["the console is for this machine, and 0.0.0.0:1 is not"],
