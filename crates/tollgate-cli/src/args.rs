@@ -309,11 +309,11 @@ pub(crate) struct RequestArgs {
     client_ip: Option<String>,
 
     /// An entry of Envoy's descriptor, with --at edge; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = |pair: &str| parse_pair(pair, "tenant=acme"))]
+    #[arg(long, value_name = "KEY=VALUE", requires = "at", value_parser = |pair: &str| parse_pair(pair, "tenant=acme"))]
     descriptor: Vec<(String, String)>,
 
     /// The domain of Envoy's filter, with --at edge.
-    #[arg(long, value_name = "DOMAIN")]
+    #[arg(long, value_name = "DOMAIN", requires = "at")]
     domain: Option<String>,
 }
 

@@ -63,6 +63,11 @@ impl BoundNames {
             let (kind, name) = bound.split_once(':').unwrap_or((bound, ""));
             let (name, value) = parts(name);
             bindings = match kind {
+                _ if name.is_empty() => {
+                    return Err(wrong(
+                        "it has no name; write it as key:NAME or key:NAME=VALUE",
+                    ));
+                }
                 "key" => {
                     let (value, bound) = (value.map(str::to_owned), name.to_owned());
                     let key = computed(move |head| {

@@ -49,7 +49,7 @@ impl NamedClient {
 /// Which client, and under which rules.
 #[derive(Args, Debug)]
 pub(crate) struct ClientArgs {
-    /// The client as it is known: its API key, its address, its tenant; one text for each part that the rule counts by.
+    /// The client as it is known: its API key, its address, its tenant; one text for each part that the rule counts by, or tabs between them.
     #[arg(value_name = "PART")]
     parts: Vec<String>,
 
@@ -110,7 +110,8 @@ impl ClientArgs {
 
     /// Under each rule whose key may have these parts.
     fn by_parts(&self, document: &RuleDocument) -> Result<Vec<Explanation>, Failure> {
-        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
+        let parts = self.parts.iter().flat_map(|part| part.split('\t'));
+        let parts: Vec<&str> = parts.collect();
         let (mut explained, mut refused) = (Vec::new(), None);
         for rule in document.names().filter(|name| is_asked(&self.only, name)) {
             match document.explain_key(rule, &parts) {

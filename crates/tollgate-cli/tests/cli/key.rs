@@ -124,6 +124,10 @@ limit = \"none\"
 by = \"header:x-api-key\"
 when = { path = \"/export\" }
 unless = { in_list = \"revoked\", by = \"client_ip\" }
+[[rules]]
+name = \"per-method\"
+limit = \"9/d\"
+by = [\"header:x-api-key\", \"method\"]
 ";
     let rules = RULES.replace("version = 1\n", lists);
     let listed = "k-listed\n2001:db8:7::7\n";
@@ -135,6 +139,7 @@ unless = { in_list = \"revoked\", by = \"client_ip\" }
         run("k-123").assert(0, &[depends]).lacks(&["revoked"]);
         run("2001:db8:7::7").assert(1, &["denied by abusive"]);
         run("2001:db8:7::8").assert(0, &[]).lacks(&["abusive"]);
+        run("k-123\tGET").assert(0, &["per-method"]);
     }
     program
         .run(&["key", "status", "k-123", "--rule", "export"])
