@@ -18,7 +18,7 @@ use tollgate_rules::{
 use unicode_width::UnicodeWidthChar as _;
 
 /// What the program's exit code says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Done, and the answer is yes.
     Yes = 0,
@@ -349,16 +349,35 @@ impl From<DocumentError> for Failure {
 impl From<PushError> for Failure {
     fn from(wrong: PushError) -> Self {
         let exit = match wrong.kind() {
-            PushErrorKind::Document => Exit::No,
             PushErrorKind::Setting => Exit::Usage,
             PushErrorKind::Unavailable => {
-                let hint = "`tollgate doctor` says what is wrong with a Redis";
+                let hint = match is_refusal(&wrong.to_string()) {
+                    true => {
+                        "rules in Redis need rights of their own: those of their row in the guide on Redis, \"A user of its own\"; \
+                             `tollgate doctor` says the command"
+                    }
+                    false => "`tollgate doctor` says what is wrong with a Redis",
+                };
                 return Self::failed(format!("{wrong}\n{hint}"));
             }
             _ => Exit::Failed,
         };
         Self::new(exit, wrong)
     }
+}
+
+/// The words of servers for a right that the user lacks.
+const REFUSALS: &[&str] = &[
+    "noperm",
+    "permission",
+    "acl failure",
+    "can't run this command",
+];
+
+/// Whether a server has said that the user lacks a right.
+pub(crate) fn is_refusal(said: &str) -> bool {
+    let said = said.to_lowercase();
+    REFUSALS.iter().any(|words| said.contains(words))
 }
 
 /// What messages call a name that is not bound, and the kind that binds it.

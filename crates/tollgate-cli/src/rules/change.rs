@@ -16,7 +16,7 @@ use tollgate_rules::{
 
 use crate::{
     args::{BecauseArgs, RedisArgs, UntilArgs, YesArgs},
-    report::{self, Failure, Report},
+    report::{self, Exit, Failure, Report},
     rule_args::{self, BoundNames, SharedRules},
     rules::show::{described, is_set},
 };
@@ -303,9 +303,12 @@ impl SharedRules<'_> {
         change: impl Future<Output = Result<u64, PushError>>,
     ) -> Result<u64, Failure> {
         change.await.map_err(|wrong| {
-            let may_be_done = wrong.kind() == PushErrorKind::Unavailable;
+            let kind = wrong.kind();
             let mut failure = Failure::from(wrong);
-            if may_be_done {
+            if kind == PushErrorKind::Document {
+                failure.exit = Exit::No;
+            }
+            if kind == PushErrorKind::Unavailable {
                 failure.message +=
                     "\nthe push may have arrived nevertheless: `tollgate rules history` says what is stored";
             }
@@ -325,7 +328,9 @@ impl SharedRules<'_> {
                 ("no process follows the rules yet".to_owned(), Some(0))
             }
             Ok(number) => (
-                format!("{number} processes follow the rules, and have it in force within seconds"),
+                format!(
+                    "{number} processes follow the rules; those with this secret have it in force within seconds"
+                ),
                 Some(number),
             ),
             Err(wrong) => (

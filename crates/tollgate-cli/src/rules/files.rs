@@ -11,7 +11,7 @@ use tollgate_rules::{
 
 use crate::{
     args::{RequestArgs, SecretArgs},
-    report::{self, Failure, Report, Table, hints},
+    report::{self, Exit, Failure, Report, Table, hints},
     rule_args::{BoundNames, RuleArgs},
 };
 
@@ -21,7 +21,7 @@ Examples:
   tollgate rules check limits/ staging.yaml
   tollgate rules check limits.toml --bind key:tenant --bind plan:plan   # names that the code binds
 
-Exit code 1 if anything is wrong, so that it can stand before a deployment. What is right and probably not meant is a
+Exit code 1 if anything is wrong, so that it can stand before a deployment; 3 if a file cannot be read. What is right and probably not meant is a
 warning. Whether a service has a ledger for `durable` and `daily_usage` is not in its rules: `tollgate-server check` knows.";
 
 const DIFF_EXAMPLES: &str = "\
@@ -77,10 +77,12 @@ pub(crate) struct ImportArgs {
 
 pub(crate) fn check(args: &CheckArgs) -> Result<Report, Failure> {
     let bindings = args.bound.bindings(args.secret.find()?.as_ref())?;
-    let (mut text, mut documents, mut is_fine) = (String::new(), Vec::new(), true);
+    let (mut text, mut documents, mut exit) = (String::new(), Vec::new(), Exit::Yes);
     for path in &args.paths {
         let shown = path.display().to_string();
-        match RuleText::read_path(path).and_then(|text| text.parse(&bindings)) {
+        let read = RuleText::read_path(path);
+        let if_wrong = read.as_ref().map_or(Exit::Failed, |_| Exit::No);
+        match read.and_then(|text| text.parse(&bindings)) {
             Ok(document) => {
                 text += &format!("{}: no mistakes\n", report::line(&shown, 200));
                 let (table, rules) = rules_of(&document, "  rule");
@@ -94,14 +96,16 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Report, Failure> {
                 );
             }
             Err(wrong) => {
-                is_fine = false;
+                exit = exit.max(if_wrong);
                 text += &format!("{wrong}\n{}", hints(&wrong));
                 documents.push(wrong_json(&shown, &wrong));
             }
         }
     }
-    let json = json!({ "ok": is_fine, "documents": documents });
-    Ok(Report::new(text, json, is_fine))
+    let json = json!({ "ok": exit == Exit::Yes, "documents": documents });
+    let mut report = Report::new(text, json, true);
+    report.exit = exit;
+    Ok(report)
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<Report, Failure> {

@@ -8,7 +8,7 @@ use tollgate_rules::{Bindings, Format, RuleText, redis::PushErrorKind};
 
 use crate::{
     args::{BecauseArgs, RedisArgs, YesArgs},
-    report::{self, Exit, Failure, Report},
+    report::{self, Failure, Report},
     rule_args::{BoundNames, SharedRules},
     rules::{change::ends, show::described},
 };
@@ -51,8 +51,7 @@ pub(crate) struct PushArgs {
 }
 
 pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
-    let read = RuleText::read_path(&args.path);
-    let text = read.map_err(Failure::mistakes)?.for_push();
+    let text = RuleText::read_path(&args.path)?.for_push();
     let shared = SharedRules::new(&args.redis, &args.bound)?;
     let SharedRules {
         redis, bindings, ..
@@ -71,10 +70,8 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     let revision = if args.replace_all {
         let lines = match shared.set().await {
             // What cannot be read is replaced all the same.
-            Err(wrong) if wrong.exit == Exit::No => {
-                report::lines(&wrong.message) + "\nends all that operators set\n"
-            }
-            set => set?.iter().map(|entry| ends(entry) + "\n").collect(),
+            Err(wrong) => report::lines(&wrong.message) + "\nends all that operators set\n",
+            Ok(set) => set.iter().map(|entry| ends(entry) + "\n").collect(),
         };
         if !lines.is_empty() {
             let question = format!("{lines}and pushes {}", args.path.display());

@@ -75,8 +75,8 @@ fn check_shows_every_mistake_of_every_file_with_its_line_and_a_marker() {
         .run(&["rules", "check", "limits"])
         .assert(1, &["team.toml:5:"]);
     program
-        .run(&["rules", "check", "nowhere.toml"])
-        .assert(1, &["nowhere.toml", "No such file"]);
+        .run(&["rules", "check", "nowhere.toml", "wrong.toml"])
+        .assert(3, &["nowhere.toml", "No such file"]);
     let (code, json) = program.json(&["rules", "check", "right.toml", "wrong.toml"]);
     assert_eq!(
         (code, &json["ok"], &json["documents"][0]["ok"]),
@@ -347,10 +347,12 @@ fn a_push_is_in_the_history_and_a_dry_run_changes_nothing() {
     // What is wrong is not pushed, nor what is signed with another secret believed.
     let program = program.file("limits.toml", WRONG);
     program.run(&push).assert(1, &["limits.toml:5:13"]);
+    let of_none = ["rules", "push", "nowhere.toml"];
+    program.run(&of_none).assert(3, &["nowhere.toml"]);
     let program = program.set("TOLLGATE_SECRET", &"ab".repeat(32));
     program
         .run(&["rules", "history"])
-        .assert(1, &["is not signed with the secret"]);
+        .assert(3, &["is not signed with the secret"]);
     let program = program.set("REDIS_URL", "redis://127.0.0.1:1");
     program.run(&["rules", "history"]).assert(3, &["Redis"]);
     // A namespace that is none is a mistake of the command line.
@@ -418,6 +420,7 @@ fn names_that_code_binds_have_the_values_of_the_command_line() {
         ("quota:contract=70/mni", "--bind quota:contract=70/mni"),
         ("cost:words=many", "a whole number"),
         ("words", "write it as key:NAME"),
+        ("key", "it has no name"),
     ] {
         let args = ["rules", "check", "limits.toml"];
         program
@@ -535,6 +538,8 @@ fn a_document_for_the_edge_is_checked_and_explained_as_the_server_reads_it() {
         .assert(0, &["alerts  yes"]);
     explain(&["--descriptor", "to=+44"]).assert(0, &["no rule counts this request"]);
     explain(&["--descriptor", "to"]).assert(2, &["write it as tenant=acme"]);
+    let of_service = words("rules explain --rules limits.toml --descriptor to=1");
+    program.run(&of_service).assert(2, &["--at <SIDE>"]);
 }
 
 #[test]
