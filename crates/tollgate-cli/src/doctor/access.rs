@@ -7,7 +7,10 @@ use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisError, aio::Multipl
 use tollgate_redis::{Address, Place};
 use tollgate_rules::redis::{Certificates, client_of};
 
-use crate::{doctor::finding::Findings, report::Failure};
+use crate::{
+    doctor::finding::Findings,
+    report::{Failure, is_refusal},
+};
 
 /// How long a server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -108,13 +111,19 @@ const HEARTBEAT: &[&str] = &["zadd", "zremrangebyscore", "zcard", "zrange", "pex
 /// Another server of the cluster has the key, no script has this hash, or what is found about the role says it.
 const EXPECTED: &[&str] = &["MOVED", "ASK", "NOSCRIPT", "READONLY"];
 
-/// The words of servers for a right that the user lacks.
-const REFUSALS: &[&str] = &[
-    "noperm",
-    "permission",
-    "acl failure",
-    "can't run this command",
-];
+/// Tries a right that only rules in Redis need.
+async fn rules(server: &mut Server, namespace: &str, user: &str, found: &mut Findings) {
+    let name = format!("{{{namespace}}}:doctor");
+    let all = "return redis.call('hlen', KEYS[1])";
+    if let Err(wrong) = server.ask::<u64>(&["EVAL", all, "1", &name]).await
+        && is_refusal(&wrong.to_string())
+    {
+        found.note("rules", format!(
+            "the user may not read or push rules in Redis, which a service with rules in a file does not need\n\
+             ACL SETUSER {user} &{{{namespace}}}:rules +script|load +subscribe +publish +@hash +@sortedset +@stream"
+        ));
+    }
+}
 
 /// Tries what the store does, with both forms of names.
 pub(crate) async fn access(
@@ -141,7 +150,7 @@ pub(crate) async fn access(
             if EXPECTED.iter().any(|code| said.starts_with(code)) {
                 continue;
             }
-            if !REFUSALS.iter().any(|words| lower.contains(words)) {
+            if !is_refusal(said) {
                 refusal = Some(said.to_owned());
                 continue;
             }
@@ -176,6 +185,7 @@ pub(crate) async fn access(
         "ACL SETUSER {user} on resetkeys ~{{{namespace}}}:* ~{namespace}:{{* resetchannels -@all +eval +evalsha +get +set +setrange \
          +del +time +pttl +zadd +zremrangebyscore +zcard +zrange +pexpire{cluster}"
     );
+    rules(server, namespace, user, found).await;
     let says = format!("the user may not {}", missing.join(", "));
     match (missing.is_empty(), is_of_heartbeats) {
         (true, _) => found.fine("access", "the user may do what a decision takes"),

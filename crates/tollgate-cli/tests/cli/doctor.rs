@@ -128,7 +128,9 @@ fn a_user_with_too_few_rights_sees_which_are_missing() {
     let server = RedisServer::start(WELL);
     let rights = "on >sesame resetkeys ~{shop}:* ~shop:{* resetchannels -@all +eval +evalsha +get +set +setrange +del +time +pttl \
                   +zadd +zremrangebyscore +zcard +zrange +pexpire";
-    let program = Program::on(&server, RULES).set("REDIS_URL", &server.url_of("limits", "sesame"));
+    let url = server.url_of("limits", "sesame");
+    let program = Program::on(&server, RULES).set("REDIS_URL", &url);
+    let program = program.file("pushed.toml", RULES);
     let with = |rights: &str, code: i32| {
         let command = ["ACL", "SETUSER", "limits"].into_iter();
         let command: Vec<_> = command.chain(rights.split_whitespace()).collect();
@@ -139,6 +141,13 @@ fn a_user_with_too_few_rights_sees_which_are_missing() {
     let findings = with(rights, 0);
     findings.assert("ok", "access", &[]);
     findings.assert("note", "info", &["may not be read", "info", "+config|get"]);
+    findings.assert(
+        "note",
+        "rules",
+        &["ACL SETUSER limits &{shop}:rules", "+@hash"],
+    );
+    let pushed = program.run(&["rules", "push", "pushed.toml"]);
+    pushed.assert(3, &["rights of their own", "tollgate doctor"]);
     // Without a command, in turn.
     for (missing, level, check) in [
         ("set", "error", "access"),
