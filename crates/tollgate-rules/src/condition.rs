@@ -5,7 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 use http::{HeaderName, HeaderValue, Method};
 use tollgate::{
     Head, RequestRule,
-    condition::{method_in, path_under},
+    condition::method_in,
     siblings::{KnownCondition, PathPattern, path_matches, words_are},
 };
 
@@ -69,7 +69,10 @@ impl Condition {
         }
         if let Some(service) = fields.text("grpc_service", "a service as \"weather.v1.Weather\"") {
             match is_grpc_name(service) {
-                true => condition.add(path_under(format!("/{service}"))),
+                true => {
+                    let path = format!("/{service}/");
+                    condition.add(move |head| head.uri.path().starts_with(&path));
+                }
                 false => fields.wrong(
                     "grpc_service",
                     "this is not a service; write it with its package and without slashes, as \"weather.v1.Weather\"",

@@ -38,7 +38,7 @@ use crate::{
     key_list::KeyList,
     known_condition::{KnownCondition, path_matches},
     path_pattern::{PathPattern, prefix_mistake},
-    routes::{PathOf, PathShape, Routes},
+    routes::{PathShape, Routes, ShapeOf, whole_path},
 };
 
 /// The request has one of these methods. GET includes HEAD, which has the same handler and does the same work (RFC 9110 §9.3.2).
@@ -79,8 +79,8 @@ fn method_mistake(methods: &[Method]) -> Option<String> {
 /// A call of gRPC is to a service or to one of its methods where its path is under `/weather.v1.Weather`, or is
 /// `/weather.v1.Weather/Current`.
 ///
-/// The path is compared undecoded, and inside of axum's `Router::nest` without the prefix of that router. A text that no path begins with is an error of the layer: a pattern such as `/users/{id}`, a
-/// query, characters that clients send escaped.
+/// The path is the one that [`path()`] sees, with the prefixes of nested routers. A text that no path begins with is an error of the
+/// layer: a pattern such as `/users/{id}`, a query, characters that clients send escaped.
 pub fn path_under(prefix: impl Into<String>) -> impl Condition {
     let mut prefix = prefix.into();
     let mistake = prefix_mistake(&prefix);
@@ -90,14 +90,15 @@ pub fn path_under(prefix: impl Into<String>) -> impl Condition {
     // All paths are below the empty one, and none below one that does not begin with a slash.
     let routes = match prefix.strip_prefix('/') {
         Some(path) => Routes::of_path(PathShape {
-            of: PathOf::Uri,
+            of: ShapeOf::Path,
             segments: path.split('/').map(|it| Some(it.into())).collect(),
             is_open: true,
         }),
         None => Routes::default(),
     };
     let holds = move |head: &Head<'_>| {
-        let rest = head.uri.path().strip_prefix(&*prefix);
+        let path = whole_path(head);
+        let rest = path.strip_prefix(&*prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     KnownCondition::new(routes, mistake, holds).into_fn()
@@ -105,8 +106,15 @@ pub fn path_under(prefix: impl Into<String>) -> impl Condition {
 
 /// The path matches this pattern, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
 ///
-/// [`PathPattern`] says how. The rule has to be inside of a layer that rewrites paths, such as tower-http's `NormalizePathLayer`: it
-/// cannot see what a path becomes behind it, and `/login/` would pass by a rule on `/login`.
+/// A parameter stands for one segment, or for its end, as in `/v{version}`. A catch-all stands for the rest of the path. At the end of a
+/// path both need at least one character. Before a slash a parameter may be empty: `/users//posts` matches `/users/{id}/posts`. To match
+/// a brace, double it.
+///
+/// The path is the whole one that the client has sent, undecoded. In a layer on the router that axum's `nest("/api", ..)` takes, write
+/// `path("/api/login")`, although `head.uri` is `/login` there. That needs the feature `axum`: without it the prefix is lost.
+///
+/// The rule has to be inside of a layer that rewrites paths, such as tower-http's `NormalizePathLayer`: it cannot see what a path
+/// becomes behind it, and `/login/` would pass by a rule on `/login`.
 ///
 /// ```
 /// use tollgate::{MINUTE, Quota, Rule, condition::path, key::client_ip};

@@ -7,7 +7,7 @@ use tollgate_core::sync::{Mutex, lock};
 use crate::{
     head::Head,
     path_pattern::PathPattern,
-    routes::{PathOf, PathShape, Routes, Words},
+    routes::{PathShape, Routes, ShapeOf, Words},
 };
 
 /// A condition on a request: a closure, or one of the [module](crate::condition).
@@ -94,7 +94,7 @@ pub fn words_are(words: impl IntoIterator<Item = Option<String>>) -> impl Condit
         .map(|word| word.map(String::into_boxed_str))
         .collect();
     let routes = Routes::of_path(PathShape {
-        of: PathOf::Words,
+        of: ShapeOf::Words,
         segments: words.clone(),
         is_open: false,
     });
@@ -110,7 +110,7 @@ pub fn words_are(words: impl IntoIterator<Item = Option<String>>) -> impl Condit
 
 /// The path matches this pattern: as [`path`](crate::condition::path()), of a pattern that was made before.
 pub fn path_matches(pattern: PathPattern) -> impl Condition {
-    let routes = Routes::of_path(pattern.shape(PathOf::Whole));
+    let routes = Routes::of_path(pattern.shape());
     let holds = move |head: &Head<'_>| pattern.matches(head);
     KnownCondition::new(routes, None::<String>, holds).into_fn()
 }

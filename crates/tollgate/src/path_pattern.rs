@@ -7,17 +7,11 @@ use tollgate_core::RuleError;
 use crate::{
     diagnostics::wrong_setting,
     head::Head,
-    routes::{PathOf, PathShape, whole_path},
+    routes::{PathShape, ShapeOf, whole_path},
 };
 
-/// A path with parameters, as axum's router matches it: `/users/{id}`, `/files/{*rest}`.
-///
-/// A parameter stands for one segment, or for its end, as in `/v{version}`. A catch-all stands for the rest of the path. At the end of a
-/// path both need at least one character. Before a slash a parameter may be empty: `/users//posts` matches `/users/{id}/posts`, and `id`
-/// has no value then. To match a brace, double it. The pattern is compared with the path as outer layers have rewritten it,
-/// not decoded. Under a nested router, it has to begin with the prefix of that router.
-///
-/// As a condition it is [`path`](crate::condition::path()). Cheap to clone.
+/// A path with parameters, as axum's router matches it: that of the condition [`path`](crate::condition::path()), which says how. Cheap
+/// to clone.
 ///
 /// ```
 /// use tollgate::siblings::PathPattern;
@@ -166,13 +160,13 @@ impl PathPattern {
     }
 
     /// All paths that it matches have this shape.
-    pub(crate) fn shape(&self, of: PathOf) -> PathShape {
+    pub(crate) fn shape(&self) -> PathShape {
         let segments = self.parts.iter().map(|part| match part.parameter {
             Some(_) => None,
             None => Some((&*part.literal).into()),
         });
         PathShape {
-            of,
+            of: ShapeOf::Path,
             segments: segments.collect(),
             is_open: self.rest.is_some(),
         }

@@ -9,13 +9,11 @@ use crate::head::Head;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(pub(crate) Option<Arc<[PathShape]>>);
 
-/// Which path of a request is meant.
+/// What of a request has the segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathOf {
-    /// That of the URI, from which routers have stripped prefixes.
-    Uri,
-    /// The [whole](whole_path) one.
-    Whole,
+pub(crate) enum ShapeOf {
+    /// The [whole path](whole_path).
+    Path,
     /// The [words](Words) that describe the request in its place.
     Words,
 }
@@ -23,7 +21,7 @@ pub(crate) enum PathOf {
 /// The paths that have these segments, the parts between slashes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathShape {
-    pub(crate) of: PathOf,
+    pub(crate) of: ShapeOf,
     /// `None` is any.
     pub(crate) segments: Box<[Option<Box<str>>]>,
     /// Whether any more segments may follow.
@@ -46,17 +44,6 @@ impl Routes {
     pub(crate) fn or(&self, other: &Self) -> Self {
         let both = self.0.as_ref().zip(other.0.as_ref());
         Self(both.map(|(one, two)| one.iter().chain(&**two).cloned().collect()))
-    }
-}
-
-impl PathOf {
-    /// `None` of words.
-    pub(crate) fn path<'h>(self, head: &Head<'h>) -> Option<Cow<'h, str>> {
-        match self {
-            Self::Words => None,
-            Self::Uri => Some(head.uri.path().into()),
-            Self::Whole => Some(whole_path(head)),
-        }
     }
 }
 

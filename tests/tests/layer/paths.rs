@@ -2,7 +2,10 @@
 
 use axum::{Router, routing::any};
 use tollgate::{
-    RateLimitLayer, RequestRule, condition::path, key::computed, siblings::PathPattern,
+    RateLimitLayer, RequestRule,
+    condition::{path, path_under},
+    key::{self, computed},
+    siblings::PathPattern,
 };
 use tollgate_tests::app::{all, layer, per_minute, status};
 use tower::Layer as _;
@@ -60,4 +63,31 @@ async fn a_nested_rule_counts_with_the_prefix_wherever_the_rewrite_is() {
     let app = normalized(nested(inside(by_tenant)));
     is_limited_once(&app, &["/api/acme/login/", "//api/acme/login"]).await;
     assert_eq!(status(&app, "//api/other/login").await, 200);
+}
+
+#[tokio::test]
+async fn a_path_has_its_prefix_inside_of_a_nested_router_and_around_it() {
+    let under = |prefix| all(per_minute("login", 1)).when(path_under(prefix));
+    for (rule, statuses) in [
+        (on("/api/login"), [200, 429, 200]),
+        (on("/login"), [200; 3]),
+        (under("/api"), [200, 429, 200]),
+        (under("/login"), [200; 3]),
+        (per_minute("login", 1).by(key::path()), [200, 429, 200]),
+    ] {
+        let login = Router::new().route("/login", any(|| async {}));
+        let nested = |inner: Router| Router::new().nest("/api", inner.clone()).nest("/b", inner);
+        let limits = || layer([rule.clone()]);
+        for app in [
+            nested(login.clone().layer(limits())),
+            nested(login).layer(limits()),
+        ] {
+            for (path, expected) in ["/api/login", "/api/login", "/b/login"]
+                .iter()
+                .zip(statuses)
+            {
+                assert_eq!(status(&app, *path).await, expected, "{rule:?} {path}");
+            }
+        }
+    }
 }

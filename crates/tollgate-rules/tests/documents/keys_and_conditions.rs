@@ -130,7 +130,7 @@ async fn a_rule_for_get_counts_head_unless_it_says_otherwise() {
 
 #[cfg(feature = "axum")]
 #[tokio::test]
-async fn a_rule_by_route_counts_each_route_of_a_router_apart() {
+async fn a_route_and_a_grpc_service_count_apart_within_a_nested_router_too() {
     use axum::{Router, routing::get};
     use tollgate::{
         MemoryStore, RateLimitLayer,
@@ -138,25 +138,34 @@ async fn a_rule_by_route_counts_each_route_of_a_router_apart() {
     };
     use tower::ServiceExt;
 
-    let document = toml(&one("\"route\"", "")).expect("valid");
-    let clock = Clock::from(ManualClock::new(crate::START));
-    let store = MemoryStore::builder().clock(clock).build();
-    let layer = RateLimitLayer::new(store, document.rules()).expect("valid");
-    let app = Router::new()
-        .route("/users/{id}", get(async || ""))
-        .route("/posts/{id}", get(async || ""))
-        .layer(layer);
-    for (path, status) in [
-        ("/users/1", 200),
-        ("/users/2", 200),
-        ("/users/3", 429),
-        ("/posts/1", 200),
-        ("/posts/2", 200),
-        ("/posts/3", 429),
+    for (text, last) in [
+        (one("\"route\"", ""), 429),
+        (
+            one("\"constant\"", "when = { grpc_service = 'users' }"),
+            200,
+        ),
     ] {
-        let request = Request::get(path).body(axum::body::Body::empty());
-        let Ok(response) = app.clone().oneshot(request.expect("a request")).await;
-        assert_eq!(response.status().as_u16(), status, "{path}");
+        let document = toml(&text).expect("valid");
+        let clock = Clock::from(ManualClock::new(crate::START));
+        let store = MemoryStore::builder().clock(clock).build();
+        let layer = RateLimitLayer::new(store, document.rules()).expect("valid");
+        let inner = Router::new()
+            .route("/users/{id}", get(async || ""))
+            .route("/posts/{id}", get(async || ""))
+            .layer(layer);
+        let app = Router::new().nest("/api", inner);
+        for (path, status) in [
+            ("/api/users/1", 200),
+            ("/api/users/2", 200),
+            ("/api/users/3", 429),
+            ("/api/posts/1", 200),
+            ("/api/posts/2", 200),
+            ("/api/posts/3", last),
+        ] {
+            let request = Request::get(path).body(axum::body::Body::empty());
+            let Ok(response) = app.clone().oneshot(request.expect("a request")).await;
+            assert_eq!(response.status().as_u16(), status, "{text} {path}");
+        }
     }
     // It has no text form.
     let more = "[[overrides]]\nrule = \"rule\"\nkey = \"/users/{id}\"\nlimit = \"7/min\"\n";

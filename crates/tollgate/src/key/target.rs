@@ -13,9 +13,12 @@ use tollgate_core::{Key, KeyBuf, PartKind};
 
 #[cfg(feature = "axum")]
 use crate::head::Head;
-use crate::key::{
-    extractor::{KeyExtractor, NoKey},
-    extractor_fn::{Plus, decoded, exactly_one, named, part},
+use crate::{
+    key::{
+        extractor::{KeyExtractor, NoKey},
+        extractor_fn::{Plus, decoded, exactly_one, named, part},
+    },
+    routes::whole_path,
 };
 
 /// Counts by the request's method; mostly a part of a tuple. The key has one part of [`PartKind::METHOD`].
@@ -32,11 +35,11 @@ pub fn method() -> impl KeyExtractor + Clone + Debug {
 /// Counts by the request's path, without the query. The key has one part of [`PartKind::PATH`].
 ///
 /// Use it for gRPC, where the path is `/package.Service/Method`. For HTTP use the route's pattern (`matched_path`, with the
-/// feature `axum`): a path has many spellings (`/a`, `/%61`), and each has its own budget. Inside of axum's `Router::nest` the
-/// path lacks the prefix.
+/// feature `axum`): a path has many spellings (`/a`, `/%61`), and each has its own budget. It is the path that the condition
+/// [`path`](crate::condition::path()) sees, with the prefixes of nested routers.
 #[must_use]
 pub fn path() -> impl KeyExtractor + Clone + Debug {
-    part("path", PartKind::PATH, |head| Ok(head.uri.path().into()))
+    part("path", PartKind::PATH, |head| Ok(whole_path(head)))
 }
 
 /// Counts by the pattern of the route, such as `/users/{id}`. The key has one part of [`PartKind::ROUTE`].
