@@ -57,20 +57,30 @@ fn address(text: &[u8]) -> Option<IpAddr> {
         .map(|address| address.to_canonical())
 }
 
-/// The `node` of RFC 7239 §6, if it is an address: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+/// The `node` of RFC 7239 §6, if it is an address: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80`, or with a port
+/// that the proxy hides, `192.0.2.1:_p`.
 ///
-/// A backslash and a port without digits make it invalid. They would be legal, but no proxy writes them.
+/// A backslash and a colon without a port make it invalid. The first would be legal, but no proxy writes it.
 pub(crate) fn node(text: &[u8]) -> Option<IpAddr> {
-    with_port(std::str::from_utf8(text).ok()?).map(|address| address.to_canonical())
+    let text = std::str::from_utf8(text).ok()?;
+    let is_hidden = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let address = match text.rsplit_once(":_") {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(is_hidden) => without_port(name),
+        _ => with_port(text),
+    };
+    address.map(|address| address.to_canonical())
+}
+
+fn without_port(text: &str) -> Option<IpAddr> {
+    let in_brackets = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    match in_brackets {
+        Some(text) => text.parse().ok().map(IpAddr::V6),
+        None => text.parse().ok().map(IpAddr::V4),
+    }
 }
 
 fn with_port(text: &str) -> Option<IpAddr> {
-    let in_brackets = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let bare = match in_brackets {
-        Some(text) => text.parse().ok().map(IpAddr::V6),
-        None => text.parse().ok().map(IpAddr::V4),
-    };
-    bare.or_else(|| {
+    without_port(text).or_else(|| {
         let (_, port) = text.rsplit_once(':')?;
         // A zone id is none of ours, and no proxy fills a port up with zeros.
         let is_plain = port.len() <= 5 && !text.contains('%');
