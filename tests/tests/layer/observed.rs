@@ -308,21 +308,26 @@ async fn a_computed_quota_that_cannot_be_counted_is_reported_once() {
 
 #[tokio::test]
 async fn a_computed_cost_that_never_fits_is_reported_once() {
-    let rule = all(Rule::new("dear", Quota::gcra(100, MINUTE).burst(5)))
-        .cost_by(|head| if head.uri.path() == "/" { 6 } else { 5 });
-    let layer = layer([rule]);
-    let events = Events::listen();
-    // To look at it is no request.
-    let (head, ()) = get("/").body(()).expect("a request").into_parts();
-    layer.inspection().effect(0, &head).await;
-    let app = behind(layer);
-    send(&app, get("/fits")).await;
-    events.none();
-    // A balance may pay it.
-    let paid = all(per_minute("paid", 5).credits()).cost_by(|_| 6);
-    send(&self::app([paid]), "/").await;
-    assert!(events.at(Level::WARN).is_empty());
-    warned(&app, 3, &["dear", "6 units", "at most 5", "cap the cost"]).await;
+    for (cost, words) in [
+        (6, "returns 6 units"),
+        (u64::MAX, "returns more than 999999999999999 units"),
+    ] {
+        let rule = all(Rule::new("dear", Quota::gcra(100, MINUTE).burst(5)))
+            .cost_by(move |head| if head.uri.path() == "/" { cost } else { 5 });
+        let layer = layer([rule]);
+        let events = Events::listen();
+        // To look at it is no request.
+        let (head, ()) = get("/").body(()).expect("a request").into_parts();
+        layer.inspection().effect(0, &head).await;
+        let app = behind(layer);
+        send(&app, get("/fits")).await;
+        events.none();
+        // A balance may pay it.
+        let paid = all(per_minute("paid", 5).credits()).cost_by(|_| 6);
+        send(&self::app([paid]), "/").await;
+        assert!(events.at(Level::WARN).is_empty());
+        warned(&app, 3, &["dear", words, "at most 5", "cap the cost"]).await;
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use http::Extensions;
-use tollgate_core::{Limiter, Rule, RuleError, RuleErrorKind};
+use tollgate_core::{Limiter, MAX_UNITS, Rule, RuleError, RuleErrorKind};
 
 use crate::diagnostics;
 
@@ -221,9 +221,14 @@ impl Observer {
     /// A request costs more than its quota ever allows.
     pub(crate) fn cost_above_limit(&self, rule: u16, cost: u64, limit: u64) {
         if let Some(RuleReports { name, .. }) = self.first(rule, COST_ABOVE_LIMIT) {
+            // No limit is above this one, and no check tells such costs apart.
+            let (more, cost) = match cost > MAX_UNITS {
+                true => ("more than ", MAX_UNITS),
+                false => ("", cost),
+            };
             diagnostics::warn(&format!(
-                "rule {name:?}: cost_by returns {cost} units for a request, and the quota allows at most {limit} at \
-                 once, so the request is always denied; cap the cost at {limit}, or use a limit or burst of at least {cost}"
+                "rule {name:?}: cost_by returns {more}{cost} units for a request, and the quota allows at most {limit} at \
+                 once, so the request is always denied; cap the cost at {limit}, or use a larger limit or burst"
             ));
         }
     }
