@@ -258,7 +258,8 @@ impl RedisStoreBuilder {
     ///
     /// It tells microseconds since the epoch, and the process goes by it as well: limits of [none](tollgate_core::Quota::none) end by it,
     /// a [ledger](tollgate_core::Rule::durable) has its days of usage and the windows of later charges from it, and the shares that are
-    /// counted while Redis fails refill by it. It is read while states are locked, as [`Clock::custom`] says.
+    /// counted while Redis fails refill by it. It is read while states are locked, as [`Clock::custom`] says. From 2^52 µs on, in the year
+    /// 2112, time stands still in Redis, and nothing comes back; in memory it goes on.
     ///
     /// # Accuracy
     ///
