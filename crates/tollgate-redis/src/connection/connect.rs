@@ -20,7 +20,7 @@ use crate::{
     address::{Address, Login, Place},
     connection::{
         command::{push_argument, push_count},
-        error::{ConnectError, ConnectErrorKind},
+        error::{ConnectError, ConnectErrorKind, NAME_THE_MASTER},
         options::NodeOptions,
         resp::{Value, decode},
         stream::{Stream, tune, unix},
@@ -152,6 +152,19 @@ impl Connector {
                 ("SELECT" | "CLIENT", _) => {}
                 (_, answer) => answers.push(answer),
             }
+        }
+        let is_replica = |hello: &Value| {
+            matches!(hello.text_of("role"), Some("replica" | "slave"))
+                // There, replicas send callers on.
+                && hello.text_of("mode") != Some("cluster")
+        };
+        if greeting.as_ref().is_some_and(is_replica) {
+            // Sentinels may name one after a fail-over, and a name may lead to one. It would answer denials and refuse all else.
+            let what = match self.address.master {
+                Some(_) => "it is a replica".to_owned(),
+                None => format!("it is a replica; {NAME_THE_MASTER}"),
+            };
+            return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
         }
         let introduction = greeting.as_ref().map(introduction).unwrap_or_default();
         Ok(Connected {
@@ -384,6 +397,26 @@ mod tests {
         assert_eq!(connected.peer, "cache:6379 valkey 9.1.0 master");
         assert_eq!(connected.answers.len(), 1);
         assert!(connected.handshake.input.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_replica_is_turned_away_unless_it_is_of_a_cluster() {
+        for (role, mode, is_let_in) in [
+            ("master", "standalone", true),
+            ("replica", "standalone", false),
+            ("slave", "standalone", false),
+            ("replica", "cluster", true),
+        ] {
+            let (client, mut server) = duplex(65_536);
+            let connector = connector("redis://cache");
+            let (place, login) = (place(), &connector.address.login);
+            let logged_in = connector.log_in(Box::new(client), &place, login, &[]);
+            let answers = format!("*4\r\n+mode\r\n+{mode}\r\n+role\r\n+{role}\r\n+OK\r\n+OK\r\n");
+            let (logged_in, _) = tokio::join!(logged_in, hear(&mut server, &answers));
+            let refused = logged_in.err().map(|error| error.kind());
+            let expected = (!is_let_in).then_some(ConnectErrorKind::NotMaster);
+            assert_eq!(refused, expected, "{role} {mode}");
+        }
     }
 
     const WITHIN: Duration = Duration::from_secs(2);

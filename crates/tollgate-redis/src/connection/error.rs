@@ -182,7 +182,7 @@ pub(crate) enum ConnectErrorKind {
     Credentials,
     /// It was not ready in time.
     Timeout,
-    /// The server that was named is not the master.
+    /// The server that was named is a replica.
     NotMaster,
     /// Sentinels, or the servers of a cluster, did not say which server it is.
     Unresolved,
@@ -239,6 +239,10 @@ impl ConnectError {
     }
 }
 
+/// What to do about a replica.
+pub(super) const NAME_THE_MASTER: &str =
+    "name the master, or the sentinels that know it with redis-sentinel://";
+
 /// The line of an error of the server, with what would be right where that does not say it.
 pub(crate) fn with_remedy(line: &str) -> String {
     let remedy = match code_of(line) {
@@ -249,7 +253,7 @@ pub(crate) fn with_remedy(line: &str) -> String {
             "the user and the password are those of the address, or of the credentials provider"
         }
         "MOVED" => "the server belongs to a cluster: name it with redis-cluster://",
-        "READONLY" => "name the master, or the sentinels that know it with redis-sentinel://",
+        "READONLY" => NAME_THE_MASTER,
         "NOPERM" => "the page `redis` of the guide has the rights that a user needs",
         "ERR" if line.contains("cluster support disabled") => {
             "it is a single server: name it with redis://"

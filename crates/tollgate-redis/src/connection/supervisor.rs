@@ -101,9 +101,9 @@ async fn connect(
     sentinels: Option<&Arc<SentinelQuery>>,
 ) -> Result<Connection, ConnectError> {
     let (address, options) = (&connector.address, &connector.options);
-    let (place, further): (_, &[&[&str]]) = match (sentinels, address.places.first()) {
-        (Some(sentinels), _) => (sentinels.master().await?, &[&["ROLE"]]),
-        (None, Some(place)) => (place.clone(), &[]),
+    let place = match (sentinels, address.places.first()) {
+        (Some(sentinels), _) => sentinels.master().await?,
+        (None, Some(place)) => place.clone(),
         (None, None) => return Err(ConnectError::unresolved("no server is named")),
     };
     let ready = async {
@@ -111,17 +111,7 @@ async fn connect(
         let used = options.fetch_credentials().await?;
         let login = used.as_ref().map_or(&address.login, |used| &used.login);
         let within = options.connect_timeout();
-        let connected = connector.connect(&place, login, further, within).await?;
-        // After a fail-over sentinels may name one that no longer is.
-        if let Some(role) = connected.answers.first() {
-            let role = role
-                .as_ref()
-                .map_err(|line| ConnectError::of_server("ROLE", line))?;
-            if role.list().and_then(|role| role.first()?.text()) != Some("master") {
-                let what = "it is not the master";
-                return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
-            }
-        }
+        let connected = connector.connect(&place, login, &[], within).await?;
         Ok(Connection {
             stream: connected.handshake.finish()?,
             peer: connected.peer.into(),

@@ -103,21 +103,26 @@ async fn a_master_behind_a_nat_is_reached_where_the_map_says() {
 }
 
 #[tokio::test]
-async fn a_replica_that_a_sentinel_names_is_not_asked_until_it_is_the_master() {
-    let replica = RedisServer::start(&["--replicaof", "127.0.0.1 1"]).await;
+async fn a_replica_that_is_named_is_not_asked_until_it_is_the_master() {
+    let replica = RedisServer::start(&[]).await;
     let (sentinel, sentinel_task) = sentinel(replica.port()).await;
-    let bench = Bench::start(&format!("redis-sentinel://127.0.0.1:{sentinel}/mymaster"));
-    bench
-        .happens(
-            "it is turned away",
-            |event| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("not the master")),
-        )
-        .await;
-    assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
-    let connected = |event: &NodeEvent| matches!(event, NodeEvent::Connected(_));
-    assert_eq!(bench.count(connected), 0);
-    assert_eq!(calls_of(&replica, "evalsha").await, 0);
-    replica.command(&["REPLICAOF", "NO", "ONE"]).await;
-    bench.recovers("k").await;
+    let by_sentinel = format!("redis-sentinel://127.0.0.1:{sentinel}/mymaster");
+    for url in [by_sentinel, replica.url()] {
+        replica.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+        let asked = calls_of(&replica, "evalsha").await;
+        let bench = Bench::start(&url);
+        bench
+            .happens(
+                "it is turned away",
+                |event| matches!(event, NodeEvent::NotConnected(_, why) if why.contains("it is a replica")),
+            )
+            .await;
+        assert_eq!(bench.fails("k").await, CallErrorKind::Unavailable);
+        let connected = |event: &NodeEvent| matches!(event, NodeEvent::Connected(_));
+        assert_eq!(bench.count(connected), 0);
+        assert_eq!(calls_of(&replica, "evalsha").await, asked);
+        replica.command(&["REPLICAOF", "NO", "ONE"]).await;
+        bench.recovers("k").await;
+    }
     sentinel_task.abort();
 }

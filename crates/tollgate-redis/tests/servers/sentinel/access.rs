@@ -7,17 +7,12 @@ use tollgate_redis::RedisStore;
 use tollgate_test_servers::{eventually::eventually, redis_server::RedisServer, sentinels::Group};
 use tollgate_test_services::{rules::INSTANCES, service::Service};
 
-/// The line of the guide for a server on this port, with what Sentinel adds to that of the servers.
-fn line(port: u16) -> String {
+/// The line of the guide for a server on this port.
+fn line(port: u16) -> &'static str {
     let page = include_str!("../../../guide/redis.md");
-    let behind = |begin: &str| page.lines().find_map(|line| line.strip_prefix(begin));
-    let line = behind(&format!("127.0.0.1:{port}> ")).expect("the page has the line");
-    let added = behind("| Sentinel, on the master and on each replica | `").expect("a row");
-    let (added, _) = added.split_once('`').expect("its end");
-    match port {
-        6379 => format!("{line} {added}"),
-        _ => line.to_owned(),
-    }
+    let begin = format!("127.0.0.1:{port}> ");
+    let mut lines = page.lines().filter_map(|line| line.strip_prefix(&begin));
+    lines.next().expect("the page has the line")
 }
 
 /// Makes the user of a line on these servers, but for one command, under another name.
@@ -32,13 +27,13 @@ async fn user_without(servers: &[&RedisServer], line: &str, command: &str, name:
     }
 }
 
-/// The users of the guide but for one command on the servers, and one on the sentinels.
-async fn address_without(group: &Group, on_servers: &str, on_sentinels: &str) -> String {
-    let name = format!("without{on_servers}{on_sentinels}").replace(['+', '|'], "-");
+/// The users of the guide but for one command on the sentinels.
+async fn address_without(group: &Group, command: &str) -> String {
+    let name = format!("without{command}").replace(['+', '|'], "-");
     let servers = [&group.master, &group.replica];
-    user_without(&servers, &line(6379), on_servers, &name).await;
+    user_without(&servers, line(6379), "", &name).await;
     let sentinels: Vec<_> = group.sentinels.iter().collect();
-    user_without(&sentinels, &line(26_379), on_sentinels, &name).await;
+    user_without(&sentinels, line(26_379), command, &name).await;
     let address = group.url().replace("://", &format!("://{name}:sesame@"));
     format!("{address}?sentinel_username={name}&sentinel_password=sesame")
 }
@@ -46,7 +41,7 @@ async fn address_without(group: &Group, on_servers: &str, on_sentinels: &str) ->
 #[tokio::test]
 async fn the_users_of_the_guide_may_do_all_that_a_store_does_also_after_a_failover() {
     let mut group = Group::start().await;
-    let address = address_without(&group, "", "").await;
+    let address = address_without(&group, "").await;
     let mut service = Service::named("shop", &address).await;
     service.recovers("the start").await;
     eventually("the instances know of each other", || async {
@@ -63,23 +58,20 @@ async fn the_users_of_the_guide_may_do_all_that_a_store_does_also_after_a_failov
 }
 
 #[tokio::test]
-async fn an_error_names_the_command_that_the_users_of_the_guide_lack() {
+async fn an_error_names_the_command_that_the_user_of_the_guide_lacks() {
     let group = Group::start().await;
-    let missing = "+sentinel|get-master-addr-by-name";
-    for (on_servers, on_sentinels) in [("+role", ""), ("", missing)] {
-        let address = address_without(&group, on_servers, on_sentinels).await;
-        let store = RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
-            .deadline(Duration::from_secs(10))
-            .connect()
-            .expect("a valid address");
-        let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
-        let limiter = Limiter::new(store, [rule]).expect("a valid rule");
-        let command = format!("{on_servers}{on_sentinels}").replace('+', "'") + "'";
-        eventually(&format!("an error names {command}"), || async {
-            let reset = limiter.reset("api", &Key::of("client"));
-            let error = reset.expect("the rule is there").await.err()?;
-            error.to_string().contains(&command).then_some(())
-        })
-        .await;
-    }
+    let address = address_without(&group, "+sentinel|get-master-addr-by-name").await;
+    let store = RedisStore::builder(&address, "shop", tollgate_redis::Keys::plain())
+        .deadline(Duration::from_secs(10))
+        .connect()
+        .expect("a valid address");
+    let rule = Rule::new("api", Quota::fixed_window(2, MAX_PERIOD));
+    let limiter = Limiter::new(store, [rule]).expect("a valid rule");
+    eventually("an error names the command", || async {
+        let reset = limiter.reset("api", &Key::of("client"));
+        let error = reset.expect("the rule is there").await.err()?;
+        let command = "'sentinel|get-master-addr-by-name'";
+        error.to_string().contains(command).then_some(())
+    })
+    .await;
 }
