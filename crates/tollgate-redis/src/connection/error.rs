@@ -79,6 +79,12 @@ impl CallError {
         &self.message
     }
 
+    /// Whether the server said it, by a code in capitals.
+    pub(crate) fn is_of_server(&self) -> bool {
+        let mut code = code_of(self.line()).bytes();
+        code.all(|byte| byte.is_ascii_uppercase())
+    }
+
     /// An answer that is none of the script's.
     pub(crate) fn misunderstood() -> Self {
         let message = "Redis answered something else than the script does";

@@ -460,6 +460,7 @@ tollgate_core::debug_fields!(RedisStoreBuilder, it =>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::stream::memory;
 
     fn builder() -> RedisStoreBuilder {
         RedisStore::builder("redis://localhost", "shop", Keys::plain())
@@ -508,6 +509,20 @@ mod tests {
         assert!(cluster().partition(Partition::One).connect().is_ok());
         let fine = builder().deadline(minute).together(1_024);
         assert!(fine.cap_new_keys("api", 1).connect().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_says_what_the_server_refused_also_when_the_breaker_is_open() {
+        memory::play("/loading", |words| match words[0] {
+            "EVAL" | "EVALSHA" => "-LOADING Redis is loading\r\n".to_owned(),
+            _ => ":1\r\n".to_owned(),
+        });
+        for millis in [300, 3_000] {
+            let store = RedisStore::builder("unix:///loading", "shop", Keys::plain());
+            let start = store.connect_within(Duration::from_millis(millis));
+            let error = start.await.expect_err("it loads").to_string();
+            assert!(error.ends_with("LOADING Redis is loading"), "{error}");
+        }
     }
 
     #[test]

@@ -180,6 +180,8 @@ pub(super) async fn first_write(shared: &StoreContext, refusal: &mut Option<Stri
         match error.kind() {
             // A server that is far away, or busy at this moment, refuses nothing.
             CallErrorKind::NoAnswer | CallErrorKind::NotSent | CallErrorKind::Overloaded => return,
+            // What the server said is why the breaker is open, or the connection closed.
+            _ if refusal.is_some() && !error.is_of_server() => {}
             _ => *refusal = Some(with_remedy(error.line())),
         }
         sleep(PAUSE).await;
