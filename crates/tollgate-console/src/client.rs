@@ -157,7 +157,7 @@ pub(crate) fn verdict_json(rule: &Rule, verdict: &Verdict) -> Value {
         _ => "not decided: the store fails",
     };
     let retry = verdict.retry().delay().map(|it| it.as_secs_f64());
-    let is_known = verdict.has_numbers() && verdict.knows_remaining();
+    let is_known = verdict.knows_remaining();
     json!({
         "limit": rule.quota_under(verdict.plan()).to_string(),
         "plan": rule.plan_name(verdict.plan()),

@@ -120,7 +120,7 @@ impl Verdict {
             rule,
             plan,
             outcome,
-            source: Source::Store,
+            source: Source::None,
             flags: 0,
             block_level: 0,
         }
@@ -216,12 +216,13 @@ impl Verdict {
         self
     }
 
-    /// Whether [`remaining`](Self::remaining) is known. It is not where a process denies by what an earlier denial of a
-    /// shared store has taught it, and others may have taken units since: then it is good for a next attempt, and nothing to
-    /// tell a client.
+    /// Whether [`remaining`](Self::remaining) is known. It is not where the check [has no numbers](Self::has_numbers), such as in a
+    /// peek while the store fails; and where a process denies by what an earlier denial of a shared store has taught it, and others
+    /// may have taken units since: then it is good for a next attempt, and nothing to tell a client.
+    #[inline]
     #[must_use]
     pub fn knows_remaining(&self) -> bool {
-        !self.has(REMAINING_UNKNOWN)
+        !self.has(REMAINING_UNKNOWN) && self.has_numbers()
     }
 
     /// The same verdict of a process that does not [know](Self::knows_remaining) what is left.

@@ -72,6 +72,8 @@ impl Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
+    /// Nobody: the store failed to decide, or was not asked.
+    None,
     /// The store.
     Store,
     /// The deny cache: an earlier denial still holds, so the store was not called.
@@ -87,10 +89,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word for it in logs: `store`, `deny_cache`, `lease`, `local`, `fallback` or `credits`.
+    /// The word for it in logs: `none`, `store`, `deny_cache`, `lease`, `local`, `fallback` or `credits`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::None => "none",
             Self::Store => "store",
             Self::DenyCache => "deny_cache",
             Self::Lease => "lease",

@@ -29,6 +29,11 @@ fn a_decision_concludes_from_the_verdicts_of_enforced_rules() {
     closed.deny_for_failure();
     assert_eq!(closed.source(), Source::Fallback);
     let skipped = unanswered(5, Outcome::NotDecided);
+    for nobody in [failed, skipped] {
+        assert_eq!(nobody.source(), Source::None);
+    }
+    let known = [fits, denied, slots, failed, closed, skipped].map(|it| it.knows_remaining());
+    assert_eq!(known, [true, true, true, false, false, false]);
     // The rules from 100 on are shadows.
     let shadow = |verdict: Verdict| Verdict {
         rule: verdict.rule + 100,

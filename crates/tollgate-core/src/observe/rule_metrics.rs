@@ -201,7 +201,7 @@ impl RuleMetrics {
         if !before.is_multiple_of(ONE_IN) {
             return;
         }
-        if verdict.has_numbers() && verdict.knows_remaining() && limit > 0 {
+        if verdict.knows_remaining() && limit > 0 {
             let share = verdict.remaining() as f64 / limit as f64;
             self.remaining.record(share);
         }

@@ -346,7 +346,7 @@ async fn a_shadow_that_fails_counts_against_no_share_and_says_that_it_failed() {
         assert_eq!(decision.is_allowed(), is_allowed);
         let shadow = decision.verdicts()[0];
         let seen = (shadow.outcome(), shadow.source());
-        assert_eq!(seen, (Outcome::Failed, Source::Store));
+        assert_eq!(seen, (Outcome::Failed, Source::None));
     }
     assert_eq!(admitted_in_fallback(&limiter, "shadow"), 0);
     assert_eq!(admitted_in_fallback(&limiter, "rule"), 2);

@@ -25,7 +25,7 @@ impl QuotaStatus {
     /// unknown.
     #[inline]
     pub(super) fn of(verdict: &Verdict, rules: &RuleSet) -> Option<Self> {
-        if !verdict.has_numbers() || !verdict.knows_remaining() || !rules.enforces(verdict.rule()) {
+        if !verdict.knows_remaining() || !rules.enforces(verdict.rule()) {
             return None;
         }
         let rule = rules.rules().get(verdict.rule())?;

@@ -171,7 +171,7 @@ fn resource(
     now: Tick,
 ) -> Option<String> {
     let limit = rule.limit_under(verdict.plan())?;
-    let is_known = verdict.has_numbers() && verdict.knows_remaining();
+    let is_known = verdict.knows_remaining();
     let remaining = match verdict.is_blocked() {
         true => Some(0),
         false => is_known.then(|| verdict.remaining().min(limit)),

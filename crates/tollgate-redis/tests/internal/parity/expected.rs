@@ -18,7 +18,7 @@ impl Expected<'_> {
         let by_memory = Decision::new(
             self.decision.at(),
             verdicts.map(|verdict| match verdict.source() {
-                Source::Credits => *verdict,
+                Source::Credits | Source::None => *verdict,
                 _ => verdict.from_source(Source::Store),
             }),
             |verdict| self.rules.enforces(verdict.rule()),
