@@ -548,6 +548,8 @@ impl Limiter {
 
     /// Decides as [`acquire`](Self::acquire) does, and takes nothing. A check that the store cannot decide is
     /// `Failed`. A check of another limiter is denied here too.
+    ///
+    /// The key of a request in a layer is `layer.key_of(rule, &head)`.
     pub fn peek(&self, checks: &[Check]) -> Step<Decision> {
         self.decide(checks, Ask::Peek)
     }
@@ -701,6 +703,8 @@ impl Limiter {
     /// Adds units to the balance of `key` under the rule with this name, which takes [credits](Rule::credits). They may be used until
     /// `until`, and a later end prolongs the units that are there.
     ///
+    /// The key of a request in a layer is `layer.key_of(rule, &head)`. A grant to a key that no request has succeeds as well.
+    ///
     /// Each `id`, such as the number of an invoice, adds its units once, however often the call is repeated: after an answer that never
     /// came, repeat it as it was. A store knows the ids of a rule and key until their own `until`, of 256 grants at most; one more is
     /// refused.
@@ -747,7 +751,7 @@ impl Limiter {
     /// Takes the units of a [grant](Self::grant) back, as far as they are left, once: [`Balance::changed`] says how many. What requests
     /// hold that run, and give back later, stays with the key. Its end, and what it has prolonged, stay as they are.
     ///
-    /// An id that the store does not know changes nothing.
+    /// An id that the store does not know changes nothing. The key of a request in a layer is `layer.key_of(rule, &head)`.
     ///
     /// # Errors
     ///
@@ -756,7 +760,8 @@ impl Limiter {
         self.change_credits(rule, key, CreditChange::revoke(id), id)
     }
 
-    /// What `key` has in [credits](Rule::credits) of the rule with this name.
+    /// What `key` has in [credits](Rule::credits) of the rule with this name. The key of a request in a layer is
+    /// `layer.key_of(rule, &head)`.
     ///
     /// # Errors
     ///
