@@ -15,6 +15,7 @@ use tollgate_prefilter::{SlotMessage, SlotOutcome, SlotOwner, SlotReply};
 pub struct SlotGrantor {
     limit: u32,
     term: Tick,
+    waits: bool,
 }
 
 /// What the store keeps of a key. The default is fresh.
@@ -40,13 +41,26 @@ pub struct SlotRecord {
     pub term: Tick,
     /// The slots it has.
     pub count: u32,
+    /// Whether its last message wanted slots that did not fit, under a rule that waits.
+    pub waits: bool,
 }
 
 impl SlotGrantor {
     /// A grantor of `limit` slots, and the term of an owner in µs.
     #[must_use]
     pub fn new(limit: u32, term: Tick) -> Self {
-        Self { limit, term }
+        Self {
+            limit,
+            term,
+            waits: false,
+        }
+    }
+
+    /// The same of a rule that waits, or not.
+    #[must_use]
+    pub fn waits(mut self, waits: bool) -> Self {
+        self.waits = waits;
+        self
     }
 
     /// Processes a message.
@@ -106,8 +120,14 @@ impl SlotGrantor {
                 expires_at: 0,
                 term: 0,
                 count: 0,
+                waits: false,
             },
         };
+        // Who waits and is still there, with fewer slots, finds one free: for the time in which it asks, in every half second.
+        let is_ahead = |it: &SlotRecord| {
+            it.waits && it.expires_at - it.term + 250_000 > now && it.count < record.count
+        };
+        let is_left = self.waits && now % 500_000 < 120_000 && state.owners.iter().any(is_ahead);
         record.count = message.lo.max(record.count.min(message.hi));
         record.seq = message.seq;
         // A message that does not know what is in use must not keep alive what was lost.
@@ -117,7 +137,8 @@ impl SlotGrantor {
         }
         let want = u64::from(message.want);
         let used = self.used(state, now) + u64::from(record.count);
-        let fits = used + want <= limit;
+        let fits = used + want + u64::from(is_left) <= limit;
+        record.waits = self.waits && want > 0 && want <= limit && !fits;
         if fits && want > 0 {
             // It also grows over a time in which the store kept nothing of the key.
             state.fence = now.max(state.fence + 1);

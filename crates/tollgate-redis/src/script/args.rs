@@ -316,12 +316,18 @@ impl CheckWriter<'_> {
     }
 
     /// Adds what a process says about slots to a take, as `concurrent.lua` reads it.
-    pub(super) fn add_slots(&mut self, message: &SlotMessage, of_reservation: bool) {
+    pub(super) fn add_slots(
+        &mut self,
+        message: &SlotMessage,
+        of_reservation: bool,
+        may_wait: bool,
+    ) {
         self.add_bytes(&message.owner.0.to_le_bytes());
         self.add_bytes(&double(message.seq));
         self.add_bytes(&message.lo.to_le_bytes());
         self.add_bytes(&message.hi.to_le_bytes());
-        self.add_bytes(&[u8::from(message.is_exact) + u8::from(of_reservation)]);
+        let flags = u8::from(message.is_exact) + u8::from(of_reservation) + 4 * u8::from(may_wait);
+        self.add_bytes(&[flags]);
     }
 
     /// Adds the setting of its rule if that blocks keys, with how many settled requests count.

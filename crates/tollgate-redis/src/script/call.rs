@@ -101,7 +101,7 @@ impl ScriptCall {
         let check = check.with_cost(u64::from(message.want));
         let keys = self.find(rules, rule_args, &check, None);
         let mut writer = self.begin(rules, what, rule_args, &plan, &check, keys);
-        writer.add_slots(message, reserved.is_some());
+        writer.add_slots(message, reserved.is_some(), false);
         writer.end(false);
         Some(place)
     }
@@ -405,7 +405,7 @@ impl ScriptCall {
             if rule_args.is_of_slots() && rule_args.role != THRESHOLD && units > 0 {
                 let with = with.filter(|_| !rules.is_with(check.rule()));
                 if let Some(message) = message(&check, with, sent.place) {
-                    writer.add_slots(&message, false);
+                    writer.add_slots(&message, false, rule_args.may_wait());
                 }
             }
             writer.add_block(0);

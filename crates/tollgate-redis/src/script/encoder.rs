@@ -317,6 +317,11 @@ impl RuleArgs {
         self.rule.debt_of()
     }
 
+    /// Whether its requests may wait.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.rule.at_most_wait().is_some()
+    }
+
     /// Whether it is about slots.
     pub(crate) fn is_of_slots(&self) -> bool {
         self.family == SLOTS

@@ -52,7 +52,7 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
     let mut state = SlotState::default();
     let mut now = 1_700_000_000_000_000 + numbers.below(1_000_000_000);
     let mut sent = 0;
-    let key = call(None, &rule_set(1, 1), &[units(0)], None)
+    let key = call(None, &rule_set(1, 1, false), &[units(0)], None)
         .keys()
         .next()
         .expect("one")
@@ -77,7 +77,8 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
         }
         let term = numbers.of(&[15_000_000, 15_000_000, 15_000_000, 7_000_001]);
         let limit = numbers.of(&[3, 3, 3, 5, 1]) as u32;
-        let grantor = SlotGrantor::new(limit, term);
+        let waits = numbers.below(4) > 0;
+        let grantor = SlotGrantor::new(limit, term).waits(waits);
         sent += numbers.below(3);
         let lo = numbers.below(3) as u32;
         let message = SlotMessage {
@@ -101,7 +102,7 @@ fn history(server: &mut Server, seed: u64, by_server: bool) {
             false => grantor.decide(&mut state, now, &message),
         };
         let here = format_args!("seed {seed}, step {step}, {message:?}, {other:?}");
-        let rules = rule_set(limit, term);
+        let rules = rule_set(limit, term, waits);
         let time = (!by_server).then_some(now);
         let is_first = other.is_some_and(|other| other.is_first);
         let mut checks = vec![units(message.want)];
@@ -176,9 +177,10 @@ fn units(units: u32) -> Check {
 }
 
 /// A rule of slots, and one next to it.
-fn rule_set(limit: u32, term: u64) -> Encoder {
+fn rule_set(limit: u32, term: u64, waits: bool) -> Encoder {
+    let slots = Rule::new("slots", Quota::concurrent(limit.into()));
     let rules = RuleSet::new([
-        Rule::new("slots", Quota::concurrent(limit.into())),
+        if waits { slots.wait(SECOND) } else { slots },
         Rule::new("other", Quota::fixed_window(1_000_000, SECOND)),
     ]);
     let keyspace = Keyspace::new("tg", Partition::One).expect("letters");
@@ -227,12 +229,53 @@ fn bytes(state: &SlotState, limit: u32, term: u64) -> Vec<u8> {
     bytes.extend((state.fence as f64).to_le_bytes());
     for record in &state.owners {
         bytes.extend(record.owner.0.to_le_bytes());
-        for number in [record.seq, record.expires_at, record.term] {
-            bytes.extend((number as f64).to_le_bytes());
+        let term = record.term as f64 * if record.waits { -1.0 } else { 1.0 };
+        for number in [record.seq as f64, record.expires_at as f64, term] {
+            bytes.extend(number.to_le_bytes());
         }
         bytes.extend(record.count.to_le_bytes());
     }
     bytes
+}
+
+#[test]
+fn a_process_leaves_a_slot_to_one_that_waits_and_has_fewer() {
+    let mut server = Server::start();
+    // In the time in which a slot is left; later; and from a process that is gone.
+    for (window, asked_before, expected) in [
+        (0, 0, [0, -1]),
+        (200_000, 0, [-1, 0]),
+        (0, 300_000, [-1, 0]),
+    ] {
+        server.forget_everything();
+        let (asked, now) = (1_700_000_000_000_000, 1_700_000_000_000_000 + window);
+        let mut seq = 0;
+        let mut take = |owner, at| {
+            seq += 1;
+            let owner = SlotOwner(owner);
+            let message = SlotMessage {
+                owner,
+                seq,
+                lo: 0,
+                hi: 0,
+                want: 1,
+                is_exact: true,
+            };
+            let call = call(
+                Some(at),
+                &rule_set(1, 15_000_000, true),
+                &[units(1)],
+                Some(&message),
+            );
+            server.run(&call).integers()[1].max(-1)
+        };
+        assert_eq!(
+            [take(1, asked - asked_before), take(2, asked - asked_before)],
+            [-1, 0]
+        );
+        // What it holds goes back, and is wanted anew.
+        assert_eq!([take(1, now), take(2, now)], expected);
+    }
 }
 
 #[test]
@@ -246,7 +289,12 @@ fn a_value_that_is_not_of_slots_is_left_alone() {
         want: 1,
         is_exact: true,
     };
-    let call = call(None, &rule_set(1, 15_000_000), &[units(1)], Some(&message));
+    let call = call(
+        None,
+        &rule_set(1, 15_000_000, false),
+        &[units(1)],
+        Some(&message),
+    );
     let key = call.keys().next().expect("one");
     for value in [&b"x"[..], &[22; 30], &[17; 29]] {
         server.command(&[b"SET", key, value]);
