@@ -258,7 +258,7 @@ impl RateLimitLayer {
 
     /// Limits how many requests may [wait](tollgate_core::Rule::wait) in a layer at once, and the bytes of their heads
     /// together. Default: 1 024, and 4 MiB. When either is reached, a request that would wait is denied at once:
-    /// [`Reason::QueueFull`](crate::Reason::QueueFull). [`Rule::max_waiting`](tollgate_core::Rule::max_waiting) limits one rule, and
+    /// [`Reason::QueueFull`](crate::decision::Reason::QueueFull). [`Rule::max_waiting`](tollgate_core::Rule::max_waiting) limits one rule, and
     /// one client of it.
     ///
     /// A waiting request holds its head and its connection, and its body is not read. The extensions that outer layers have
