@@ -26,7 +26,7 @@ use crate::{
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
     ticket::Ticket,
-    wait_queue::{Kind, LayerRoom, Permit, Stands, WaitError, WaitErrorKind, WaitPlace, WaitRoom},
+    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind},
 };
 
 impl Limiter {
@@ -38,7 +38,7 @@ impl Limiter {
             limiter: self,
             checks,
             ask: Ask::Acquire,
-            enter: None,
+            has_room: true,
         }
     }
 
@@ -118,20 +118,15 @@ impl Limiter {
     }
 }
 
-/// Room for a request that waits, or none.
-pub(crate) type EnterFn<'a> = dyn Fn() -> Option<LayerRoom> + Sync + 'a;
-
 /// An attempt to take the units of all checks of a request. Operators are told of its wait, and not of its decision.
 #[must_use = "it takes nothing until it decides or runs"]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
     limiter: &'a Limiter,
     checks: &'a [Check],
     ask: Ask,
-    enter: Option<&'a EnterFn<'a>>,
+    has_room: bool,
 }
-
-crate::debug_fields!(Attempt<'a>, it => limiter: it.limiter, checks: it.checks, ask: it.ask);
 
 impl<'a> Attempt<'a> {
     /// It waits for no longer than this, also where its rules would let it [wait](crate::Rule::wait) longer. A
@@ -150,11 +145,14 @@ impl<'a> Attempt<'a> {
         self
     }
 
-    /// How the caller makes room for a request that may wait. It is asked before the store is, whose queue would keep the units of one
-    /// that is turned away then. The request holds its room while it waits.
+    /// Whether the caller has room for a request that waits. Without, it takes no place in a store's queue that would have to be given
+    /// back.
     #[inline]
-    pub fn with_room(mut self, enter: &'a EnterFn<'a>) -> Self {
-        self.enter = Some(enter);
+    pub fn with_room(mut self, has_room: impl FnOnce() -> bool) -> Self {
+        // Rules that do not wait need no room.
+        if self.limiter.has_waits() {
+            self.has_room = has_room();
+        }
         self
     }
 
@@ -175,51 +173,35 @@ impl<'a> Attempt<'a> {
 
     /// The same for rules that wait, and for those who say what they wait for.
     fn decide_with_waits(self) -> Step<Decision> {
-        let (limiter, checks) = (self.limiter, self.checks);
-        match self.ask {
-            Ask::Acquire if limiter.at_most_wait(checks).is_some() => {}
-            Ask::Acquire | Ask::Within(_) if !limiter.has_waits() => {
-                return limiter.decide(checks, Ask::Acquire);
-            }
+        let Self {
+            limiter,
+            checks,
+            ask,
+            has_room,
+        } = self;
+        match ask {
+            Ask::Acquire => {}
+            Ask::Within(_) if !limiter.has_waits() => return limiter.decide(checks, Ask::Acquire),
             ask => return limiter.decide(checks, ask),
         }
-        let waits_for_slots = limiter.waits_for_slots(checks);
-        if waits_for_slots && let Some(denied) = limiter.blocked(checks) {
+        if !limiter.waits_for_slots(checks) {
+            if has_room {
+                return limiter.decide(checks, Ask::Acquire);
+            }
+            let mut answer = limiter.decide(checks, Ask::Within(Duration::ZERO));
+            let (limiter, checks) = (limiter.unregistered(), Checks::from_slice(checks));
+            answer.then(move |decision| {
+                if limiter.would_wait(&checks, decision) {
+                    let full = Some(Reason::QueueFull);
+                    WaitReport::begin(limiter.rules(), &checks).ended(full, Duration::ZERO);
+                    *decision = decision.clone().denied_for(Reason::QueueFull);
+                }
+            });
+            return answer;
+        }
+        if let Some(denied) = limiter.blocked(checks) {
             return Step::Ready(denied);
         }
-        let of_rules =
-            || (limiter.wait_queues()).count(limiter.rules().rules(), checks, Stands::InNone);
-        let of_layer = match self.enter {
-            Some(enter) => enter().map(Some),
-            None => Some(None),
-        };
-        let room = of_layer.and_then(|of_layer| {
-            let counted = of_rules().ok()?;
-            Some(WaitRoom { counted, of_layer })
-        });
-        let ask = match room {
-            Some(_) => Ask::Acquire,
-            None => Ask::Within(Duration::ZERO),
-        };
-        let mut answer = match waits_for_slots {
-            true => self.decide_for_slots(ask),
-            false => limiter.decide(checks, ask),
-        };
-        let (limiter, checks) = (limiter.unregistered(), Checks::from_slice(checks));
-        answer.then(move |decision| match room {
-            Some(room) if limiter.attempt(&checks).waits(decision) => decision.hold_room(room),
-            None if limiter.would_wait(&checks, decision) => {
-                let full = Some(Reason::QueueFull);
-                WaitReport::begin(limiter.rules(), &checks).ended(full, Duration::ZERO);
-                *decision = decision.clone().denied_for(Reason::QueueFull);
-            }
-            _ => {}
-        });
-        answer
-    }
-
-    fn decide_for_slots(self, ask: Ask) -> Step<Decision> {
-        let (limiter, checks) = (self.limiter, self.checks);
         if !limiter
             .wait_queues()
             .is_free(limiter.rules().rules(), checks)
@@ -228,12 +210,12 @@ impl<'a> Attempt<'a> {
             return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
         }
         if limiter.rules().all_enforced() {
-            return limiter.decide(checks, ask);
+            return limiter.decide(checks, Ask::Acquire);
         }
         // A shadow counts every attempt: a request that has to wait for a slot only looks before.
         match limiter.peek(checks) {
             Step::Ready(looked) if limiter.waits_for_slots_after(&looked) => Step::Ready(looked),
-            Step::Ready(_) => limiter.decide(checks, ask),
+            Step::Ready(_) => limiter.decide(checks, Ask::Acquire),
             Step::Wait(looking) => {
                 let (limiter, checks) = (limiter.unregistered(), checks.to_vec());
                 Step::Wait(Pending::new(async move {
@@ -241,7 +223,7 @@ impl<'a> Attempt<'a> {
                     if limiter.waits_for_slots_after(&looked) {
                         return looked;
                     }
-                    limiter.decide(&checks, ask).await
+                    limiter.decide(&checks, Ask::Acquire).await
                 }))
             }
         }
@@ -335,22 +317,14 @@ impl Waiting {
         let Self {
             limiter,
             checks,
-            mut decision,
+            decision,
             place,
         } = self;
         let timer = WaitTimer::start(&limiter, &checks);
         timer.begin_wait();
         let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
-        let started = match decision.take_room() {
-            Some(WaitRoom { counted, of_layer }) => {
-                let _held = of_layer;
-                let first = (decision, place, counted);
-                acquire_by_rules(&limiter, &checks, at_most, Some(first), &timer).await
-            }
-            None if decision.verdicts().is_empty() => Ok(turn_away(&limiter, &checks).await),
-            None => Ok(decision.denied_for(Reason::QueueFull)),
-        };
-        let started = match started {
+        let first = Some((decision, place));
+        let started = match acquire_by_rules(&limiter, &checks, at_most, first, &timer).await {
             Ok(started) => started,
             Err(full) if full.kind() == WaitErrorKind::QueueFull => {
                 turn_away(&limiter, &checks).await
@@ -359,6 +333,19 @@ impl Waiting {
         };
         timer.ended(started.reason());
         started
+    }
+
+    /// The caller has no room for it: it passes if it need not wait any more, or else is denied.
+    pub async fn give_up(self) -> Decision {
+        let timer = WaitTimer::start(&self.limiter, &self.checks);
+        timer.begin_wait();
+        drop(self.place);
+        let decision = match self.decision.is_allowed() || self.decision.verdicts().is_empty() {
+            true => turn_away(&self.limiter, &self.checks).await,
+            false => self.decision.denied_for(Reason::QueueFull),
+        };
+        timer.ended(decision.reason());
+        decision
     }
 }
 
@@ -539,33 +526,17 @@ async fn acquire_by_rules(
     limiter: &Limiter,
     checks: &[Check],
     patience: Duration,
-    first: Option<(Decision, Option<Ticket>, WaitPlace)>,
+    mut first: Option<(Decision, Option<Ticket>)>,
     timer: &WaitTimer<'_>,
 ) -> Result<Decision, WaitError> {
     let rules = limiter.rules().rules();
     let waits_for_slots = limiter.waits_for_slots(checks);
-    let (tries_again, queues) = (first.is_none(), limiter.wait_queues());
-    let first = first.map(|(decision, place, counted)| ((decision, place), counted));
-    let (mut first, mut counted) = first.unzip();
-    let mut permit = None;
-    if counted.is_none() && !waits_for_slots && !patience.is_zero() {
-        // Before the store is asked, whose queue would keep the units of one that is turned away then.
-        match queues.count(rules, checks, Stands::InNone) {
-            Ok(place) => counted = Some(place),
-            Err(full) => {
-                let decision = limiter.decide(checks, Ask::Within(Duration::ZERO)).await;
-                return match limiter.would_wait(checks, &decision) {
-                    true => Err(full),
-                    false => Ok(decision),
-                };
-            }
-        }
-    }
+    let tries_again = first.is_none();
+    let (mut permit, mut counted) = (None, None);
     loop {
         if waits_for_slots && first.is_none() && permit.is_none() {
-            // Slots come back in no order, so requests stand in line for them, and are counted there.
-            drop(counted.take());
-            permit = Some(queues.enter(rules, checks)?);
+            // Slots come back in no order, so requests stand in line for them.
+            permit = Some(limiter.wait_queues().enter(rules, checks)?);
         }
         if let Some(permit) = &permit
             && !timer.reaches_front(permit, patience).await
@@ -593,9 +564,14 @@ async fn acquire_by_rules(
         if decision.is_allowed() && !decision.delay().is_zero() {
             // Dropped with an error, the ticket gives the place back.
             let place = place.unwrap_or_else(|| limiter.attempt(checks).ticket(&decision));
-            if let Some(permit) = &permit {
+            match &permit {
                 // Slots that are free meanwhile are for those behind it.
-                permit.lacks(rules, &[]);
+                Some(permit) => permit.lacks(rules, &[]),
+                None if counted.is_none() => {
+                    let queues = limiter.wait_queues();
+                    counted = Some(queues.count(rules, checks, Stands::InNone)?);
+                }
+                None => {}
             }
             timer
                 .sleep_until(received.saturating_add(decision.delay()))
@@ -608,7 +584,7 @@ async fn acquire_by_rules(
             match again {
                 _ if started.is_allowed() => return Ok(started),
                 // When they come back is not known, whatever is typical.
-                _ if limiter.waits_for_slots_after(&started) => {}
+                _ if limiter.waits_for_slots_after(&started) => counted = None,
                 _ if !tries_again || started.reason() == Some(Reason::Slots) => return Ok(started),
                 Some(again) if again <= patience => timer.sleep_until(again).await,
                 _ => return Ok(started.denied_for(Reason::WaitExpired)),

@@ -8,7 +8,6 @@ use crate::{
     held_slots::{HeldSlots, SharedSlots},
     hold::{Hold, Source},
     time::{Tick, micros},
-    wait_queue::{HeldRoom, WaitRoom},
 };
 
 /// What became of a check, or of a request.
@@ -450,7 +449,7 @@ enum Verdicts {
 }
 
 /// The verdicts where they are many, and what a request waits for, or has waited for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rest {
     verdicts: Vec<Verdict>,
     /// How long it has to wait before it starts, in µs.
@@ -458,7 +457,6 @@ struct Rest {
     /// How long it has waited, in µs.
     waited: u64,
     places: Vec<Hold>,
-    room: HeldRoom,
 }
 
 /// Who holds the slots is nothing that a decision says.
@@ -744,15 +742,6 @@ impl Decision {
         }
         self.slots = then.slots;
         self
-    }
-
-    /// Holds the room of a request that waits.
-    pub(crate) fn hold_room(&mut self, room: WaitRoom) {
-        self.rest.get_or_insert_default().room = HeldRoom(Some(room));
-    }
-
-    pub(crate) fn take_room(&mut self) -> Option<WaitRoom> {
-        self.rest.as_mut()?.room.0.take()
     }
 
     /// The places that a [delayed](Self::delayed) request has in the queues, and that a started one has had: for stores.

@@ -212,7 +212,7 @@ pub mod layer {
 
     #[cfg(feature = "tokio")]
     pub use crate::attempt::{Attempt, Waiting};
-    pub use crate::{live_limiter::Replacement, wait_queue::LayerRoom};
+    pub use crate::live_limiter::Replacement;
 }
 
 pub mod types {

@@ -879,7 +879,7 @@ impl Limiter {
         self.shared.noted.as_ref()
     }
 
-    pub(crate) fn wait_queues(&self) -> &Arc<WaitQueues> {
+    pub(crate) fn wait_queues(&self) -> &WaitQueues {
         &self.shared.wait_queues
     }
 }

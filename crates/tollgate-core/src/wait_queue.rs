@@ -5,7 +5,6 @@
 //! next, by the number of its arrival. The earliest of all is in front wherever it stands, so no two wait for each other.
 
 use std::{
-    any::Any,
     collections::{BTreeMap, HashMap, hash_map::Entry},
     error::Error,
     fmt,
@@ -82,16 +81,12 @@ pub(crate) struct Permit<'a> {
     /// The queues of all that it needs.
     keys: QueueKeys,
     number: u64,
-    _place: WaitPlace,
+    _place: WaitPlace<'a>,
 }
 
 impl WaitQueues {
     /// Stands in all queues of what these checks need, until it is known what it lacks.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
-        rules: &[Rule],
-        checks: &[Check],
-    ) -> Result<Permit<'_>, WaitError> {
+    pub(crate) fn enter(&self, rules: &[Rule], checks: &[Check]) -> Result<Permit<'_>, WaitError> {
         let keys = queue_keys(rules, checks);
         let queues = lock(&self.queues);
         let stands = match keys.iter().any(|key| queues.contains_key(key)) {
@@ -113,11 +108,11 @@ impl WaitQueues {
     /// Counts a request that waits by the rules that let it wait, or else by all, and by their keys; and in the queues, if it is to stand
     /// in one.
     pub(crate) fn count(
-        self: &Arc<Self>,
+        &self,
         rules: &[Rule],
         checks: &[Check],
         stands: Stands,
-    ) -> Result<WaitPlace, WaitError> {
+    ) -> Result<WaitPlace<'_>, WaitError> {
         let waited_for = rules_to_wait_for(rules, checks);
         let mut counts = lock(&self.counts);
         let is_full = |by: &Counted, max| counts.get(by).is_some_and(|now| *now >= max);
@@ -159,7 +154,7 @@ impl WaitQueues {
             *counts.entry(by.clone()).or_default() += 1;
         }
         Ok(WaitPlace {
-            queues: Arc::clone(self),
+            queues: self,
             counted,
         })
     }
@@ -196,12 +191,12 @@ pub(crate) fn rules_to_wait_for<'a>(
 
 /// The place of a request that waits. It is free again when this is dropped.
 #[must_use = "the place is free again when this is dropped"]
-pub(crate) struct WaitPlace {
-    queues: Arc<WaitQueues>,
+pub(crate) struct WaitPlace<'a> {
+    queues: &'a WaitQueues,
     counted: CountedBy,
 }
 
-impl Drop for WaitPlace {
+impl Drop for WaitPlace<'_> {
     fn drop(&mut self) {
         let mut counts = lock(&self.queues.counts);
         for by in self.counted.drain(..) {
@@ -214,27 +209,6 @@ impl Drop for WaitPlace {
         }
     }
 }
-
-/// Room in a layer. It is free again when this is dropped.
-pub type LayerRoom = Box<dyn Any + Send + Sync>;
-
-/// Room for a request that may wait.
-pub(crate) struct WaitRoom {
-    pub(crate) counted: WaitPlace,
-    pub(crate) of_layer: Option<LayerRoom>,
-}
-
-/// The room that a decision holds until its request starts. A clone of the decision holds none.
-#[derive(Default)]
-pub(crate) struct HeldRoom(pub(crate) Option<WaitRoom>);
-
-impl Clone for HeldRoom {
-    fn clone(&self) -> Self {
-        Self(None)
-    }
-}
-
-crate::debug_fields!(HeldRoom);
 
 impl Permit<'_> {
     /// Ready if no earlier acquire stands in a queue of what this one needs. Otherwise it stands there as well, and `waker` is woken in
@@ -397,7 +371,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_queue_that_is_empty() {
-        let (queues, rules) = (Arc::<WaitQueues>::default(), rules());
+        let (queues, rules) = (WaitQueues::default(), rules());
         let [one, other] = [[check(0, 1)], [check(0, 2)]];
         let enter = |checks| queues.enter(&rules, checks).expect("there is room");
         let first = enter(&one);
@@ -430,7 +404,7 @@ mod tests {
         impl Wake for Task {
             fn wake(self: Arc<Self>) {}
         }
-        let (queues, rules): (&'static Arc<WaitQueues>, _) = (Box::leak(Box::default()), rules());
+        let (queues, rules): (&'static WaitQueues, _) = (Box::leak(Box::default()), rules());
         let enter = |key| {
             let permit = queues.enter(&rules, &[check(0, key)]);
             permit.expect("there is room")
@@ -449,7 +423,7 @@ mod tests {
     fn who_waits_by_rules_that_were_replaced_is_counted_and_comes_first() {
         let max = |rule: Rule| rule.wait(SECOND).max_waiting(2, 3);
         let [one, other] = ["one", "other"].map(|name| max(Rule::new(name, Quota::concurrent(1))));
-        let queues = Arc::<WaitQueues>::default();
+        let queues = WaitQueues::default();
         let held = [1, 1].map(|key| queues.enter(std::slice::from_ref(&one), &[check(0, key)]));
         // The rule has another place by now.
         let rules = [other, one];
@@ -469,7 +443,7 @@ mod tests {
         };
         let waits = |name, in_all| rule(name, in_all).wait(SECOND);
         let rules = [waits("waits", 3), rule("other", 1), waits("asks", 2)];
-        let queues = Arc::<WaitQueues>::default();
+        let queues = WaitQueues::default();
         let free = check(2, 1).with_cost(0);
         for (checks, most) in [
             (&[check(0, 1), check(1, 1), free][..], 3),

@@ -207,21 +207,27 @@ async fn a_balance_that_is_brought_back_after_a_denial_takes_each_rule_once() {
 /// What becomes of a request that waits, and has not been counted as allowed yet.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_and_does_not_start_takes_nothing_off_daily_usage() {
-    let clock = ManualClock::new(START);
-    let store = MemoryStore::builder().clock(&clock).build();
-    let rule = Rule::new("units", Quota::per_second(1).burst(1)).wait(9 * SECOND);
-    let limiter = Limiter::new(store, [rule.daily_usage(account)]).expect("valid");
-    limiter
-        .journal()
-        .attach(2, |_| Pending::new(async { None }));
-    let checks = [limiter.check("units", &Key::of("acme")).expect("the rule")];
-    let _ = limiter.acquire(&checks).await;
-    let attempt = limiter.attempt(&checks);
-    drop(attempt.wait(attempt.decide().await));
-    let within = timeout(SECOND / 2, limiter.acquire_within(&checks, 9 * SECOND));
-    assert!(within.await.is_err(), "it still waits");
-    let used = days(limiter.journal(), "acme").into_values();
-    assert_eq!(used.collect::<Vec<_>>(), [(1, 0, 1)]);
+    for gives_up in [false, true] {
+        let clock = ManualClock::new(START);
+        let store = MemoryStore::builder().clock(&clock).build();
+        let rule = Rule::new("units", Quota::per_second(1).burst(1)).wait(9 * SECOND);
+        let limiter = Limiter::new(store, [rule.daily_usage(account)]).expect("valid");
+        limiter
+            .journal()
+            .attach(2, |_| Pending::new(async { None }));
+        let checks = [limiter.check("units", &Key::of("acme")).expect("the rule")];
+        let _ = limiter.acquire(&checks).await;
+        let attempt = limiter.attempt(&checks);
+        let waiting = attempt.wait(attempt.decide().await);
+        match gives_up {
+            false => drop(waiting),
+            true => drop(waiting.give_up().await),
+        }
+        let within = timeout(SECOND / 2, limiter.acquire_within(&checks, 9 * SECOND));
+        assert!(within.await.is_err(), "it still waits");
+        let used = days(limiter.journal(), "acme").into_values();
+        assert_eq!(used.collect::<Vec<_>>(), [(1, 0, 1)], "{gives_up}");
+    }
 }
 
 /// A repeat came by before its first request got all back: the store keeps that, of the quota and of a balance.

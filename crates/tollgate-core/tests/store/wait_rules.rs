@@ -9,8 +9,7 @@ use tokio::{
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Check, Clock, Decision, Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Retry, Rule, SECOND,
-    layer::LayerRoom,
-    types::{WaitError, WaitErrorKind},
+    types::WaitError,
 };
 
 use crate::{at_once, check, left};
@@ -83,42 +82,6 @@ async fn a_wait_counts_from_when_its_reply_comes() {
         assert!(started.is_allowed());
         assert_eq!(started.waited(), Duration::from_millis(waits));
         assert_eq!(began.elapsed(), Duration::from_millis(at));
-    }
-}
-
-/// One that took a place there first would leave a hole, where others have one behind it.
-#[tokio::test(start_paused = true)]
-async fn a_request_without_room_takes_no_place_in_the_queue_of_the_store() {
-    let rule = Rule::new("units", Quota::per_second(1).burst(1)).wait(MINUTE);
-    let limiter = limiter([rule.max_waiting(1, 9)]);
-    let of = |key| [check(&limiter, "units", key, 1)];
-    let (one, other) = (of("one"), of("other"));
-    let decide = |checks, has_room: bool| {
-        let enter = || has_room.then(|| Box::new(()) as LayerRoom);
-        at_once(limiter.attempt(checks).with_room(&enter).decide())
-    };
-    let _running = [&one, &other].map(|checks| decide(checks, true));
-    let held = decide(&one, true);
-    assert_eq!(held.delay(), SECOND);
-    assert_eq!(decide(&one, true).reason(), Some(Reason::QueueFull));
-    assert_eq!(decide(&other, false).reason(), Some(Reason::QueueFull));
-    let full = limiter.acquire_within(&one, MINUTE).await;
-    assert_eq!(
-        full.map_err(|full| full.kind()),
-        Err(WaitErrorKind::QueueFull)
-    );
-    let waiting = limiter.attempt(&one).wait(held);
-    assert!(waiting.start().await.is_allowed());
-    // Only those that have waited are in front.
-    for checks in [&one, &other] {
-        assert_eq!(
-            decide(checks, true).delay(),
-            if checks == &one {
-                SECOND
-            } else {
-                Duration::ZERO
-            }
-        );
     }
 }
 

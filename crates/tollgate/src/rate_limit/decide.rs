@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use http::{Method, header};
-use tollgate_core::{Check, Decision, Step, layer::Waiting, observe::Timer, store::Checks};
+use tollgate_core::{
+    Check, Decision, Step,
+    layer::{Attempt, Waiting},
+    observe::Timer,
+    store::Checks,
+};
 
 use crate::{
     head::Head,
@@ -12,6 +17,7 @@ use crate::{
     rate_limit::{
         config::Config,
         request_rules::{KnownChecks, Refusal},
+        wait_room::WaitPlace,
     },
 };
 
@@ -26,12 +32,18 @@ pub(crate) enum Progress {
     Waits(Box<Waiting>),
 }
 
+/// The attempt of a request, which waits if there is room in the layer.
+#[inline]
+pub(crate) fn attempt<'a>(config: &'a Config, checks: &'a [Check]) -> Attempt<'a> {
+    let attempt = config.rules.limiter.attempt(checks);
+    attempt.with_room(|| !config.wait_room.is_full())
+}
+
 /// Decides a request whose keys are looked up.
 pub(crate) async fn look_up(
     config: Arc<Config>,
     checks: Checks,
     look_ups: Box<LookUps>,
-    head_bytes: usize,
     timer: Timer,
     route: Route,
 ) -> (Progress, KnownChecks) {
@@ -42,9 +54,7 @@ pub(crate) async fn look_up(
     if known.checks.is_empty() {
         return (Progress::Decided(Decision::unlimited(0)), known);
     }
-    let enter = || config.wait_room.enter(head_bytes);
-    let attempt = config.rules.limiter.attempt(&known.checks);
-    let reply = attempt.with_room(&enter).decide();
+    let reply = attempt(&config, &known.checks).decide();
     wait(config, known, reply, timer, route).await
 }
 
@@ -57,39 +67,45 @@ pub(crate) async fn wait(
     route: Route,
 ) -> (Progress, KnownChecks) {
     let decision = reply.await;
-    let limiter = &config.rules.limiter;
-    let attempt = limiter.attempt(&known.checks);
+    let attempt = attempt(&config, &known.checks);
     if attempt.waits(&decision) {
         let waiting = Box::new(attempt.wait(decision));
         return (Progress::Waits(waiting), known);
     }
-    limiter.report(&known.checks, &decision, timer, route.as_str());
-    (Progress::Decided(decision), known)
-}
-
-/// Waits until a request may start. Without room it is denied.
-pub(crate) async fn delay(
-    config: Arc<Config>,
-    known: KnownChecks,
-    waiting: Box<Waiting>,
-    route: Route,
-) -> (Progress, KnownChecks) {
-    let timer = Timer::start();
-    let decision = waiting.start().await;
     let limiter = &config.rules.limiter;
     limiter.report(&known.checks, &decision, timer, route.as_str());
     (Progress::Decided(decision), known)
 }
 
+/// Waits until a request may start. Without a place in the layer it is denied.
+pub(crate) async fn delay(
+    config: Arc<Config>,
+    known: KnownChecks,
+    waiting: Box<Waiting>,
+    place: Option<WaitPlace>,
+    route: Route,
+) -> (Progress, KnownChecks) {
+    let timer = Timer::start();
+    let decision = start(*waiting, place).await;
+    let limiter = &config.rules.limiter;
+    limiter.report(&known.checks, &decision, timer, route.as_str());
+    (Progress::Decided(decision), known)
+}
+
+async fn start(waiting: Waiting, place: Option<WaitPlace>) -> Decision {
+    match place {
+        Some(_held) => waiting.start().await,
+        None => waiting.give_up().await,
+    }
+}
+
 /// Decides checks of a handler, which waits where its rule says so, and tells operators nothing of it.
 pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
-    // The handler holds the head.
-    let enter = || config.wait_room.enter(0);
-    let attempt = config.rules.limiter.attempt(checks);
-    let step = attempt.with_room(&enter).decide();
-    let decision = step.await;
+    let attempt = attempt(config, checks);
+    let decision = attempt.decide().await;
     match attempt.waits(&decision) {
-        true => attempt.wait(decision).start().await,
+        // The handler holds the head.
+        true => start(attempt.wait(decision), config.wait_room.enter(0)).await,
         false => decision,
     }
 }

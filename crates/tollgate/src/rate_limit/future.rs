@@ -22,6 +22,7 @@ use crate::{
         decide::{Progress, delay},
         deny::{Answered, deny, reject},
         request_rules::KnownChecks,
+        wait_room::head_bytes,
     },
 };
 
@@ -88,7 +89,7 @@ where
 }
 
 impl<S: Clone, B> PendingRequest<S, B> {
-    /// The request waits.
+    /// The request waits, if there is room, or else is decided again as one that may not.
     fn delay(
         &mut self,
         waiting: Box<Waiting>,
@@ -98,8 +99,9 @@ impl<S: Clone, B> PendingRequest<S, B> {
         self.service = self.service.clone();
         self.is_ready = false;
         let config = Arc::clone(&self.admitted.config);
+        let place = config.wait_room.enter(head_bytes(&self.request));
         let route = Route::of(self.request.extensions());
-        Pending::new(delay(config, checks, waiting, route))
+        Pending::new(delay(config, checks, waiting, place, route))
     }
 }
 

@@ -18,12 +18,11 @@ use crate::{
     rate_limit::{
         admit::Admitted,
         body::ResponseBody,
-        decide::{Progress, is_preflight, look_up, wait},
+        decide::{Progress, attempt, is_preflight, look_up, wait},
         deny::{Answered, deny, reject},
         future::{PendingRequest, ResponseFuture, Stage, State},
         live_config::ServiceConfig,
         request_rules::KnownChecks,
-        wait_room::head_bytes,
     },
 };
 
@@ -125,8 +124,7 @@ fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Optio
         Ok(None) => {}
         Ok(Some(look_ups)) => {
             let (config, checks) = (Arc::clone(config), mem::take(checks));
-            let (bytes, route) = (head_bytes(head), Route::of(head.extensions));
-            let decided = look_up(config, checks, look_ups, bytes, timer, route);
+            let decided = look_up(config, checks, look_ups, timer, Route::of(head.extensions));
             return Some(Instead::Later(Pending::new(decided)));
         }
         Err(refusal) => {
@@ -134,9 +132,8 @@ fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Optio
             return Some(Instead::Answered(Answered::at_once(response)));
         }
     }
+    let attempt = attempt(config, checks);
     let limiter = &config.rules.limiter;
-    let enter = || config.wait_room.enter(head_bytes(head));
-    let attempt = limiter.attempt(checks).with_room(&enter);
     Some(match attempt.decide() {
         Step::Ready(decision) if attempt.waits(&decision) => {
             // With its place in the queue, which goes back also if the future is never polled.

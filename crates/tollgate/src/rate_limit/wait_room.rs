@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
-use tokio::sync::Semaphore;
-use tollgate_core::layer::LayerRoom;
-
-use crate::head::Head;
+use http::{HeaderMap, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many requests may wait in a layer at once, unless it says otherwise.
 pub(crate) const MAX_REQUESTS: usize = 1_024;
@@ -22,6 +19,9 @@ pub(crate) struct WaitRoom {
     head_bytes: Arc<Semaphore>,
 }
 
+/// A place for one request. It is free again when this is dropped.
+pub(crate) type WaitPlace = [OwnedSemaphorePermit; 2];
+
 impl WaitRoom {
     pub(crate) fn new(max_requests: usize, max_head_bytes: usize) -> Arc<Self> {
         let semaphore =
@@ -33,14 +33,22 @@ impl WaitRoom {
         })
     }
 
+    /// Whether no further request may wait.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.requests.available_permits() == 0
+    }
+
     /// A place for a request with a head of this size. `None` if there is none.
-    pub(crate) fn enter(&self, head_bytes: usize) -> Option<LayerRoom> {
+    pub(crate) fn enter(&self, head_bytes: usize) -> Option<WaitPlace> {
         let take = |of: &Arc<Semaphore>, number: usize| {
             let number = u32::try_from(number).ok()?;
             Arc::clone(of).try_acquire_many_owned(number).ok()
         };
-        let requests = take(&self.requests, 1)?;
-        Some(Box::new([requests, take(&self.head_bytes, head_bytes)?]))
+        Some([
+            take(&self.requests, 1)?,
+            take(&self.head_bytes, head_bytes)?,
+        ])
     }
 }
 
@@ -53,20 +61,18 @@ pub(crate) fn field_bytes(fields: &HeaderMap) -> usize {
 }
 
 /// The bytes of a head. Extensions are not counted.
-pub(crate) fn head_bytes(head: &Head<'_>) -> usize {
-    let uri = head.uri;
+pub(crate) fn head_bytes<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
     let target = uri.path().len()
         + uri.query().map_or(0, str::len)
         + uri
             .authority()
             .map_or(0, |authority| authority.as_str().len());
-    field_bytes(head.headers) + target + head.method.as_str().len()
+    field_bytes(request.headers()) + target + request.method().as_str().len()
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-
     use super::*;
     use crate::rate_limit::settings::Settings;
 
@@ -90,9 +96,6 @@ mod tests {
             .body(())
             .expect("a request");
         // GET, example.com, /path, query, and a field.
-        assert_eq!(
-            head_bytes(&Head::from(&request)),
-            3 + 11 + 5 + 5 + (9 + 2 + 32)
-        );
+        assert_eq!(head_bytes(&request), 3 + 11 + 5 + 5 + (9 + 2 + 32));
     }
 }
