@@ -26,7 +26,7 @@ use crate::{
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
     ticket::Ticket,
-    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind},
+    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind, WaitPlace},
 };
 
 impl Limiter {
@@ -38,7 +38,6 @@ impl Limiter {
             limiter: self,
             checks,
             ask: Ask::Acquire,
-            has_room: true,
         }
     }
 
@@ -125,7 +124,6 @@ pub struct Attempt<'a> {
     limiter: &'a Limiter,
     checks: &'a [Check],
     ask: Ask,
-    has_room: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -145,18 +143,8 @@ impl<'a> Attempt<'a> {
         self
     }
 
-    /// Whether the caller has room for a request that waits. Without, it takes no place in a store's queue that would have to be given
-    /// back.
-    #[inline]
-    pub fn with_room(mut self, has_room: impl FnOnce() -> bool) -> Self {
-        // Rules that do not wait need no room.
-        if self.limiter.has_waits() {
-            self.has_room = has_room();
-        }
-        self
-    }
-
-    /// Decides, and takes what the request need not [wait](Self::waits) for. Requests that queue for the same slots go first.
+    /// Decides, and takes what the request need not [wait](Self::waits) for. Requests that queue for the same slots go first. It takes no
+    /// place in a store's queue, where those that are turned away would leave holes: [`start`](Waiting::start) does.
     ///
     /// # Cancel safety
     ///
@@ -177,64 +165,57 @@ impl<'a> Attempt<'a> {
             limiter,
             checks,
             ask,
-            has_room,
         } = self;
         match ask {
             Ask::Acquire => {}
             Ask::Within(_) if !limiter.has_waits() => return limiter.decide(checks, Ask::Acquire),
             ask => return limiter.decide(checks, ask),
         }
-        if !limiter.waits_for_slots(checks) {
-            if has_room {
-                return limiter.decide(checks, Ask::Acquire);
+        let waits_for_slots = limiter.waits_for_slots(checks);
+        if waits_for_slots {
+            if let Some(denied) = limiter.blocked(checks) {
+                return Step::Ready(denied);
             }
-            let mut answer = limiter.decide(checks, Ask::Within(Duration::ZERO));
-            let (limiter, checks) = (limiter.unregistered(), Checks::from_slice(checks));
-            answer.then(move |decision| {
-                if limiter.would_wait(&checks, decision) {
-                    let full = Some(Reason::QueueFull);
-                    WaitReport::begin(limiter.rules(), &checks).ended(full, Duration::ZERO);
-                    *decision = decision.clone().denied_for(Reason::QueueFull);
-                }
-            });
-            return answer;
+            if !(limiter.wait_queues()).is_free(limiter.rules().rules(), checks) {
+                // A slot that becomes free is theirs.
+                return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
+            }
         }
-        if let Some(denied) = limiter.blocked(checks) {
-            return Step::Ready(denied);
+        let (ask, looks_first) = match waits_for_slots {
+            true => (Ask::Acquire, !limiter.rules().all_enforced()),
+            false => (
+                Ask::Within(Duration::ZERO),
+                limiter.rules().counts_attempts(),
+            ),
+        };
+        if !looks_first {
+            return limiter.decide(checks, ask);
         }
-        if !limiter
-            .wait_queues()
-            .is_free(limiter.rules().rules(), checks)
-        {
-            // A slot that becomes free is theirs.
-            return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
-        }
-        if limiter.rules().all_enforced() {
-            return limiter.decide(checks, Ask::Acquire);
-        }
-        // A shadow counts every attempt: a request that has to wait for a slot only looks before.
+        // A shadow counts every attempt, and a block every denial: a request that has to wait only looks before.
         match limiter.peek(checks) {
-            Step::Ready(looked) if limiter.waits_for_slots_after(&looked) => Step::Ready(looked),
-            Step::Ready(_) => limiter.decide(checks, Ask::Acquire),
+            Step::Ready(looked) if self.waits(&looked) => Step::Ready(looked),
+            Step::Ready(_) => limiter.decide(checks, ask),
             Step::Wait(looking) => {
                 let (limiter, checks) = (limiter.unregistered(), checks.to_vec());
                 Step::Wait(Pending::new(async move {
                     let looked = looking.await;
-                    if limiter.waits_for_slots_after(&looked) {
+                    if limiter.attempt(&checks).waits(&looked) {
                         return looked;
                     }
-                    limiter.decide(&checks, Ask::Acquire).await
+                    limiter.decide(&checks, ask).await
                 }))
             }
         }
     }
 
-    /// Whether the request waits after this decision of [`decide`](Self::decide): for its [delay](Decision::delay), or for slots.
+    /// Whether the request waits after this decision of [`decide`](Self::decide): for units, or for slots.
     #[inline]
     #[must_use]
     pub fn waits(self, decision: &Decision) -> bool {
         self.limiter.has_waits()
-            && (!decision.delay().is_zero() || self.limiter.waits_for_slots_after(decision))
+            && (!decision.delay().is_zero()
+                || self.limiter.waits_for_slots_after(decision)
+                || self.limiter.would_wait(self.checks, decision))
     }
 
     /// What this decision has taken, which goes back if the ticket is dropped before operators are told of the decision.
@@ -323,8 +304,24 @@ impl Waiting {
         let timer = WaitTimer::start(&limiter, &checks);
         timer.begin_wait();
         let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
-        let first = Some((decision, place));
-        let started = match acquire_by_rules(&limiter, &checks, at_most, first, &timer).await {
+        let (mut first, mut counted) = (None, None);
+        if decision.reason() == Some(Reason::Quota) {
+            // Before the store is asked for a place in its queue.
+            match limiter
+                .wait_queues()
+                .count(limiter.rules().rules(), &checks, Stands::InNone)
+            {
+                Ok(place) => counted = Some(place),
+                Err(_) => {
+                    timer.ended(Some(Reason::QueueFull));
+                    return decision.denied_for(Reason::QueueFull);
+                }
+            }
+        } else {
+            first = Some((decision, place));
+        }
+        let waiting = acquire_by_rules(&limiter, &checks, at_most, first, counted, false, &timer);
+        let started = match waiting.await {
             Ok(started) => started,
             Err(full) if full.kind() == WaitErrorKind::QueueFull => {
                 turn_away(&limiter, &checks).await
@@ -444,7 +441,25 @@ async fn acquire_in_queue(
         return Ok(denied);
     }
     if let Some(at_most) = limiter.at_most_wait(checks) {
-        return acquire_by_rules(limiter, checks, patience.min(at_most), None, timer).await;
+        let patience = patience.min(at_most);
+        let mut counted = None;
+        if !limiter.waits_for_slots(checks) && !patience.is_zero() {
+            match limiter
+                .wait_queues()
+                .count(limiter.rules().rules(), checks, Stands::InNone)
+            {
+                Ok(place) => counted = Some(place),
+                Err(full) => {
+                    let decision = limiter.decide(checks, Ask::Within(Duration::ZERO)).await;
+                    let is_in_time = (decision.retry().delay()).is_some_and(|it| it <= patience);
+                    return match is_in_time && limiter.would_wait(checks, &decision) {
+                        true => Err(full),
+                        false => Ok(decision),
+                    };
+                }
+            }
+        }
+        return acquire_by_rules(limiter, checks, patience, None, counted, true, timer).await;
     }
     let (queues, rules) = (limiter.wait_queues(), limiter.rules().rules());
     let permit = match queues.enter(rules, checks) {
@@ -473,7 +488,10 @@ async fn acquire_in_queue(
         });
         let ask = if peeks { Ask::Peek } else { Ask::Acquire };
         let decision = limiter.decide(checks, ask).await;
-        permit.lacks(rules, &denied_checks(limiter, checks, &decision));
+        // One that has only looked stays in front of what it is about to take.
+        if !peeks || !decision.is_allowed() {
+            permit.lacks(rules, &denied_checks(limiter, checks, &decision));
+        }
         let (retry, lacks_slots) = lacks(limiter, &decision);
         let fits_at = match retry {
             Retry::After(delay) => timer.elapsed().checked_add(delay),
@@ -521,18 +539,19 @@ fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
 }
 
 /// Waits where the rules say to: in the store for units, and in this process for slots. `first`: what is decided already, with the
-/// place that it has taken. Such a request is denied where it finds at its start that rules that do not wait deny it.
-async fn acquire_by_rules(
-    limiter: &Limiter,
+/// place that it has taken. One that does not try again is denied where it finds at its start that rules that do not wait deny it.
+async fn acquire_by_rules<'a>(
+    limiter: &'a Limiter,
     checks: &[Check],
     patience: Duration,
     mut first: Option<(Decision, Option<Ticket>)>,
+    mut counted: Option<WaitPlace<'a>>,
+    tries_again: bool,
     timer: &WaitTimer<'_>,
 ) -> Result<Decision, WaitError> {
     let rules = limiter.rules().rules();
     let waits_for_slots = limiter.waits_for_slots(checks);
-    let tries_again = first.is_none();
-    let (mut permit, mut counted) = (None, None);
+    let mut permit = None;
     loop {
         if waits_for_slots && first.is_none() && permit.is_none() {
             // Slots come back in no order, so requests stand in line for them.

@@ -462,13 +462,11 @@ impl World {
         let units = i128::from(cost);
         // A look says the same as the request.
         let looked = at_once(limiter.peek(&checks));
+        let attempt = limiter.attempt(&checks);
         let decision = match patience {
             // With metrics, a report sweeps the table from time to time, and forgets what is fresh.
-            None => at_once(limiter.attempt(&checks).decide()),
-            Some(patience) => {
-                let patience = Duration::from_micros(patience);
-                at_once(limiter.attempt(&checks).within(patience).decide())
-            }
+            None => at_once(attempt.within(Duration::MAX).decide()),
+            Some(patience) => at_once(attempt.within(Duration::from_micros(patience)).decide()),
         };
         let number = self.asked;
         self.asked += 1;

@@ -9,7 +9,7 @@ use tokio::{
 use tollgate_conformance::SwitchedStore;
 use tollgate_core::{
     Check, Clock, Decision, Key, Limiter, MINUTE, MemoryStore, Quota, Reason, Retry, Rule, SECOND,
-    types::WaitError,
+    types::{WaitError, WaitErrorKind},
 };
 
 use crate::{at_once, check, left};
@@ -83,6 +83,38 @@ async fn a_wait_counts_from_when_its_reply_comes() {
         assert_eq!(started.waited(), Duration::from_millis(waits));
         assert_eq!(began.elapsed(), Duration::from_millis(at));
     }
+}
+
+/// One that took a place there would leave a hole.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_turned_away_has_taken_no_place_in_the_queue_of_the_store() {
+    let rule = Rule::new("units", Quota::per_second(1).burst(1)).wait(MINUTE);
+    let limiter = limiter([rule.max_waiting(1, 9)]);
+    let checks = [check(&limiter, "units", "a", 1)];
+    let attempt = limiter.attempt(&checks);
+    assert!(at_once(attempt.decide()).is_allowed());
+    let begun = Instant::now();
+    let waits = || {
+        let decision = at_once(attempt.decide());
+        assert!(attempt.waits(&decision));
+        attempt.wait(decision)
+    };
+    let first = tokio::spawn(waits().start());
+    tokio::task::yield_now().await;
+    let full = Some(Reason::QueueFull);
+    assert_eq!(waits().start().await.reason(), full);
+    assert_eq!(waits().give_up().await.reason(), full);
+    let within = |patience| limiter.acquire_within(&checks, patience);
+    let refused = within(MINUTE).await.map_err(|it| it.kind());
+    assert_eq!(refused, Err(WaitErrorKind::QueueFull));
+    let denied = within(SECOND / 2).await.expect("it would not wait so long");
+    assert_eq!(
+        (denied.reason(), denied.retry().delay()),
+        (Some(Reason::Quota), Some(2 * SECOND))
+    );
+    assert!(first.await.expect("no panic").is_allowed());
+    assert!(waits().start().await.is_allowed());
+    assert_eq!(begun.elapsed(), 2 * SECOND);
 }
 
 fn exports(wait: Duration) -> Rule {
@@ -314,7 +346,7 @@ async fn a_queue_for_units_is_none_for_slots() {
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
     // One more gets its place in the store, behind it.
-    let next = at_once(limiter.attempt(&both).decide());
+    let next = at_once(limiter.attempt(&both).within(MINUTE).decide());
     assert_eq!(next.delay(), 2 * SECOND / 5);
     waiting.abort();
 }

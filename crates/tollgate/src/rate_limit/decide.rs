@@ -3,12 +3,7 @@
 use std::sync::Arc;
 
 use http::{Method, header};
-use tollgate_core::{
-    Check, Decision, Step,
-    layer::{Attempt, Waiting},
-    observe::Timer,
-    store::Checks,
-};
+use tollgate_core::{Check, Decision, Step, layer::Waiting, observe::Timer, store::Checks};
 
 use crate::{
     head::Head,
@@ -32,13 +27,6 @@ pub(crate) enum Progress {
     Waits(Box<Waiting>),
 }
 
-/// The attempt of a request, which waits if there is room in the layer.
-#[inline]
-pub(crate) fn attempt<'a>(config: &'a Config, checks: &'a [Check]) -> Attempt<'a> {
-    let attempt = config.rules.limiter.attempt(checks);
-    attempt.with_room(|| !config.wait_room.is_full())
-}
-
 /// Decides a request whose keys are looked up.
 pub(crate) async fn look_up(
     config: Arc<Config>,
@@ -54,7 +42,7 @@ pub(crate) async fn look_up(
     if known.checks.is_empty() {
         return (Progress::Decided(Decision::unlimited(0)), known);
     }
-    let reply = attempt(&config, &known.checks).decide();
+    let reply = config.rules.limiter.attempt(&known.checks).decide();
     wait(config, known, reply, timer, route).await
 }
 
@@ -67,12 +55,12 @@ pub(crate) async fn wait(
     route: Route,
 ) -> (Progress, KnownChecks) {
     let decision = reply.await;
-    let attempt = attempt(&config, &known.checks);
+    let limiter = &config.rules.limiter;
+    let attempt = limiter.attempt(&known.checks);
     if attempt.waits(&decision) {
         let waiting = Box::new(attempt.wait(decision));
         return (Progress::Waits(waiting), known);
     }
-    let limiter = &config.rules.limiter;
     limiter.report(&known.checks, &decision, timer, route.as_str());
     (Progress::Decided(decision), known)
 }
@@ -101,7 +89,7 @@ async fn start(waiting: Waiting, place: Option<WaitPlace>) -> Decision {
 
 /// Decides checks of a handler, which waits where its rule says so, and tells operators nothing of it.
 pub(crate) async fn acquire(config: &Config, checks: &[Check]) -> Decision {
-    let attempt = attempt(config, checks);
+    let attempt = config.rules.limiter.attempt(checks);
     let decision = attempt.decide().await;
     match attempt.waits(&decision) {
         // The handler holds the head.

@@ -18,7 +18,7 @@ use crate::{
     rate_limit::{
         admit::Admitted,
         body::ResponseBody,
-        decide::{Progress, attempt, is_preflight, look_up, wait},
+        decide::{Progress, is_preflight, look_up, wait},
         deny::{Answered, deny, reject},
         future::{PendingRequest, ResponseFuture, Stage, State},
         live_config::ServiceConfig,
@@ -132,8 +132,8 @@ fn decide(admitted: &mut Admitted, head: &Head<'_>, is_preflight: bool) -> Optio
             return Some(Instead::Answered(Answered::at_once(response)));
         }
     }
-    let attempt = attempt(config, checks);
     let limiter = &config.rules.limiter;
+    let attempt = limiter.attempt(checks);
     Some(match attempt.decide() {
         Step::Ready(decision) if attempt.waits(&decision) => {
             // With its place in the queue, which goes back also if the future is never polled.

@@ -33,12 +33,6 @@ impl WaitRoom {
         })
     }
 
-    /// Whether no further request may wait.
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.requests.available_permits() == 0
-    }
-
     /// A place for a request with a head of this size. `None` if there is none.
     pub(crate) fn enter(&self, head_bytes: usize) -> Option<WaitPlace> {
         let take = |of: &Arc<Semaphore>, number: usize| {
