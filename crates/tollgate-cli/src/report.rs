@@ -369,7 +369,7 @@ impl From<PushError> for Failure {
 /// The words of servers for a right that the user lacks.
 const REFUSALS: &[&str] = &[
     "noperm",
-    "permission",
+    "no permissions",
     "acl failure",
     "can't run this command",
 ];

@@ -68,10 +68,16 @@ pub(crate) async fn run(args: &PushArgs) -> Result<Report, Failure> {
     };
     let author = args.because.author_of_push();
     let revision = if args.replace_all {
-        let lines = match shared.set().await {
+        let unread = redis.stored(bindings).await.err();
+        let lines: String = match unread.filter(|wrong| wrong.kind() == PushErrorKind::Document) {
             // What cannot be read is replaced all the same.
-            Err(wrong) => report::lines(&wrong.message) + "\nends all that operators set\n",
-            Ok(set) => set.iter().map(|entry| ends(entry) + "\n").collect(),
+            Some(wrong) => {
+                report::lines(&Failure::from(wrong).message) + "\nends all that operators set\n"
+            }
+            None => {
+                let set = shared.set().await?;
+                set.iter().map(|entry| ends(entry) + "\n").collect()
+            }
         };
         if !lines.is_empty() {
             let question = format!("{lines}and pushes {}", args.path.display());
