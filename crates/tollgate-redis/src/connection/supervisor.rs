@@ -111,7 +111,21 @@ async fn connect(
         let used = options.fetch_credentials().await?;
         let login = used.as_ref().map_or(&address.login, |used| &used.login);
         let within = options.connect_timeout();
-        let connected = connector.connect(&place, login, &[], within).await?;
+        // Without `HELLO` nobody says the role. After a fail-over sentinels may name one that is no master any more.
+        let further: &[&[&str]] = match sentinels.is_some() && address.without_hello {
+            true => &[&["ROLE"]],
+            false => &[],
+        };
+        let connected = connector.connect(&place, login, further, within).await?;
+        if let Some(role) = connected.answers.first() {
+            let role = role
+                .as_ref()
+                .map_err(|line| ConnectError::of_server("ROLE", line))?;
+            if role.list().and_then(|role| role.first()?.text()) != Some("master") {
+                let what = "it is not the master";
+                return Err(ConnectError::new(ConnectErrorKind::NotMaster, what));
+            }
+        }
         Ok(Connection {
             stream: connected.handshake.finish()?,
             peer: connected.peer.into(),
