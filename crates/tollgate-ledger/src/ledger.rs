@@ -13,7 +13,7 @@ use tokio::{
 use tollgate_core::{
     Limiter, Pending,
     journal::{Base, BaseQuery, DailyUsage, Journal},
-    store::CreditState,
+    store::{CreditState, Fingerprint},
     sync::{Mutex, lock},
     wall_clock,
 };
@@ -146,10 +146,12 @@ pub(crate) struct Shared {
     look_ups: Mutex<LookUps>,
 }
 
-/// After a look-up that got no answer in time, one a second is tried: else each request would wait.
+/// After look-ups about two clients that got no answer in time, one a second is tried: else each request would wait.
 #[derive(Default)]
 struct LookUps {
     answered_at: Option<Instant>,
+    /// Whose was the last without an answer, and when it was given up. That of one client may take long for reasons of its own.
+    late: Option<(Fingerprint, Instant)>,
     next_at: Option<Instant>,
 }
 
@@ -338,12 +340,17 @@ impl Shared {
     /// What there is of a key, for a store that has forgotten it. What this process has not written is written before.
     async fn base(&self, query: BaseQuery) -> Option<Base> {
         let (asked, database) = (Instant::now(), &self.database);
-        if let Some(next_at) = &mut lock(&self.look_ups).next_at {
+        {
+            let look_ups = &mut *lock(&self.look_ups);
+            let late = look_ups.late.filter(|(of, _)| *of == query.subject);
+            let is_late = late.is_some_and(|(_, at)| asked < at + 2 * SILENCE);
             // Who has this patience is a person.
-            if asked < *next_at && query.within < PATIENCE {
+            if query.within < PATIENCE && (is_late || look_ups.next_at > Some(asked)) {
                 return None;
             }
-            *next_at = asked + SILENCE;
+            if let Some(next_at) = &mut look_ups.next_at {
+                *next_at = asked + SILENCE;
+            }
         }
         let look_up = async {
             self.write_since(asked).await.ok()?;
@@ -379,12 +386,17 @@ impl Shared {
         match &answer {
             Ok(Some(_)) => {
                 look_ups.answered_at = Some(now);
-                look_ups.next_at = None;
+                (look_ups.late, look_ups.next_at) = (None, None);
             }
             Ok(None) => {}
             // Of many at once, some may be late.
             Err(_) if look_ups.answered_at >= Some(asked) => {}
-            Err(_) => look_ups.next_at = Some(now + SILENCE),
+            Err(_) => {
+                let before = look_ups.late.replace((query.subject, now));
+                if look_ups.next_at.is_some() || before.is_some_and(|(of, _)| of != query.subject) {
+                    look_ups.next_at = Some(now + SILENCE);
+                }
+            }
         }
         answer.ok()?
     }
