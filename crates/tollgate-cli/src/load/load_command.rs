@@ -242,9 +242,9 @@ mod tests {
     /// The answers of a bucket of whole units, to requests at `each` a second for ten seconds after one a second and some at once.
     fn answers(rate: f64, size: f64, slow: u32, at_once: u32, each: u32) -> Vec<Sent> {
         let (mut left, mut before) = (size, 0.0);
-        let later = (1..=each * 10).map(|number| f64::from(number) / f64::from(each));
-        let later = std::iter::repeat_n(0.0, at_once as usize).chain(later);
-        let later = later.map(|time| time + f64::from(slow));
+        let steady = (1..=each * 10).map(|number| f64::from(number) / f64::from(each));
+        let burst = std::iter::repeat_n(0.0, at_once as usize);
+        let later = burst.chain(steady).map(|time| time + f64::from(slow));
         let times = (0..slow).map(f64::from).chain(later);
         let answers = times.map(|time| {
             left = (left + (time - before) * rate).min(size);

@@ -174,13 +174,14 @@ fn write_table(page: &mut String, title: &str, table: &Value, schema: &Value) {
             // The words say so already.
             _ if words.contains(" list") || words.contains("several") => "",
             _ if lists == forms.len() => " A list.",
-            _ => " One, or a list.",
+            _ => " Or a list.",
         };
         let bounds = forms
             .iter()
             .map(|form| match (&form["minimum"], &form["maximum"]) {
                 (Value::Null, Value::Null) => String::new(),
                 (Value::Null, most) => format!(" At most {most}."),
+                (least, Value::Null) if least.as_u64() <= Some(1) => String::new(),
                 (least, Value::Null) => format!(" At least {least}."),
                 (least, most) => format!(" {least} to {most}."),
             });
