@@ -181,30 +181,43 @@ impl<'a> Attempt<'a> {
                 return Step::Ready(Decision::unlimited(0).denied_for(Reason::Slots));
             }
         }
-        let (ask, looks_first) = match waits_for_slots {
-            true => (Ask::Acquire, !limiter.rules().all_enforced()),
-            false => (
-                Ask::Within(Duration::ZERO),
-                limiter.rules().counts_attempts(),
-            ),
-        };
-        if !looks_first {
-            return limiter.decide(checks, ask);
-        }
         // A shadow counts every attempt, and a block every denial: a request that has to wait only looks before.
-        match limiter.peek(checks) {
-            Step::Ready(looked) if self.waits(&looked) => Step::Ready(looked),
-            Step::Ready(_) => limiter.decide(checks, ask),
-            Step::Wait(looking) => {
+        let looks = match waits_for_slots {
+            true => !limiter.rules().all_enforced(),
+            false => limiter.rules().counts_attempts(),
+        };
+        let at_once = match waits_for_slots {
+            true => Ask::Acquire,
+            false => Ask::Within(Duration::ZERO),
+        };
+        match limiter.decide(checks, if looks { Ask::Peek } else { at_once }) {
+            Step::Ready(first) => match self.after(&first, looks, at_once) {
+                Some(ask) => limiter.decide(checks, ask),
+                None => Step::Ready(first),
+            },
+            Step::Wait(first) => {
                 let (limiter, checks) = (limiter.unregistered(), checks.to_vec());
                 Step::Wait(Pending::new(async move {
-                    let looked = looking.await;
-                    if limiter.attempt(&checks).waits(&looked) {
-                        return looked;
+                    let first = first.await;
+                    match limiter.attempt(&checks).after(&first, looks, at_once) {
+                        Some(ask) => limiter.decide(&checks, ask).await,
+                        None => first,
                     }
-                    limiter.decide(&checks, ask).await
                 }))
             }
+        }
+    }
+
+    /// How the store is asked once more after its first answer.
+    fn after(self, first: &Decision, has_looked: bool, at_once: Ask) -> Option<Ask> {
+        match first.is_allowed() {
+            _ if self.waits(first) => None,
+            true => has_looked.then_some(at_once),
+            false if has_looked => Some(Ask::Acquire),
+            // What it would wait for denies nothing.
+            false => (matches!(at_once, Ask::Within(_))
+                && self.limiter.is_denied_by_others_too(first))
+            .then_some(Ask::Acquire),
         }
     }
 

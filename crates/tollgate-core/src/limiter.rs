@@ -455,11 +455,18 @@ impl Limiter {
     }
 
     fn is_denied_by_waits(&self, decision: &Decision) -> bool {
-        let waits = |verdict: &Verdict| {
-            let rule = self.rules().rules().get(verdict.rule());
-            rule.is_some_and(|rule| rule.at_most_wait().is_some())
-        };
-        self.rules().denials(decision).all(waits)
+        self.rules().denials(decision).all(|it| self.is_of_wait(it))
+    }
+
+    /// Whether rules that wait deny it, and others too.
+    pub(crate) fn is_denied_by_others_too(&self, decision: &Decision) -> bool {
+        !self.is_denied_by_waits(decision)
+            && (self.rules().denials(decision)).any(|it| self.is_of_wait(it))
+    }
+
+    fn is_of_wait(&self, verdict: &Verdict) -> bool {
+        let rule = self.rules().rules().get(verdict.rule());
+        rule.is_some_and(|rule| rule.at_most_wait().is_some())
     }
 
     /// Starts a request whose decision said to [wait](Decision::delay), after that time, counted from the receipt of the
