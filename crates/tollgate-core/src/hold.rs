@@ -72,7 +72,7 @@ impl Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// Nobody: the store failed to decide, or was not asked.
+    /// None: the store failed to decide, or was not asked.
     None,
     /// The store.
     Store,

@@ -42,7 +42,7 @@ pub(crate) struct FileChanges {
 /// What tells files from those that were there before: where links lead, when each was changed, its length, and what the disk knows.
 type Found = Vec<(PathBuf, SystemTime, u64, OnDisk)>;
 
-/// On Unix the inode, and when that was changed: other than the time of the contents, nobody can set it.
+/// On Unix the inode and its change time, which no program can set.
 type OnDisk = (u64, i64, i64);
 
 #[cfg(unix)]

@@ -111,7 +111,7 @@ async fn connect(
         let used = options.fetch_credentials().await?;
         let login = used.as_ref().map_or(&address.login, |used| &used.login);
         let within = options.connect_timeout();
-        // Without `HELLO` nobody says the role. After a fail-over sentinels may name one that is no master any more.
+        // Without `HELLO` the server does not say its role. After a fail-over sentinels may name one that is no master any more.
         let further: &[&[&str]] = match sentinels.is_some() && address.without_hello {
             true => &[&["ROLE"]],
             false => &[],
