@@ -26,7 +26,7 @@ use crate::{
     slot_waiters::SlotWaiter,
     step::{Pending, Step},
     ticket::Ticket,
-    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind, WaitPlace},
+    wait_queue::{Kind, Permit, Stands, WaitError, WaitErrorKind},
 };
 
 impl Limiter {
@@ -317,28 +317,17 @@ impl Waiting {
         let timer = WaitTimer::start(&limiter, &checks);
         timer.begin_wait();
         let at_most = limiter.at_most_wait(&checks).unwrap_or_default();
-        let (mut first, mut counted) = (None, None);
-        if decision.reason() == Some(Reason::Quota) {
-            // Before the store is asked for a place in its queue.
-            match limiter
-                .wait_queues()
-                .count(limiter.rules().rules(), &checks, Stands::InNone)
-            {
-                Ok(place) => counted = Some(place),
-                Err(_) => {
-                    timer.ended(Some(Reason::QueueFull));
-                    return decision.denied_for(Reason::QueueFull);
-                }
-            }
-        } else {
-            first = Some((decision, place));
-        }
-        let waiting = acquire_by_rules(&limiter, &checks, at_most, first, counted, false, &timer);
+        let (first, denied) = match decision.reason() {
+            Some(Reason::Quota) => (None, Some(decision)),
+            _ => (Some((decision, place)), None),
+        };
+        let waiting = acquire_by_rules(&limiter, &checks, at_most, first, false, &timer);
         let started = match waiting.await {
             Ok(started) => started,
-            Err(full) if full.kind() == WaitErrorKind::QueueFull => {
-                turn_away(&limiter, &checks).await
-            }
+            Err(full) if full.kind() == WaitErrorKind::QueueFull => match denied {
+                Some(denied) => denied.denied_for(Reason::QueueFull),
+                None => turn_away(&limiter, &checks).await,
+            },
             Err(_) => limiter.peek(&checks).await.denied_for(Reason::WaitExpired),
         };
         timer.ended(started.reason());
@@ -455,24 +444,19 @@ async fn acquire_in_queue(
     }
     if let Some(at_most) = limiter.at_most_wait(checks) {
         let patience = patience.min(at_most);
-        let mut counted = None;
-        if !limiter.waits_for_slots(checks) && !patience.is_zero() {
-            match limiter
-                .wait_queues()
-                .count(limiter.rules().rules(), checks, Stands::InNone)
+        return match acquire_by_rules(limiter, checks, patience, None, true, timer).await {
+            Err(full)
+                if full.kind() == WaitErrorKind::QueueFull && !limiter.waits_for_slots(checks) =>
             {
-                Ok(place) => counted = Some(place),
-                Err(full) => {
-                    let decision = limiter.decide(checks, Ask::Within(Duration::ZERO)).await;
-                    let is_in_time = (decision.retry().delay()).is_some_and(|it| it <= patience);
-                    return match is_in_time && limiter.would_wait(checks, &decision) {
-                        true => Err(full),
-                        false => Ok(decision),
-                    };
+                let decision = limiter.decide(checks, Ask::Within(Duration::ZERO)).await;
+                let is_in_time = (decision.retry().delay()).is_some_and(|it| it <= patience);
+                match is_in_time && limiter.would_wait(checks, &decision) {
+                    true => Err(full),
+                    false => Ok(decision),
                 }
             }
-        }
-        return acquire_by_rules(limiter, checks, patience, None, counted, true, timer).await;
+            result => result,
+        };
     }
     let (queues, rules) = (limiter.wait_queues(), limiter.rules().rules());
     let permit = match queues.enter(rules, checks) {
@@ -553,22 +537,25 @@ fn lacks(limiter: &Limiter, decision: &Decision) -> (Retry, bool) {
 
 /// Waits where the rules say to: in the store for units, and in this process for slots. `first`: what is decided already, with the
 /// place that it has taken. One that does not try again is denied where it finds at its start that rules that do not wait deny it.
-async fn acquire_by_rules<'a>(
-    limiter: &'a Limiter,
+async fn acquire_by_rules(
+    limiter: &Limiter,
     checks: &[Check],
     patience: Duration,
     mut first: Option<(Decision, Option<Ticket>)>,
-    mut counted: Option<WaitPlace<'a>>,
     tries_again: bool,
     timer: &WaitTimer<'_>,
 ) -> Result<Decision, WaitError> {
-    let rules = limiter.rules().rules();
+    let (queues, rules) = (limiter.wait_queues(), limiter.rules().rules());
     let waits_for_slots = limiter.waits_for_slots(checks);
-    let mut permit = None;
+    let (mut permit, mut counted) = (None, None);
     loop {
-        if waits_for_slots && first.is_none() && permit.is_none() {
-            // Slots come back in no order, so requests stand in line for them.
-            permit = Some(limiter.wait_queues().enter(rules, checks)?);
+        // Before the store is asked for a place in its queue. Slots come back in no order, so requests stand in line for them.
+        if first.is_none() && permit.is_none() && counted.is_none() {
+            if waits_for_slots {
+                permit = Some(queues.enter(rules, checks)?);
+            } else if !patience.is_zero() {
+                counted = Some(queues.count(rules, checks, Stands::InNone)?);
+            }
         }
         if let Some(permit) = &permit
             && !timer.reaches_front(permit, patience).await
@@ -600,7 +587,6 @@ async fn acquire_by_rules<'a>(
                 // Slots that are free meanwhile are for those behind it.
                 Some(permit) => permit.lacks(rules, &[]),
                 None if counted.is_none() => {
-                    let queues = limiter.wait_queues();
                     counted = Some(queues.count(rules, checks, Stands::InNone)?);
                 }
                 None => {}
