@@ -261,13 +261,26 @@ async fn while_the_database_hangs_one_request_a_second_waits_for_it() {
     let ledger = Ledger::open(&server.url()).await.expect("it opens");
     sqlx::any::install_default_drivers();
     let pool = sqlx::AnyPool::connect(&server.url()).await;
-    let mut transaction = pool.expect("it is there").begin().await.expect("it begins");
-    let _ = take(&limiter_of_new_memory(&ledger), "acme", 500_000).await;
+    let pool = pool.expect("it is there");
+    let locked = async || {
+        let mut transaction = pool.begin().await.expect("it begins");
+        let lock = sqlx::query("LOCK TABLE tollgate_totals IN ACCESS EXCLUSIVE MODE");
+        lock.execute(&mut *transaction).await.expect("the lock");
+        transaction
+    };
+    for client in ["acme", "bolt"] {
+        let _ = take(&limiter_of_new_memory(&ledger), client, 500_000).await;
+    }
     ledger.flush().await.expect("it writes");
-    let lock = sqlx::query("LOCK TABLE tollgate_totals IN ACCESS EXCLUSIVE MODE");
-    lock.execute(&mut *transaction).await.expect("the lock");
     let limiter = limiter_of_new_memory(&ledger);
-    let left = async || take(&limiter, "acme", 1).await.verdicts()[0].remaining();
+    let left_of = async |client| take(&limiter, client, 1).await.verdicts()[0].remaining();
+    let left = async || left_of("acme").await;
+    let transaction = locked().await;
+    assert!(left().await > 500_000);
+    transaction.rollback().await.expect("it ends");
+    // One client's look-up was late: no other's has to be.
+    assert!(left_of("bolt").await < 500_000);
+    let transaction = locked().await;
     let began = Instant::now();
     for _ in 0..50 {
         assert!(left().await > 500_000);
