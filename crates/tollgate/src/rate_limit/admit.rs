@@ -138,7 +138,7 @@ impl Admitted {
             && (self.config.acts_on_responses
                 || !response.extensions().is_empty()
                 || self.admission.is_some()
-                || response.headers().contains_key(RETRY_AFTER))
+                || has_retry_after(response.headers()))
     }
 
     /// The inner service has responded: refunds or settles the request, and writes the quota's header fields. Returns what remains
@@ -249,7 +249,7 @@ impl Admitted {
             // A handler's denial becomes a response of its own, as a `tonic::Status` does.
             response.extensions.insert(QuotaHidden);
         }
-        if response.headers.contains_key(RETRY_AFTER) {
+        if has_retry_after(&response.headers) {
             self.lengthen_retry(response, changed, &in_handler);
         }
         if !self.config.shows_quota
@@ -275,6 +275,11 @@ impl Admitted {
         self.config
             .write_quota(&mut response.headers, verdicts, decided);
     }
+}
+
+/// Few names are compared sooner than one is hashed.
+fn has_retry_after(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| *name == RETRY_AFTER)
 }
 
 /// In the order of the rules, with the verdict that leaves least for each: a list must not name a policy twice.
