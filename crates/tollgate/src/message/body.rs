@@ -80,13 +80,18 @@ impl Counter {
         let mut waiting = match mem::replace(&mut self.state, State::Counting) {
             State::Waiting(grant) => grant,
             State::Counting | State::Ended => {
+                // The rest of a granted message does not wait for the next one, and is not lost with it.
+                let most = match self.framing.is_inside() {
+                    true => 0,
+                    false => u64::MAX,
+                };
                 let mut ahead = self.framing;
-                let messages = ahead.advance(&self.held, u64::MAX).messages;
-                if messages == 0 {
+                let progress = ahead.advance(&self.held, most);
+                if progress.messages == 0 {
                     self.framing = ahead;
-                    return Poll::Ready(Ok(mem::take(&mut self.held)));
+                    return Poll::Ready(Ok(self.held.split_to(progress.length)));
                 }
-                grant::request(&self.call, messages).into_future()
+                grant::request(&self.call, progress.messages).into_future()
             }
         };
         let Poll::Ready(grant) = Pin::new(&mut waiting).poll(cx) else {

@@ -1,12 +1,17 @@
 //! What handlers read, and what their clients get whatever the handler does with it.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{Arc, Mutex},
+};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use proptest::{collection::vec, prelude::*, sample::Index};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
     MINUTE, Missing, OnStoreError,
@@ -20,7 +25,7 @@ use tonic::{Code, Status};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::grpc::messages::{
-    by_hand::{MESSAGE, fed, limits, messages, read, rule, status, still},
+    by_hand::{MESSAGE, fed, grpc, limits, messages, poll, read, rule, status, still},
     served::HANGS,
 };
 
@@ -95,6 +100,42 @@ async fn a_handler_reads_an_error_in_place_of_the_denied_message() {
     assert_eq!(limit.retry_after(), Some(MINUTE));
     // tonic hands this to its handlers.
     assert_eq!(Status::from_error(error).code(), Code::ResourceExhausted);
+}
+
+proptest! {
+    #[test]
+    fn a_handler_reads_all_of_the_messages_that_are_admitted_however_they_are_framed(
+        lengths in vec(0..40_usize, 1..12), admitted in 1..12_u64, waits: bool, at in vec(any::<Index>(), 0..20),
+    ) {
+        let message = |length: &usize| [&[0, 0, 0, 0, *length as u8][..], &vec![0xa5; *length]].concat();
+        let bytes = Bytes::from(lengths.iter().flat_map(message).collect::<Vec<_>>());
+        let mut cuts: Vec<_> = at.iter().map(|at| at.index(bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let frames = cuts.windows(2).map(|cut| Ok::<_, Infallible>(Frame::data(bytes.slice(cut[0]..cut[1]))));
+        let body = Body::new(StreamBody::new(tokio_stream::iter(frames.collect::<Vec<_>>())));
+        let handed_on = Arc::new(Mutex::new(Vec::new()));
+        let reads = |request: Request<MessageBody<Body>>| {
+            let handed_on = Arc::clone(&handed_on);
+            async move {
+                let mut body = request.into_body();
+                while let Some(Ok(frame)) = body.frame().await {
+                    handed_on.lock().unwrap().extend(frame.into_data().expect("data"));
+                }
+                Ok::<_, Infallible>(Response::new(Body::empty()))
+            }
+        };
+        // The next one is denied at once, or waits and the handler has the others meanwhile.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _guard = runtime.enter();
+        let limits = limits(still(), admitted);
+        let limits = if waits { limits.wait_up_to(MINUTE) } else { limits };
+        let _ = poll(pin!(limits.layer(service_fn(reads)).oneshot(grpc(body))));
+        let whole: usize = lengths.iter().take(admitted as usize).map(|length| 5 + length).sum();
+        let handed_on = handed_on.lock().unwrap();
+        prop_assert!((whole..whole + 5).contains(&handed_on.len()), "{} of {whole}", handed_on.len());
+        prop_assert_eq!(&handed_on[..], &bytes[..handed_on.len()]);
+    }
 }
 
 #[tokio::test]
