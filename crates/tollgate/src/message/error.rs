@@ -6,7 +6,8 @@ use tollgate_core::Reason;
 
 /// The error that a handler gets in place of the next message of a stream that exceeds a limit.
 ///
-/// The client gets the denial whatever the handler does with the error. With the feature `tonic` the error's source is the
+/// The client gets the denial whatever the handler does with the error, and the handler is dropped [at its next
+/// await](crate::message#how-a-call-ends). With the feature `tonic` the error's source is the
 /// [`Status`](https://docs.rs/tonic/latest/tonic/struct.Status.html) that the client gets, and tonic passes that to handlers.
 pub struct MessageLimitError {
     pub(super) reason: Reason,

@@ -18,6 +18,9 @@
 //! its details; data that the service had not sent yet is lost. The service reads a [`MessageLimitError`] in place of the next
 //! message, so that it does not mistake the stream for a complete one.
 //!
+//! In both cases the service's future or response body is dropped at its next await, as when a client resets the stream. Work that has
+//! to be finished, such as that on messages which were admitted, belongs into a task of its own.
+//!
 //! A message is counted before any byte behind its prefix is passed on. If several messages come in one frame, those that fit are
 //! passed on. At most one frame per stream is held back.
 //!
