@@ -546,7 +546,7 @@ impl Rule {
     }
 
     /// What the rule counts, in the plural: `tokens`, `bytes`, `words`. A layer says so where it tells clients about the limit. Default:
-    /// `requests`, and `units` where a request costs something other than 1.
+    /// `requests`, `messages` in a layer for them, and `units` where one costs something other than 1.
     pub fn unit(self, name: impl Into<Arc<str>>) -> Self {
         self.with(|settings| settings.unit = Some(name.into()))
     }

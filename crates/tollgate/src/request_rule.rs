@@ -117,9 +117,16 @@ impl RequestRule {
         }
         settings.rule = numbers;
         if settings.cost.is_some() || settings.response_cost.is_some() {
-            settings.counts_units();
+            settings.counts("units");
         }
         self
+    }
+
+    /// Clients are told that it counts messages, unless it has a unit of its own.
+    pub(crate) fn counts_messages(&mut self) {
+        if self.settings.rule.fixed_cost() == 1 {
+            self.set().counts("messages");
+        }
     }
 
     fn set(&mut self) -> &mut RequestSettings {
@@ -144,7 +151,7 @@ impl RequestRule {
     pub fn cost_by(self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.with(|settings| {
             settings.cost = Some(Arc::new(cost));
-            settings.counts_units();
+            settings.counts("units");
         })
     }
 
@@ -306,7 +313,7 @@ impl RequestRule {
     ) -> Self {
         self.with(|settings| {
             settings.response_cost = Some(Arc::new(cost));
-            settings.counts_units();
+            settings.counts("units");
         })
     }
 

@@ -124,10 +124,10 @@ impl RequestSettings {
         }
     }
 
-    /// A closure computes the cost, so the rule does not count requests.
-    pub(crate) fn counts_units(&mut self) {
+    /// The rule counts something other than requests: units, where a closure computes the cost. A name that was given stays.
+    pub(crate) fn counts(&mut self, unit: &str) {
         if self.rule.unit_name().is_none() {
-            self.rule = self.rule.clone().unit("units");
+            self.rule = self.rule.clone().unit(unit);
         }
     }
 

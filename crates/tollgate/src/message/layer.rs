@@ -39,7 +39,7 @@ impl MessageLimitLayer {
         store: impl Store,
         rules: impl IntoIterator<Item: KeyedRule>,
     ) -> Result<Self, RuleError> {
-        let config = LiveConfig::new(store, refuse_unsupported, rules)?;
+        let config = LiveConfig::new(store, count_messages, rules)?;
         Ok(Self {
             config: config.with(|settings| settings.protocol = Protocol::Grpc),
         })
@@ -79,8 +79,10 @@ impl MessageLimitLayer {
 live_layer!(MessageLimitLayer);
 
 /// The layer counts messages before a handler sees them, and they have no response of their own.
-fn refuse_unsupported(rules: &[RequestRule]) -> Result<(), RuleError> {
-    for rule in rules.iter().map(RequestRule::settings) {
+fn count_messages(rules: &mut [RequestRule]) -> Result<(), RuleError> {
+    for rule in rules {
+        rule.counts_messages();
+        let rule = rule.settings();
         let blocks = rule.rule.block_setting();
         let wrong = if rule.key.is_none() {
             "by_handler() is for rules that a handler checks; count with by(..)"

@@ -38,8 +38,8 @@ impl LiveConfig {
         accepts: Accepts,
         rules: impl IntoIterator<Item: Into<RequestRule>>,
     ) -> Result<Arc<Self>, RuleError> {
-        let rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
-        accepts(&rules)?;
+        let mut rules: Vec<RequestRule> = rules.into_iter().map(Into::into).collect();
+        accepts(&mut rules)?;
         let store: Arc<dyn Store> = Arc::new(store);
         let rules = RequestRules::new(Arc::clone(&store), rules)?;
         let config = Config::new(rules, Settings::default());
@@ -196,8 +196,8 @@ impl Clone for ServiceConfig {
 
 tollgate_core::debug_fields!(ServiceConfig, it => live: it.live);
 
-/// Whether a layer takes these rules.
-pub(crate) type Accepts = fn(&[RequestRule]) -> Result<(), RuleError>;
+/// Whether a layer takes these rules, and what it adds to them.
+pub(crate) type Accepts = fn(&mut [RequestRule]) -> Result<(), RuleError>;
 
 /// Makes the rules that take the place of a layer's of those in force, while they are locked.
 pub(crate) type EditFn = dyn FnOnce(&[RequestRule]) -> Result<Vec<RequestRule>, RuleError>;
@@ -249,8 +249,8 @@ impl LayerRules {
 
         let (mut lists, mut sets, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         for ((layer, edit), (_, state)) in layers.iter().zip(edits).zip(&states) {
-            let list = edit(state.rules.list())?;
-            (layer.accepts)(&list)?;
+            let mut list = edit(state.rules.list())?;
+            (layer.accepts)(&mut list)?;
             let set = RequestRules::rule_set(&list)?;
             changes.push(set.changes_from(state.rules.set()));
             sets.push(set);

@@ -67,6 +67,8 @@ async fn a_denial_before_the_response_has_all_quota_fields() {
     assert_eq!(wait, Some(MINUTE));
     let violations = status.get_details_quota_failure().expect("a quota");
     assert_eq!(violations.violations[0].subject, "policy:messages");
+    let allowed = &violations.violations[0].description;
+    assert!(allowed.contains("3 messages per 60 s"), "{allowed}");
     for (name, value) in [
         ("retry-after", "60"),
         ("grpc-retry-pushback-ms", "60000"),
