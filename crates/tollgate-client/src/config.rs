@@ -6,11 +6,14 @@ use http::{HeaderMap, StatusCode, header, request::Parts};
 use tokio::time::Instant;
 use tollgate_core::Clock;
 use tower::{
+    BoxError,
     retry::budget::{Budget, TpsBudget},
     util::rng::{HasherRng, Rng},
 };
 
-use crate::{advice::ServerLimits, budgets::Cooldown, partition::Partitions};
+use crate::{
+    advice::ServerLimits, budgets::Cooldown, error::ClientRateLimitError, partition::Partitions,
+};
 
 /// Longer than any process runs, and within the range of every clock.
 pub(crate) const MAX_DURATION: Duration = Duration::from_secs(86_400 * 365 * 30);
@@ -34,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) clock: Clock,
     pub(crate) limit_statuses: Arc<[StatusCode]>,
     pub(crate) read_limits: Option<Arc<LimitsFn>>,
+    /// What a request that was not sent ends with.
+    pub(crate) not_sent: fn(ClientRateLimitError) -> BoxError,
 }
 
 impl Default for Config {
@@ -54,6 +59,7 @@ impl Default for Config {
                 StatusCode::SERVICE_UNAVAILABLE,
             ]),
             read_limits: None,
+            not_sent: Into::into,
         }
     }
 }

@@ -11,7 +11,7 @@ use tower::BoxError;
 pub struct ClientRateLimitError {
     kind: ClientRateLimitErrorKind,
     retry_after: Option<Duration>,
-    source: Option<BoxError>,
+    pub(crate) source: Option<BoxError>,
 }
 
 /// The kinds of [`ClientRateLimitError`].

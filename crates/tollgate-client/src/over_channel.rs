@@ -11,7 +11,10 @@ use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{layer::ClientRateLimitLayer, replay_body::ReplayBody, service::ClientRateLimit};
+use crate::{
+    error::ClientRateLimitError, layer::ClientRateLimitLayer, replay_body::ReplayBody,
+    service::ClientRateLimit,
+};
 
 impl ClientRateLimitLayer {
     /// Wraps a service that takes tonic's body, such as `tonic::transport::Channel`. Generated clients take the result:
@@ -20,11 +23,21 @@ impl ClientRateLimitLayer {
     /// A channel goes to one server, which its calls do not name: what this returns, and its clones, have
     /// [partitions](Self::partition_by) of their own. Make it once for a channel, and clone it for each client. All gRPC calls are
     /// POST: mark those to retry with [`idempotent`](Self::idempotent). A call waits no longer than its own timeout. A
-    /// [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the source of a `tonic::Status` with the code `UNKNOWN`.
+    /// [`ClientRateLimitError`](crate::ClientRateLimitError) arrives as the source of a `tonic::Status` with the code `RESOURCE_EXHAUSTED`,
+    /// or with `UNKNOWN` if it has [no checks](crate::ClientRateLimitErrorKind::NoChecks).
     pub fn over_channel<S>(&self, channel: S) -> ClientRateLimit<OverChannel<S>> {
-        let layer = self.clone().with(|it| it.partitions = Arc::default());
+        let layer = self.clone().with(|it| {
+            it.partitions = Arc::default();
+            it.not_sent = with_status;
+        });
         layer.layer(OverChannel { channel })
     }
+}
+
+/// tonic finds the status of a call among the sources of its error.
+fn with_status(mut error: ClientRateLimitError) -> BoxError {
+    error.source = Some(tonic::Status::resource_exhausted(error.to_string()).into());
+    error.into()
 }
 
 /// Converts the bodies of [`ClientRateLimit`] to tonic's body. Made by [`ClientRateLimitLayer::over_channel`].

@@ -107,7 +107,9 @@ where
     let again = body.again().map(|again| (head.clone(), again));
     let request = Request::from_parts(head, body);
 
-    let permit = acquire(limit.as_ref(), &partition, deadline).await?;
+    let permit = acquire(limit.as_ref(), &partition, deadline)
+        .await
+        .map_err(config.not_sent)?;
     config.retry_budget.deposit();
     let (mut response, mut advice) =
         send(&mut ready, request, permit, &config, deadline, ends).await?;

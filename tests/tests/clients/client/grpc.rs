@@ -177,7 +177,7 @@ async fn a_call_beyond_max_wait_fails_with_its_reason_as_the_source() {
         Code::Unavailable
     );
     let status = client.current(city("Ulm")).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unknown);
+    assert_eq!(status.code(), Code::ResourceExhausted);
     let reason = status
         .source()
         .and_then(|source| source.downcast_ref::<ClientRateLimitError>());
