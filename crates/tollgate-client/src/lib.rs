@@ -46,7 +46,7 @@
 //!
 //! | field | read as |
 //! | --- | --- |
-//! | `RateLimit`, `RateLimit-Policy` | the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11: each budget, up to eight |
+//! | `RateLimit`, `RateLimit-Policy` | the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11: each budget, up to eight; and tollgate's `tollgate-ms`, its reset in milliseconds |
 //! | `RateLimit` | the dictionary of draft-07 |
 //! | `RateLimit-Remaining`, `-Reset` | draft-06 and before |
 //! | `X-RateLimit-Remaining`, `-Reset`, also as `X-Rate-Limit-` | with a reset in seconds from now, seconds or milliseconds since the epoch, as a date or in RFC 3339, or with units (`6m0s`) |

@@ -34,16 +34,18 @@ fn budget(item: &Item, policies: &List) -> Option<AdvisedBudget> {
     if left > 0 && policy.is_some_and(|policy| !counts_requests(policy)) {
         return None;
     }
-    let reset = item
-        .params
-        .get("t")
-        .and_then(integer)
-        .or_else(|| policy?.params.get("w").and_then(integer))?;
+    let in_field = |name| item.params.get(name).and_then(integer);
+    let in_policy = |name| policy?.params.get(name).and_then(integer);
+    // Whole seconds are rounded up; tollgate's servers add the milliseconds.
+    let reset = match in_field("tollgate-ms") {
+        Some(millis) => Duration::from_millis(millis),
+        None => Duration::from_secs(in_field("t").or_else(|| in_policy("w"))?),
+    };
     let partition = item.params.get("pk").and_then(BareItem::as_byte_sequence);
     Some(AdvisedBudget {
         name: AdvisedBudget::hash_of((name, partition)),
         left,
-        reset: Duration::from_secs(reset),
+        reset,
     })
 }
 

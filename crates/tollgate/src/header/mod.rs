@@ -42,6 +42,9 @@
 //!   until the same request would pass, so that a client with nothing left waits exactly `t`. The `Retry-After` of a denial is
 //!   never less, unless the units go back with it. Otherwise, and for a cost that never fits: the time until the quota is full. For a
 //!   request of cost 0 with nothing left: the time until one unit is available.
+//! - `tollgate-ms`, in draft-11: the same as `t` in milliseconds, in responses that are no denials, where nothing is left and `t` is
+//!   rounded. With whole seconds alone, a client with ten requests per second would send one. Clients ignore parameters that they do
+//!   not know; `tollgate-client` reads this one.
 //!
 //! A rule that counts something other than requests says so in the policy of draft-11: `qu="tokens"` with
 //! [`Rule::unit("tokens")`](crate::Rule::unit), and `qu="units"` without it where requests differ in cost.

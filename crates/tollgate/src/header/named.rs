@@ -104,6 +104,12 @@ impl Named {
             if !status.is_of_slots {
                 line.push(b";t=");
                 push_integer(&mut line, whole_seconds(status.lasts));
+                // Whole seconds would slow a client down to a part of its rate. A denial is obeyed by its `Retry-After`.
+                if status.remaining == 0 && !status.denied && status.lasts.subsec_nanos() > 0 {
+                    line.push(b";tollgate-ms=");
+                    let millis = status.lasts.as_micros().div_ceil(1_000);
+                    push_integer(&mut line, u64::try_from(millis).unwrap_or(u64::MAX));
+                }
             }
         }
         let Some(limits) = field_value(&line) else {

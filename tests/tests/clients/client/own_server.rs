@@ -34,11 +34,15 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 const START: u64 = 1_700_000_040_000_000;
 
 /// One of each algorithm; none makes a request wait longer than the default `max_wait`.
-fn quotas() -> [Quota; 8] {
+fn quotas() -> [Quota; 11] {
     let window = 10 * SECOND;
     [
         Quota::gcra(60, MINUTE),
         Quota::gcra(100, MINUTE).burst(3),
+        // Units come back sooner than in a second.
+        Quota::gcra(10, SECOND).burst(1),
+        Quota::token_bucket(5).refill(100, SECOND),
+        Quota::fixed_window(4, SECOND / 4),
         Quota::token_bucket(20).refill(7, window),
         Quota::leaky_bucket(5).leak(2, SECOND),
         Quota::fixed_window(10, window),
@@ -124,15 +128,12 @@ async fn paced(
     (answered, denied.load(Ordering::SeqCst))
 }
 
-/// The same with the limiter alone: each request is sent when `retry` of the previous one has passed, in whole seconds.
-fn ideal(quota: Quota, requests: u64, cost: u64) -> Vec<Duration> {
+/// The same with the limiter alone: each request is sent when `retry` of the previous one has passed, rounded up to `precision`.
+fn ideal(quota: Quota, requests: u64, precision: Duration) -> Vec<Duration> {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(&clock).build();
     let limiter = Limiter::new(store, [Rule::new("calls", quota)]).unwrap();
-    let check = limiter
-        .check("calls", &Key::of(["all"]))
-        .unwrap()
-        .with_cost(cost);
+    let check = limiter.check("calls", &Key::of(["all"])).unwrap();
     let mut answered = Vec::new();
     for _ in 0..requests {
         let decision = limiter
@@ -142,8 +143,8 @@ fn ideal(quota: Quota, requests: u64, cost: u64) -> Vec<Duration> {
         assert!(decision.is_allowed(), "{quota:?}: {decision:?}");
         answered.push(Duration::from_micros(clock.now() - START));
         if let Retry::After(wait) = decision.verdicts()[0].retry() {
-            let seconds = wait.as_micros().div_ceil(1_000_000) as u64;
-            clock.advance(Duration::from_secs(seconds));
+            let times = wait.as_micros().div_ceil(precision.as_micros()) as u32;
+            clock.advance(precision * times);
         }
     }
     answered
@@ -155,7 +156,8 @@ async fn a_default_client_is_never_denied_by_any_algorithm() {
         let requests = quota.limit() + 25;
         let (answered, denied) = paced(quota, (requests, 1), |limits| limits).await;
         assert_eq!(denied, 0, "{quota:?}");
-        assert_eq!(answered, ideal(quota, requests, 1), "{quota:?}");
+        let millis = Duration::from_millis(1);
+        assert_eq!(answered, ideal(quota, requests, millis), "{quota:?}");
     }
 }
 
@@ -172,7 +174,8 @@ async fn every_header_style_works() {
             let set = |limits: RateLimitLayer| limits.headers(style).unwrap();
             let (answered, denied) = paced(quota, (requests, 1), set).await;
             assert_eq!(denied, 0, "{style:?}: {quota:?}");
-            assert_eq!(answered, ideal(quota, requests, 1), "{style:?}: {quota:?}");
+            let ideal = ideal(quota, requests, SECOND);
+            assert_eq!(answered, ideal, "{style:?}: {quota:?}");
         }
     }
 }
