@@ -541,6 +541,10 @@ fn the_dockerfile_names_the_compiler_the_program_and_the_ports_that_there_are() 
         assert!(dockerfile.lines().any(|it| it == line), "{line}");
     }
     let exposed = dockerfile.lines().find_map(|it| it.strip_prefix("EXPOSE "));
+    let manifests = read("ops/server/kubernetes.yaml");
+    let (_, user) = manifests.split_once("runAsUser: ").expect("a user");
+    let user = user.split(',').next().and_then(|it| it.parse::<u32>().ok());
+    let user = user.expect("a number, or the kubelet does not know that it is not root");
     let mut listens: Vec<_> = read("examples/edge/server.toml")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -548,6 +552,7 @@ fn the_dockerfile_names_the_compiler_the_program_and_the_ports_that_there_are() 
             Some(
                 line.split_once("127.0.0.1:")?
                     .1
+        format!("USER {user}:{user}"),
                     .split('"')
                     .next()?
                     .to_owned(),
