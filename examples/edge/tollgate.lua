@@ -3,15 +3,17 @@ local shown = { ["ratelimit"] = "txn.tollgate_limit", ["ratelimit-policy"] = "tx
 local of_denial = { "content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy" }
 
 core.register_action("tollgate", { "http-req" }, function(txn)
+  local of_client = txn.http:req_get_headers()
   local headers = {
     ["x-forwarded-method"] = { txn.sf:method() },
     ["x-forwarded-uri"] = { txn.sf:url() },
+    ["x-forwarded-host"] = of_client["host"],
     ["x-forwarded-for"] = { txn.sf:src() },
   }
   -- Those that make a preflight, which no rule counts, and each header that rules name.
   for _, name in ipairs({ "origin", "access-control-request-method", "x-api-key" }) do
     -- All of its lines: req_hdr would be the last one alone, and a new one each time a new client.
-    headers[name] = txn.http:req_get_headers()[name]
+    headers[name] = of_client[name]
   end
   local client = core.httpclient()
   local asked, answer = pcall(client.get, client, { url = "http://127.0.0.1:8083/check", headers = headers, timeout = 20 })

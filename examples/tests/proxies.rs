@@ -47,6 +47,11 @@ impl Edge {
             .map(|port| (port, free_port()))
             .into();
         ports.push((8080, app.address().port()));
+        let by_host = format!(
+            "[[rules]]\nname = 'host'\nlimit = 'gcra 1/h'\nby = 'constant'\n\
+             when = {{ path = '/host', header = {{ name = 'host', equals = '127.0.0.1:{}' }} }}\n[[overrides]]",
+            ports[0].1
+        );
         let folder = tempfile::tempdir().expect("a folder");
         for file in fs::read_dir(repository().join("examples/edge")).expect("the folder") {
             let file = file.expect("an entry");
@@ -66,6 +71,8 @@ impl Edge {
                 ("20ms", "20s"),
                 ("0.02s", "20s"),
                 ("timeout = 20 ", "timeout = 20000 "),
+                ("# - request_headers", "- request_headers"),
+                ("[[overrides]]", &by_host),
                 (
                     "200\"\n",
                     "200\"\nwhen = { methods = [\"GET\", \"POST\", \"OPTIONS\"] }\n",
@@ -319,6 +326,10 @@ impl Proxy {
         }
         let other = self.curl("/login", &["-d", "", "--interface", "127.0.0.2"]);
         assert_eq!(other.await.status, 200);
+        for status in [200, 429] {
+            let answer = self.curl("/host", &[]).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+        }
     }
 
     /// The server is gone.
@@ -530,6 +541,10 @@ fn the_dockerfile_names_the_compiler_the_program_and_the_ports_that_there_are() 
         .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
         .expect("a version");
     let program = read("crates/tollgate-server/Cargo.toml");
+    let manifests = read("ops/server/kubernetes.yaml");
+    let (_, user) = manifests.split_once("runAsUser: ").expect("a user");
+    let user = user.split(',').next().and_then(|it| it.parse::<u32>().ok());
+    let user = user.expect("a number, or the kubelet does not know that it is not root");
     assert!(program.contains("[[bin]]\nname = \"tollgate-server\"\n"));
     for line in [
         format!("FROM rust:{rust}-slim-bookworm AS build"),
@@ -537,14 +552,11 @@ fn the_dockerfile_names_the_compiler_the_program_and_the_ports_that_there_are() 
         "COPY --from=build /src/target/release/tollgate-server /usr/local/bin/tollgate-server"
             .to_owned(),
         "ENTRYPOINT [\"/usr/local/bin/tollgate-server\"]".to_owned(),
+        format!("USER {user}:{user}"),
     ] {
         assert!(dockerfile.lines().any(|it| it == line), "{line}");
     }
     let exposed = dockerfile.lines().find_map(|it| it.strip_prefix("EXPOSE "));
-    let manifests = read("ops/server/kubernetes.yaml");
-    let (_, user) = manifests.split_once("runAsUser: ").expect("a user");
-    let user = user.split(',').next().and_then(|it| it.parse::<u32>().ok());
-    let user = user.expect("a number, or the kubelet does not know that it is not root");
     let mut listens: Vec<_> = read("examples/edge/server.toml")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -552,7 +564,6 @@ fn the_dockerfile_names_the_compiler_the_program_and_the_ports_that_there_are() 
             Some(
                 line.split_once("127.0.0.1:")?
                     .1
-        format!("USER {user}:{user}"),
                     .split('"')
                     .next()?
                     .to_owned(),
