@@ -114,7 +114,7 @@ impl Server {
             ending: watch::Sender::new(false),
             draining: Arc::default(),
             health,
-            drain: Duration::from_secs(settings.drain_seconds),
+            drain: Duration::from_secs(*settings.drain_seconds.as_ref()),
             addresses: Vec::new(),
             store,
             ledger,
@@ -140,7 +140,7 @@ impl Server {
             server.follows.spawn(keep_up(recorder));
         }
         if let Some(listen) = settings.console {
-            let listener = Listener::bind(&listen, None).await?;
+            let listener = Listener::bind(listen.as_ref(), None).await?;
             let mut console = Console::new(Access::loopback())
                 .layer("edge", &layer)
                 .rules(&server.rules);
@@ -154,7 +154,7 @@ impl Server {
             server.open(listener, None, pages);
         }
         if let Some(listen) = settings.metrics {
-            let listener = Listener::bind(&listen, None).await?;
+            let listener = Listener::bind(listen.as_ref(), None).await?;
             let pages = Pages::of_status(recorder, Arc::clone(&server.draining));
             server.open(listener, None, pages);
         }

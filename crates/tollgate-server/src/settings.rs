@@ -28,12 +28,12 @@ pub struct Settings {
     pub(crate) grpc: Option<DoorSettings>,
     #[serde(default)]
     pub(crate) http: Vec<DoorSettings>,
-    pub(crate) metrics: Option<Listen>,
+    pub(crate) metrics: Option<Spanned<Listen>>,
     /// Where operators find the console: on this machine.
-    pub(crate) console: Option<Listen>,
+    pub(crate) console: Option<Spanned<Listen>>,
     /// How long the server answers that it is going to end, before it ends.
     #[serde(default = "drain")]
-    pub(crate) drain_seconds: u64,
+    pub(crate) drain_seconds: Spanned<u64>,
 }
 
 /// The Redis that holds the budgets, and perhaps the rules.
@@ -48,7 +48,7 @@ pub(crate) struct RedisSettings {
     #[serde(default, deserialize_with = "partition")]
     pub(crate) partition: Option<Partition>,
     pub(crate) ca: Option<PathBuf>,
-    deadline_ms: Option<u64>,
+    deadline_ms: Option<Spanned<u64>>,
     /// Whether the rules are those that were pushed there.
     #[serde(default)]
     pub(crate) rules: bool,
@@ -149,8 +149,17 @@ impl Settings {
         let mut settings: Self = match toml::from_str(&text) {
             Ok(settings) => settings,
             Err(wrong) => {
-                let message = wrong.message().replace('\n', "; ");
-                mistakes.add_at(file, &text, wrong.span().unwrap_or(0..0), message);
+                let span = wrong.span().unwrap_or(0..0);
+                let message = match text.get(span.start..).unwrap_or_default() {
+                    it if it.starts_with("[http]") => {
+                        "write [[http]]: there may be several".to_owned()
+                    }
+                    it if it.starts_with("[[grpc]]") => {
+                        "write [grpc], once: it is one door".to_owned()
+                    }
+                    _ => wrong.message().replace('\n', "; "),
+                };
+                mistakes.add_at(file, &text, span, message);
                 return Err(mistakes);
             }
         };
@@ -168,6 +177,11 @@ impl Settings {
     /// Lets paths begin at the folder of the file.
     fn resolve(&mut self, folder: &Path) {
         let Self {
+    pub(crate) fn listens(&self) -> impl Iterator<Item = &Spanned<Listen>> {
+        let doors = self.doors().map(|door| &door.listen);
+        doors.chain(&self.console).chain(&self.metrics)
+    }
+
             rules,
             redis,
             ledger,
@@ -200,35 +214,27 @@ impl Settings {
     fn mistakes(&self) -> Vec<(std::ops::Range<usize>, String)> {
         let mut all = Vec::new();
         if self.doors().next().is_none() {
-            all.push("nothing listens; add [grpc] for Envoy, or [[http]] for other proxies, with listen = \"127.0.0.1:8081\"".to_owned());
+            all.push((0..0, "nothing listens; add [grpc] for Envoy, or [[http]] for other proxies, with listen = \"127.0.0.1:8081\"".to_owned()));
         }
         if self.rules.is_none() && !self.redis.as_ref().is_some_and(|redis| redis.rules) {
-            all.push("there are no rules; add rules = \"limits.toml\", or rules = true to [redis] for those that are pushed there".to_owned());
+            all.push((0..0, "there are no rules; add rules = \"limits.toml\", or rules = true to [redis] for those that are pushed there".to_owned()));
         }
-        if let Some(listen) = self.console.as_ref().filter(|it| !it.is_loopback()) {
-            all.push(format!("the console is for this machine, and {listen} is not; write console = \"127.0.0.1:8082\""));
+        let console = self.console.iter().map(|it| (it.span(), it.as_ref()));
+        for (span, listen) in console.filter(|(_, it)| !it.is_loopback()) {
+            all.push((span, format!("the console is for this machine, and {listen} is not; write console = \"127.0.0.1:8082\"")));
         }
-        let deadline = self.redis.as_ref().and_then(|redis| redis.deadline_ms);
-        if !(1..=1_000).contains(&deadline.unwrap_or(1)) {
-            all.push(
-                "deadline_ms is 1 to 1000; 10 is usual, and below the 20 that Envoy waits"
-                    .to_owned(),
-            );
+        let deadline = self.redis.as_ref().and_then(|it| it.deadline_ms.as_ref());
+        if let Some(wrong) = deadline.filter(|it| !(1..=1_000).contains(it.as_ref())) {
+            let message =
+                "deadline_ms is 1 to 1000; 10 is usual, and below the 20 that Envoy waits";
+            all.push((wrong.span(), message.to_owned()));
         }
-        if self.drain_seconds > 600 {
-            all.push("drain_seconds is at most 600".to_owned());
+        if *self.drain_seconds.as_ref() > 600 {
+            let message = "drain_seconds is at most 600";
+            all.push((self.drain_seconds.span(), message.to_owned()));
         }
-        let mut all: Vec<_> = all.into_iter().map(|message| (0..0, message)).collect();
-        let doors = self
-            .doors()
-            .map(|door| (door.listen.span(), door.listen.as_ref()));
-        let pages = self
-            .console
-            .iter()
-            .chain(&self.metrics)
-            .map(|listen| (0..0, listen));
         let mut taken = Vec::new();
-        for (span, listen) in doors.chain(pages) {
+        for (span, listen) in self.listens().map(|it| (it.span(), it.as_ref())) {
             let is_chosen = matches!(listen, Listen::Tcp(address) if address.port() == 0);
             if !is_chosen && taken.contains(&listen) {
                 all.push((span, format!("{listen} is there twice; give each door, the console and the metrics an address of its own")));
@@ -318,7 +324,8 @@ impl LedgerSettings {
 impl RedisSettings {
     /// How long an answer may take.
     pub(crate) fn deadline(&self) -> Duration {
-        self.deadline_ms.map_or(MAX_WAIT, Duration::from_millis)
+        let deadline = self.deadline_ms.as_ref();
+        deadline.map_or(MAX_WAIT, |it| Duration::from_millis(*it.as_ref()))
     }
 
     /// The address, which may have a password.
@@ -356,8 +363,8 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
     networks.collect()
 }
 
-fn drain() -> u64 {
-    5
+fn drain() -> Spanned<u64> {
+    Spanned::new(0..0, 5)
 }
 
 fn draft_11() -> HeaderStyle {

@@ -30,7 +30,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "rules = 'limits.toml'\ngrpc = { listen = '0.0.0.0:1', style = 'nginx' }\n[[http]]\nlisten = '127.0.0.1:1'\nallow = ['::/0']\n[redis]\nnamespace = 'a'\ndeadline_ms = 0\n",
             RULES,
             &[
-                "server.toml:1:1: deadline_ms is 1 to 1000",
+                "server.toml:8:15: deadline_ms is 1 to 1000",
                 "server.toml:2:19: whoever reaches 0.0.0.0:1 could use up the limits of clients; add allow",
                 "server.toml:2:19: take style out",
                 "server.toml:4:10: allow = [\"::/0\"] is everybody",
@@ -46,7 +46,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "rules = 'limits.toml'\nmetrics = '127.0.0.1:1'\ngrpc = { listen = '127.0.0.1:1' }\nhttp = [{ listen = '127.0.0.1:1', style = 'nginx' }]\n",
             RULES,
             &[
-                "server.toml:1:1: 127.0.0.1:1 is there twice",
+                "server.toml:2:11: 127.0.0.1:1 is there twice",
                 "server.toml:4:20: 127.0.0.1:1 is there twice",
             ],
         ),
@@ -61,7 +61,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
         (
             "rules = 'limits.toml'\nconsole = '0.0.0.0:1'\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
-            &["the console is for this machine, and 0.0.0.0:1 is not"],
+            &["server.toml:2:11: the console is for this machine, and 0.0.0.0:1 is not"],
         ),
         (
             "rules = 'limits.toml'\ngrpc = { listen = '127.0.0.1:0' }\nledger = {}\n",
@@ -105,6 +105,21 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
              [[rules]]\nname = 'here'\nlimit = 'concurrent 5'\nby = 'client_ip'\nat = 'service'\n",
             &[
                 "limits.toml:4:9: slots are for services",
+        (
+            "rules = 'limits.toml'\n[[grpc]]\nlisten = '127.0.0.1:0'\n",
+            RULES,
+            &["server.toml:2:1: write [grpc], once"],
+        ),
+        (
+            "rules = 'limits.toml'\n[http]\nlisten = '127.0.0.1:0'\nstyle = 'nginx'\n",
+            RULES,
+            &["server.toml:2:1: write [[http]]"],
+        ),
+        (
+            "rules = 'limits.toml'\ndrain_seconds = 601\ngrpc = { listen = '127.0.0.1:0' }\n",
+            RULES,
+            &["server.toml:2:17: drain_seconds is at most 600"],
+        ),
                 "limits.toml:10:8: wait is for services",
                 "the scheme \"http\"",
                 "k.pem: ",
