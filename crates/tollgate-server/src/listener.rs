@@ -7,7 +7,7 @@ use std::{
     future::pending,
     io,
     net::IpAddr,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::PathBuf,
     pin::{Pin, pin},
     sync::Arc,
@@ -160,6 +160,7 @@ impl Socket {
                 {
                     fs::remove_file(path)?;
                 }
+                    && fs::symlink_metadata(path)?.file_type().is_socket()
                 let listener = UnixListener::bind(path)?;
                 fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
                 Ok(Self::Unix(listener, path.clone()))

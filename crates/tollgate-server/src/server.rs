@@ -1,6 +1,8 @@
 //! The server: rules on a store behind doors, from its start to its end.
 
 use std::{
+    fs,
+    os::unix::{fs::FileTypeExt as _, net::SocketAddr},
     path::Path,
     pin::pin,
     sync::{
@@ -197,17 +199,22 @@ impl Server {
             });
             mistakes.add_of(opens);
         }
-        for door in settings.doors() {
-            if let Listen::Unix(path) = door.listen.as_ref()
-                && let Some(folder) = path
-                    .parent()
-                    .filter(|it| !it.as_os_str().is_empty() && !it.is_dir())
-            {
-                mistakes.add(Mistakes::one(format!(
-                    "{}: there is no folder {}",
-                    door.listen.as_ref(),
-                    folder.display()
-                )));
+        for listen in settings.listens().map(AsRef::as_ref) {
+            let Listen::Unix(path) = listen else {
+                continue;
+            };
+            let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+            let file = fs::symlink_metadata(path);
+            if let Some(folder) = folder.filter(|it| !it.is_dir()) {
+                mistakes.add(format!("{listen}: there is no folder {}", folder.display()));
+            } else if file.is_ok_and(|it| !it.file_type().is_socket()) {
+                mistakes.add(format!(
+                    "{listen}: there is a file that is no socket; take another name"
+                ));
+            } else if SocketAddr::from_pathname(path).is_err() {
+                mistakes.add(format!(
+                    "{listen}: the path is too long for a socket; take one below 100 bytes"
+                ));
             }
         }
         for tls in settings.doors().filter_map(|door| door.tls.as_ref()) {

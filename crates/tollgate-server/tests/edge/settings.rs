@@ -51,7 +51,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             ],
         ),
         (
-            "rules = 'limits.toml'\ngrpc = { listen = 'unix:/nowhere/rls.sock' }\nledger = { url = 'sqlite:none/l.db' }\n",
+            "rules = 'limits.toml'\nmetrics = 'unix:limits.toml'\ngrpc = { listen = 'unix:/nowhere/rls.sock' }\nledger = { url = 'sqlite:none/l.db' }\n",
             RULES,
             &[
                 "unix:/nowhere/rls.sock: there is no folder /nowhere",
@@ -59,6 +59,7 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             ],
         ),
         (
+                "unix:limits.toml: there is a file that is no socket",
             "rules = 'limits.toml'\nconsole = '0.0.0.0:1'\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
             &["server.toml:2:11: the console is for this machine, and 0.0.0.0:1 is not"],
@@ -119,6 +120,20 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "rules = 'limits.toml'\ndrain_seconds = 601\ngrpc = { listen = '127.0.0.1:0' }\n",
             RULES,
             &["server.toml:2:17: drain_seconds is at most 600"],
+        (
+            &format!(
+                "rules = 'limits.toml'\n[grpc]\nlisten = 'unix:{}'\n",
+                "a".repeat(108)
+            ),
+            RULES,
+            &["the path is too long for a socket"],
+        ),
+        (
+            "rules = 'limits.toml'\n[grpc]\nlisten = '127.0.0.1:0'\ntls = { cert = 'c.pem', key = 'k.pem' }\n[redis]\naddress = 'http://a'\nnamespace = 'a'\n",
+            "version = 1\n[[rules]]\nname = 'running'\nlimit = 'concurrent 5'\nby = 'client_ip'\n[[rules]]\nname = 'late'\nlimit = '5/s'\nby = 'client_ip'\nwait = '1s'\n\
+             [[rules]]\nname = 'here'\nlimit = 'concurrent 5'\nby = 'client_ip'\nat = 'service'\n",
+            &[
+                "limits.toml:4:9: slots are for services",
         ),
                 "limits.toml:10:8: wait is for services",
                 "the scheme \"http\"",
