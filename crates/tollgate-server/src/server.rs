@@ -22,7 +22,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tollgate::{MemoryStore, RateLimitLayer, key::client_ip};
 use tollgate_console::{Access, Console};
 use tollgate_ledger::Ledger;
-use tollgate_redis::{Address, RedisStore, RedisStoreBuilder};
+use tollgate_redis::{Address, RedisStore, RedisStoreBuilder, Secret};
 use tollgate_rules::{
     Bindings, LiveRules, RuleDocument, RuleText,
     redis::{Certificates, RedisRules},
@@ -35,7 +35,7 @@ use crate::{
     mistakes::Mistakes,
     pages::Pages,
     rls::{Rls, RlsDoor},
-    settings::{DoorSettings, Listen, MAX_WAIT, RedisSettings, Settings},
+    settings::{DoorSettings, Listen, MAX_WAIT, RedisSettings, SECRET, Settings},
     tls::Tls,
 };
 
@@ -174,8 +174,14 @@ impl Server {
         let (mut mistakes, mut warnings) = (Mistakes::default(), Vec::new());
         if let Some(file) = &settings.rules {
             let document = rule_text(file).and_then(|text| {
-                text.parse(&bindings(settings.redis.as_ref())?)
-                    .map_err(Mistakes::one)
+                let parsed = text.parse(&bindings(settings.redis.as_ref())?);
+                parsed.map_err(|wrong| {
+                    Mistakes::one(
+                        wrong
+                            .to_string()
+                            .replace("by Bindings::secret", "in TOLLGATE_SECRET"),
+                    )
+                })
             });
             match document {
                 Ok(document) if settings.ledger.is_none() => {
@@ -323,13 +329,17 @@ fn rule_text(file: &Path) -> Result<RuleText, Mistakes> {
     RuleText::read_path(file).map_err(Mistakes::one)
 }
 
-/// A door finds the client's address itself, whatever the document says for services.
+/// A door finds the client's address itself, whatever the document says for services. Lists of hashes need the secret.
 fn bindings(redis: Option<&RedisSettings>) -> Result<Bindings, Mistakes> {
     let bindings = Bindings::new().at_edge().client_ip(client_ip());
-    Ok(match redis {
-        Some(redis) if redis.rules => bindings.secret(&redis.secret()?),
-        _ => bindings,
-    })
+    let secret = match redis {
+        Some(redis) if redis.needs_secret() => redis.secret()?,
+        _ if std::env::var_os(SECRET).is_some() => {
+            Secret::from_env(SECRET).map_err(Mistakes::one)?
+        }
+        _ => return Ok(bindings),
+    };
+    Ok(bindings.secret(&secret))
 }
 
 /// The store, and whom an encrypted connection to it trusts.

@@ -18,6 +18,9 @@ use crate::mistakes::Mistakes;
 /// How long a store may take by default. Envoy waits for 20 ms by default, and then lets its client pass.
 pub(crate) const MAX_WAIT: Duration = Duration::from_millis(10);
 
+/// The secret of services, where no file has it.
+pub(crate) const SECRET: &str = "TOLLGATE_SECRET";
+
 /// The settings of a server, as its file has them. See [`read`](Self::read).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -335,10 +338,15 @@ impl RedisSettings {
         })
     }
 
+    /// Whether there has to be a secret.
+    pub(crate) fn needs_secret(&self) -> bool {
+        self.rules || !self.plain_keys || self.secret_file.is_some()
+    }
+
     /// The secret of the services that share this Redis.
     pub(crate) fn secret(&self) -> Result<Secret, Mistakes> {
         let Some(file) = &self.secret_file else {
-            return Secret::from_env("TOLLGATE_SECRET").map_err(Mistakes::one);
+            return Secret::from_env(SECRET).map_err(Mistakes::one);
         };
         let wrong =
             |why: &dyn Display| Mistakes::one(format!("secret_file {}: {why}", file.display()));

@@ -153,15 +153,17 @@ fn what_is_wrong_is_a_line_each_and_the_exit_code_2() {
             "{at_start}"
         );
     }
-    let right = folder(
-        "rules = 'limits.toml'\ngrpc = { listen = 'unix:rls.sock' }\n",
-        RULES,
-    );
-    assert_eq!(
-        run(right.path(), &["check", "server.toml"]),
-        (0, String::new())
-    );
-    assert_eq!(run(right.path(), &["serve", "server.toml"]).0, 2);
+    // With the secret in a variable, for a list of hashes.
+    let rules = format!("{RULES}[lists.leaked]\nfile = 'leaked'\nhashed = true\n");
+    for redis in ["", "redis = { address = 'redis://a', namespace = 'a' }\n"] {
+        let settings =
+            format!("rules = 'limits.toml'\ngrpc = {{ listen = 'unix:rls.sock' }}\n{redis}");
+        let right = folder(&settings, &rules);
+        fs::write(right.path().join("leaked"), "").expect("it is written");
+        let nothing = (0, String::new());
+        assert_eq!(run(right.path(), &["check", "server.toml"]), nothing);
+        assert_eq!(run(right.path(), &["serve", "server.toml"]).0, 2);
+    }
 }
 
 #[tokio::test]
